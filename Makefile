@@ -1,0 +1,69 @@
+# PYTHON picks the interpreter that makes .venv: make test PYTHON=python3.12 (after make clean).
+PYTHON ?= python3
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip -q --disable-pip-version-check
+PYTEST := $(BIN)/pytest -q -n 2
+
+# Stamps: an install is repeated only when what it depends on has changed. Both installs are
+# editable, so neither undoes the other, and a change in the sources needs no install at all.
+INSTALLED := $(VENV)/.installed
+INSTALLED_TEST := $(VENV)/.installed-test
+PACKAGING := pyproject.toml setup.py
+
+.DEFAULT_GOAL := help
+.PHONY: help quickstart test test-all check format bench clean
+
+help:
+	@echo "make quickstart   install, then run the scenario 'quickstart' into results/quickstart"
+	@echo "make test         install with test tools, run the tests that are not marked slow"
+	@echo "make test-all     run all tests"
+	@echo "make check        ruff, mypy, import-linter"
+	@echo "make format       let ruff format the sources and fix what it can"
+	@echo "make bench        run the benchmark of recurring jobs"
+	@echo "make clean        remove .venv, builds and caches (results/ stays)"
+
+quickstart: $(INSTALLED)
+	@$(BIN)/wattkeeper run quickstart --out results/quickstart
+
+test: $(INSTALLED_TEST)
+	@$(PYTEST) -m "not slow"
+
+test-all: $(INSTALLED_TEST)
+	@$(PYTEST)
+
+check: $(INSTALLED_TEST)
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet || { echo "Not formatted; run: make format"; exit 1; }
+	@$(BIN)/mypy --no-error-summary
+	@PYTHONPATH=.static $(BIN)/lint-imports --no-logo
+
+format: $(INSTALLED_TEST)
+	@$(BIN)/ruff format --quiet
+	@$(BIN)/ruff check --fix
+
+bench: $(INSTALLED)
+	@$(BIN)/python benchmarks/recurrences.py
+
+clean:
+	@rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache \
+		.pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "wattkeeper needs Python 3.11 or newer; try: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "Python's venv module is missing; on Debian or Ubuntu: apt install python3-venv"; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV)
+
+$(INSTALLED): $(PACKAGING) | $(BIN)/python
+	@echo "Installing wattkeeper into $(VENV) ..."
+	@$(PIP) install -e .
+	@touch $@
+
+$(INSTALLED_TEST): $(PACKAGING) | $(BIN)/python
+	@echo "Installing wattkeeper and its test tools into $(VENV) ..."
+	@$(PIP) install -e '.[test]'
+	@touch $(INSTALLED) $@

@@ -1,0 +1,1 @@
+"""Floor 4, real GPUs: the live backend comes here."""

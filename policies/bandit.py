@@ -1,0 +1,90 @@
+"""Gaussian Thompson sampling (Zeus, NSDI '23, section 4.3, algorithms 1 and 2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+
+
+class Rewards:
+    """Mean and population variance of an arm's last rewards.
+
+    Attributes:
+        window: How many rewards count; None for all.
+    """
+
+    def __init__(self, window: int | None = None) -> None:
+        self.window = window
+        self._last: list[float] = []
+        self._count = 0
+        self._mean = 0.0
+        self._squares = 0.0
+
+    def add(self, reward: float) -> None:
+        """Count one more reward (Welford's update; from scratch where a window forgets)."""
+        if self.window is None:
+            self._update(reward)
+            return
+        self._last = [*self._last, reward][-self.window :]
+        self._count, self._mean, self._squares = 0, 0.0, 0.0
+        for kept in self._last:
+            self._update(kept)
+
+    def _update(self, reward: float) -> None:
+        self._count += 1
+        step = reward - self._mean
+        self._mean += step / self._count
+        self._squares += step * (reward - self._mean)
+
+    def belief(self) -> tuple[float, float]:
+        """Mean and standard deviation of the arm's mean reward, under a flat prior."""
+        return self._mean, math.sqrt(self._squares / self._count / self._count)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as JSON values."""
+        return {
+            "last": self._last,
+            "count": self._count,
+            "mean": self._mean,
+            "squares": self._squares,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` gave."""
+        self._last, self._count = list(state["last"]), state["count"]
+        self._mean, self._squares = state["mean"], state["squares"]
+
+
+class GaussianThompson:
+    """Draws a mean reward for each arm from what is believed of it; the largest wins.
+
+    Attributes:
+        arms: Ascending.
+    """
+
+    def __init__(self, arms: Sequence[int], rewards: dict[int, Rewards]) -> None:
+        self.arms = list(arms)
+        self._choices = np.array(self.arms)
+        beliefs = np.array([rewards[arm].belief() for arm in self.arms])
+        self._means, self._deviations = beliefs.T.copy()
+
+    def draw(self, rng: Generator) -> int:
+        """Draw the arm to play.
+
+        The stream is first asked for a permutation of the arms, as the published code does before
+        it knows whether some arm was never played.
+        """
+        rng.choice(self._choices, len(self.arms), replace=False)
+        return self.arms[int(rng.normal(self._means, self._deviations).argmax())]
+
+    def learn(self, arm: int, rewards: Rewards) -> None:
+        """Renew the belief in an arm; one that is not among the arms is ignored."""
+        if arm in self.arms:
+            at = self.arms.index(arm)
+            self._means[at], self._deviations[at] = rewards.belief()

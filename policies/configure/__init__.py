@@ -1,0 +1,1 @@
+"""Configure: how shall this job run?"""

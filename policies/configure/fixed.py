@@ -1,0 +1,37 @@
+"""One batch size for all."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import PositiveInt
+
+from wattkeeper.policies.protocols import Configuration, Context, Start
+from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+
+
+class FixedConfig(PolicyConfig):
+    """Every attempt runs with the same batch size, without a cost bound.
+
+    Attributes:
+        batch_size: Samples; the workload's default batch size if absent.
+    """
+
+    point: ClassVar[Point] = "configure"
+    kind: Literal["fixed"] = "fixed"
+    batch_size: PositiveInt | None = None
+
+    def build(self) -> Fixed:
+        """A new policy."""
+        return Fixed(self.batch_size)
+
+
+class Fixed(Policy):
+    """See `FixedConfig`."""
+
+    def __init__(self, batch_size: int | None) -> None:
+        self.batch_size = batch_size
+
+    def configure(self, ctx: Context, start: Start) -> Configuration:
+        """The fixed batch size."""
+        return Configuration(self.batch_size or start.options.default_batch_size)

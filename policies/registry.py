@@ -1,0 +1,88 @@
+"""Policies by decision point and name.
+
+A policy is one module in `policies/<decision point>/`: a frozen config class, whose `kind` is the
+policy's name in a scenario, and the policy that it builds. Writing the class registers it. Other
+distributions add theirs by an entry point in the group `wattkeeper.policies` that names a module.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict
+
+from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.protocols import Context, Outcome
+
+Point = Literal["configure", "select", "place", "tune"]
+POINTS: tuple[Point, ...] = get_args(Point)
+
+_configs: dict[Point, dict[str, type[PolicyConfig]]] = {point: {} for point in POINTS}
+
+
+class PolicyConfig(BaseModel):
+    """Base of all policy configs.
+
+    Attributes:
+        kind: The policy's name; a subclass narrows it to one `Literal`.
+        point: The decision point it serves.
+        needs_foresight: Whether it must know profiles before they are measured: possible in a
+            simulation only.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    point: ClassVar[Point]
+    needs_foresight: ClassVar[bool] = False
+
+    kind: str
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Register the class under its kind."""
+        super().__pydantic_init_subclass__(**kwargs)
+        known = _configs[cls.point]
+        kind = cls.model_fields["kind"].default
+        if known.setdefault(kind, cls).__module__ != cls.__module__:
+            raise PolicyError(
+                f"two {cls.point} policies are called {kind!r}: "
+                f"{known[kind].__module__} and {cls.__module__}"
+            )
+
+    def build(self) -> Any:
+        """A new policy with this config."""
+        raise NotImplementedError
+
+
+class Policy:
+    """What most policies inherit: nothing is observed, nothing is kept."""
+
+    def observe(self, ctx: Context, outcome: Outcome) -> None:
+        """Learn nothing."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """No state."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Nothing to take over."""
+
+
+@cache
+def _load_all() -> None:
+    for point in POINTS:
+        package = importlib.import_module(f"wattkeeper.policies.{point}")
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{package.__name__}.{module.name}")
+    for entry in entry_points(group="wattkeeper.policies"):
+        entry.load()
+
+
+def policies(point: Point) -> dict[str, type[PolicyConfig]]:
+    """The config classes of a decision point by kind, in alphabetical order."""
+    _load_all()
+    return dict(sorted(_configs[point].items()))

@@ -1,0 +1,1 @@
+"""Select: which of the waiting jobs runs next?"""

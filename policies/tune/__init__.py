@@ -1,0 +1,1 @@
+"""Tune: which knobs of something that runs change now?"""

@@ -1,0 +1,27 @@
+"""No power limit below the highest."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from wattkeeper.policies.protocols import Context, Knobs, Running
+from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+
+
+class MaxPowerConfig(PolicyConfig):
+    """Every attempt runs at the highest power limit."""
+
+    point: ClassVar[Point] = "tune"
+    kind: Literal["max-power"] = "max-power"
+
+    def build(self) -> MaxPower:
+        """A new policy."""
+        return MaxPower()
+
+
+class MaxPower(Policy):
+    """See `MaxPowerConfig`."""
+
+    def tune(self, ctx: Context, running: Running) -> Knobs:
+        """The highest limit."""
+        return Knobs(running.start.options.limits(running.configuration.batch_size)[-1])

@@ -1,0 +1,63 @@
+"""Zeus's power limit optimizer: profile just in time, once a batch size."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from wattkeeper.policies.protocols import Context, Knobs, Running
+from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+
+
+class ZeusJitConfig(PolicyConfig):
+    """The first time that a group runs a batch size, all its power limits are profiled.
+
+    The limit of the smallest cost an epoch is kept for good; a tie keeps the higher limit. Cost is
+    counted against the highest limit of the batch size (Zeus, NSDI '23, section 4.2).
+    """
+
+    point: ClassVar[Point] = "tune"
+    kind: Literal["zeus-jit"] = "zeus-jit"
+
+    def build(self) -> ZeusJit:
+        """A new policy."""
+        return ZeusJit()
+
+
+class ZeusJit(Policy):
+    """See `ZeusJitConfig`."""
+
+    def __init__(self) -> None:
+        self._limits: dict[str, float] = {}
+
+    def tune(self, ctx: Context, running: Running) -> Knobs:
+        """The known limit; else the best that was measured; else a profile of all."""
+        key = _key(running)
+        if running.measured and key not in self._limits:
+            self._limits[key] = _cheapest(ctx.objective.eta, running)
+        if key in self._limits:
+            return Knobs(self._limits[key])
+        limits = running.start.options.limits(running.configuration.batch_size)
+        return Knobs(profile_w=limits[::-1])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Chosen limits in W."""
+        return {"limits": dict(self._limits)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` gave."""
+        self._limits = dict(state["limits"])
+
+
+def _cheapest(eta: float, running: Running) -> float:
+    highest = max(running.measured).power_limit_w
+    best = min(
+        sorted(running.measured, reverse=True),
+        key=lambda m: (eta * m.average_power_w + (1 - eta) * highest) * m.time_per_epoch_s,
+    )
+    return best.power_limit_w
+
+
+def _key(running: Running) -> str:
+    start = running.start
+    batch_size = running.configuration.batch_size
+    return f"{start.job.group_id}@{start.options.gpu_type}@{batch_size}"

@@ -1,0 +1,1 @@
+"""Floor 5, the top: scenario files, their schema, sweeps and the command line."""

@@ -1,0 +1,78 @@
+"""Where chance comes from: streams by name, derived from the seed of a run."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Protocol
+
+import numpy as np
+
+from wattkeeper.policies.protocols import Job
+
+SPAN = 2**64
+
+
+class Streams(Protocol):
+    """The random choices of one run."""
+
+    def policy(self, point: str, name: str) -> np.random.Generator:
+        """A new generator for the policy of a decision point, by name."""
+
+    def pick(self, job: Job, attempt: int, choices: int) -> int:
+        """Which of the recorded runs (0 to `choices` - 1) an attempt replays."""
+
+
+class NamedStreams:
+    """Each choice depends on its name and the seed alone.
+
+    The attempts of a recurrence meet the same luck whatever the policies decided before, so that
+    variants are compared pair by pair.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def policy(self, point: str, name: str) -> np.random.Generator:
+        """A generator seeded by the digest of its name."""
+        return np.random.default_rng([self.seed, self._digest(f"policy/{point}/{name}")])
+
+    def pick(self, job: Job, attempt: int, choices: int) -> int:
+        """By group, recurrence and attempt."""
+        drawn = self._digest(f"run/{job.group_id}/{job.recurrence}/{attempt}")
+        return drawn * choices // SPAN
+
+    def _digest(self, name: str) -> int:
+        key = f"{self.seed}/{name}".encode()
+        return int.from_bytes(blake2b(key, digest_size=8).digest(), "big")
+
+
+class PublishedStreams:
+    """The generators of the published Zeus simulator.
+
+    A group has two generators of one and the same seed: one picks the recorded runs, the other one
+    is the bandit's.
+
+    Args:
+        seed_of: The seed of a group by its id.
+    """
+
+    def __init__(self, seed_of: Callable[[str], int]) -> None:
+        self._seed_of = seed_of
+        self._runs: dict[str, np.random.Generator] = {}
+
+    def policy(self, point: str, name: str) -> np.random.Generator:
+        """The group's second generator."""
+        return np.random.default_rng(self._seed_of(name))
+
+    def pick(self, job: Job, attempt: int, choices: int) -> int:
+        """The next draw of the group's first generator."""
+        if job.group_id not in self._runs:
+            self._runs[job.group_id] = np.random.default_rng(self._seed_of(job.group_id))
+        return int(self._runs[job.group_id].choice(choices, size=1, replace=False)[0])
+
+
+def checksum(group_id: str) -> int:
+    """The seed of an overlapping group in the published Zeus simulator: Adler-32 of its id."""
+    return zlib.adler32(group_id.encode())
