@@ -74,7 +74,17 @@ class ProfileMissing(InputError):
 
 
 class PolicyError(WattkeeperError):
-    """A policy chose what is not allowed (exit code 2)."""
+    """A policy chose what is not allowed (exit code 2).
+
+    Attributes:
+        point: Decision point of the policy, where one policy is to blame.
+    """
+
+    def __init__(
+        self, problems: str | Problem | Sequence[Problem], point: str | None = None
+    ) -> None:
+        super().__init__(problems)
+        self.point = point
 
 
 class EnvironmentLacks(WattkeeperError):

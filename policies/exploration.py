@@ -74,5 +74,5 @@ class PruningExploration:
         exploration._rounds = state["rounds"]
         exploration._awaited = state["awaited"]
         exploration._directions = [list(direction) for direction in state["directions"]]
-        exploration._costs = {batch_size: cost for batch_size, cost in state["costs"]}
+        exploration._costs = dict(state["costs"])
         return exploration

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple
+
+Turned = Literal["both", "batch-size", "power-limit"]
+"""Which knobs may be turned."""
 
 
 class Curve(NamedTuple):
@@ -117,3 +120,24 @@ def expectations(profile: Profile, objective: Objective) -> Iterator[Expected]:
             time_s, energy_j = epochs * time_s, epochs * energy_j
             cost = objective.cost(energy_j, time_s, profile.max_power_w)
             yield Expected(curve.batch_size, limit_w, time_s, energy_j, cost)
+
+
+def optimum(profile: Profile, objective: Objective, knobs: Turned = "both") -> Expected | None:
+    """The expectation of the cheapest configuration; ties go to the smaller one.
+
+    Args:
+        profile: What is known of the workload.
+        objective: What is to be small.
+        knobs: `batch-size` keeps each batch size's highest power limit, `power-limit` keeps the
+            default batch size.
+
+    Returns:
+        None if no configuration ever reached the target.
+    """
+    candidates: Iterable[Expected] = expectations(profile, objective)
+    if knobs == "power-limit":
+        candidates = (x for x in candidates if x.batch_size == profile.default_batch_size)
+    elif knobs == "batch-size":
+        curves = profile.curves
+        candidates = (x for x in candidates if x.power_limit_w == curves[x.batch_size].max_limit_w)
+    return min(candidates, key=lambda expected: expected.cost, default=None)

@@ -1,8 +1,8 @@
 """The decision points: what a policy is shown, what it answers, and when it is asked.
 
 Views and decisions are plain immutable values. A policy implements one of the protocols below; it
-gets the time, a random stream and the objective from a `Context`, and never learns whether the world
-around it is simulated or live. Units: seconds, watts, joules.
+gets the time, a random stream and the objective from a `Context`, and never learns whether the
+world around it is simulated or live. Units: seconds, watts, joules.
 """
 
 from __future__ import annotations

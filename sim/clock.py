@@ -7,6 +7,7 @@ process; ordinary SimPy processes may run in the same environment.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 
 from simpy import Environment, Event
 
@@ -24,8 +25,11 @@ class _Due(Event):
         self._defused = False
 
 
-def call_in(
-    env: Environment, delay_s: float, order: int, callback: Callable[[], None]
-) -> None:
+def call_in(env: Environment, delay_s: float, order: int, callback: Callable[[], None]) -> None:
     """Call back after a delay (s), among those of the same time by `order`, then first come."""
     env.schedule(_Due(env, lambda _: callback()), order, delay_s)  # type: ignore[arg-type]
+
+
+def scheduled(env: Environment) -> int:
+    """How many events were ever scheduled in the environment."""
+    return next(copy(env._eid))

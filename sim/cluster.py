@@ -60,10 +60,14 @@ class Cluster:
         """
         for node, gpus in placement:
             if not 0 <= node < self.spec.nodes or not 0 < gpus <= self._free[node]:
-                raise PolicyError(f"job {job.job_id}: {gpus} GPUs on node {node} are not free")
+                raise PolicyError(
+                    f"job {job.job_id}: {gpus} GPUs on node {node} are not free", "place"
+                )
             self._free[node] -= gpus
         if sum(gpus for _, gpus in placement) != job.gpus:
-            raise PolicyError(f"job {job.job_id} asks for {job.gpus} GPUs, placed on {placement}")
+            raise PolicyError(
+                f"job {job.job_id} asks for {job.gpus} GPUs, placed on {placement}", "place"
+            )
         self.free_gpus -= job.gpus
 
     def release(self, job: Job, placement: Placement) -> None:

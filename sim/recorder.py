@@ -17,6 +17,7 @@ class AttemptRow(NamedTuple):
     gpu_type: str
     gpus: int
     node_ids: list[int]
+    time_scale: float
     submit_time_s: float
     start_time_s: float
     finish_time_s: float

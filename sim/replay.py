@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple
 
 from simpy import Environment
 
-from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import Job, Knobs, Measurement, Options, Start
 from wattkeeper.sim.backend import Attempt, Listener
@@ -17,6 +16,10 @@ from wattkeeper.sim.streams import Streams
 
 Occupancy = Literal["simulated", "recorded"]
 Profiling = Literal["measured", "foreknown"]
+
+
+Profiles = Mapping[tuple[str, int], Profile]
+"""By workload and number of GPUs."""
 
 
 class _Plan(NamedTuple):
@@ -37,7 +40,7 @@ class Replay:
 
     Args:
         env: The clock.
-        profiles: Each workload's profile.
+        profiles: What is known of each workload.
         streams: Picks the recorded run that an attempt replays.
         objective: What an epoch costs.
         occupancy: `simulated`: a decision changes how long a job holds its GPUs. `recorded`: every
@@ -52,7 +55,7 @@ class Replay:
     def __init__(
         self,
         env: Environment,
-        profiles: Mapping[str, Profile],
+        profiles: Profiles,
         streams: Streams,
         objective: Objective,
         occupancy: Occupancy = "simulated",
@@ -65,20 +68,20 @@ class Replay:
         self._objective = objective
         self._recorded = occupancy == "recorded"
         self._foreknown = self._recorded or profiling == "foreknown"
-        self._options = {name: _options(profile) for name, profile in profiles.items()}
+        self._options = {key: _options(profile) for key, profile in profiles.items()}
 
     def options(self, job: Job, gpu_type: str) -> Options:
         """The batch sizes and limits of the workload's profile."""
-        return self._options[job.workload]
+        return self._options[job.workload, job.gpus]
 
     def foresight(self, start: Start) -> Profile:
         """The workload's profile."""
-        return self._profiles[start.job.workload]
+        return self._profiles[start.job.workload, start.job.gpus]
 
     def begin(self, attempt: Attempt, knobs: Knobs) -> None:
         """Plan the attempt, or its profiling epoch."""
         start = attempt.start
-        profile = self._profiles[start.job.workload]
+        profile = self.foresight(start)
         curve = profile.curves[attempt.configuration.batch_size]
         target = curve.epochs[self._streams.pick(start.job, start.attempt, len(curve.epochs))]
         if not knobs.profile_w:
@@ -137,19 +140,6 @@ class Replay:
                 reached,
             )
         return _Plan(epochs, epochs * time_s, epochs * energy_j, reached)
-
-
-def check_recorded(job: Job) -> None:
-    """Refuse a job that `occupancy: recorded` cannot replay.
-
-    Raises:
-        InputError: If nobody recorded how long it ran.
-    """
-    if not job.duration_s > 0:
-        raise InputError(
-            f"job {job.job_id}: occupancy: recorded needs a recorded duration above 0 s, "
-            f"found {job.duration_s}"
-        )
 
 
 def _points(curve: Curve, limits_w: tuple[float, ...]) -> list[tuple[float, float, float]]:

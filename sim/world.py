@@ -81,7 +81,9 @@ class _Context:
 
     def foresight(self, start: Start) -> Profile:
         if not self._config.needs_foresight:
-            raise PolicyError(f"{self._point} policy {self._config.kind!r} declares no foresight")
+            raise PolicyError(
+                f"{self._point} policy {self._config.kind!r} declares no foresight", self._point
+            )
         return self._world.backend.foresight(start)
 
 
@@ -298,6 +300,7 @@ class World:
                 options.gpu_type,
                 job.gpus,
                 [node for node, _ in attempt.placement],
+                scale,
                 job.submit_time_s,
                 attempt.begun_s,
                 self.env.now,
@@ -318,9 +321,7 @@ class World:
     def _note(
         self, point: Point, job_id: str, attempt: int, saw: tuple[object, ...], chose: str
     ) -> None:
-        self.recorder.decided(
-            self.env.now, point, self._names[point], job_id, attempt, saw, chose
-        )
+        self.recorder.decided(self.env.now, point, self._names[point], job_id, attempt, saw, chose)
 
 
 def _show_placement(placement: Placement) -> str:
@@ -333,26 +334,29 @@ def _check_configuration(start: Start, configuration: Configuration) -> None:
         raise PolicyError(
             f"batch size {configuration.batch_size} was chosen for {start.job.job_id}, "
             f"which {options.key} has no profile of; there is "
-            f"{', '.join(map(str, options.batch_sizes))}"
+            f"{', '.join(map(str, options.batch_sizes))}",
+            "configure",
         )
     if configuration.power_limit_w is not None:
-        _check_limit(options, configuration.batch_size, configuration.power_limit_w)
+        _check_limit(options, configuration.batch_size, configuration.power_limit_w, "configure")
 
 
 def _check_knobs(start: Start, batch_size: int, knobs: Knobs, reported: bool) -> None:
     if (knobs.power_limit_w is None) == (not knobs.profile_w) or (reported and knobs.profile_w):
         raise PolicyError(
             f"{start.job.job_id}: Tune answers either a power limit or, before profiling, a "
-            f"profile; found {knobs}"
+            f"profile; found {knobs}",
+            "tune",
         )
     for limit_w in knobs.profile_w or (knobs.power_limit_w,):
-        _check_limit(start.options, batch_size, cast("float", limit_w))
+        _check_limit(start.options, batch_size, cast("float", limit_w), "tune")
 
 
-def _check_limit(options: Options, batch_size: int, limit_w: float) -> None:
+def _check_limit(options: Options, batch_size: int, limit_w: float, point: Point) -> None:
     limits = options.limits(batch_size)
     if limit_w not in limits:
         raise PolicyError(
             f"power limit {limit_w:g} W was chosen for {options.key} at batch size {batch_size}, "
-            f"which has no profile of it; there is {', '.join(f'{x:g}' for x in limits)} W"
+            f"which has no profile of it; there is {', '.join(f'{x:g}' for x in limits)} W",
+            point,
         )

@@ -75,7 +75,10 @@ class GridSearch(Policy):
     def state_dict(self) -> dict[str, Any]:
         """Open configurations and the best one by group."""
         return {
-            key: {"open": list(search.open), "best": search.best and [*search.best, search.best_cost]}
+            key: {
+                "open": list(search.open),
+                "best": search.best and [*search.best, search.best_cost],
+            }
             for key, search in self._searches.items()
         }
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.profile import Expected, Objective, Profile, expectations
+from wattkeeper.policies.profile import Turned, optimum
 from wattkeeper.policies.protocols import Configuration, Context, Start
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
-
-Turned = Literal["both", "batch-size", "power-limit"]
 
 
 class OracleConfig(PolicyConfig):
@@ -33,27 +30,6 @@ class OracleConfig(PolicyConfig):
         return Oracle(self.knobs)
 
 
-def optimum(profile: Profile, objective: Objective, knobs: Turned = "both") -> Expected:
-    """The expectation of the cheapest configuration; ties go to the smaller one.
-
-    Raises:
-        PolicyError: If no configuration ever reached the target.
-    """
-    candidates: Iterable[Expected] = expectations(profile, objective)
-    if knobs == "power-limit":
-        candidates = (x for x in candidates if x.batch_size == profile.default_batch_size)
-    elif knobs == "batch-size":
-        curves = profile.curves
-        candidates = (x for x in candidates if x.power_limit_w == curves[x.batch_size].max_limit_w)
-    best = min(candidates, key=lambda expected: expected.cost, default=None)
-    if best is None:
-        raise PolicyError(
-            f"the oracle finds no configuration of {profile.workload} on {profile.gpu_type} "
-            f"that ever reached the target {profile.target:g}"
-        )
-    return best
-
-
 class Oracle(Policy):
     """See `OracleConfig`."""
 
@@ -66,5 +42,7 @@ class Oracle(Policy):
         key = start.options.key
         if key not in self._best:
             best = optimum(ctx.foresight(start), ctx.objective, self.knobs)
+            if best is None:
+                raise PolicyError(f"the oracle finds no configuration of {key} that ever succeeded")
             self._best[key] = Configuration(best.batch_size, best.power_limit_w)
         return self._best[key]

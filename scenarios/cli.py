@@ -1,0 +1,250 @@
+"""The command `wattkeeper`.
+
+Only what a subcommand needs is imported, inside it: `wattkeeper --help` stays quick.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wattkeeper.policies.errors import WattkeeperError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+INTERRUPTED = 130
+LACKING = 3
+
+
+class Group(click.Group):
+    """Turns what wattkeeper raises on purpose into a message and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand."""
+        try:
+            return super().invoke(ctx)
+        except WattkeeperError as error:
+            _fail(ctx, str(error), error.exit_code)
+        except KeyboardInterrupt:
+            _fail(ctx, "interrupted; nothing was written", INTERRUPTED)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            _fail(ctx, f"{error.filename or 'system'}: {error.strerror or error}", LACKING)
+
+
+def _fail(ctx: click.Context, message: str, code: int) -> None:
+    click.echo(message, err=True)
+    ctx.exit(code)
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="wattkeeper")
+def main() -> None:
+    """Replay deep-learning jobs on a simulated cluster, and compare what policies make of them."""
+
+
+def _overrides(command: Callable[..., None]) -> Callable[..., None]:
+    option = click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="PATH.TO.KEY=VALUE",
+        help="Change a value of the scenario; may be repeated.",
+    )
+    return option(command)
+
+
+@main.command()
+@click.argument("scenario")
+@click.option("--out", type=click.Path(path_type=Path), help="Results folder [results/NAME].")
+@click.option("--seeds", metavar="N|A..B", help="Seeds 1 to N, or A to B.")
+@_overrides
+@click.option("--workers", type=click.IntRange(1), default=1, help="Processes to run in [1].")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def run(
+    scenario: str,
+    out: Path | None,
+    seeds: str | None,
+    settings: tuple[str, ...],
+    workers: int,
+    as_json: bool,
+) -> None:
+    """Run SCENARIO, a shipped one's name or a file, and compare its variants."""
+    from wattkeeper.scenarios.load import load
+    from wattkeeper.scenarios.run import run as run_scenario
+    from wattkeeper.scenarios.run import save
+    from wattkeeper.sim.results import check_folder
+
+    if seeds is not None:
+        settings = (*settings, f"seeds={_seeds(seeds)}")
+    loaded = load(scenario, settings)
+    folder = out or Path("results") / loaded.scenario.name
+    check_folder(folder)
+    with _progress(loaded.scenario.name) as progress:
+        done = run_scenario(loaded, workers, progress)
+    save(done, folder)
+    if as_json:
+        click.echo(json.dumps(done.summary, indent=2))
+        return
+    from wattkeeper.scenarios.table import show
+
+    show(_console(), loaded.scenario, done)
+    click.echo(f"\nResults: {folder}")
+
+
+def _seeds(text: str) -> str:
+    found = re.fullmatch(r"(\d{1,9})(?:\.\.(\d{1,9}))?", text)
+    first, last = (int(found[1]), found[2]) if found else (0, None)
+    if last is None and first > 0:
+        return str(first)
+    if last is not None and 0 <= int(last) - first < 1_000_000:
+        return json.dumps(list(range(first, int(last) + 1)))
+    raise click.BadParameter(f"found {text!r}; allowed: N (1 to N) or A..B", param_hint="--seeds")
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar over runs on a terminal; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield lambda done, all_: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task(title)
+        yield lambda done, all_: bar.update(task, completed=done, total=all_)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+
+
+@main.command()
+@click.argument("scenario")
+@_overrides
+def validate(scenario: str, settings: tuple[str, ...]) -> None:
+    """Check SCENARIO and the traces that it names, without running it."""
+    from wattkeeper.scenarios.assemble import read_inputs, run_specs
+    from wattkeeper.scenarios.load import load
+
+    loaded = load(scenario, settings)
+    read_inputs(loaded)
+    runs, variants = len(run_specs(loaded.scenario)), len(loaded.scenario.variants)
+    click.echo(f"{loaded.document.name}: good; {variants} variants, {runs} runs")
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def scenarios(as_json: bool) -> None:
+    """List the shipped scenarios."""
+    from wattkeeper.scenarios.load import load, shipped
+
+    known = {name: load(name).scenario.question for name in shipped()}
+    if as_json:
+        click.echo(json.dumps(known, indent=2))
+        return
+    for name, question in known.items():
+        click.echo(f"{name:14} {question}")
+
+
+@main.command()
+def schema() -> None:
+    """Print the JSON schema of scenario files, for editors."""
+    from wattkeeper.scenarios.schema import json_schema
+
+    click.echo(json.dumps(json_schema(), indent=2))
+
+
+@main.group()
+def traces() -> None:
+    """Import, list and describe traces and profiles."""
+
+
+@traces.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def list_traces(as_json: bool) -> None:
+    """List the traces of the library."""
+    from wattkeeper.traces import library
+
+    known = [library.find(name) for name in library.names()]
+    if as_json:
+        rows = [
+            {"name": t.name, "kind": t.kind, "origin": t.origin, "format": t.format} for t in known
+        ]
+        click.echo(json.dumps(rows, indent=2))
+        return
+    if not known:
+        click.echo(f"No traces in {library.root()}; import one: wattkeeper traces import --help")
+    for trace in known:
+        sizes = ", ".join(f"{table.num_rows} {name}" for name, table in trace.tables.items())
+        click.echo(f"{trace.name:20} {trace.kind:9} {trace.origin:10} {trace.format:12} {sizes}")
+
+
+@traces.command()
+@click.argument("name")
+@click.option("--gpu", help="Only this GPU type.")
+@click.option("--eta", type=click.FloatRange(0, 1), default=0.5, help="Of the savings shown [0.5].")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def describe(name: str, gpu: str | None, eta: float, as_json: bool) -> None:
+    """Show what the trace NAME (or a path) covers, what is odd in it, and what could be saved."""
+    from wattkeeper.traces import library
+    from wattkeeper.traces.describe import describe as describe_trace
+    from wattkeeper.traces.describe import render
+
+    report = describe_trace(library.find(name), gpu_type=gpu, eta=eta)
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+    else:
+        render(report, _console())
+
+
+@traces.command("import")
+@click.argument("form", metavar="FORMAT")
+@click.argument(
+    "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@click.option("--name", help="Its name in the library [the format's].")
+@click.option("--replace", is_flag=True, help="Replace a trace of that name.")
+def import_(form: str, paths: tuple[Path, ...], name: str | None, replace: bool) -> None:
+    """Read PATH... as FORMAT (zeus-nsdi23, zeus-groups) into the trace library."""
+    from wattkeeper.traces.formats import import_trace
+
+    _save(import_trace(form, paths, name), replace)
+
+
+@traces.command()
+@click.argument("kind", type=click.Choice(["profiles"]))
+@click.option("--name", default="synthetic", help="Its name in the library [synthetic].")
+@click.option("--seed", type=click.IntRange(0), default=1, help="Seed of the noise [1].")
+@click.option("--replace", is_flag=True, help="Replace a trace of that name.")
+def generate(kind: str, name: str, seed: int, replace: bool) -> None:
+    """Generate profiles of GPUs and workloads that nobody recorded, marked as synthetic."""
+    from wattkeeper.traces.synthetic import generate as generate_trace
+    from wattkeeper.traces.synthetic_specs import SyntheticProfiles
+
+    _save(generate_trace(SyntheticProfiles(seed=seed), name), replace)
+
+
+def _save(trace: Any, replace: bool) -> None:
+    from wattkeeper.traces import library
+
+    folder = library.save(trace, replace=replace)
+    for name, table in trace.tables.items():
+        click.echo(f"{table.num_rows:8} {name}")
+    for note in trace.notes:
+        click.echo(f"Note: {note}")
+    click.echo(f"{trace.name} ({trace.kind}, {trace.origin}): {folder}")

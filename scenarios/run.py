@@ -1,0 +1,149 @@
+"""Runs a scenario: every variant with every seed, in this process or in several."""
+
+from __future__ import annotations
+
+import platform
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from hashlib import sha256
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wattkeeper.policies.errors import PolicyError, Problem
+from wattkeeper.scenarios.assemble import (
+    Inputs,
+    RunSpec,
+    execute,
+    read_inputs,
+    run_specs,
+    where_chosen,
+)
+from wattkeeper.scenarios.load import Loaded
+from wattkeeper.scenarios.schema import Scenario
+from wattkeeper.sim.results import RunResult, digest, summarise, write
+from wattkeeper.traces.trace import Trace
+
+LIBRARIES = ("wattkeeper", "numpy", "pandas", "pyarrow", "pydantic", "simpy")
+
+
+class Done(NamedTuple):
+    """A scenario's results.
+
+    Attributes:
+        results: All runs, by variant and seed in the scenario's order.
+        summary: As in `summary.json`.
+        manifest: As in `manifest.json`.
+    """
+
+    results: list[RunResult]
+    summary: dict[str, Any]
+    manifest: dict[str, Any]
+
+
+def run(
+    loaded: Loaded, workers: int = 1, progress: Callable[[int, int], None] = lambda done, all_: None
+) -> Done:
+    """Run all variants with all seeds. The results do not depend on `workers`.
+
+    Args:
+        loaded: The scenario.
+        workers: Number of processes.
+        progress: Called with the number of finished runs and of all runs.
+
+    Raises:
+        WattkeeperError: If input is wrong or a policy chose what is not allowed.
+    """
+    began = time.perf_counter()
+    scenario = loaded.scenario
+    inputs = read_inputs(loaded)
+    specs = run_specs(scenario)
+    results: list[RunResult] = []
+    progress(0, len(specs))
+    try:
+        for result in _results(specs, inputs, workers):
+            results.append(result)
+            progress(len(results), len(specs))
+    except PolicyError as error:
+        variant = specs[len(results)].variant
+        where = where_chosen(scenario, loaded.document, error, variant)
+        found = [Problem(f"variant {variant!r}: {p.message}", where) for p in error.problems]
+        raise PolicyError(found, error.point) from None
+    baselines = {
+        name: variant.baseline or scenario.baseline for name, variant in scenario.variants.items()
+    }
+    etas = {spec.variant: spec.rules.objective.eta for spec in specs}
+    summary = summarise(results, baselines, etas)
+    manifest = _manifest(scenario, inputs, results, summary)
+    manifest["wall_s"] = time.perf_counter() - began
+    return Done(results, summary, manifest)
+
+
+def save(done: Done, folder: Path) -> None:
+    """Write the results folder; see `wattkeeper.sim.results.write`."""
+    write(folder, done.results, done.summary, done.manifest)
+
+
+_inputs: Inputs | None = None
+
+
+def _start_worker(inputs: Inputs) -> None:
+    global _inputs
+    _inputs = inputs
+
+
+def _execute(spec: RunSpec) -> RunResult:
+    assert _inputs is not None
+    return execute(spec, _inputs)
+
+
+def _results(specs: Sequence[RunSpec], inputs: Inputs, workers: int) -> Iterator[RunResult]:
+    if workers == 1 or len(specs) == 1:
+        for spec in specs:
+            yield execute(spec, inputs)
+        return
+    with ProcessPoolExecutor(
+        min(workers, len(specs)), get_context("spawn"), _start_worker, (inputs,)
+    ) as pool:
+        try:
+            yield from pool.map(_execute, specs)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _manifest(
+    scenario: Scenario, inputs: Inputs, results: Sequence[RunResult], summary: dict[str, Any]
+) -> dict[str, Any]:
+    resolved = scenario.model_dump_json()
+    ends = [table["time_s"][-1].as_py() for table in (r.tables["timeline"] for r in results)]
+    return {
+        "scenario": scenario.model_dump(mode="json", exclude_none=True),
+        "scenario_digest": sha256(resolved.encode()).hexdigest(),
+        "seeds": list(scenario.all_seeds),
+        "backend": "sim",
+        "inputs": [_provenance(trace) for trace in inputs.traces],
+        "modelled": ["idle_power_w"],
+        "results_digest": digest(results, summary),
+        "jobs": sum(int(result.metrics["jobs"]) for result in results),
+        "attempts": sum(int(result.metrics["attempts"]) for result in results),
+        "events": sum(result.events for result in results),
+        "simulated_s": sum(ends),
+        "versions": {"python": platform.python_version()}
+        | {library: version(library) for library in LIBRARIES},
+        "host": {"name": socket.gethostname(), "platform": platform.platform()},
+    }
+
+
+def _provenance(trace: Trace) -> dict[str, Any]:
+    return {
+        "trace": trace.name,
+        "kind": trace.kind,
+        "format": trace.format,
+        "origin": trace.origin,
+        "source": trace.source,
+        "licence": trace.licence,
+        "sha256": dict(trace.inputs),
+    }
