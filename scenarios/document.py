@@ -14,6 +14,7 @@ from wattkeeper.policies.errors import Problem, ScenarioError
 MAX_BYTES = 1_000_000
 MAX_VALUES = 100_000
 MAX_DEPTH = 32
+LONG = 60
 
 Path_ = tuple[str | int, ...]
 
@@ -52,7 +53,7 @@ class Document:
             raise ScenarioError(Problem(f"not YAML: {error}", name)) from None
         if not isinstance(self.data, dict):
             raise ScenarioError(
-                Problem(f"found {_describe(self.data)}; a scenario is a mapping", f"{name}:1:1")
+                Problem(f"found {describe(self.data)}; a scenario is a mapping", f"{name}:1:1")
             )
 
     def _convert(self, loader: _Loader, node: Node, path: Path_) -> Any:
@@ -91,15 +92,16 @@ class Document:
         return _place(self.name, node.start_mark)
 
     def where(self, path: Path_) -> str:
-        """The place of a value; of the nearest one around it if it is absent.
+        """The place of a value; of the nearest one around it if it is absent."""
+        return self._places[self.known(path)]
 
-        Steps that are not in the file, as the name of a chosen kind, are passed over.
-        """
+    def known(self, path: Path_) -> Path_:
+        """The path without steps that are not in the file, as the name of a chosen kind."""
         known: Path_ = ()
         for step in path:
             if (*known, step) in self._places:
                 known = (*known, step)
-        return self._places[known]
+        return known
 
     def override(self, setting: str) -> None:
         """Change a value: `path.to.key=value`, the value in YAML.
@@ -134,7 +136,7 @@ class Document:
         if isinstance(inner[key], str):
             inner[key] = {"kind": inner[key]}
         if not isinstance(inner[key], dict | list):
-            found = _describe(inner[key])
+            found = describe(inner[key])
             raise ScenarioError(Problem(f"{step!r} is {found}, it has no keys", where))
         return inner[key]
 
@@ -190,9 +192,14 @@ def _place(name: str, mark: Any) -> str:
     return f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
 
 
-def _describe(value: object) -> str:
-    names = {dict: "a mapping", list: "a list", str: "text", bool: "a truth value"}
-    return names.get(type(value), "nothing" if value is None else f"the value {value!r}")
+def describe(value: object) -> str:
+    """A value in words, short."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    shown = f"the text {value!r}" if isinstance(value, str) else repr(value)
+    return shown if len(shown) <= LONG else f"{shown[:LONG]}..."
 
 
 def _index(step: str) -> int:

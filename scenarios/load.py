@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 
 from wattkeeper.policies.errors import InputError, Problem, ScenarioError
 from wattkeeper.policies.registry import policies
-from wattkeeper.scenarios.document import Document, read
+from wattkeeper.scenarios.document import Document, describe, read
 from wattkeeper.scenarios.schema import OneOf, Scenario
 
 SUFFIX = ".yaml"
@@ -80,12 +80,25 @@ def load(name_or_path: str, settings: Sequence[str] = ()) -> Loaded:
 
 
 def _problems(error: ValidationError, document: Document) -> list[Problem]:
-    """One problem for each place; of a union, what its first fitting member says."""
+    """Each problem once, in the order of the file."""
     problems: dict[str, Problem] = {}
-    for detail in error.errors():
-        problem = Problem(_explain(detail), document.where(detail["loc"]))
-        problems.setdefault(f"{problem.where} {problem.message}", problem)
+    for detail in _fitting(error.errors(), document):
+        problem = Problem(_explain(detail, document), document.where(detail["loc"]))
+        problems.setdefault(str(problem), problem)
     return sorted(problems.values(), key=_line_and_column)
+
+
+def _fitting(details: list[ErrorDetails], document: Document) -> list[ErrorDetails]:
+    """Where one form of a value fits but for its content, leave out that others do not fit."""
+    found = [(document.known(d["loc"]), d["type"].endswith("_type")) for d in details]
+
+    def other_form(path: tuple[str | int, ...], misfit: bool) -> bool:
+        return misfit and any(
+            other[: len(path)] == path and (other != path or not misfits)
+            for other, misfits in found
+        )
+
+    return [d for d, place in zip(details, found, strict=True) if not other_form(*place)]
 
 
 def _line_and_column(problem: Problem) -> tuple[int, int]:
@@ -93,34 +106,25 @@ def _line_and_column(problem: Problem) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def _explain(detail: ErrorDetails) -> str:
+def _explain(detail: ErrorDetails, document: Document) -> str:
     """What was found and what is allowed, in one line."""
     loc, kind, ctx = detail["loc"], detail["type"], detail.get("ctx", {})
     key = str(loc[-1]) if loc else ""
+    name = next((step for step in reversed(document.known(loc)) if isinstance(step, str)), "")
     if kind == "extra_forbidden":
         return _unknown_key(key, _allowed_keys(loc[:-1]))
     if kind == "missing":
         return f"the key {key!r} is missing"
     if kind == "union_tag_invalid":
-        return f"{key}: found {ctx['tag']!r}; allowed: {ctx['expected_tags']}"
+        return f"{name}: found {ctx['tag']!r}; allowed: {ctx['expected_tags']}"
     if kind == "union_tag_not_found":
-        return f"{key}: a mapping needs the key 'kind'"
-    found = detail["input"]
-    shown = "a mapping" if isinstance(found, dict) else f"{found!r}"
-    message = detail["msg"].removeprefix("Value error, ")
-    message = message[0].lower() + message[1:].removeprefix("nput")
+        return f"{name}: a mapping needs the key 'kind'"
+    if kind == "too_short":
+        return f"{name}: found none; at least {ctx['min_length']} needed"
+    message = detail["msg"].removeprefix("Value error, ").removeprefix("Input ")
     if kind == "value_error":
-        return message
-    return (
-        f"{_named(loc)}: found {shown}; i{message}"
-        if message.startswith(" ")
-        else (f"{_named(loc)}: found {shown}; {message}")
-    )
-
-
-def _named(loc: tuple[int | str, ...]) -> str:
-    words = [str(step) for step in loc if isinstance(step, str) and step.isidentifier()]
-    return words[-1] if words else "scenario"
+        return f"{name}: {message}" if name else message
+    return f"{name}: found {describe(detail['input'])}; {message}"
 
 
 def _unknown_key(key: str, allowed: Sequence[str]) -> str:

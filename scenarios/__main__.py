@@ -1,0 +1,5 @@
+"""`python -m wattkeeper.scenarios` is the command `wattkeeper`."""
+
+from wattkeeper.scenarios.cli import main
+
+main(prog_name="wattkeeper")

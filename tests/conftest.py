@@ -1,0 +1,73 @@
+"""What tests share: the command, and the folder with real traces and published outputs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).resolve().parents[1].parent / "shared"
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def run_command(
+    *arguments: str | Path, traces: Path, cwd: Path, code: int = 0
+) -> subprocess.CompletedProcess[str]:
+    """Run `wattkeeper` in a process of its own, and check its exit code and that nothing leaks."""
+    done = subprocess.run(
+        [sys.executable, "-m", "wattkeeper.scenarios", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "WATTKEEPER_TRACES": str(traces), "COLUMNS": "120"},
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder with real traces and published outputs."""
+    if not SHARED.is_dir():
+        pytest.skip("the folder `shared` with real traces is not beside the checkout")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def zeus_traces(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trace library with the Zeus traces and the overlapping groups."""
+    library = tmp_path_factory.mktemp("library")
+    groups = shared / "reference/zeus/overlapping_groups.csv.gz"
+    for arguments in (
+        ("zeus-nsdi23", shared / "data/zeus-nsdi23"),
+        ("zeus-groups", groups, "--name", "groups"),
+    ):
+        run_command("traces", "import", *arguments, traces=library, cwd=library)
+    return library
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    """`wattkeeper` with an empty trace library, in an empty folder."""
+
+    def run(*arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+        return run_command(*arguments, traces=tmp_path / "library", cwd=tmp_path, code=code)
+
+    return run
+
+
+@pytest.fixture
+def zeus(zeus_traces: Path, tmp_path: Path) -> Command:
+    """`wattkeeper` with the Zeus traces, in an empty folder."""
+
+    def run(*arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+        return run_command(*arguments, traces=zeus_traces, cwd=tmp_path, code=code)
+
+    return run

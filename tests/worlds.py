@@ -1,0 +1,349 @@
+"""Small worlds for tests: profiles, jobs, clusters, and strategies that draw them at random."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+from simpy import Environment
+
+from wattkeeper.policies.profile import Curve, Objective, Profile
+from wattkeeper.policies.protocols import Configuration, Job, Options, Outcome, Start
+from wattkeeper.policies.registry import Point, PolicyConfig, policies
+from wattkeeper.sim.cluster import Cluster, ClusterSpec
+from wattkeeper.sim.recorder import AttemptRow
+from wattkeeper.sim.replay import Occupancy, Profiles, Profiling, Replay
+from wattkeeper.sim.sources import Source, Trace
+from wattkeeper.sim.streams import NamedStreams, Streams
+from wattkeeper.sim.world import PolicySet, Rules, World
+
+GPU = "V100"
+LIMITS_W = (100.0, 150.0, 250.0)
+"""150 W is the example of `fixed-power`."""
+
+NEVER = math.inf
+MAX_EPOCHS = 10
+
+DEFAULTS: dict[Point, str] = {
+    "configure": "fixed",
+    "select": "fifo",
+    "place": "first-fit",
+    "tune": "max-power",
+}
+
+RUNS: Mapping[int, tuple[float, ...]] = {
+    8: (NEVER, NEVER),
+    16: (9.0, NEVER, 8.0),
+    32: (6.0, 5.0, 7.0),
+    64: (6.0, NEVER, 5.0, 7.0),
+    128: (NEVER,),
+}
+"""Epochs to the target by batch size; some reach it sometimes, some never."""
+
+
+def curve(
+    batch_size: int,
+    runs: Sequence[float],
+    *,
+    limits_w: Sequence[float] = LIMITS_W,
+    epoch_s: float = 10.0,
+    power_w: float = 200.0,
+) -> Curve:
+    """A curve that slows down and draws less below its highest limit, where it takes `epoch_s`."""
+    share = [limit / limits_w[-1] for limit in limits_w]
+    return Curve(
+        batch_size,
+        tuple(limits_w),
+        tuple(epoch_s / part**0.5 for part in share),
+        tuple(power_w * part**0.9 for part in share),
+        tuple(runs),
+    )
+
+
+def profile(
+    workload: str = "cnn",
+    gpus: int = 1,
+    *,
+    runs: Mapping[int, Sequence[float]] = RUNS,
+    default: int = 32,
+    max_epochs: int = MAX_EPOCHS,
+    limits_w: Sequence[float] = LIMITS_W,
+    epoch_s: float = 10.0,
+) -> Profile:
+    """A workload whose epochs get shorter, and take more power, as the batch size grows."""
+    curves = {
+        batch_size: curve(
+            batch_size,
+            runs[batch_size],
+            limits_w=limits_w,
+            epoch_s=epoch_s * (32 / batch_size) ** 0.3,
+            power_w=gpus * 180.0 * (batch_size / 32) ** 0.1,
+        )
+        for batch_size in sorted(runs)
+    }
+    return Profile(workload, GPU, gpus, 0.9, max_epochs, default, limits_w[-1], curves)
+
+
+def steady(
+    epochs: float = 5.0, epoch_s: float = 2.0, workload: str = "cnn", **other: Any
+) -> Profile:
+    """One batch size, always the same number of epochs of whole seconds at the highest limit."""
+    return profile(workload, runs={32: (epochs,)}, epoch_s=epoch_s, **other)
+
+
+def by_job(*known: Profile) -> Profiles:
+    """Profiles as the replay backend looks them up."""
+    return {(p.workload, p.gpus): p for p in known}
+
+
+def job(
+    job_id: str = "a",
+    submit_s: float = 0.0,
+    *,
+    group: str | None = None,
+    recurrence: int = 1,
+    workload: str = "cnn",
+    gpus: int = 1,
+    duration_s: float = 10.0,
+    scale: float = 1.0,
+) -> Job:
+    """A job that is its own group if none is named."""
+    group_id = job_id if group is None else group
+    return Job(job_id, group_id, recurrence, workload, gpus, submit_s, duration_s, scale)
+
+
+def trace(jobs: Iterable[Job]) -> Trace:
+    """The source that submits these jobs; it counts recurrences by itself."""
+    rows = [one._asdict() for one in jobs]
+    return Trace(pa.Table.from_pylist(rows))
+
+
+def chosen(**configs: PolicyConfig | str) -> PolicySet:
+    """Policies by decision point: configs, or kinds without settings; the others do nothing."""
+    built: dict[str, PolicyConfig] = {}
+    for point, kind in DEFAULTS.items():
+        config = configs.pop(point, kind)
+        if isinstance(config, str):
+            config = policies(point)[config].model_validate({})
+        built[point] = config
+    assert not configs, f"no decision points: {', '.join(configs)}"
+    return PolicySet(**built)
+
+
+def spec(nodes: int = 1, gpus_per_node: int = 1, idle_power_w: float = 20.0) -> ClusterSpec:
+    """A small cluster."""
+    return ClusterSpec(GPU, nodes, gpus_per_node, idle_power_w)
+
+
+def build_world(
+    jobs: Source | Iterable[Job],
+    profiles: Profiles | None = None,
+    cluster: ClusterSpec | None = None,
+    policy_set: PolicySet | None = None,
+    *,
+    eta: float = 0.5,
+    max_attempts: int = 20,
+    start_on_submit: bool = False,
+    occupancy: Occupancy = "simulated",
+    profiling: Profiling = "measured",
+    seed: int = 1,
+    streams: Streams | None = None,
+) -> World:
+    """A world that has not run yet."""
+    env = Environment()
+    source = cast("Source", jobs) if hasattr(jobs, "arrivals") else trace(jobs)
+    luck = streams or NamedStreams(seed)
+    rules = Rules(Objective(eta), max_attempts, start_on_submit)
+    known = by_job(profile()) if profiles is None else profiles
+    backend = Replay(env, known, luck, rules.objective, occupancy, profiling)
+    hardware = Cluster(cluster or spec())
+    world = World(env, hardware, source, backend, policy_set or chosen(), rules, luck)
+    backend.listener = world
+    return world
+
+
+def run_world(*parts: Any, **settings: Any) -> World:
+    """`build_world`, and run it to its end."""
+    world = build_world(*parts, **settings)
+    world.run()
+    return world
+
+
+def attempts_by_job(world: World) -> dict[str, list[AttemptRow]]:
+    """The attempts of each job, in order."""
+    found: dict[str, list[AttemptRow]] = {}
+    for row in world.recorder.attempts:
+        found.setdefault(row.job_id, []).append(row)
+    return found
+
+
+def starts(world: World) -> dict[str, float]:
+    """When each job started."""
+    return {row.job_id: row.start_time_s for row in world.recorder.attempts if row.attempt == 1}
+
+
+def decided(world: World, point: Point) -> list[tuple[float, str, str]]:
+    """Time, job and choice of every decision of a decision point, in order."""
+    rows = world.recorder.decisions
+    return [(row.time_s, row.job_id, row.chose) for row in rows if row.point == point]
+
+
+class ScriptedContext:
+    """A context without a world, and what stands behind it: one profile, and luck by name."""
+
+    def __init__(self, known: Profile, seed: int = 1, eta: float = 0.5) -> None:
+        self.now_s = 0.0
+        self.objective = Objective(eta)
+        self.known = known
+        self._names = NamedStreams(seed)
+        self._streams: dict[str, np.random.Generator] = {}
+
+    def rng(self, name: str) -> np.random.Generator:
+        return self._streams.setdefault(name, self._names.policy("test", name))
+
+    def foresight(self, start: Start) -> Profile:
+        return self.known
+
+    def options(self) -> Options:
+        """What may be chosen."""
+        sizes = tuple(self.known.curves)
+        limits = tuple(curve.limits_w for curve in self.known.curves.values())
+        default, most_w = self.known.default_batch_size, self.known.max_power_w
+        return Options("cnn@V100x1", GPU, sizes, limits, default, most_w, self.known.max_epochs)
+
+    def outcome(self, start: Start, decided: Configuration, limit_w: float) -> Outcome:
+        """What becomes of an attempt: one of the recorded runs, cut at the bound."""
+        curve = self.known.curves[decided.batch_size]
+        target = curve.epochs[self._names.pick(start.job, start.attempt, len(curve.epochs))]
+        time_s, energy_j = curve.epoch(limit_w)
+        most: float = self.known.max_epochs
+        if math.isfinite(decided.cost_bound):
+            epoch_cost = self.objective.cost(energy_j, time_s, curve.max_limit_w)
+            most = min(most, decided.cost_bound // epoch_cost)
+        epochs = int(min(target, most))
+        time_s, energy_j = epochs * time_s, epochs * energy_j
+        cost = self.objective.cost(energy_j, time_s, self.known.max_power_w)
+        reached = target <= most
+        return Outcome(start, decided.batch_size, limit_w, epochs, time_s, energy_j, cost, reached)
+
+
+class Setting(NamedTuple):
+    """What a world is made of, drawn at random."""
+
+    jobs: tuple[Job, ...]
+    profiles: Profiles
+    cluster: ClusterSpec
+    policy_set: PolicySet
+    eta: float
+    max_attempts: int
+    occupancy: Occupancy
+    profiling: Profiling
+    seed: int
+
+    def run(self) -> World:
+        """A new world of this setting, at its end."""
+        return run_world(**self._asdict())
+
+
+batch_sizes = st.sampled_from([8, 16, 24, 32, 64, 100, 128])
+
+
+@st.composite
+def curves(draw: st.DrawFn, batch_size: int, max_epochs: int, *, reaches: bool) -> Curve:
+    """A curve with any shape: a lower limit may be faster. It has a limit of 150 W."""
+    limits = {150.0, *draw(st.sets(st.sampled_from([100.0, 125.0, 200.0, 250.0]), max_size=3))}
+    shape = {"min_size": len(limits), "max_size": len(limits)}
+    seconds = st.floats(0.25, 20.0) | st.sampled_from([1.0, 2.0, 4.0])
+    done = st.integers(1, max_epochs + 2).map(float)
+    runs = draw(st.lists(done | st.just(NEVER), min_size=1, max_size=4))
+    if reaches:
+        runs.append(draw(st.integers(1, max_epochs).map(float)))
+    return Curve(
+        batch_size,
+        tuple(sorted(limits)),
+        tuple(draw(st.lists(seconds, **shape))),
+        tuple(draw(st.lists(st.floats(50.0, 400.0), **shape))),
+        tuple(runs),
+    )
+
+
+@st.composite
+def profiles(draw: st.DrawFn, workload: str = "cnn", gpus: int = 1) -> Profile:
+    """A profile whose default batch size reaches the target at least in some runs."""
+    max_epochs = draw(st.integers(2, 8))
+    sizes = sorted(draw(st.sets(batch_sizes, min_size=1, max_size=5)))
+    default = draw(st.sampled_from(sizes))
+    found = {b: draw(curves(b, max_epochs, reaches=b == default)) for b in sizes}
+    return Profile(workload, GPU, gpus, 0.9, max_epochs, default, 250.0, found)
+
+
+@st.composite
+def job_lists(
+    draw: st.DrawFn, profiles: Sequence[Profile], *, min_size: int = 1, max_size: int = 12
+) -> tuple[Job, ...]:
+    """Jobs of up to three groups by time of submission, many at the same time."""
+    gaps = st.sampled_from([0.0, 0.0, 1.0, 0.1]) | st.floats(0.0, 60.0)
+    groups = draw(st.lists(st.sampled_from(list(profiles)), min_size=1, max_size=3))
+    found: list[Job] = []
+    now_s = 0.0
+    for number in range(draw(st.integers(min_size, max_size))):
+        now_s += draw(gaps)
+        group = draw(st.integers(0, len(groups) - 1))
+        found.append(
+            Job(
+                f"job-{number}",
+                f"group-{group}",
+                1 + sum(one.group_id == f"group-{group}" for one in found),
+                groups[group].workload,
+                groups[group].gpus,
+                now_s,
+                draw(st.sampled_from([5.0, 10.0]) | st.floats(1.0, 20.0)),
+                draw(st.sampled_from([1.0, 1.0, 0.5, 1.7])),
+            )
+        )
+    return tuple(found)
+
+
+@st.composite
+def policy_sets(draw: st.DrawFn) -> PolicySet:
+    """Every combination of the policies that are there; a required field takes its example."""
+    drawn: dict[str, PolicyConfig] = {}
+    for point in DEFAULTS:
+        kind = draw(st.sampled_from(list(policies(point))))
+        drawn[point] = example(policies(point)[kind])
+    return PolicySet(**drawn)
+
+
+def example(config: type[PolicyConfig]) -> PolicyConfig:
+    """A config in which every required field takes its first example."""
+    schema = config.model_json_schema()
+    fields = schema["properties"]
+    needed = {name: fields[name]["examples"][0] for name in schema.get("required", [])}
+    return config.model_validate(needed)
+
+
+@st.composite
+def settings_of_worlds(
+    draw: st.DrawFn,
+    occupancies: Sequence[Occupancy] = ("simulated", "recorded"),
+    profilings: Sequence[Profiling] = ("measured", "foreknown"),
+) -> Setting:
+    """Clusters of up to nine GPUs, gangs up to the whole cluster, all policies."""
+    cluster = spec(draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.floats(10.0, 60.0)))
+    demands = draw(st.lists(st.integers(1, cluster.gpus), min_size=1, max_size=3, unique=True))
+    known = [draw(profiles(f"net-{gpus}", gpus)) for gpus in demands]
+    return Setting(
+        jobs=draw(job_lists(known)),
+        profiles=by_job(*known),
+        cluster=cluster,
+        policy_set=draw(policy_sets()),
+        eta=draw(st.sampled_from([0.0, 0.5, 1.0])),
+        max_attempts=draw(st.integers(1, 4)),
+        occupancy=draw(st.sampled_from(list(occupancies))),
+        profiling=draw(st.sampled_from(list(profilings))),
+        seed=draw(st.integers(0, 1000)),
+    )

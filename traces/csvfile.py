@@ -1,0 +1,203 @@
+"""One reader for CSV files that nobody vouches for.
+
+Whatever the bytes, the outcome is a table or a `TraceError` that names file and row. A row is a
+data row, 1-based: the header does not count, nor do empty lines. Extra columns are allowed.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import zlib
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.traces.schema import repeated, row_problems
+
+ABSENT: Final = ("", "nan", "NaN", "NA", "null", "NULL", "None")
+"""What stands for no value in a column that may lack one."""
+
+NUMBER: Final = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf|infinity|nan)$"
+BLOCK_BYTES: Final = 1 << 28
+SHOWN_CELL: Final = 40
+
+
+class CsvFile(NamedTuple):
+    """A CSV file that was read.
+
+    Attributes:
+        table: The columns of the schema, with its types and metadata, in file order.
+        extra: Names of the columns that the schema does not have.
+        sha256: Digest of the file as it is on disk, hex.
+    """
+
+    table: pa.Table
+    extra: tuple[str, ...]
+    sha256: str
+
+
+def read_csv(path: Path, schema: pa.Schema) -> CsvFile:
+    """Read the columns of a schema from a CSV file.
+
+    Comma-separated, UTF-8 with or without byte order mark, any line ends, quotes, plain or gzip
+    (told by content).
+
+    Args:
+        path: The file.
+        schema: Fields by `schema.field`: strings, float64 or int32, each with the rule that its
+            values must keep. A nullable field takes `ABSENT` as no value.
+
+    Raises:
+        TraceError: If the file cannot be read or is no such table; else one problem for each bad
+            row.
+    """
+    data = _bytes(path)
+    texts, broken, header = _split(_text(data, path), path)
+    _check_header(header, schema, path)
+    lines = _row_numbers(texts.num_rows, broken)
+    arrays: list[pa.Array] = []
+    wrong: dict[int, str] = {}
+    for want in schema:
+        array, bad = _convert(texts.column(header.index(want.name)), want)
+        arrays.append(array)
+        for row, text in bad.items():
+            wrong[row] = f"{wrong[row]}; {text}" if row in wrong else text
+    table = pa.Table.from_arrays(arrays, schema=pa.schema([f.with_nullable(True) for f in schema]))
+    if not broken and not wrong and not table.num_rows:
+        raise TraceError(Problem("has a header and no rows", str(path)))
+    for row, text in row_problems(table, schema).items():
+        wrong.setdefault(row, text)
+    if not wrong and not broken:
+        wrong = repeated(table, schema)
+    found = broken | {lines[row]: text for row, text in wrong.items()}
+    if found:
+        raise TraceError([Problem(found[n], f"{path}, row {n}") for n in sorted(found)])
+    extra = tuple(name for name in header if name not in schema.names)
+    return CsvFile(table.cast(schema), extra, hashlib.sha256(data).hexdigest())
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise TraceError(Problem("no such file", str(path))) from error
+    except IsADirectoryError as error:
+        raise TraceError(Problem("is a directory, not a CSV file", str(path))) from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise TraceError(Problem(f"cannot be read: {reason}", str(path))) from error
+
+
+def _text(data: bytes, path: Path) -> bytes:
+    """The file's text as UTF-8 without byte order mark."""
+    if data.startswith(b"\x1f\x8b"):
+        try:
+            data = gzip.decompress(data)
+        except (EOFError, OSError, zlib.error) as error:
+            text = f"is a truncated or damaged gzip file: {error}"
+            raise TraceError(Problem(text, str(path))) from error
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    if not data.strip():
+        raise TraceError(Problem("is empty; a header and rows are needed", str(path)))
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        text = f"is not UTF-8 ({error.reason}); convert it first"
+        raise TraceError(Problem(text, _where(path, data, error.start))) from error
+    at = data.find(b"\0")
+    if at >= 0:
+        raise TraceError(Problem("holds a NUL byte: no text file", _where(path, data, at)))
+    return data.lstrip(b"\r\n") + b"\n"
+
+
+def _where(path: Path, data: bytes, at: int) -> str:
+    start = max(data.rfind(b"\n", 0, at), data.rfind(b"\r", 0, at)) + 1
+    row = sum(1 for line in data[:start].splitlines() if line)
+    return f"{path}, row {row}" if row else f"{path}, header"
+
+
+def _split(data: bytes, path: Path) -> tuple[pa.Table, dict[int, str], list[str]]:
+    """Cells as text, the rows of wrong length by row number, and the header."""
+    if data.count(b'"') % 2:
+        raise TraceError(Problem("a quotation mark is never closed", str(path)))
+    broken: dict[int, str] = {}
+
+    def note(row: pacsv.InvalidRow) -> str:
+        text = f"has {row.actual_columns} values, the header has {row.expected_columns}"
+        broken[row.number - 1] = text
+        return "skip"
+
+    try:
+        width = len(next(csv.reader(io.TextIOWrapper(io.BytesIO(data), "utf-8", newline=""))))
+        table = pacsv.read_csv(
+            pa.BufferReader(data),
+            read_options=pacsv.ReadOptions(
+                use_threads=False,
+                autogenerate_column_names=True,
+                block_size=min(len(data) + 1, BLOCK_BYTES),
+            ),
+            parse_options=pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=note),
+            convert_options=pacsv.ConvertOptions(
+                column_types={f"f{i}": pa.string() for i in range(width)},
+                strings_can_be_null=False,
+            ),
+        )
+    except (pa.ArrowException, csv.Error, OSError, ValueError) as error:
+        raise TraceError(Problem(f"is no CSV file: {error}", str(path))) from error
+    header = [str(column[0].as_py()).strip() for column in table.columns]
+    return table.slice(1), broken, header
+
+
+def _check_header(header: list[str], schema: pa.Schema, path: Path) -> None:
+    problems = []
+    for name in schema.names:
+        if header.count(name) != 1:
+            state = f"appears {header.count(name)} times" if name in header else "is missing"
+            text = f"column {name} {state}; found {', '.join(header)}; needed are "
+            problems.append(Problem(text + ", ".join(schema.names), f"{path}, header"))
+    if problems:
+        raise TraceError(problems)
+
+
+def _row_numbers(good: int, broken: dict[int, str]) -> list[int]:
+    """Row number in the file of each row that has the right length."""
+    numbers = np.arange(1, good + len(broken) + 1)
+    return [int(n) for n in np.setdiff1d(numbers, list(broken))]
+
+
+def _convert(texts: pa.ChunkedArray, want: pa.Field) -> tuple[pa.Array, dict[int, str]]:
+    """A column in its type, with 1 in place of what is no number, and these by row."""
+    cells = pc.utf8_trim_whitespace(texts.cast(pa.string()).combine_chunks())
+    absent = pc.is_in(cells, value_set=pa.array(ABSENT if want.nullable else [], pa.string()))
+    if pa.types.is_string(want.type):
+        return pc.if_else(absent, pa.scalar(None, pa.string()), cells), {}
+    number = pc.match_substring_regex(cells, NUMBER)
+    values = pc.if_else(number, cells, "1").cast(pa.float64())
+    wrong = ~np.asarray(number)
+    if whole := pa.types.is_integer(want.type):
+        wrong |= _not_int32(np.asarray(values))
+    wrong &= ~np.asarray(absent)
+    values = pc.if_else(pa.array(wrong), 1.0, values)
+    values = pc.if_else(absent, pa.scalar(None, pa.float64()), values)
+    must = "a whole number below 2147483648" if whole else "a number"
+    found = {}
+    for row in np.flatnonzero(wrong).tolist():
+        text = cells[row].as_py()
+        shown = repr(text if len(text) <= SHOWN_CELL else text[:SHOWN_CELL] + "...")
+        found[row] = f"{want.name} is {shown if text else 'empty'}, must be {must}"
+    return values.cast(want.type), found
+
+
+def _not_int32(values: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    with np.errstate(invalid="ignore"):
+        fits: npt.NDArray[np.bool_] = (np.abs(values) < 2.0**31) & (np.floor(values) == values)
+    return ~fits

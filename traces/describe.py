@@ -1,0 +1,54 @@
+"""What a trace holds, where it is odd, and what it leaves to be saved."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from rich.console import Console
+
+from wattkeeper.policies.errors import InputError
+from wattkeeper.traces import describe_jobs, describe_profiles, describe_text
+from wattkeeper.traces.trace import Trace
+
+DEFAULT_ETA: Final = 0.5
+
+Report = dict[str, Any]
+
+
+def describe(trace: Trace, *, gpu_type: str | None = None, eta: float = DEFAULT_ETA) -> Report:
+    """A report on a trace, JSON-ready.
+
+    Args:
+        trace: Any trace.
+        gpu_type: Only this one; by default all. Of no effect on jobs.
+        eta: The knob of the cost that the potential is computed for, in [0, 1].
+
+    Returns:
+        What is known of its origin, and the sections of `describe_profiles.report` or
+        `describe_jobs.report`.
+
+    Raises:
+        InputError: If `eta` is out of range.
+        ProfileMissing: If there is nothing on that GPU type.
+    """
+    if not 0 <= eta <= 1:
+        raise InputError(f"eta is {eta!r}, must be in [0, 1]")
+    head: Report = {
+        "name": trace.name,
+        "kind": trace.kind,
+        "format": trace.format,
+        "origin": trace.origin,
+        "source": trace.source,
+        "licence": trace.licence,
+        "inputs": dict(trace.inputs),
+        "notes": list(trace.notes),
+        "rows": {name: table.num_rows for name, table in trace.tables.items()},
+    }
+    if trace.kind == "jobs":
+        return head | describe_jobs.report(trace.tables["jobs"])
+    return head | describe_profiles.report(trace, gpu_type, eta)
+
+
+def render(report: Report, console: Console) -> None:
+    """Print a report of `describe` as tables."""
+    describe_text.render(report, console)

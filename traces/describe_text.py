@@ -1,0 +1,217 @@
+"""A report of `describe` as tables for a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+NUMBER: Final = re.compile(r"-?[\d.]+( %)?|-")
+
+Json = Mapping[str, Any]
+
+
+def render(report: Json, console: Console) -> None:
+    """Print a report.
+
+    Args:
+        report: From `describe.describe`.
+        console: Where to.
+    """
+    rows = ", ".join(f"{count} {name}" for name, count in report["rows"].items())
+    title = f"{report['name']}: {report['kind']}, {report['origin']}, {rows}"
+    console.print(f"[bold]{escape(title)}[/bold]", soft_wrap=True)
+    console.print(f"{report['source']} ({report['licence']})", markup=False, soft_wrap=True)
+    for note in report["notes"]:
+        console.print(f"- {note}", markup=False, soft_wrap=True)
+    if report["kind"] == "jobs":
+        _jobs(report, console)
+        return
+    _coverage(report["coverage"], console)
+    _convergence(report["convergence"], console)
+    _oddities(report["oddities"], console)
+    _potential(report["potential"], report["eta"], console)
+
+
+def _print(
+    console: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]
+) -> None:
+    cells = list(rows)
+    if not cells:
+        return
+    table = Table(title=title, title_justify="left")
+    for head, column in zip(heads, zip(*cells, strict=True), strict=True):
+        number = all(NUMBER.fullmatch(cell) for cell in column)
+        table.add_column(head, justify="right" if number else "left")
+    for row in cells:
+        table.add_row(*map(escape, row))
+    console.print(table)
+
+
+def _coverage(rows: Iterable[Json], console: Console) -> None:
+    heads = (
+        "workload",
+        "GPU",
+        "batch sizes",
+        "usable",
+        "limits in W",
+        "points",
+        "missing",
+        "why unusable",
+    )
+    _print(
+        console,
+        "What was recorded",
+        heads,
+        (
+            (
+                row["workload"],
+                _gpu(row),
+                _range(row["batch_sizes"]),
+                str(len(row["usable_batch_sizes"])),
+                _range(row["power_limits_w"]),
+                str(row["points"]),
+                str(len(row["missing"])),
+                row["why_not"] or "",
+            )
+            for row in rows
+        ),
+    )
+
+
+def _convergence(rows: Iterable[Json], console: Console) -> None:
+    heads = ("workload", "target", "most epochs", "batch sizes", "runs", "reached", "epochs")
+    cells = []
+    for row in rows:
+        sizes = row["batch_sizes"]
+        if not sizes:
+            continue
+        runs = sum(size["runs"] for size in sizes)
+        reached = sum(size["runs"] * size["reached"] for size in sizes)
+        epochs = [size["mean_epochs"] for size in sizes if size["mean_epochs"] is not None]
+        target = f"{'>=' if row['higher_is_better'] else '<='} {row['target']:g}"
+        cells.append(
+            (
+                row["workload"],
+                target,
+                str(row["max_epochs"]),
+                _range([size["batch_size"] for size in sizes]),
+                str(runs),
+                f"{100 * reached / runs:.0f} %",
+                f"{min(epochs):.3g} to {max(epochs):.3g}" if epochs else "-",
+            )
+        )
+    _print(console, "Convergence to the target", heads, cells)
+
+
+def _oddities(odd: Json, console: Console) -> None:
+    lines = []
+    for row in odd["above_cap"]:
+        if worst := row["worst"]:
+            lines.append(
+                f"{_gpu(row)}: {row['rows']} of {row['of']} points draw more than their cap, at "
+                f"worst {worst['average_power_w']:.1f} W at {worst['power_limit_w']:g} W "
+                f"({worst['workload']}, batch size {worst['batch_size']})"
+            )
+    for row in odd["slower_at_higher_limit"]:
+        if worst := row["worst"]:
+            low, high = worst["power_limits_w"]
+            lines.append(
+                f"{_gpu(row)}: at {row['rows']} of {row['of']} neighbouring limits "
+                f"({100 * row['share']:.0f} %) the higher one is more than 2 % slower, at worst "
+                f"{worst['slower_pct']:.0f} % from {low:g} to {high:g} W ({worst['workload']}, "
+                f"batch size {worst['batch_size']})"
+            )
+    for row in odd["never_reached"]:
+        listed = ", ".join(map(str, row["batch_sizes"]))
+        lines.append(f"{row['workload']}: no run reached the target at batch size {listed}")
+    _list(lines, console)
+    rows = (
+        (
+            row["workload"],
+            _gpu(row),
+            ", ".join(map(str, row["profiles_only"])),
+            ", ".join(map(str, row["convergence_only"])),
+        )
+        for row in odd["one_table_only"]
+    )
+    heads = ("workload", "GPU", "with power only", "with convergence only")
+    _print(console, "Batch sizes in one table only", heads, rows)
+
+
+def _potential(rows: Iterable[Json], eta: float, console: Console) -> None:
+    """Savings of an oracle; energy and time in % of the default's."""
+    heads = ("workload", "GPU", "default", "both knobs", "energy", "time", "power limit only",
+             "energy", "batch size only", "energy")  # fmt: skip
+    _print(
+        console,
+        f"What an oracle would choose at eta {eta:g}, and save",
+        heads,
+        (
+            (
+                row["workload"],
+                _gpu(row),
+                _choice(row["default"]),
+                _choice(row["both"]),
+                _saving(row["both"], "energy"),
+                _saving(row["both"], "time"),
+                _choice(row["power_limit"]),
+                _saving(row["power_limit"], "energy"),
+                _choice(row["batch_size"]),
+                _saving(row["batch_size"], "energy"),
+            )
+            for row in rows
+        ),
+    )
+
+
+def _jobs(report: Json, console: Console) -> None:
+    groups, overlap = report["groups"], report["overlap"]
+    lines = [
+        f"{report['jobs']} jobs submitted over {report['span_s'] / 86400:.1f} days, "
+        f"{report['busy_gpu_s'] / 3600:.0f} GPU hours",
+        f"{groups['number']} groups, the largest of {groups['largest']} jobs; "
+        f"{groups['of_one_job']} of one job; {groups['without']} jobs in none",
+        f"{overlap['jobs']} jobs ({100 * overlap['share']:.0f} %) start while another one of their "
+        "group runs",
+        *(f"{row['count']} {row['what']}" for row in report["oddities"]),
+    ]
+    _list(lines, console)
+    for title, key in (("GPUs of a job", "gpus"), ("Workloads", "workloads")):
+        counts = ((name or "(none)", str(count)) for name, count in report[key].items())
+        _print(console, title, (key, "jobs"), counts)
+    durations, scales = report["durations_s"], report["time_scale"]
+    rows = (
+        (q, f"{durations[q]:.0f}" if q in durations else "-", f"{scales[q]:.3g}") for q in scales
+    )
+    _print(console, "Durations", ("quantile", "duration in s", "time scale"), rows)
+
+
+def _list(lines: Iterable[str], console: Console) -> None:
+    for line in lines:
+        console.print(f"- {line}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _gpu(row: Json) -> str:
+    return str(row["gpu_type"]) if row["gpus"] == 1 else f"{row['gpus']} x {row['gpu_type']}"
+
+
+def _range(values: Sequence[float]) -> str:
+    if not values:
+        return "none"
+    return f"{len(values)}: {values[0]:g} to {values[-1]:g}"
+
+
+def _choice(choice: Json | None) -> str:
+    if choice is None:
+        return "never reached"
+    return f"{choice['batch_size']} at {choice['power_limit_w']:g} W"
+
+
+def _saving(choice: Json | None, what: str) -> str:
+    value = None if choice is None else choice[f"{what}_saving_pct"]
+    return "-" if value is None else f"{value:.1f} %"

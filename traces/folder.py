@@ -1,0 +1,172 @@
+"""A trace as a folder: ``trace.json`` and one Parquet file a table.
+
+``trace.json`` says where the data comes from and holds a digest of each table, so that a truncated
+or changed file is noticed before it is read. The same trace always gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import uuid
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, Problem, TraceError
+from wattkeeper.traces.schema import KINDS
+from wattkeeper.traces.trace import Kind, Origin, Trace
+
+META = "trace.json"
+
+
+class _TableMeta(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    rows: int
+    sha256: str
+
+
+class _Meta(BaseModel):
+    """The content of ``trace.json``."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    version: Literal[1]
+    name: str
+    kind: Kind
+    format: str
+    origin: Origin
+    source: str
+    licence: str
+    inputs: dict[str, str]
+    notes: tuple[str, ...]
+    parameters: dict[str, Any]
+    tables: dict[str, _TableMeta]
+
+
+def files(trace: Trace) -> dict[str, bytes]:
+    """The trace as files: bytes by file name. Equal traces give equal bytes."""
+    about = {key: getattr(trace, key) for key in ("format", "origin", "source", "licence")}
+    content: dict[str, bytes] = {}
+    tables = {}
+    for name, table in trace.tables.items():
+        sink = pa.BufferOutputStream()
+        extra = {key.encode(): value.encode() for key, value in about.items()}
+        pq.write_table(
+            table.replace_schema_metadata(table.schema.metadata | extra), sink, compression="zstd"
+        )
+        data = sink.getvalue().to_pybytes()
+        content[f"{name}.parquet"] = data
+        tables[name] = _TableMeta(rows=table.num_rows, sha256=hashlib.sha256(data).hexdigest())
+    meta = _Meta(
+        version=1,
+        name=trace.name,
+        kind=trace.kind,
+        inputs=dict(trace.inputs),
+        notes=trace.notes,
+        parameters=dict(trace.parameters),
+        tables=tables,
+        **about,
+    )
+    text = json.dumps(meta.model_dump(mode="json"), indent=2, sort_keys=True, ensure_ascii=False)
+    return {META: (text + "\n").encode(), **content}
+
+
+def write(trace: Trace, folder: Path, *, overwrite: bool = False) -> None:
+    """Write a trace as a folder, whole or not at all.
+
+    Args:
+        trace: What to write.
+        folder: The folder to make; its parents are made too.
+        overwrite: Whether an existing trace may be replaced. What is no trace is never replaced.
+
+    Raises:
+        InputError: If something is there that may not be replaced.
+        EnvironmentLacks: If the file system refuses.
+    """
+    if folder.exists() or folder.is_symlink():
+        if not (folder / META).is_file():
+            raise InputError(Problem("is there and is no trace; choose another name", str(folder)))
+        if not overwrite:
+            raise InputError(
+                Problem("exists; replace it (--replace) or choose another name", str(folder))
+            )
+    content = files(trace)
+    mark = uuid.uuid4().hex[:12]
+    made, old = (folder.with_name(f".{folder.name}.{mark}.{state}") for state in ("new", "old"))
+    try:
+        made.mkdir(parents=True)
+        for name, data in content.items():
+            (made / name).write_bytes(data)
+        if folder.exists():
+            folder.rename(old)
+        made.rename(folder)
+    except OSError as error:
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        raise EnvironmentLacks(f"cannot write {folder}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def read(folder: Path) -> Trace:
+    """Read a trace from its folder.
+
+    Raises:
+        TraceError: If the folder, ``trace.json`` or a table is missing, broken, truncated, changed
+            or invalid; the problem names the file.
+    """
+    if not folder.is_dir():
+        state = "is a file, not the folder of a trace" if folder.exists() else "does not exist"
+        raise TraceError(Problem(state, str(folder)))
+    path = folder / META
+    meta = _parse_meta(_bytes(path), path)
+    tables = {name: _read_table(folder / f"{name}.parquet", meta, name) for name in meta.tables}
+    fields = {key: getattr(meta, key) for key in _Meta.model_fields if key != "version"}
+    try:
+        return Trace(**(fields | {"tables": tables}))
+    except TraceError:
+        raise
+    except InputError as error:
+        raise TraceError([Problem(p.message, str(path)) for p in error.problems]) from error
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise TraceError(Problem(f"is missing; a trace needs {path.name}", str(path))) from error
+    except OSError as error:
+        text = f"cannot be read: {error.strerror or error}"
+        raise TraceError(Problem(text, str(path))) from error
+
+
+def _parse_meta(data: bytes, path: Path) -> _Meta:
+    try:
+        return _Meta.model_validate_json(data)
+    except ValidationError as error:
+        problems = [
+            Problem(".".join(map(str, e["loc"])) + (": " if e["loc"] else "") + e["msg"], str(path))
+            for e in error.errors(include_url=False)
+        ]
+        raise TraceError(problems) from error
+
+
+def _read_table(path: Path, meta: _Meta, name: str) -> pa.Table:
+    if name not in KINDS[meta.kind]:
+        need = ", ".join(KINDS[meta.kind])
+        raise TraceError(Problem(f"a {meta.kind} trace has {need}, not {name!r}", str(path)))
+    data = _bytes(path)
+    if hashlib.sha256(data).hexdigest() != meta.tables[name].sha256:
+        text = f"is truncated or was changed: it does not fit {META}; import the trace again"
+        raise TraceError(Problem(text, str(path)))
+    try:
+        return pq.read_table(pa.BufferReader(data))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise TraceError(Problem(f"is no valid Parquet file: {error}", str(path))) from error

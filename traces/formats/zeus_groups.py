@@ -1,0 +1,108 @@
+"""Recurring jobs in the CSV schema of Zeus (NSDI '23) for cluster traces, one row a job.
+
+``group`` (recurrences of one job), ``start_time`` and ``end_time`` (s), ``dataset`` (what it
+trains), ``runtime_ratio`` (its run time over the mean of what trains that data set); further
+columns are left out. In that schema a job starts when it is submitted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.traces.csvfile import read_csv
+from wattkeeper.traces.formats import Format
+from wattkeeper.traces.names import name_from
+from wattkeeper.traces.schema import JOBS, field, table_schema
+from wattkeeper.traces.trace import Trace
+
+GROUPS: Final = table_schema("groups", [], [
+    field("group", pa.string(), "", "ties recurrences", "not empty"),
+    field("start_time", pa.float64(), "s", "submission and start", ">= 0"),
+    field("end_time", pa.float64(), "s", "end", ">= 0"),
+    field("dataset", pa.string(), "", "what it trains", "not empty"),
+    field("runtime_ratio", pa.float64(), "", "run time over the mean", "> 0"),
+])  # fmt: skip
+
+
+def read(paths: Sequence[Path]) -> Trace:
+    """Read one CSV file, plain or gzip.
+
+    Raises:
+        TraceError: If the file is wrong, a job ends before it starts, or the rows of a group are
+            not ordered by ``start_time``.
+    """
+    if len(paths) != 1:
+        where = ", ".join(map(str, paths))
+        raise TraceError(Problem(f"one CSV file is needed, not {len(paths)}", where))
+    path = paths[0]
+    file = read_csv(path, GROUPS)
+    job_ids = _check_rows(file.table, path)
+    start, end = (np.asarray(file.table[name]) for name in ("start_time", "end_time"))
+    jobs = pa.table(
+        {
+            "job_id": pa.array(job_ids),
+            "group_id": file.table["group"],
+            "submit_time_s": pa.array(start),
+            "duration_s": pa.array(end - start),
+            "gpus": pa.array(np.ones(len(start), dtype=np.int32)),
+            "workload": file.table["dataset"],
+            "time_scale": file.table["runtime_ratio"],
+        },
+        schema=JOBS,
+    ).take(pa.array(np.argsort(start, kind="stable")))
+    return Trace(
+        name=name_from(path.name.removesuffix(".gz").removesuffix(".csv")),
+        kind="jobs",
+        tables={"jobs": jobs},
+        format=FORMAT.name,
+        origin="modelled",
+        source="A CSV file in the schema of Zeus (NSDI 2023) for cluster traces",
+        licence="that of the file that was imported",
+        inputs={path.name: file.sha256},
+        notes=(
+            "Which workload a job trains and its run time ratio are assigned by the file's "
+            "author; they are not recorded.",
+            "Each job is taken to run on one GPU and to start when it is submitted.",
+            *([f"Unused columns: {', '.join(file.extra)}."] if file.extra else []),
+        ),
+    )
+
+
+def _check_rows(table: pa.Table, path: Path) -> list[str]:
+    """The job ids, after a check of what spans columns or rows."""
+    columns = (table[name].to_pylist() for name in ("group", "start_time", "end_time"))
+    seen: Counter[str] = Counter()
+    last: dict[str, float] = {}
+    job_ids, problems = [], []
+    for row, (group, start, end) in enumerate(zip(*columns, strict=True), start=1):
+        where = f"{path}, row {row}"
+        if end < start:
+            text = f"end_time {end!r} is before start_time {start!r}"
+            problems.append(Problem(text, where))
+        if start < last.get(group, start):
+            text = (
+                f"start_time {start!r} is before {last[group]!r}, an earlier row of group "
+                f"{group!r}; the rows of a group must be ordered by start_time"
+            )
+            problems.append(Problem(text, where))
+        last[group] = start
+        seen[group] += 1
+        job_ids.append(f"{group}/{seen[group]}")
+    if problems:
+        raise TraceError(problems)
+    return job_ids
+
+
+FORMAT: Final = Format(
+    name="zeus-groups",
+    summary="recurring jobs: group, start_time, end_time, dataset, runtime_ratio",
+    takes="one CSV file, plain or gzip",
+    read=read,
+)

@@ -1,0 +1,115 @@
+"""What a choice of batch size and power limit could save, from the expectations of a profile.
+
+The expectations count failed runs that are started again (`Curve.expected_epochs`). The numbers
+are those of an oracle that knows the profile; a policy that has to explore saves less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from wattkeeper.policies.profile import Expected, Objective, Profile, expectations
+
+
+class Choice(NamedTuple):
+    """A configuration and what it saves against the default; a negative saving is a loss.
+
+    Attributes:
+        batch_size: Samples.
+        power_limit_w: W of each GPU.
+        time_s: Expected seconds to the target.
+        energy_j: Expected energy in J.
+        cost: Expected cost in J at the potential's `eta`.
+        time_saving_pct: In %; None if the default never reaches the target.
+        energy_saving_pct: In %, likewise.
+        cost_saving_pct: In %, likewise.
+    """
+
+    batch_size: int
+    power_limit_w: float
+    time_s: float
+    energy_j: float
+    cost: float
+    time_saving_pct: float | None
+    energy_saving_pct: float | None
+    cost_saving_pct: float | None
+
+
+class Potential(NamedTuple):
+    """The cheapest configurations of a workload on a GPU type.
+
+    Attributes:
+        workload: Name of the workload.
+        gpu_type: Name of the GPU type.
+        gpus: GPUs of the job.
+        eta: The knob of the cost.
+        default: Default batch size at the highest limit; None if it never reaches the target.
+        both: Cheapest of all configurations; None if none reaches the target.
+        power_limit: Cheapest at the default batch size; None like `default`.
+        batch_size: Cheapest at the highest limit of each batch size; None like `both`.
+        configurations: Number of configurations that were recorded.
+        frontier: Number of configurations that no other one beats in both time and energy.
+    """
+
+    workload: str
+    gpu_type: str
+    gpus: int
+    eta: float
+    default: Choice | None
+    both: Choice | None
+    power_limit: Choice | None
+    batch_size: Choice | None
+    configurations: int
+    frontier: int
+
+
+def potential(profile: Profile, eta: float) -> Potential:
+    """The cheapest configurations of a profile (Zeus, NSDI '23, section 2 and figure 1).
+
+    Equal costs go to the smaller batch size, then to the lower limit.
+
+    Args:
+        profile: What is known of a workload on a GPU type.
+        eta: 1 counts energy alone, 0 counts time alone.
+    """
+    found = list(expectations(profile, Objective(eta)))
+    at_default = [e for e in found if e.batch_size == profile.default_batch_size]
+    highest = {b: curve.max_limit_w for b, curve in profile.curves.items()}
+    at_highest = [e for e in found if e.power_limit_w == highest[e.batch_size]]
+    default = next((e for e in at_default if e in at_highest), None)
+    return Potential(
+        workload=profile.workload,
+        gpu_type=profile.gpu_type,
+        gpus=profile.gpus,
+        eta=eta,
+        default=_choice([default] if default else [], default),
+        both=_choice(found, default),
+        power_limit=_choice(at_default, default),
+        batch_size=_choice(at_highest, default),
+        configurations=sum(len(curve.limits_w) for curve in profile.curves.values()),
+        frontier=len(frontier(found)),
+    )
+
+
+def frontier(found: Iterable[Expected]) -> list[Expected]:
+    """The configurations that no other one beats in both time and energy, by rising time."""
+    kept: list[Expected] = []
+    for one in sorted(found, key=lambda e: (e.time_s, e.energy_j)):
+        if not kept or one.energy_j < kept[-1].energy_j:
+            kept.append(one)
+    return kept
+
+
+def _choice(among: Sequence[Expected], default: Expected | None) -> Choice | None:
+    if not among:
+        return None
+    best = min(among, key=lambda e: e.cost)
+    if default is None:
+        return Choice(*best, None, None, None)
+    return Choice(
+        *best,
+        100 * (1 - best.time_s / default.time_s),
+        100 * (1 - best.energy_j / default.energy_j),
+        100 * (1 - best.cost / default.cost),
+    )

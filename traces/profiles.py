@@ -1,0 +1,174 @@
+"""From the tables of a ``profiles`` trace to what policies and the simulator read."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from wattkeeper.policies.errors import Problem, ProfileMissing, TraceError
+from wattkeeper.policies.profile import Curve, Profile
+from wattkeeper.traces.trace import Trace
+
+TOLERANCE: Final = 1e-9
+"""How far a target in the convergence table may be from the workload's own."""
+
+Tables = Mapping[str, pa.Table]
+Points = dict[int, list[tuple[float, float, float]]]
+"""By batch size, in file order: power limit in W, seconds an epoch, watts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSet:
+    """All workloads that can be replayed on one GPU type. It can be pickled.
+
+    Attributes:
+        gpu_type: The GPU type.
+        gpus: Number of GPUs that each profile was recorded on.
+        origin: Of the trace: ``recorded``, ``modelled`` or ``synthetic``.
+        max_power_w: Largest power limit over all its workloads in W (MAXPOWER in Zeus).
+        profiles: By workload, in file order.
+        absent: Why a workload of the trace is not among them, by workload.
+    """
+
+    gpu_type: str
+    gpus: int
+    origin: str
+    max_power_w: float
+    profiles: Mapping[str, Profile]
+    absent: Mapping[str, str]
+
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """Names of the workloads that can be replayed, in file order."""
+        return tuple(self.profiles)
+
+    def get(self, workload: str) -> Profile:
+        """The profile of a workload.
+
+        Raises:
+            ProfileMissing: If there is none; the message says why, and what there is.
+        """
+        profile = self.profiles.get(workload)
+        if profile is None:
+            why = self.absent.get(workload, "the trace does not know it")
+            there = ", ".join(self.profiles) or "none"
+            raise ProfileMissing(
+                f"no profile of workload {workload!r} on {self.gpus} x {self.gpu_type}: {why}. "
+                f"There are: {there}"
+            )
+        return profile
+
+
+def load_profiles(trace: Trace | Tables, gpu_type: str, gpus: int = 1) -> ProfileSet:
+    """Build the profiles of a GPU type.
+
+    A batch size is usable if both the convergence table (at the workload's own target) and the
+    profile table have it. The default batch size is the workload's, or the largest one of the
+    GPU type's profile table if that is smaller.
+
+    Args:
+        trace: A trace of kind ``profiles``, or its tables.
+        gpu_type: As written in the profile table.
+        gpus: Number of GPUs that the profile was recorded on.
+
+    Raises:
+        ProfileMissing: If nothing was recorded on that type and number of GPUs.
+        TraceError: If the trace is of another kind.
+    """
+    tables = trace.tables if isinstance(trace, Trace) else trace
+    origin = trace.origin if isinstance(trace, Trace) else "recorded"
+    if "profiles" not in tables:
+        name = trace.name if isinstance(trace, Trace) else ""
+        raise TraceError(Problem("holds no profiles; a trace of kind 'profiles' is needed", name))
+    points = power_points(tables["profiles"], gpu_type, gpus)
+    runs = target_runs(tables)
+    rows: dict[str, dict[str, Any]] = {
+        row["workload"]: row for row in tables["workloads"].to_pylist()
+    }
+    usable = {
+        name: {b: at for b, at in sorted(by_batch.items()) if b in runs.get(name, {})}
+        for name, by_batch in points.items()
+    }
+    limits = [p[0] for by_batch in usable.values() for at in by_batch.values() for p in at]
+    max_power_w = max(limits, default=0.0)
+    profiles, absent = {}, dict.fromkeys(rows, f"no power was recorded on {gpus} x {gpu_type}")
+    for name, by_batch in usable.items():
+        default = min(rows[name]["default_batch_size"], max(points[name]))
+        if why := _unusable(by_batch, default):
+            absent[name] = why
+            continue
+        del absent[name]
+        profiles[name] = Profile(
+            workload=name,
+            gpu_type=gpu_type,
+            gpus=gpus,
+            target=rows[name]["target"],
+            max_epochs=rows[name]["max_epochs"],
+            default_batch_size=default,
+            max_power_w=max_power_w,
+            curves={b: _curve(b, at, runs[name][b]) for b, at in by_batch.items()},
+        )
+    return ProfileSet(gpu_type, gpus, origin, max_power_w, profiles, absent)
+
+
+def power_points(table: pa.Table, gpu_type: str, gpus: int) -> dict[str, Points]:
+    """The recorded points of a GPU type by workload, both in file order.
+
+    Raises:
+        ProfileMissing: If there are none; the message says what there is.
+    """
+    points: dict[str, Points] = {}
+    columns = [table[name].to_pylist() for name in table.schema.names]
+    there: dict[tuple[str, int], None] = {}
+    for workload, kind, number, batch_size, *values in zip(*columns, strict=True):
+        there[kind, number] = None
+        if kind == gpu_type and number == gpus:
+            of_workload = points.setdefault(workload, {})
+            of_workload.setdefault(batch_size, []).append(tuple(values))
+    if not points:
+        known = ", ".join(f"{number} x {kind}" for kind, number in there)
+        raise ProfileMissing(f"no profile on {gpus} x {gpu_type}. There are: {known}")
+    return points
+
+
+def target_runs(tables: Tables) -> dict[str, dict[int, tuple[float, ...]]]:
+    """Epochs to each workload's own target by workload and batch size, runs in file order.
+
+    Infinite where a run never reached it.
+    """
+    workloads = tables["workloads"]
+    targets = dict(
+        zip(workloads["workload"].to_pylist(), workloads["target"].to_pylist(), strict=True)
+    )
+    table = tables["convergence"]
+    names = ("workload", "batch_size", "target", "epochs")
+    found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for workload, batch_size, target, epochs in zip(
+        *(table[name].to_pylist() for name in names), strict=True
+    ):
+        if abs(target - targets[workload]) <= TOLERANCE:
+            value = float("inf") if epochs is None else float(epochs)
+            found[workload][batch_size].append(value)
+    return {
+        workload: {batch_size: tuple(runs) for batch_size, runs in by_batch.items()}
+        for workload, by_batch in found.items()
+    }
+
+
+def _unusable(usable: Points, default: int) -> str:
+    """Why a workload cannot be replayed; empty if it can."""
+    if not usable:
+        return "no batch size has both convergence at its target and power"
+    if default not in usable:
+        there = ", ".join(map(str, usable))
+        return f"its default batch size {default} is not among the usable ones ({there})"
+    return ""
+
+
+def _curve(batch_size: int, at: list[tuple[float, float, float]], runs: tuple[float, ...]) -> Curve:
+    limits, times, watts = zip(*sorted(at), strict=True)
+    return Curve(batch_size, limits, times, watts, runs)

@@ -1,0 +1,197 @@
+"""The canonical tables: columns, units, and what a valid row is.
+
+Every field carries ``unit``, ``doc`` and ``rule`` in its metadata; every schema carries its
+``table`` name and the ``key`` columns that together are unique. The Parquet files keep all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wattkeeper.policies.errors import Problem, TraceError
+
+ALLOWED: Final[Mapping[str, str]] = {
+    "": "any value",
+    "not empty": "a text that is not empty",
+    "finite": "a finite number",
+    "> 0": "a finite number > 0",
+    ">= 0": "a finite number >= 0",
+}
+"""What each rule of a field allows, in words."""
+
+
+def field(
+    name: str, dtype: pa.DataType, unit: str, doc: str, rule: str = "", *, null: bool = False
+) -> pa.Field:
+    """A field with its unit, meaning and rule.
+
+    Args:
+        name: Column name.
+        dtype: Arrow type.
+        unit: SI unit, or empty where there is none.
+        doc: What the column means.
+        rule: One of `ALLOWED`.
+        null: Whether a value may be absent.
+    """
+    meta = {"unit": unit, "doc": doc, "rule": rule}
+    return pa.field(name, dtype, nullable=null, metadata=meta)
+
+
+def table_schema(table: str, key: Sequence[str], fields: Sequence[pa.Field]) -> pa.Schema:
+    """A schema that names its table and its unique key (no key: rows may repeat)."""
+    return pa.schema(fields, metadata={"table": table, "key": ",".join(key)})
+
+
+_text, _real, _whole = pa.string(), pa.float64(), pa.int32()
+
+JOBS: Final = table_schema("jobs", ["job_id"], [
+    field("job_id", _text, "", "one submitted training run", "not empty"),
+    field("group_id", _text, "", "ties the recurrences of one job", "not empty", null=True),
+    field("submit_time_s", _real, "s", "since the start of the trace", ">= 0"),
+    field("duration_s", _real, "s", "recorded run time", ">= 0", null=True),
+    field("gpus", _whole, "", "GPUs that the job asks for, all at once", "> 0"),
+    field("workload", _text, "", "what is trained", "not empty", null=True),
+    field("time_scale", _real, "", "run time over the workload's mean; 1 as profiled", "> 0"),
+])  # fmt: skip
+
+PROFILES: Final = table_schema(
+    "profiles", ["workload", "gpu_type", "gpus", "batch_size", "power_limit_w"], [
+    field("workload", _text, "", "what is trained", "not empty"),
+    field("gpu_type", _text, "", "model of the GPU", "not empty"),
+    field("gpus", _whole, "", "GPUs that it was recorded on", "> 0"),
+    field("batch_size", _whole, "samples", "global batch size", "> 0"),
+    field("power_limit_w", _real, "W", "power limit of each GPU", "> 0"),
+    field("time_per_epoch_s", _real, "s", "duration of an epoch", "> 0"),
+    field("average_power_w", _real, "W", "mean power of all GPUs of the job together", "> 0"),
+])  # fmt: skip
+
+CONVERGENCE: Final = table_schema("convergence", ["workload", "batch_size", "run", "target"], [
+    field("workload", _text, "", "what is trained", "not empty"),
+    field("batch_size", _whole, "samples", "global batch size", "> 0"),
+    field("run", _whole, "", "number of the training run", ">= 0"),
+    field("target", _real, "", "value of the metric to reach", "finite"),
+    field("epochs", _whole, "epochs", "until the target; null: never reached", "> 0", null=True),
+])  # fmt: skip
+
+WORKLOADS: Final = table_schema("workloads", ["workload"], [
+    field("workload", _text, "", "what is trained", "not empty"),
+    field("dataset", _text, "", "name of the data set", "not empty"),
+    field("network", _text, "", "name of the model", "not empty"),
+    field("optimizer", _text, "", "name of the optimizer", "not empty"),
+    field("target", _real, "", "value of the metric that ends a run", "finite"),
+    field("higher_is_better", pa.bool_(), "", "whether the metric rises as training goes on"),
+    field("max_epochs", _whole, "epochs", "a run is given up after so many", "> 0"),
+    field("default_batch_size", _whole, "samples", "used if nobody chooses", "> 0"),
+])  # fmt: skip
+
+KINDS: Final[Mapping[str, Mapping[str, pa.Schema]]] = {
+    "jobs": {"jobs": JOBS},
+    "profiles": {"profiles": PROFILES, "convergence": CONVERGENCE, "workloads": WORKLOADS},
+}
+"""The tables that each kind of trace holds."""
+
+
+def validate(table: pa.Table, schema: pa.Schema, file: str) -> pa.Table:
+    """Check a table against a canonical schema.
+
+    Args:
+        table: Any Arrow table.
+        schema: One of the schemas above.
+        file: Name that messages give for the table.
+
+    Returns:
+        The same rows, columns in the schema's order and with its metadata, in one chunk.
+
+    Raises:
+        TraceError: If a column is missing, unknown or of another type, if there are no rows, or
+            else with one problem a bad row (1-based): a value absent or out of range, a repeated
+            key.
+    """
+    problems = [Problem(text, file) for text in _column_problems(table.schema, schema)]
+    if not problems and not table.num_rows:
+        problems = [Problem("the table has no rows; a trace needs at least one", file)]
+    if not problems:
+        found = row_problems(table, schema) or repeated(table, schema)
+        problems = [Problem(text, f"{file}, row {row + 1}") for row, text in found.items()]
+    if problems:
+        raise TraceError(problems)
+    columns = table.select(schema.names).combine_chunks().columns
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _column_problems(found: pa.Schema, schema: pa.Schema) -> list[str]:
+    problems = []
+    for want in schema:
+        at = found.get_all_field_indices(want.name)
+        if len(at) != 1:
+            state = f"appears {len(at)} times" if at else "is missing"
+            there = ", ".join(found.names) or "nothing"
+            problems.append(f"column {want.name} {state}; found {there}")
+        elif found.field(at[0]).type != want.type:
+            kind = found.field(at[0]).type
+            problems.append(f"column {want.name} has type {kind}, must be {want.type}")
+    extra = [name for name in found.names if name not in schema.names]
+    if extra:
+        allowed = ", ".join(schema.names)
+        problems.append(f"unknown column {', '.join(extra)}; allowed are {allowed}")
+    return problems
+
+
+def row_problems(table: pa.Table, schema: pa.Schema) -> dict[int, str]:
+    """What is wrong with the values of each bad row, by 0-based row, ascending.
+
+    The columns must be those of the schema, with its types.
+    """
+    found: dict[int, list[str]] = {}
+    for want in schema:
+        column = table[want.name]
+        rule = want.metadata[b"rule"].decode()
+        bad = _breaking(column, rule)
+        if not want.nullable:
+            bad |= np.asarray(column.is_null())
+        for row in np.flatnonzero(bad).tolist():
+            value = column[row].as_py()
+            text = "absent" if value is None else repr(value)
+            found.setdefault(row, []).append(f"{want.name} is {text}, must be {ALLOWED[rule]}")
+    return {row: "; ".join(found[row]) for row in sorted(found)}
+
+
+def _breaking(column: pa.ChunkedArray, rule: str) -> npt.NDArray[np.bool_]:
+    """Which values break a rule; absent ones do not."""
+    bad: npt.NDArray[np.bool_] = np.zeros(len(column), dtype=bool)
+    if not rule:
+        return bad
+    if rule == "not empty":
+        bad |= np.asarray(pc.binary_length(column).fill_null(1)) == 0
+        return bad
+    values = np.asarray(column.fill_null(1))
+    bad |= ~np.isfinite(values)
+    if rule == "> 0":
+        bad |= values <= 0
+    elif rule == ">= 0":
+        bad |= values < 0
+    return bad
+
+
+def repeated(table: pa.Table, schema: pa.Schema) -> dict[int, str]:
+    """Which rows repeat the key of an earlier one, by 0-based row, ascending."""
+    key = [name for name in schema.metadata[b"key"].decode().split(",") if name]
+    if not key:
+        return {}
+    groups = table.select(key).group_by(key).aggregate([([], "count_all")])
+    if groups.num_rows == table.num_rows:
+        return {}
+    first: dict[tuple[object, ...], int] = {}
+    found = {}
+    for row, values in enumerate(zip(*(table[name].to_pylist() for name in key), strict=True)):
+        before = first.setdefault(values, row)
+        if before != row:
+            what = ", ".join(f"{name} {value!r}" for name, value in zip(key, values, strict=True))
+            found[row] = f"repeats row {before + 1}: {what}; must be unique"
+    return found

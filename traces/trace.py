@@ -1,0 +1,79 @@
+"""A trace in memory: its tables, and where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.traces.names import check_name
+from wattkeeper.traces.schema import KINDS, validate
+
+Kind = Literal["jobs", "profiles"]
+Origin = Literal["recorded", "modelled", "synthetic"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Tables, and where they come from. Its tables are valid: that is checked when it is made.
+
+    Attributes:
+        name: Letters, digits, ``.``, ``_`` and ``-``; starts with a letter or digit.
+        kind: ``jobs`` or ``profiles``.
+        tables: By name, the tables of that kind (`schema.KINDS`).
+        format: Import format or generator that made it.
+        origin: ``recorded`` as measured, ``modelled`` where recorded data was transformed by
+            assumptions, ``synthetic`` where all of it was computed.
+        source: Citation.
+        licence: SPDX name or what is known.
+        inputs: SHA-256 (hex) by name of each file that was read.
+        notes: What a reader should know: assumptions, columns left out, oddities.
+        parameters: What a generator was given, JSON-ready.
+
+    Raises:
+        InputError: If the name is not allowed.
+        TraceError: If tables are missing, unknown or wrong.
+    """
+
+    name: str
+    kind: Kind
+    tables: Mapping[str, pa.Table]
+    format: str
+    origin: Origin
+    source: str
+    licence: str
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        schemas = KINDS[self.kind]
+        if set(self.tables) != set(schemas):
+            found, need = ", ".join(sorted(self.tables)), ", ".join(schemas)
+            raise TraceError(
+                Problem(f"tables are {found or 'none'}; a {self.kind} trace has {need}", self.name)
+            )
+        tables = {
+            name: validate(self.tables[name], schema, f"{self.name}/{name}.parquet")
+            for name, schema in schemas.items()
+        }
+        if self.kind == "profiles":
+            _check_workloads(self.name, tables)
+        object.__setattr__(self, "tables", tables)
+
+
+def _check_workloads(name: str, tables: Mapping[str, pa.Table]) -> None:
+    known = set(tables["workloads"]["workload"].to_pylist())
+    problems = []
+    for table in ("profiles", "convergence"):
+        unknown = set(tables[table]["workload"].to_pylist()) - known
+        problems += [
+            Problem(f"workload {workload!r} has no row in workloads", f"{name}/{table}.parquet")
+            for workload in sorted(unknown)
+        ]
+    if problems:
+        raise TraceError(problems)
