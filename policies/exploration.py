@@ -11,7 +11,7 @@ ROUNDS = 2
 class PruningExploration:
     """Visits batch sizes outwards from a start and drops those that miss the target.
 
-    A round visits the start, then the smaller batch sizes downwards, then the larger ones upwards;
+    A round visits the start and the smaller batch sizes downwards, then the larger ones upwards;
     one that misses the target is dropped with the rest of its direction. The next round starts at
     the cheapest that reached it and visits only those that did. There are two rounds.
 
@@ -27,7 +27,7 @@ class PruningExploration:
 
     def _begin_round(self, start: int) -> None:
         at = self.survivors.index(start)
-        self._directions = [[start], self.survivors[:at][::-1], self.survivors[at + 1 :]]
+        self._directions = [self.survivors[at::-1], self.survivors[at + 1 :]]
         self._costs: dict[int, float] = {}
         self._rounds -= 1
 

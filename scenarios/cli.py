@@ -180,18 +180,32 @@ def list_traces(as_json: bool) -> None:
     """List the traces of the library."""
     from wattkeeper.traces import library
 
-    known = [library.find(name) for name in library.names()]
+    rows = [_listed(name) for name in library.names()]
     if as_json:
-        rows = [
-            {"name": t.name, "kind": t.kind, "origin": t.origin, "format": t.format} for t in known
-        ]
         click.echo(json.dumps(rows, indent=2))
         return
-    if not known:
+    if not rows:
         click.echo(f"No traces in {library.root()}; import one: wattkeeper traces import --help")
-    for trace in known:
-        sizes = ", ".join(f"{table.num_rows} {name}" for name, table in trace.tables.items())
-        click.echo(f"{trace.name:20} {trace.kind:9} {trace.origin:10} {trace.format:12} {sizes}")
+    for row in rows:
+        click.echo(f"{row.pop('name'):20} {'  '.join(row.values())}")
+
+
+def _listed(name: str) -> dict[str, str]:
+    """A row of the list; a broken trace is listed as such."""
+    from wattkeeper.traces import library
+
+    try:
+        trace = library.find(name)
+    except WattkeeperError as error:
+        return {"name": name, "broken": str(error)}
+    sizes = ", ".join(f"{table.num_rows} {kind}" for kind, table in trace.tables.items())
+    return {
+        "name": name,
+        "kind": trace.kind,
+        "origin": trace.origin,
+        "format": trace.format,
+        "tables": sizes,
+    }
 
 
 @traces.command()
@@ -212,15 +226,31 @@ def describe(name: str, gpu: str | None, eta: float, as_json: bool) -> None:
         render(report, _console())
 
 
-@traces.command("import")
+class _Import(click.Command):
+    """Its help ends with the formats that there are."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the registry."""
+        from wattkeeper.traces.formats import registry
+
+        with formatter.section("Formats"):
+            formatter.write_dl(
+                [
+                    (known.name, f"{known.summary}; takes {known.takes}")
+                    for known in registry().values()
+                ]
+            )
+
+
+@traces.command("import", cls=_Import)
 @click.argument("form", metavar="FORMAT")
 @click.argument(
     "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )
-@click.option("--name", help="Its name in the library [the format's].")
+@click.option("--name", help="Its name in the library; by default the format says it.")
 @click.option("--replace", is_flag=True, help="Replace a trace of that name.")
 def import_(form: str, paths: tuple[Path, ...], name: str | None, replace: bool) -> None:
-    """Read PATH... as FORMAT (zeus-nsdi23, zeus-groups) into the trace library."""
+    """Read PATH... as FORMAT into the trace library."""
     from wattkeeper.traces.formats import import_trace
 
     _save(import_trace(form, paths, name), replace)

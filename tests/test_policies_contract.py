@@ -383,7 +383,7 @@ LONG: list[Step] = [("submit", n) for n in (0, 1, 0, 2)] + [
     (action, n % 7)
     for n in range(300)
     for action in (("end", "submit") if n % 5 else ("end", "end", "submit", "submit"))
-]  # type: ignore[misc]
+]
 
 
 @every_config

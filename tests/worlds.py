@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 from simpy import Environment
 
+from wattkeeper.policies import registry
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import Configuration, Job, Options, Outcome, Start
-from wattkeeper.policies.registry import Point, PolicyConfig, policies
+from wattkeeper.policies.registry import Point, Policy, PolicyConfig, policies
 from wattkeeper.sim.cluster import Cluster, ClusterSpec
 from wattkeeper.sim.recorder import AttemptRow
 from wattkeeper.sim.replay import Occupancy, Profiles, Profiling, Replay
@@ -192,6 +193,28 @@ def decided(world: World, point: Point) -> list[tuple[float, str, str]]:
     return [(row.time_s, row.job_id, row.chose) for row in rows if row.point == point]
 
 
+def stub(point: Point, *, needs_foresight: bool = False, **methods: Callable[..., Any]) -> Any:
+    """The config of a policy that answers as told; it is off the registry again.
+
+    Args:
+        point: Its decision point.
+        needs_foresight: What the config declares.
+        methods: Of the policy, each without `self`.
+    """
+    policy = type("Stub", (Policy,), {name: staticmethod(how) for name, how in methods.items()})
+    body = {
+        "__module__": __name__,
+        "__annotations__": {"kind": Literal["stub"], "point": ClassVar[Point]},
+        "kind": "stub",
+        "point": point,
+        "needs_foresight": needs_foresight,
+        "build": lambda _: policy(),
+    }
+    config = type("StubConfig", (PolicyConfig,), body)
+    registry._configs[point].pop("stub")
+    return config()
+
+
 class ScriptedContext:
     """A context without a world, and what stands behind it: one profile, and luck by name."""
 
@@ -256,19 +279,16 @@ batch_sizes = st.sampled_from([8, 16, 24, 32, 64, 100, 128])
 def curves(draw: st.DrawFn, batch_size: int, max_epochs: int, *, reaches: bool) -> Curve:
     """A curve with any shape: a lower limit may be faster. It has a limit of 150 W."""
     limits = {150.0, *draw(st.sets(st.sampled_from([100.0, 125.0, 200.0, 250.0]), max_size=3))}
-    shape = {"min_size": len(limits), "max_size": len(limits)}
     seconds = st.floats(0.25, 20.0) | st.sampled_from([1.0, 2.0, 4.0])
+    points = st.lists(
+        st.tuples(seconds, st.floats(50.0, 400.0)), min_size=len(limits), max_size=len(limits)
+    )
+    times_s, powers_w = zip(*draw(points), strict=True)
     done = st.integers(1, max_epochs + 2).map(float)
     runs = draw(st.lists(done | st.just(NEVER), min_size=1, max_size=4))
     if reaches:
         runs.append(draw(st.integers(1, max_epochs).map(float)))
-    return Curve(
-        batch_size,
-        tuple(sorted(limits)),
-        tuple(draw(st.lists(seconds, **shape))),
-        tuple(draw(st.lists(st.floats(50.0, 400.0), **shape))),
-        tuple(runs),
-    )
+    return Curve(batch_size, tuple(sorted(limits)), times_s, powers_w, tuple(runs))
 
 
 @st.composite

@@ -43,6 +43,9 @@ class Oracle(Policy):
         if key not in self._best:
             best = optimum(ctx.foresight(start), ctx.objective, self.knobs)
             if best is None:
-                raise PolicyError(f"the oracle finds no configuration of {key} that ever succeeded")
+                raise PolicyError(
+                    f"the oracle finds no configuration of {key} that ever succeeded",
+                    OracleConfig.point,
+                )
             self._best[key] = Configuration(best.batch_size, best.power_limit_w)
         return self._best[key]

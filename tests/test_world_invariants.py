@@ -1,0 +1,774 @@
+"""The world keeps its promises, whatever the cluster, the jobs and the policies."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from simpy import Environment, Event
+
+from tests.worlds import (
+    LIMITS_W,
+    NEVER,
+    Setting,
+    attempts_by_job,
+    build_world,
+    by_job,
+    chosen,
+    decided,
+    job,
+    profile,
+    run_world,
+    settings_of_worlds,
+    spec,
+    starts,
+    steady,
+    stub,
+)
+from wattkeeper.policies.configure.fixed import FixedConfig
+from wattkeeper.policies.errors import InputError, PolicyError
+from wattkeeper.policies.profile import Curve
+from wattkeeper.policies.protocols import Configuration, Job, Knobs, Start
+from wattkeeper.policies.registry import PolicyConfig
+from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
+from wattkeeper.sim.clock import ARRIVAL, COMPLETION, PASS, call_in
+from wattkeeper.sim.cluster import Cluster, ClusterSpec
+from wattkeeper.sim.recorder import AttemptRow
+from wattkeeper.sim.results import collect
+from wattkeeper.sim.sources import Recurring
+from wattkeeper.sim.streams import NamedStreams
+from wattkeeper.sim.timeline import NANOWATT, timeline
+from wattkeeper.sim.world import World
+
+few = settings(max_examples=50, deadline=None)
+any_world = given(setting=settings_of_worlds())
+simulated = given(setting=settings_of_worlds(["simulated"]))
+recorded = given(setting=settings_of_worlds(["recorded"]))
+
+
+def placements(world: World) -> dict[str, dict[int, int]]:
+    """GPUs by node of every job, from the journal."""
+    return {
+        job_id: {int(node): int(gpus) for node, gpus in (x.split(":") for x in chose.split())}
+        for _, job_id, chose in decided(world, "place")
+    }
+
+
+def held(world: World) -> dict[str, tuple[float, float]]:
+    """From when to when each job held its GPUs."""
+    return {
+        job_id: (rows[0].start_time_s, rows[-1].finish_time_s)
+        for job_id, rows in attempts_by_job(world).items()
+    }
+
+
+# --- GPUs
+
+
+@few
+@any_world
+def test_no_node_holds_more_than_it_has(setting: Setting) -> None:
+    world, cluster = setting.run(), setting.cluster
+    where, changes = placements(world), []
+    for job_id, (start_s, finish_s) in held(world).items():
+        if start_s < finish_s:
+            changes += [(start_s, 1, job_id), (finish_s, -1, job_id)]
+    busy = np.zeros(cluster.nodes, dtype=int)
+    for _, sign, job_id in sorted(changes):
+        for node, gpus in where[job_id].items():
+            busy[node] += sign * gpus
+        assert (busy >= 0).all()
+        assert (busy <= cluster.gpus_per_node).all()
+    assert not busy.any()
+    assert world.cluster.free_gpus == cluster.gpus
+    assert world.cluster.view.free.tolist() == [cluster.gpus_per_node] * cluster.nodes
+
+
+@few
+@any_world
+def test_a_gang_gets_all_its_gpus_or_none(setting: Setting) -> None:
+    world = setting.run()
+    where = placements(world)
+    wanted = {one.job_id: one.gpus for one in setting.jobs}
+    assert {job_id: sum(nodes.values()) for job_id, nodes in where.items()} == wanted
+    for row in world.recorder.attempts:
+        assert row.gpus == wanted[row.job_id]
+        assert row.node_ids == list(where[row.job_id])
+
+
+def test_a_gang_larger_than_a_node_is_spread() -> None:
+    known = by_job(steady(), steady(gpus=5))
+    jobs = [job("small"), job("gang", gpus=5)]
+    world = run_world(jobs, known, spec(nodes=3, gpus_per_node=2))
+    assert starts(world) == {"small": 0.0, "gang": 0.0}
+    assert placements(world) == {"small": {0: 1}, "gang": {0: 1, 1: 2, 2: 2}}
+
+
+# --- attempts
+
+
+@few
+@any_world
+def test_every_job_ends(setting: Setting) -> None:
+    ended = attempts_by_job(setting.run())
+    assert set(ended) == {one.job_id for one in setting.jobs}
+    for rows in ended.values():
+        assert [row.attempt for row in rows] == list(range(1, len(rows) + 1))
+        assert not any(row.reached_target for row in rows[:-1])
+        assert rows[-1].reached_target or len(rows) == setting.max_attempts
+
+
+@few
+@any_world
+def test_retries_follow_at_once_on_the_same_nodes(setting: Setting) -> None:
+    for rows in attempts_by_job(setting.run()).values():
+        for before, after in pairwise(rows):
+            assert after.start_time_s == before.finish_time_s
+            assert after.node_ids == before.node_ids
+
+
+@few
+@any_world
+def test_attempts_are_recorded_by_time_of_finishing(setting: Setting) -> None:
+    world = setting.run()
+    rows = world.recorder.attempts
+    assert [row.finish_time_s for row in rows] == sorted(row.finish_time_s for row in rows)
+    by_id = {one.job_id: one for one in setting.jobs}
+    for row in rows:
+        submitted = by_id[row.job_id]
+        assert row.submit_time_s == submitted.submit_time_s
+        assert row.submit_time_s <= row.start_time_s <= row.finish_time_s
+        assert (row.group_id, row.recurrence) == (submitted.group_id, submitted.recurrence)
+        assert row.time_scale == submitted.time_scale
+        assert row.early_stopped == (
+            not row.reached_target and row.epochs < epochs_of(setting, row)
+        )
+
+
+def epochs_of(setting: Setting, row: AttemptRow) -> int:
+    return setting.profiles[row.workload, row.gpus].max_epochs
+
+
+@few
+@any_world
+def test_fifo_starts_jobs_in_order_of_submission(setting: Setting) -> None:
+    policy_set = replace(setting.policy_set, select=chosen().select)
+    world = setting._replace(policy_set=policy_set).run()
+    assert [job_id for _, job_id, _ in decided(world, "select")] == [
+        one.job_id for one in setting.jobs
+    ]
+    started = starts(world)
+    times = [started[one.job_id] for one in setting.jobs]
+    assert times == sorted(times)
+
+
+@few
+@any_world
+def test_nobody_waits_while_the_head_of_the_queue_fits(setting: Setting) -> None:
+    """A job starts when it is submitted, when the one before it starts, or when GPUs come free."""
+    policy_set = replace(setting.policy_set, select=chosen().select, place=chosen().place)
+    world = setting._replace(policy_set=policy_set).run()
+    started = starts(world)
+    freed = {finish_s for _, finish_s in held(world).values()}
+    before = -math.inf
+    for one in setting.jobs:
+        start_s = started[one.job_id]
+        at_once = start_s == pytest.approx(max(one.submit_time_s, before), abs=1e-9)
+        assert at_once or start_s in freed
+        before = start_s
+
+
+# --- time and energy
+
+
+def planned(setting: Setting, world: World) -> Iterator[tuple[AttemptRow, float, float]]:
+    """Each attempt, and the seconds and joules that its epochs take by the profile."""
+    profiled = {
+        (row.job_id, row.attempt): json.loads(row.chose.removeprefix("profile_w="))
+        for row in world.recorder.decisions
+        if row.chose.startswith("profile_w=")
+    }
+    for row in world.recorder.attempts:
+        curve = setting.profiles[row.workload, row.gpus].curves[row.batch_size]
+        limits = profiled.get((row.job_id, row.attempt), [])
+        assert row.profiled == bool(limits)
+        epochs = [curve.epoch(row.power_limit_w)] * row.epochs
+        if limits and epochs:
+            epochs[0] = tuple(np.mean([curve.epoch(limit) for limit in limits], axis=0).tolist())
+        time_s = math.fsum(epoch[0] for epoch in epochs) * row.time_scale
+        yield row, time_s, math.fsum(epoch[1] for epoch in epochs) * row.time_scale
+
+
+@few
+@any_world
+def test_time_and_energy_are_those_of_the_epochs(setting: Setting) -> None:
+    world = setting.run()
+    for row, time_s, energy_j in planned(setting, world):
+        assert row.time_s == pytest.approx(time_s, rel=1e-9)
+        assert row.energy_j == pytest.approx(energy_j, rel=1e-9)
+        known = setting.profiles[row.workload, row.gpus]
+        weighed = setting.eta * energy_j + (1 - setting.eta) * known.max_power_w * time_s
+        assert row.cost == pytest.approx(weighed, rel=1e-9)
+        fastest_s = min(known.curves[row.batch_size].time_per_epoch_s)
+        assert row.time_s >= row.epochs * fastest_s * row.time_scale * (1 - 1e-12)
+        assert 0 <= row.epochs <= known.max_epochs
+
+
+@few
+@any_world
+def test_a_run_ends_at_a_recorded_number_of_epochs(setting: Setting) -> None:
+    for row in setting.run().recorder.attempts:
+        curve = setting.profiles[row.workload, row.gpus].curves[row.batch_size]
+        if row.reached_target:
+            assert row.epochs in curve.epochs
+        else:
+            assert any(row.epochs < epochs for epochs in curve.epochs)
+
+
+@few
+@simulated
+def test_simulated_a_job_holds_its_gpus_while_it_trains(setting: Setting) -> None:
+    for row in setting.run().recorder.attempts:
+        assert row.finish_time_s - row.start_time_s == pytest.approx(row.time_s, rel=1e-9, abs=1e-9)
+
+
+@few
+@recorded
+def test_recorded_a_job_holds_its_gpus_as_long_as_it_did(setting: Setting) -> None:
+    durations = {one.job_id: one.duration_s for one in setting.jobs}
+    for row in setting.run().recorder.attempts:
+        took_s = row.finish_time_s - row.start_time_s
+        assert took_s == pytest.approx(durations[row.job_id], rel=1e-9)
+
+
+@few
+@any_world
+def test_energy_is_the_integral_of_power(setting: Setting) -> None:
+    world, cluster = setting.run(), setting.cluster
+    line = timeline(world.recorder, cluster)
+    jobs_j = math.fsum(row.energy_j for row in world.recorder.attempts)
+    held_s = math.fsum(
+        row.gpus * (row.finish_time_s - row.start_time_s) for row in world.recorder.attempts
+    )
+    span_s = line.time_s[-1] - line.time_s[0]
+    idle_j = cluster.idle_power_w * (cluster.gpus * span_s - held_s)
+    assert line.energy_j() == pytest.approx(jobs_j + idle_j, rel=1e-9, abs=1e-9)
+    assert line.gpu_seconds() == pytest.approx(held_s, rel=1e-9, abs=1e-9)
+
+
+@few
+@any_world
+def test_timeline_stays_within_the_cluster_and_ends_idle(setting: Setting) -> None:
+    world, cluster = setting.run(), setting.cluster
+    line = timeline(world.recorder, cluster)
+    assert (np.diff(line.time_s) > 0).all()
+    assert line.time_s[0] == pytest.approx(setting.jobs[0].submit_time_s)
+    assert line.time_s[-1] == max(row.finish_time_s for row in world.recorder.attempts)
+    assert line.gpus_busy.min() >= 0
+    assert line.gpus_busy.max() <= cluster.gpus
+    assert line.jobs_waiting.min() >= 0
+    assert line.gpus_busy[-1] == line.jobs_waiting[-1] == 0
+    assert line.power_w[-1] == pytest.approx(cluster.idle_power_w * cluster.gpus, abs=1e-6)
+
+
+def uneven() -> Setting:
+    """An attempt whose power, before and after its profile, is no whole number of nanowatts."""
+    powers_w = (160.6635775767, 172.9496560984)
+    curve = Curve(32, (150.0, 250.0), (3.2, 2.0), powers_w, (2.0,))
+    return Setting(
+        jobs=(job(),),
+        profiles=by_job(steady()._replace(curves={32: curve})),
+        cluster=spec(idle_power_w=0.0),
+        policy_set=chosen(tune="zeus-jit"),
+        eta=0.5,
+        max_attempts=1,
+        occupancy="simulated",
+        profiling="measured",
+        seed=1,
+    )
+
+
+@few
+@example(setting=uneven())
+@any_world
+def test_timeline_returns_to_exactly_the_idle_power(setting: Setting) -> None:
+    """To a tenth of the nanowatts in which it counts."""
+    cluster = setting.cluster
+    line = timeline(setting.run().recorder, cluster)
+    idle_w = round(cluster.idle_power_w / NANOWATT) * cluster.gpus * NANOWATT
+    assert line.power_w[-1] == pytest.approx(idle_w, rel=0, abs=NANOWATT / 10)
+    assert line.power_w.min() >= -NANOWATT / 10
+
+
+# --- profiling
+
+
+@few
+@given(setting=settings_of_worlds(["simulated"], ["measured"]))
+def test_measured_an_attempt_that_profiles_runs_an_epoch(setting: Setting) -> None:
+    policy_set = replace(setting.policy_set, configure=chosen(configure="zeus").configure)
+    policy_set = replace(policy_set, tune=chosen(tune="zeus-jit").tune)
+    rows = setting._replace(policy_set=policy_set).run().recorder.attempts
+    assert any(row.profiled for row in rows)
+    assert all(row.epochs >= 1 for row in rows if row.profiled)
+
+
+def bounded(cost_bound: float, batch_size: int = 32) -> PolicyConfig:
+    config: PolicyConfig = stub(
+        "configure",
+        configure=lambda ctx, start: Configuration(batch_size, cost_bound=cost_bound),
+    )
+    return config
+
+
+def test_measured_the_first_epoch_draws_the_mean_power() -> None:
+    known = profile(runs={32: (4.0,)})
+    curve = known.curves[32]
+    cluster = spec(idle_power_w=0.0)
+    world = run_world([job(scale=2.0)], by_job(known), cluster, chosen(tune="zeus-jit"))
+    line = timeline(world.recorder, cluster)
+    (row,) = world.recorder.attempts
+    points = [curve.epoch(limit) for limit in LIMITS_W]
+    time_s, energy_j = (sum(values) / len(points) for values in zip(*points, strict=True))
+    assert line.time_s.tolist() == pytest.approx([0.0, 2 * time_s, row.finish_time_s])
+    kept_w = curve.average_power_w[curve.limits_w.index(row.power_limit_w)]
+    assert line.power_w.tolist() == pytest.approx([energy_j / time_s, kept_w, 0.0], abs=1e-8)
+    asked, told = decided(world, "tune")
+    assert asked[0] == 0.0
+    assert told[0] == pytest.approx(2 * time_s)
+    assert row.profiled
+
+
+def test_measured_the_profiling_epoch_is_run_even_without_room() -> None:
+    known = profile(runs={32: (4.0,)})
+    policy_set = chosen(configure=bounded(1e-6), tune="zeus-jit")
+    world = run_world([job()], by_job(known), None, policy_set, max_attempts=2)
+    first, second = world.recorder.attempts
+    assert (first.epochs, first.profiled, first.early_stopped) == (1, True, True)
+    assert first.time_s == pytest.approx(np.mean(known.curves[32].time_per_epoch_s))
+    assert (second.epochs, second.profiled, second.time_s) == (0, False, 0.0)
+
+
+@pytest.mark.parametrize("tune", ["zeus-jit", "max-power"])
+def test_foreknown_without_room_nothing_runs(tune: str) -> None:
+    known = by_job(profile(runs={32: (4.0,)}))
+    policy_set = chosen(configure=bounded(1e-6), tune=tune)
+    jobs = [job(), job("b", 1.0)]
+    world = run_world(jobs, known, None, policy_set, profiling="foreknown", max_attempts=3)
+    rows = world.recorder.attempts
+    assert [(row.job_id, row.attempt) for row in rows] == [(x, n) for x in "ab" for n in (1, 2, 3)]
+    for row in rows:
+        assert (row.epochs, row.time_s, row.energy_j, row.cost) == (0, 0.0, 0.0, 0.0)
+        assert row.start_time_s == row.finish_time_s == row.submit_time_s
+        assert row.early_stopped
+        assert not row.reached_target
+    line = timeline(world.recorder, spec())
+    assert line.energy_j() == pytest.approx(20.0)
+
+
+def test_recorded_what_never_ran_holds_its_gpus_and_draws_nothing() -> None:
+    policy_set = chosen(configure=bounded(1e-6))
+    cluster = spec(idle_power_w=0.0)
+    known = by_job(steady())
+    world = run_world([job()], known, cluster, policy_set, occupancy="recorded", max_attempts=2)
+    rows = world.recorder.attempts
+    assert [(row.start_time_s, row.finish_time_s) for row in rows] == [(0.0, 10.0), (10.0, 20.0)]
+    assert timeline(world.recorder, cluster).energy_j() == 0.0
+
+
+@pytest.mark.parametrize("room", [1, 2, 4, 5, 6])
+def test_an_attempt_stops_before_the_epoch_that_would_cross_its_bound(room: int) -> None:
+    known = steady(epochs=5.0)
+    curve = known.curves[32]
+    time_s, energy_j = curve.epoch(250.0)
+    epoch_cost = 0.5 * energy_j + 0.5 * 250.0 * time_s
+    policy_set = chosen(configure=bounded((room + 0.5) * epoch_cost))
+    (row,) = run_world([job()], by_job(known), None, policy_set, max_attempts=1).recorder.attempts
+    assert row.epochs == min(room, 5)
+    assert row.reached_target == (room >= 5)
+    assert row.early_stopped == (room < 5)
+
+
+def test_a_run_that_never_reaches_is_given_up_after_its_last_epoch() -> None:
+    known = profile(runs={32: (NEVER, 11.0)}, max_epochs=10)
+    rows = run_world([job()], by_job(known), max_attempts=3).recorder.attempts
+    assert [row.epochs for row in rows] == [10, 10, 10]
+    assert not any(row.reached_target or row.early_stopped for row in rows)
+
+
+# --- the same again
+
+
+@few
+@any_world
+def test_the_same_world_twice(setting: Setting) -> None:
+    one, other = setting.run().recorder, setting.run().recorder
+    assert one.attempts == other.attempts
+    assert one.decisions == other.decisions
+    assert one.power == other.power
+    results = [
+        collect("v", setting.seed, recorder, setting.cluster, {}, 0) for recorder in (one, other)
+    ]
+    assert results[0].digest == results[1].digest
+
+
+def test_the_journal_tells_what_was_decided() -> None:
+    policy_set = chosen(configure="zeus", tune="zeus-jit")
+    world = run_world(Recurring({"cnn": 10}), None, None, policy_set)
+    journal = world.recorder.decisions
+    assert [row.time_s for row in journal] == sorted(row.time_s for row in journal)
+    kinds = {"configure": "zeus", "tune": "zeus-jit", "select": "fifo", "place": "first-fit"}
+    assert {row.point: row.policy for row in journal} == kinds
+    for row in world.recorder.attempts:
+        about = [x for x in journal if (x.job_id, x.attempt) == (row.job_id, row.attempt)]
+        (configured,) = (x.chose for x in about if x.point == "configure")
+        assert f"batch_size={row.batch_size} " in configured
+        last = [x.chose for x in about if x.point == "tune"][-1]
+        assert last == f"power_limit_w={row.power_limit_w}"
+        assert len([x for x in about if x.point in ("select", "place")]) == 2 * (row.attempt == 1)
+
+
+def test_the_digest_of_what_was_seen_changes_with_it() -> None:
+    def saw(gpus: int) -> list[str]:
+        known = by_job(steady(), steady(gpus=2))
+        world = run_world([job("a", gpus=gpus)], known, spec(gpus_per_node=2))
+        return [row.saw for row in world.recorder.decisions]
+
+    assert saw(1) == saw(1)
+    assert all(one != other for one, other in zip(saw(1)[1:], saw(2)[1:], strict=True))
+
+
+# --- a decision changes the queue behind it
+
+
+def second_start(limit_w: float, **settings: Any) -> tuple[float, float]:
+    """When the second of two jobs starts, and the energy of the first."""
+    policy_set = chosen(tune=FixedPowerConfig(power_limit_w=limit_w))
+    jobs = [job("a", duration_s=30.0), job("b", 1.0, duration_s=30.0)]
+    world = run_world(jobs, by_job(steady()), None, policy_set, **settings)
+    return starts(world)["b"], world.recorder.attempts[0].energy_j
+
+
+def test_simulated_a_decision_changes_the_queue_behind_it() -> None:
+    (fast_s, fast_j), (slow_s, slow_j) = second_start(250.0), second_start(100.0)
+    assert fast_s == 10.0
+    assert slow_s == pytest.approx(10.0 * 2.5**0.5)
+    assert slow_j < fast_j
+
+
+def test_recorded_a_decision_leaves_the_queue_as_it_was() -> None:
+    fast_s, fast_j = second_start(250.0, occupancy="recorded")
+    slow_s, slow_j = second_start(100.0, occupancy="recorded")
+    assert fast_s == slow_s == 30.0
+    assert slow_j < fast_j
+
+
+# --- same-time order
+
+
+@pytest.mark.parametrize("shuffled", [(COMPLETION, ARRIVAL, PASS), (PASS, ARRIVAL, COMPLETION)])
+def test_callbacks_of_one_time(shuffled: tuple[int, ...]) -> None:
+    env, called = Environment(), []
+
+    def note(what: object) -> Callable[[], None]:
+        return lambda: called.append((env.now, what))
+
+    call_in(env, 2.0, COMPLETION, note("later"))
+    for order in (*shuffled, *shuffled):
+        call_in(env, 1.0, order, note((order, len(env._queue))))
+    env.run()
+    times, orders = zip(*called, strict=True)
+    assert times == (1.0,) * 6 + (2.0,)
+    assert [order for order, _ in orders[:-1]] == [0, 0, 1, 1, 2, 2]
+    assert all(one < other for one, other in zip(orders[:-1:2], orders[1:-1:2], strict=True))
+
+
+class Watch:
+    """Policies that note what they see."""
+
+    def __init__(self) -> None:
+        self.starts: list[tuple[float, str, int]] = []
+        self.observed: list[tuple[float, str]] = []
+        self.free: list[tuple[float, str, int]] = []
+        self._first_fit = chosen().place.build()
+
+    def configure(self, ctx: Any, start: Start) -> Configuration:
+        self.starts.append((ctx.now_s, start.job.job_id, start.group_in_flight))
+        return Configuration(start.options.default_batch_size)
+
+    def observe(self, ctx: Any, outcome: Any) -> None:
+        self.observed.append((ctx.now_s, outcome.start.job.job_id))
+
+    def place(self, ctx: Any, job: Job, cluster: Any) -> Any:
+        self.free.append((ctx.now_s, job.job_id, int(cluster.free.sum())))
+        return self._first_fit.place(ctx, job, cluster)
+
+    def policies(self, **others: Any) -> Any:
+        return chosen(
+            configure=stub("configure", configure=self.configure, observe=self.observe),
+            place=stub("place", place=self.place),
+            **others,
+        )
+
+
+def smallest_first() -> Any:
+    return stub("select", rank=lambda ctx, job: (float(job.gpus),))
+
+
+def test_a_job_that_arrives_when_another_ends_takes_its_gpu() -> None:
+    watch = Watch()
+    jobs = [job("a", group="g"), job("b", 10.0, group="g", recurrence=2)]
+    world = run_world(jobs, by_job(steady()), None, watch.policies(), start_on_submit=True)
+    assert starts(world) == {"a": 0.0, "b": 10.0}
+    assert watch.starts == [(0.0, "a", 0), (10.0, "b", 0)], "the end of a was not known"
+    assert timeline(world.recorder, spec()).jobs_waiting.tolist() == [0, 0, 0]
+
+
+def test_at_one_time_ends_come_before_arrivals_and_these_before_one_pass() -> None:
+    """Both ends free a GPU each; the waiting gang would fit, had the small job not arrived."""
+    watch = Watch()
+    jobs = [job("a"), job("b"), job("gang", 1.0, gpus=2), job("small", 10.0)]
+    policy_set = watch.policies(select=smallest_first())
+    known = by_job(steady(), steady(gpus=2))
+    world = run_world(jobs, known, spec(gpus_per_node=2), policy_set)
+    assert starts(world) == {"a": 0.0, "b": 0.0, "small": 10.0, "gang": 20.0}
+    assert watch.free == [(0.0, "a", 2), (0.0, "b", 1), (10.0, "small", 2), (20.0, "gang", 2)]
+    assert watch.observed[:2] == [(10.0, "a"), (10.0, "b")], "ends keep the order of starts"
+
+
+def test_at_one_time_all_arrive_before_one_starts() -> None:
+    jobs = [job("gang", 5.0, gpus=2), job("b", 5.0), job("c", 5.0)]
+    known = by_job(steady(), steady(gpus=2))
+    policy_set = chosen(select=smallest_first())
+    world = run_world(jobs, known, spec(gpus_per_node=2), policy_set)
+    assert starts(world) == {"b": 5.0, "c": 5.0, "gang": 15.0}
+
+
+def test_what_follows_an_end_joins_the_pass_of_its_time() -> None:
+    """The next recurrence is submitted when the last one ended, behind who waits already."""
+    watch = Watch()
+    known = by_job(steady(), profile("other", runs={32: (5.0,)}, epoch_s=2.0))
+    world = run_world(Recurring({"cnn": 2, "other": 2}), known, None, watch.policies())
+    order = ["cnn/1", "other/1", "cnn/2", "other/2"]
+    assert list(starts(world).items()) == [(x, 10.0 * n) for n, x in enumerate(order)]
+    assert {row.submit_time_s for row in world.recorder.attempts} == {0.0, 10.0, 20.0}
+
+
+def test_equal_ranks_keep_the_order_of_submission() -> None:
+    names = ["d", "b", "a", "c"]
+    policy_set = chosen(select=stub("select", rank=lambda ctx, job: (0.0,)))
+    world = run_world([job(x) for x in names], by_job(steady()), None, policy_set)
+    assert list(starts(world)) == names
+
+
+@settings(max_examples=200, deadline=None)
+@given(gaps=st.lists(st.floats(0.0, 1e5), min_size=1, max_size=10))
+def test_on_an_idle_cluster_a_job_starts_when_it_is_submitted(gaps: list[float]) -> None:
+    times = np.cumsum(gaps).tolist()
+    jobs = [job(f"{n}", time_s) for n, time_s in enumerate(times)]
+    world = run_world(jobs, by_job(steady()), spec(nodes=len(jobs)))
+    assert [starts(world)[one.job_id] for one in jobs] == times
+
+
+# --- what is refused
+
+
+def test_a_job_larger_than_the_cluster_is_refused() -> None:
+    jobs = [job("a"), job("big", 5.0, gpus=5)]
+    with pytest.raises(InputError, match=r"job big asks for 5 GPUs, the cluster has 4"):
+        run_world(jobs, by_job(steady(), steady(gpus=5)), spec(nodes=2, gpus_per_node=2))
+
+
+def test_recorded_needs_a_cluster_that_is_large_enough() -> None:
+    jobs = [job("a"), job("b", 5.0)]
+    settings: dict[str, Any] = {"occupancy": "recorded", "start_on_submit": True}
+    with pytest.raises(InputError, match=r"job b finds 0 of 1 GPUs free at 5 s and asks for 1"):
+        run_world(jobs, by_job(steady()), spec(), **settings)
+    world = run_world(jobs, by_job(steady()), spec(gpus_per_node=2), **settings)
+    assert starts(world) == {"a": 0.0, "b": 5.0}
+
+
+def configures(*answer: Any) -> Any:
+    return stub("configure", configure=lambda ctx, start: Configuration(*answer))
+
+
+def tunes(answer: Knobs) -> Any:
+    return stub("tune", tune=lambda ctx, running: answer)
+
+
+def places(*answer: tuple[int, int]) -> Any:
+    return stub("place", place=lambda ctx, job, cluster: answer)
+
+
+@pytest.mark.parametrize(
+    ("point", "config", "message"),
+    [
+        ("configure", configures(33), "batch size 33 was chosen for a, .* there is 16, 32$"),
+        ("configure", configures(32, 125.0), "limit 125 W .* batch size 32, .* 100, 150, 250 W$"),
+        ("configure", configures(32, math.nan), "power limit nan W"),
+        ("configure", FixedConfig(batch_size=64), "batch size 64 was chosen"),
+        ("tune", FixedPowerConfig(power_limit_w=149.0), "power limit 149 W was chosen for cnn"),
+        ("tune", tunes(Knobs()), "Tune answers either a power limit or"),
+        ("tune", tunes(Knobs(250.0, (250.0,))), "Tune answers either a power limit or"),
+        ("tune", tunes(Knobs(profile_w=(250.0,))), "Tune answers either a power limit or"),
+        ("tune", tunes(Knobs(profile_w=(250.0, 99.0))), "power limit 99 W"),
+        ("place", places((0, 3)), "job a: 3 GPUs on node 0 are not free"),
+        ("place", places((2, 1), (0, 1)), "job a: 1 GPUs on node 2 are not free"),
+        ("place", places((-1, 1), (0, 1)), "job a: 1 GPUs on node -1 are not free"),
+        ("place", places((0, 0), (1, 2)), "job a: 0 GPUs on node 0 are not free"),
+        ("place", places((0, 2), (0, 1), (1, -1)), "job a: 1 GPUs on node 0 are not free"),
+        ("place", places((0, 1)), "job a asks for 2 GPUs, placed on"),
+        ("place", places((0, 2), (1, 1)), "job a asks for 2 GPUs, placed on"),
+    ],
+)
+@pytest.mark.parametrize("profiling", ["measured", "foreknown"])
+def test_a_choice_that_is_not_allowed(
+    point: str, config: PolicyConfig, message: str, profiling: str
+) -> None:
+    known = by_job(profile(runs={16: (2.0,), 32: (2.0,)}, gpus=2))
+    cluster = ClusterSpec("V100", 2, 2, 20.0)
+    with pytest.raises(PolicyError, match=message) as caught:
+        run_world([job(gpus=2)], known, cluster, chosen(**{point: config}), profiling=profiling)
+    assert caught.value.point == point
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("bound", [-1.0, -math.inf, math.nan])
+def test_a_bound_below_nothing_is_not_allowed(bound: float) -> None:
+    with pytest.raises(PolicyError) as caught:
+        run_world([job()], by_job(steady()), None, chosen(configure=bounded(bound)))
+    assert caught.value.point == "configure"
+
+
+def test_foresight_must_be_declared() -> None:
+    def peek(ctx: Any, start: Start) -> Configuration:
+        return Configuration(ctx.foresight(start).default_batch_size)
+
+    with pytest.raises(PolicyError, match="'stub' declares no foresight") as caught:
+        run_world([job()], None, None, chosen(configure=stub("configure", configure=peek)))
+    assert caught.value.point == "configure"
+    honest = stub("configure", needs_foresight=True, configure=peek)
+    assert run_world([job()], None, None, chosen(configure=honest)).recorder.attempts
+
+
+def test_the_view_of_the_cluster_cannot_be_written() -> None:
+    view = Cluster(spec(nodes=2)).view
+    with pytest.raises(ValueError, match="read-only"):
+        view.free[0] = 9
+
+
+# --- an ordinary process beside the world
+
+
+def test_an_ordinary_process_may_run_in_the_same_environment() -> None:
+    def world() -> World:
+        jobs = [job("a"), job("b", 5.0), job("c", 10.0)]
+        return build_world(jobs, by_job(steady()))
+
+    alone, beside = world(), world()
+    alone.run()
+    seen: list[tuple[float, int]] = []
+
+    def look() -> Generator[Event, Any, None]:
+        for _ in range(8):
+            yield beside.env.timeout(5.0)
+            seen.append((beside.env.now, beside.cluster.free_gpus))
+
+    beside.env.process(look())
+    beside.run()
+    assert beside.recorder.attempts == alone.recorder.attempts
+    assert beside.recorder.decisions == alone.recorder.decisions
+    assert [time_s for time_s, _ in seen] == [5.0 * n for n in range(1, 9)]
+    assert dict(seen)[5.0] == dict(seen)[25.0] == 0
+    assert dict(seen)[35.0] == 1
+
+
+# --- chance
+
+
+def test_variants_meet_the_same_luck() -> None:
+    """Each recorded run is told by its epochs, so that an attempt says which one it replayed."""
+    runs = tuple(float(n) for n in range(11, 21))
+    known = by_job(profile(runs=dict.fromkeys((16, 32, 64), runs), max_epochs=20))
+
+    def luck(**policies: Any) -> dict[tuple[int, int], int]:
+        world = run_world(Recurring({"cnn": 40}), known, None, chosen(**policies))
+        rows = world.recorder.attempts
+        return {(row.recurrence, row.attempt): row.epochs for row in rows if row.reached_target}
+
+    default = luck()
+    assert len(set(default.values())) > 5
+    assert luck(configure=FixedConfig(batch_size=64)) == default
+    assert luck(configure="grid-search") == default
+    zeus = luck(configure="zeus", tune="zeus-jit")
+    shared = [key for key in zeus if key in default]
+    assert len(shared) > 20
+    assert all(zeus[key] == default[key] for key in shared)
+
+
+def test_a_pick_depends_on_its_name_and_the_seed_alone() -> None:
+    streams = NamedStreams(1)
+
+    def pick(group: str = "g", recurrence: int = 1, attempt: int = 1, seed: int = 1) -> int:
+        named = streams if seed == 1 else NamedStreams(seed)
+        return named.pick(job("x", group=group, recurrence=recurrence), attempt, 10**9)
+
+    first = pick()
+    others = [pick("h"), pick(recurrence=2), pick(attempt=2), pick(seed=2), pick("g/1")]
+    assert len({first, *others}) == 6
+    assert pick() == first, "it depends on what was picked before"
+    assert NamedStreams(1).pick(job("other", group="g", workload="w", gpus=3), 1, 10**9) == first
+
+
+@pytest.mark.parametrize("choices", [1, 2, 7, 20])
+def test_picks_are_uniform(choices: int) -> None:
+    streams, times = NamedStreams(3), 4000
+    picks = [
+        streams.pick(job("x", group=f"g{n % 8}", recurrence=n // 16), 1 + n // 8 % 2, choices)
+        for n in range(times)
+    ]
+    counts = np.bincount(picks, minlength=choices)
+    assert len(counts) == choices
+    expected = times / choices
+    free = choices - 1
+    assert ((counts - expected) ** 2 / expected).sum() <= free + 4 * math.sqrt(2 * free)
+    if choices > 1:
+        again = float(np.mean(np.array(picks[1:]) == np.array(picks[:-1])))
+        assert again == pytest.approx(1 / choices, abs=0.05)
+
+
+def test_policy_streams_differ_by_name_and_point() -> None:
+    def draws(seed: int, point: str, name: str) -> tuple[float, ...]:
+        return tuple(NamedStreams(seed).policy(point, name).random(4).tolist())
+
+    names = [(seed, point, x) for seed in (1, 2) for point in ("configure", "tune") for x in "ab"]
+    assert len({draws(*name) for name in names}) == len(names)
+    assert draws(1, "tune", "a") == draws(1, "tune", "a")
+
+
+def test_a_context_gives_the_same_stream_for_the_same_name() -> None:
+    drawn: dict[str, list[float]] = {"configure": [], "tune": []}
+
+    def configure(ctx: Any, start: Start) -> Configuration:
+        drawn["configure"].append(ctx.rng("x").random())
+        return Configuration(32)
+
+    def tune(ctx: Any, running: Any) -> Knobs:
+        drawn["tune"].append(ctx.rng("x").random())
+        return Knobs(250.0)
+
+    policy_set = chosen(
+        configure=stub("configure", configure=configure), tune=stub("tune", tune=tune)
+    )
+    run_world([job("a"), job("b")], by_job(steady()), None, policy_set, seed=5)
+    for point, values in drawn.items():
+        assert values == NamedStreams(5).policy(point, "x").random(2).tolist()
+    assert drawn["configure"] != drawn["tune"]
