@@ -5,6 +5,9 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import NamedTuple
 
+NANOWATT = 1e-9
+"""Power is counted in whole nanowatts, W, so that sums of changes are exact."""
+
 
 class AttemptRow(NamedTuple):
     """A row of `jobs.parquet`, less variant and seed; see `wattkeeper.sim.results.JOBS`."""
@@ -52,13 +55,13 @@ class Recorder:
     Attributes:
         attempts: By time of finishing.
         decisions: The journal, in order.
-        power: Time (s) and change (W) of the power that jobs draw, in order of time.
+        power: Time (s) and change (whole nanowatts) of the power that jobs draw, by time.
     """
 
     def __init__(self) -> None:
         self.attempts: list[AttemptRow] = []
         self.decisions: list[DecisionRow] = []
-        self.power: list[tuple[float, float]] = []
+        self.power: list[tuple[float, int]] = []
 
     def decided(
         self,

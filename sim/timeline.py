@@ -9,9 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wattkeeper.sim.cluster import ClusterSpec
-from wattkeeper.sim.recorder import Recorder
-
-NANOWATT = 1e-9
+from wattkeeper.sim.recorder import NANOWATT, Recorder
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -44,8 +42,7 @@ class Timeline(NamedTuple):
 def timeline(recorder: Recorder, cluster: ClusterSpec) -> Timeline:
     """The timeline of a run, from the first submission to the last end.
 
-    Power is summed in whole nanowatts, so that it returns to exactly the idle power when all is
-    done, however many jobs came and went.
+    It returns to exactly the idle power when all is done, however many jobs came and went.
     """
     rows = recorder.attempts
     gpus = np.array([row.gpus for row in rows], dtype=np.int64)
@@ -53,12 +50,12 @@ def timeline(recorder: Recorder, cluster: ClusterSpec) -> Timeline:
     finish = np.array([row.finish_time_s for row in rows])
     first = np.array([row.attempt == 1 for row in rows], dtype=bool)
     submit = np.array([row.submit_time_s for row in rows])[first]
-    power = np.array(recorder.power, dtype=np.float64).reshape(-1, 2)
-    nanowatts = np.rint(power[:, 1] / NANOWATT).astype(np.int64)
+    power_time = np.array([time_s for time_s, _ in recorder.power])
+    nanowatts = np.array([change for _, change in recorder.power], dtype=np.int64)
     idle = round(cluster.idle_power_w / NANOWATT)
     ones = np.ones(len(submit), dtype=np.int64)
     changes = (
-        (power[:, 0], nanowatts, 0, 0),
+        (power_time, nanowatts, 0, 0),
         (start, -idle * gpus, gpus, 0),
         (finish, idle * gpus, -gpus, 0),
         (submit, 0, 0, ones),

@@ -31,7 +31,7 @@ from wattkeeper.policies.registry import Point, Policy, PolicyConfig
 from wattkeeper.sim.backend import Attempt, Backend
 from wattkeeper.sim.clock import ARRIVAL, PASS, call_in
 from wattkeeper.sim.cluster import Cluster, Placement
-from wattkeeper.sim.recorder import AttemptRow, Recorder
+from wattkeeper.sim.recorder import NANOWATT, AttemptRow, Recorder
 from wattkeeper.sim.sources import Source
 from wattkeeper.sim.streams import Streams
 
@@ -239,9 +239,10 @@ class World:
 
     def draws(self, attempt: Attempt, power_w: float) -> None:
         """See `wattkeeper.sim.backend.Listener`."""
-        if power_w != attempt.power_w:
-            self.recorder.power.append((self.env.now, power_w - attempt.power_w))
-            attempt.power_w = power_w
+        power_nw = round(power_w / NANOWATT)
+        if power_nw != attempt.power_nw:
+            self.recorder.power.append((self.env.now, power_nw - attempt.power_nw))
+            attempt.power_nw = power_nw
 
     def measured(self, attempt: Attempt, report: tuple[Measurement, ...]) -> Knobs:
         """See `wattkeeper.sim.backend.Listener`."""
@@ -335,6 +336,12 @@ def _check_configuration(start: Start, configuration: Configuration) -> None:
             f"batch size {configuration.batch_size} was chosen for {start.job.job_id}, "
             f"which {options.key} has no profile of; there is "
             f"{', '.join(map(str, options.batch_sizes))}",
+            "configure",
+        )
+    if not configuration.cost_bound >= 0:
+        raise PolicyError(
+            f"cost bound {configuration.cost_bound} J was chosen for {start.job.job_id}; it must "
+            "be at least 0",
             "configure",
         )
     if configuration.power_limit_w is not None:

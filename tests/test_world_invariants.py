@@ -41,11 +41,11 @@ from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
 from wattkeeper.sim.clock import ARRIVAL, COMPLETION, PASS, call_in
 from wattkeeper.sim.cluster import Cluster, ClusterSpec
-from wattkeeper.sim.recorder import AttemptRow
+from wattkeeper.sim.recorder import NANOWATT, AttemptRow
 from wattkeeper.sim.results import collect
 from wattkeeper.sim.sources import Recurring
 from wattkeeper.sim.streams import NamedStreams
-from wattkeeper.sim.timeline import NANOWATT, timeline
+from wattkeeper.sim.timeline import timeline
 from wattkeeper.sim.world import World
 
 few = settings(max_examples=50, deadline=None)
