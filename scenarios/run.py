@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import platform
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from hashlib import sha256
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wattkeeper.policies.errors import PolicyError, Problem
+from wattkeeper.policies.errors import EnvironmentLacks, PolicyError, Problem
 from wattkeeper.scenarios.assemble import (
     Inputs,
     RunSpec,
@@ -91,7 +93,9 @@ _inputs: Inputs | None = None
 
 
 def _start_worker(inputs: Inputs) -> None:
+    """Take the inputs once; an interruption is the parent's business."""
     global _inputs
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _inputs = inputs
 
 
@@ -110,6 +114,10 @@ def _results(specs: Sequence[RunSpec], inputs: Inputs, workers: int) -> Iterator
     ) as pool:
         try:
             yield from pool.map(_execute, specs)
+        except BrokenProcessPool:
+            raise EnvironmentLacks(
+                "a worker process was killed, perhaps for want of memory; try fewer --workers"
+            ) from None
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -395,16 +395,16 @@ def test_a_long_stream_goes_on_after_a_restart_anywhere(config: PolicyConfig) ->
 
 
 @every_config
-def test_a_state_is_a_copy(config: PolicyConfig) -> None:
+@pytest.mark.parametrize("begun", [1, 5, 15, 40])
+def test_a_state_is_a_copy(config: PolicyConfig, begun: int) -> None:
     """What was taken does not change with the policy; what was loaded is not changed by it."""
-    begun = Rehearsal(config, LONG[:40])
-    taken = begun.policy.state_dict()
+    giver, taker = Rehearsal(config, LONG[:begun]), Rehearsal(config, [])
+    taken = giver.policy.state_dict()
     kept = json.dumps(taken)
-    begun.go_on(LONG[40:120])
+    giver.go_on(LONG[begun : begun + 80])
     assert json.dumps(taken) == kept
-    loaded = Rehearsal(config, [])
-    loaded.policy.load_state_dict(taken)
-    loaded.go_on(LONG[:80])
+    taker.policy.load_state_dict(taken)
+    taker.go_on(LONG[:80])
     assert json.dumps(taken) == kept
 
 
@@ -509,10 +509,11 @@ def test_a_policy_of_another_distribution_is_found(tmp_path: Path) -> None:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[wattkeeper.policies]\nacme = acme_policies\n")
+    inherited = filter(None, [os.environ.get("PYTHONPATH")])
     done = subprocess.run(
         [sys.executable, "-c", ASK_FOR_ACME],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *inherited])},
         capture_output=True,
         text=True,
         check=False,

@@ -26,6 +26,7 @@ from tests.worlds import (
     profile,
     profiles,
     run_world,
+    spec,
 )
 from wattkeeper.policies.bandit import GaussianThompson, Rewards
 from wattkeeper.policies.configure.oracle import OracleConfig
@@ -366,6 +367,31 @@ def test_beside_a_running_job_of_the_group_the_best_so_far_runs() -> None:
     assert beside() == 16, "a tie does not move it"
 
 
+def test_each_group_draws_from_its_own_stream() -> None:
+    """The stream is named after the group, and only a bandit draws."""
+    ctx = ScriptedContext(profile(runs={16: (4.0,), 32: (4.0,)}))
+    zeus = ZeusConfig().build()
+    asked: list[str] = []
+    streams = ctx.rng
+
+    def rng(name: str) -> np.random.Generator:
+        asked.append(name)
+        return streams(name)
+
+    ctx.rng = rng  # type: ignore[method-assign]
+    for group in ("a", "b"):
+        before = [ctx._names.policy("test", x).bit_generator.state for x in "ab"]
+        for number in range(8):
+            start = Start(job(f"{group}/{number}", group=group), 1, ctx.options(), 0)
+            size = zeus.configure(ctx, start).batch_size
+            if number == 3:
+                assert streams(group).bit_generator.state == before["ab".index(group)]
+            zeus.observe(ctx, Outcome(start, size, 250.0, 4, 1.0, 1.0, 9.0 + number, True))
+        assert set(asked) == {group}
+        assert streams(group).bit_generator.state != before["ab".index(group)]
+        asked.clear()
+
+
 def sequential(
     runs: dict[int, tuple[float, ...]] | None = None, beta: float = 2.0, seed: int = 1
 ) -> list[AttemptRow]:
@@ -425,6 +451,15 @@ def test_a_tie_keeps_the_higher_limit() -> None:
     assert jit(1.0, *tied[::-1]) == 250.0
     assert jit(1.0, tied[0], (150.0, 10.0, 99.0), tied[2]) == 150.0
     assert jit(0.0, tied[0], (150.0, 5.0, 1.0)) == 250.0
+
+
+@pytest.mark.parametrize(("slow_s", "kept"), [(12.8, 100.0), (13.0, 250.0)])
+def test_time_is_weighed_by_the_highest_limit_of_the_batch_size(slow_s: float, kept: float) -> None:
+    """Neither by the limit itself nor by the GPU type's highest, 300 W here: both keep 250 W."""
+    report = (Measurement(250.0, 10.0, 200.0), Measurement(100.0, slow_s, 100.0))
+    policy, ctx = ZeusJitConfig().build(), ScriptedContext(ANY._replace(max_power_w=300.0))
+    start = Start(job(), 1, ctx.options(), 0)
+    assert policy.tune(ctx, Running(start, Configuration(32), report)).power_limit_w == kept
 
 
 @given(curve=curves(32, 5, reaches=True), eta=st.sampled_from([0.0, 0.3, 0.5, 1.0]), data=st.data())
@@ -516,6 +551,22 @@ def test_grid_search_drops_a_batch_size_that_fails_and_retries_with_the_best() -
         (5, 1, 64, 150.0),
     ]
     assert len(tried) == 6
+
+
+def test_grid_search_beside_a_running_job_of_the_group_takes_the_best() -> None:
+    """Without one, it tries the same configuration as the other does."""
+    known = profile(runs={32: (4.0,), 64: (4.0,)})
+    jobs = [job(f"{n}", 1000.0 * (n // 2), group="g") for n in range(8)]
+    policy_set = chosen(configure="grid-search")
+    world = run_world(jobs, by_job(known), spec(nodes=2), policy_set, eta=1.0)
+    rows = world.recorder.attempts
+    ran = {row.job_id: (row.batch_size, row.power_limit_w) for row in rows}
+    grid = [(32, 250.0), (32, 150.0), (32, 100.0), (64, 250.0)]
+    assert [ran[f"{n}"] for n in range(0, 8, 2)] == grid
+    costs = {(row.batch_size, row.power_limit_w): row.cost for row in rows}
+    best = [min(grid[: n or 1], key=costs.__getitem__) for n in range(4)]
+    assert [ran[f"{n}"] for n in range(1, 8, 2)] == best
+    assert len(set(best)) == 3
 
 
 def test_grid_search_without_any_success_ends_with_the_default() -> None:
