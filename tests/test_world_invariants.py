@@ -374,6 +374,19 @@ def test_foreknown_without_room_nothing_runs(tune: str) -> None:
     assert line.energy_j() == pytest.approx(20.0)
 
 
+@pytest.mark.parametrize("profiling", ["measured", "foreknown"])
+def test_recorded_a_profile_is_known_before_it_is_measured(profiling: str) -> None:
+    settings: dict[str, Any] = {"occupancy": "recorded", "profiling": profiling}
+    policy_set = chosen(tune="zeus-jit")
+    jobs = [job(duration_s=30.0, scale=1.5)]
+    world = run_world(jobs, by_job(profile()), None, policy_set, **settings)
+    (row,) = world.recorder.attempts
+    assert row.profiled
+    assert (row.start_time_s, row.finish_time_s) == (0.0, 30.0)
+    assert [time_s for time_s, _, _ in decided(world, "tune")] == [0.0, 0.0]
+    assert timeline(world.recorder, spec()).power_w[0] == pytest.approx(row.energy_j / 30.0)
+
+
 def test_recorded_what_never_ran_holds_its_gpus_and_draws_nothing() -> None:
     policy_set = chosen(configure=bounded(1e-6))
     cluster = spec(idle_power_w=0.0)
