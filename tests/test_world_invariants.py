@@ -398,12 +398,17 @@ def test_recorded_what_never_ran_holds_its_gpus_and_draws_nothing() -> None:
 
 
 @pytest.mark.parametrize("room", [1, 2, 4, 5, 6])
-def test_an_attempt_stops_before_the_epoch_that_would_cross_its_bound(room: int) -> None:
-    known = steady(epochs=5.0)
-    curve = known.curves[32]
-    time_s, energy_j = curve.epoch(250.0)
+@pytest.mark.parametrize("limit_w", [100.0, 250.0])
+def test_an_attempt_stops_before_the_epoch_that_would_cross_its_bound(
+    room: int, limit_w: float
+) -> None:
+    """Time is weighed by the highest limit of the batch size, whatever it runs at."""
+    known = steady(epochs=5.0)._replace(max_power_w=400.0)
+    time_s, energy_j = known.curves[32].epoch(limit_w)
     epoch_cost = 0.5 * energy_j + 0.5 * 250.0 * time_s
-    policy_set = chosen(configure=bounded((room + 0.5) * epoch_cost))
+    policy_set = chosen(
+        configure=bounded((room + 0.1) * epoch_cost), tune=FixedPowerConfig(power_limit_w=limit_w)
+    )
     (row,) = run_world([job()], by_job(known), None, policy_set, max_attempts=1).recorder.attempts
     assert row.epochs == min(room, 5)
     assert row.reached_target == (room >= 5)
