@@ -1,7 +1,7 @@
 """How many recurrences a second one core replays, in CPU time and by counting events.
 
 Runs the shipped scenario `zeus-nsdi23` if its traces are imported, otherwise `quickstart`, through
-the real world with journal, metrics and results: `make bench`..
+the real world with journal, metrics and results: `make bench`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from simpy import Environment
-
 from wattkeeper.scenarios.load import load
 from wattkeeper.scenarios.run import Done, run, save
-from wattkeeper.sim.clock import COMPLETION, call_in
+from wattkeeper.sim.clock import COMPLETION, Clock
 from wattkeeper.traces import library
 
 SEEDS = 5
@@ -23,12 +21,12 @@ SEEDS = 5
 def empty_loop(events: int) -> float:
     """CPU seconds of as many events on the same clock that do nothing: the floor."""
     began = time.process_time()
-    env = Environment()
+    env = Clock()
     left = iter(range(events))
 
     def again() -> None:
         if next(left, None) is not None:
-            call_in(env, 1.0, COMPLETION, again)
+            env.call_at(env.now + 1.0, COMPLETION, again)
 
     again()
     env.run()

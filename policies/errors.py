@@ -17,6 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+Point = Literal["configure", "select", "place", "tune"]
+"""A decision point."""
 
 SHOWN = 20
 
@@ -81,7 +85,7 @@ class PolicyError(WattkeeperError):
     """
 
     def __init__(
-        self, problems: str | Problem | Sequence[Problem], point: str | None = None
+        self, problems: str | Problem | Sequence[Problem], point: Point | None = None
     ) -> None:
         super().__init__(problems)
         self.point = point

@@ -95,7 +95,7 @@ class Objective(NamedTuple):
     eta: float
 
     def cost(self, energy_j: float, time_s: float, max_power_w: float) -> float:
-        """`eta * energy + (1 - eta) * max_power * time`, in J."""
+        """`eta * energy + (1 - eta) * max_power * time`, in J; power is that of all GPUs."""
         return self.eta * energy_j + (1 - self.eta) * max_power_w * time_s
 
 
@@ -118,7 +118,7 @@ def expectations(profile: Profile, objective: Objective) -> Iterator[Expected]:
         for limit_w in curve.limits_w:
             time_s, energy_j = curve.epoch(limit_w)
             time_s, energy_j = epochs * time_s, epochs * energy_j
-            cost = objective.cost(energy_j, time_s, profile.max_power_w)
+            cost = objective.cost(energy_j, time_s, profile.max_power_w * profile.gpus)
             yield Expected(curve.batch_size, limit_w, time_s, energy_j, cost)
 
 

@@ -47,6 +47,7 @@ class Options(NamedTuple):
     Attributes:
         key: Names the workload, GPU type and number of GPUs, for journals.
         gpu_type: Name of the GPU type.
+        gpus: GPUs of the job.
         batch_sizes: Ascending.
         limits_w: For each batch size the power limits of one GPU in W, ascending.
         default_batch_size: What the workload uses if nobody chooses.
@@ -56,6 +57,7 @@ class Options(NamedTuple):
 
     key: str
     gpu_type: str
+    gpus: int
     batch_sizes: tuple[int, ...]
     limits_w: tuple[tuple[float, ...], ...]
     default_batch_size: int
@@ -81,6 +83,11 @@ class Start(NamedTuple):
     attempt: int
     options: Options
     group_in_flight: int
+
+    @property
+    def learner(self) -> str:
+        """Names what is learnt together: jobs of one group on one kind of GPUs."""
+        return f"{self.job.group_id}@{self.options.key}"
 
 
 class Configuration(NamedTuple):

@@ -11,14 +11,14 @@ import importlib
 import pkgutil
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict
 
+from wattkeeper.policies.errors import Point as Point
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import Context, Outcome
 
-Point = Literal["configure", "select", "place", "tune"]
 POINTS: tuple[Point, ...] = get_args(Point)
 
 _configs: dict[Point, dict[str, type[PolicyConfig]]] = {point: {} for point in POINTS}
@@ -45,13 +45,14 @@ class PolicyConfig(BaseModel):
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         """Register the class under its kind."""
         super().__pydantic_init_subclass__(**kwargs)
-        known = _configs[cls.point]
-        kind = cls.model_fields["kind"].default
-        if known.setdefault(kind, cls).__module__ != cls.__module__:
-            raise PolicyError(
-                f"two {cls.point} policies are called {kind!r}: "
-                f"{known[kind].__module__} and {cls.__module__}"
-            )
+        name = f"{cls.__module__}.{cls.__qualname__}"
+        point, kind = getattr(cls, "point", None), cls.model_fields["kind"].default
+        if point not in POINTS or not isinstance(kind, str):
+            raise PolicyError(f"{name} needs a decision point (`point`) and a name (`kind`)")
+        known = _configs[point].setdefault(kind, cls)
+        before = f"{known.__module__}.{known.__qualname__}"
+        if before != name:
+            raise PolicyError(f"two {point} policies are called {kind!r}: {before} and {name}")
 
     def build(self) -> Any:
         """A new policy with this config."""

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from simpy import Environment
-
-from wattkeeper.policies.errors import InputError, PolicyError, Problem, TraceError
+from wattkeeper.policies.errors import InputError, Problem, TraceError
 from wattkeeper.policies.profile import Objective, optimum
 from wattkeeper.policies.registry import POINTS, Point, PolicyConfig, policies
 from wattkeeper.scenarios.document import Document
 from wattkeeper.scenarios.load import Loaded
 from wattkeeper.scenarios.schema import ProfileSource, Recurring, Scenario, Synthetic
-from wattkeeper.sim.clock import scheduled
+from wattkeeper.sim.clock import Clock
 from wattkeeper.sim.cluster import Cluster, ClusterSpec
 from wattkeeper.sim.replay import Occupancy, Profiles, Profiling, Replay
 from wattkeeper.sim.results import RunResult, collect
@@ -118,6 +116,11 @@ def _recurring_inputs(
 ) -> Inputs:
     with named_at(document, "cluster", "gpu"):
         known = load_profiles(trace, scenario.cluster.gpu, workload.gpus)
+    with named_at(document, "workload", "gpus"):
+        if workload.gpus > scenario.cluster.gpus:
+            raise InputError(
+                f"gpus: each job asks for {workload.gpus}, the cluster has {scenario.cluster.gpus}"
+            )
     with named_at(document, "workload", "workloads"):
         names = workload.workloads or known.workloads
         if not names:
@@ -145,22 +148,33 @@ def _profile_trace(source: ProfileSource) -> Trace:
 
 
 def _check_jobs(trace: Trace, scenario: Scenario) -> None:
-    """Refuse jobs that cannot be replayed."""
+    """Refuse jobs that cannot be replayed.
+
+    Raises:
+        TraceError: One problem for each row that is wrong.
+    """
     recorded = any(occupancy_of(scenario, name) == "recorded" for name in scenario.variants)
-    columns = trace.tables["jobs"].select(["job_id", "workload", "duration_s"]).to_pydict()
+    names = ("job_id", "group_id", "workload", "gpus", "duration_s")
+    columns = [trace.tables["jobs"][name].to_pylist() for name in names]
+    trained: dict[str, str] = {}
     problems = []
-    for row, (job, workload, duration_s) in enumerate(zip(*columns.values(), strict=True), 1):
-        where = f"{trace.name}/jobs.parquet, row {row}"
+    for row, (job, group, workload, gpus, duration_s) in enumerate(zip(*columns, strict=True), 1):
+        wrong = []
         if workload is None:
-            problems.append(Problem(f"job {job!r} names no workload; every job needs one", where))
-        if recorded and not (duration_s or 0) > 0:
-            problems.append(
-                Problem(
-                    f"job {job!r} has duration_s {duration_s}; occupancy: recorded needs a "
-                    "recorded duration above 0 s",
-                    where,
-                )
+            wrong.append("names no workload; every job needs one")
+        elif group is not None and trained.setdefault(group, workload) != workload:
+            wrong.append(
+                f"trains {workload!r}, others of its group {group!r} train {trained[group]!r}; the "
+                "jobs of a group recur, so they train the same"
             )
+        if gpus > scenario.cluster.gpus:
+            wrong.append(f"asks for {gpus} GPUs, the cluster has {scenario.cluster.gpus}")
+        if recorded and not (duration_s or 0) > 0:
+            wrong.append(
+                f"has duration_s {duration_s}; occupancy: recorded needs a recorded duration > 0 s"
+            )
+        where = f"{trace.name}/jobs.parquet, row {row}"
+        problems += [Problem(f"job {job!r} {text}", where) for text in wrong]
     if problems:
         raise TraceError(problems)
 
@@ -209,7 +223,7 @@ def policy_of(scenario: Scenario, variant: str, point: Point) -> PolicyConfig:
 
 def execute(spec: RunSpec, inputs: Inputs) -> RunResult:
     """Run one variant with one seed."""
-    env = Environment()
+    env = Clock()
     source = _source(inputs)
     streams = _streams(spec, inputs)
     objective = spec.rules.objective
@@ -219,7 +233,7 @@ def execute(spec: RunSpec, inputs: Inputs) -> RunResult:
     backend.listener = world
     world.run()
     return collect(
-        spec.variant, spec.seed, world.recorder, spec.cluster, _optima(spec, inputs), scheduled(env)
+        spec.variant, spec.seed, world.recorder, spec.cluster, _optima(spec, inputs), env.events
     )
 
 
@@ -237,19 +251,19 @@ def _streams(spec: RunSpec, inputs: Inputs) -> Streams:
     return PublishedStreams(checksum if inputs.jobs is not None else lambda _: spec.seed)
 
 
-def _optima(spec: RunSpec, inputs: Inputs) -> dict[str, float]:
-    """Smallest expected cost by workload; absent where no configuration ever succeeded."""
+def _optima(spec: RunSpec, inputs: Inputs) -> dict[tuple[str, int], float]:
+    """Smallest expected costs; absent where no configuration ever succeeded."""
     found = {
-        workload: optimum(profile, spec.rules.objective)
-        for (workload, _), profile in inputs.profiles.items()
+        key: optimum(profile, spec.rules.objective) for key, profile in inputs.profiles.items()
     }
-    return {workload: best.cost for workload, best in found.items() if best is not None}
+    return {key: best.cost for key, best in found.items() if best is not None}
 
 
-def where_chosen(scenario: Scenario, document: Document, error: PolicyError, variant: str) -> str:
-    """Where the scenario chose the policy that an error is about."""
-    if error.point is None:
+def where_chosen(loaded: Loaded, variant: str, point: Point | None) -> str:
+    """Where the scenario chose the policy of a decision point; else where the variant stands."""
+    scenario, document = loaded
+    if point is None:
         return document.where(("variants", variant))
-    own = getattr(scenario.variants[variant].policies, error.point) is not None
-    chosen: Any = ("variants", variant, "policies") if own else ("policies",)
-    return document.where((*chosen, error.point))
+    own = getattr(scenario.variants[variant].policies, point) is not None
+    chosen = ("variants", variant, "policies") if own else ("policies",)
+    return document.where((*chosen, point))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 LACKING = 3
+MAX_SEEDS = 10_000
 
 
 class Group(click.Group):
@@ -34,7 +35,7 @@ class Group(click.Group):
         except WattkeeperError as error:
             _fail(ctx, str(error), error.exit_code)
         except KeyboardInterrupt:
-            _fail(ctx, "interrupted; nothing was written", INTERRUPTED)
+            _fail(ctx, "interrupted", INTERRUPTED)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -84,9 +85,7 @@ def run(
     from wattkeeper.scenarios.run import save
     from wattkeeper.sim.results import check_folder
 
-    if seeds is not None:
-        settings = (*settings, f"seeds={_seeds(seeds)}")
-    loaded = load(scenario, settings)
+    loaded = load(scenario, settings, None if seeds is None else _seeds(seeds))
     folder = out or Path("results") / loaded.scenario.name
     check_folder(folder)
     with _progress(loaded.scenario.name) as progress:
@@ -101,14 +100,14 @@ def run(
     click.echo(f"\nResults: {folder}")
 
 
-def _seeds(text: str) -> str:
-    found = re.fullmatch(r"(\d{1,9})(?:\.\.(\d{1,9}))?", text)
-    first, last = (int(found[1]), found[2]) if found else (0, None)
-    if last is None and first > 0:
-        return str(first)
-    if last is not None and 0 <= int(last) - first < 1_000_000:
-        return json.dumps(list(range(first, int(last) + 1)))
-    raise click.BadParameter(f"found {text!r}; allowed: N (1 to N) or A..B", param_hint="--seeds")
+def _seeds(text: str) -> range:
+    found = re.fullmatch(r"(?:(\d{1,9})\.\.)?(\d{1,9})", text)
+    if found:
+        seeds = range(int(found[1] or 1), int(found[2]) + 1)
+        if 0 < len(seeds) <= MAX_SEEDS:
+            return seeds
+    allowed = f"allowed: N (1 to N) or A..B, at most {MAX_SEEDS} seeds"
+    raise click.BadParameter(f"found {text!r}; {allowed}", param_hint="--seeds")
 
 
 @contextmanager

@@ -15,12 +15,16 @@ MAX_BYTES = 1_000_000
 MAX_VALUES = 100_000
 MAX_DEPTH = 32
 LONG = 60
+MAX_INT = 2**63 - 1
 
 Path_ = tuple[str | int, ...]
 
 
+PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null")}
+
+
 class _Loader(yaml.SafeLoader):
-    """YAML's own scalars, with the numbers of YAML 1.2 (`1e-3` is one)."""
+    """YAML 1.1, and `1e-3` is a number."""
 
 
 _Loader.add_implicit_resolver(
@@ -40,8 +44,10 @@ class Document:
 
     def __init__(self, text: str, name: str) -> None:
         self.name = name
-        self._places: dict[Path_, str] = {}
+        self._places: dict[Path_, str] = {(): f"{name}:1:1"}
+        self._key_places: dict[Path_, str] = {}
         self._values = 0
+        self._open: list[Node] = []
         _check_depth(text, name)
         try:
             loader = _Loader(text)
@@ -63,18 +69,34 @@ class Document:
             raise ScenarioError(
                 Problem(f"more than {MAX_VALUES} values, aliases counted", self._at(node))
             )
+        if isinstance(node, ScalarNode):
+            return self._convert_scalar(loader, node)
+        if any(node is outer for outer in self._open):
+            raise ScenarioError(Problem("an alias of what it stands in", self._at(node)))
+        self._open.append(node)
         if isinstance(node, MappingNode):
-            return self._convert_mapping(loader, node, path)
-        if isinstance(node, SequenceNode):
-            return [self._convert(loader, item, (*path, i)) for i, item in enumerate(node.value)]
-        assert isinstance(node, ScalarNode)
-        if node.tag.startswith("tag:yaml.org,2002:") and not node.tag.endswith(":timestamp"):
-            try:
-                return loader.construct_object(node)
-            except (ValueError, OverflowError, yaml.YAMLError):
-                problem = f"cannot read {node.value!r} as {node.tag.rpartition(':')[2]}"
-                raise ScenarioError(Problem(problem, self._at(node))) from None
-        return node.value
+            value: Any = self._convert_mapping(loader, node, path)
+        else:
+            assert isinstance(node, SequenceNode)
+            value = [self._convert(loader, item, (*path, i)) for i, item in enumerate(node.value)]
+        self._open.pop()
+        return value
+
+    def _convert_scalar(self, loader: _Loader, node: ScalarNode) -> Any:
+        if node.tag.endswith(":timestamp"):
+            return node.value
+        if node.tag not in PLAIN_TAGS:
+            raise ScenarioError(Problem(f"the tag {node.tag} is not allowed", self._at(node)))
+        try:
+            value = loader.construct_object(node)
+        except (ArithmeticError, LookupError, TypeError, ValueError, yaml.YAMLError):
+            problem = f"cannot read {node.value!r} as {node.tag.rpartition(':')[2]}"
+            raise ScenarioError(Problem(problem, self._at(node))) from None
+        if isinstance(value, str) and not value.isprintable() and _unpaired(value):
+            raise ScenarioError(Problem("half of a surrogate pair is no text", self._at(node)))
+        if isinstance(value, int) and abs(value) > MAX_INT:
+            raise ScenarioError(Problem(f"whole numbers go up to {MAX_INT}", self._at(node)))
+        return value
 
     def _convert_mapping(self, loader: _Loader, node: MappingNode, path: Path_) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
@@ -85,6 +107,7 @@ class Document:
             key = key_node.value
             if key in mapping:
                 raise ScenarioError(Problem(f"the key {key!r} stands here twice", where))
+            self._key_places[(*path, key)] = where
             mapping[key] = self._convert(loader, value_node, (*path, key))
         return mapping
 
@@ -94,6 +117,10 @@ class Document:
     def where(self, path: Path_) -> str:
         """The place of a value; of the nearest one around it if it is absent."""
         return self._places[self.known(path)]
+
+    def where_key(self, path: Path_) -> str:
+        """The place of a key; of its value if it was set from outside."""
+        return self._key_places.get(path) or self.where(path)
 
     def known(self, path: Path_) -> Path_:
         """The path without steps that are not in the file, as the name of a chosen kind."""
@@ -106,46 +133,70 @@ class Document:
     def override(self, setting: str) -> None:
         """Change a value: `path.to.key=value`, the value in YAML.
 
-        A word that stands for a policy becomes the policy's mapping when one of its keys is set.
+        A key with dots is found if it is there. A word that stands for a policy becomes the
+        policy's mapping when one of its keys is set.
 
         Raises:
             ScenarioError: If the setting is not of that form, or leads through a plain value.
         """
         where = f"--set {setting}"
         path, equals, text = setting.partition("=")
-        if not equals or not all(path.split(".")):
+        if not equals or not all(path.split(".")) or "\n" in setting:
             raise ScenarioError(Problem("write it as path.to.key=value", where))
-        *parents, last = path.split(".")
-        value = Document(f"value:\n  {text}", where).data["value"]
+        try:
+            value = Document(f"value:\n  {text}", where).data["value"]
+        except ScenarioError as error:
+            raise ScenarioError([Problem(p.message, where) for p in error.problems]) from None
+        self.set_value(path, value, where)
+
+    def set_value(self, path: str, value: Any, where: str) -> None:
+        """Change a value that stands at a dotted path; messages then call its place `where`.
+
+        Raises:
+            ScenarioError: If the path leads through a plain value.
+        """
         inner: Any = self.data
         done: Path_ = ()
-        for step in parents:
-            inner, done = self._step_into(inner, step, where), (*done, _key(inner, step))
-        if isinstance(inner, list) and not 0 <= _index(last) < len(inner):
-            raise ScenarioError(Problem(f"no element {last} in a list of {len(inner)}", where))
-        inner[_key(inner, last)] = value
-        self._forget((*done, _key(inner, last)), where)
-
-    def _step_into(self, inner: Any, step: str, where: str) -> Any:
-        key = _key(inner, step)
-        if isinstance(inner, list):
-            if not 0 <= _index(step) < len(inner):
-                raise ScenarioError(Problem(f"no element {step} in a list of {len(inner)}", where))
-        elif inner.get(key) is None:
-            inner[key] = {}
-        if isinstance(inner[key], str):
-            inner[key] = {"kind": inner[key]}
-        if not isinstance(inner[key], dict | list):
-            found = describe(inner[key])
-            raise ScenarioError(Problem(f"{step!r} is {found}, it has no keys", where))
-        return inner[key]
+        rest = path.split(".")
+        while True:
+            key, rest = _next_key(inner, rest, where)
+            done = (*done, key)
+            if not rest:
+                break
+            inner = _step_into(inner, key, done, where)
+        inner[key] = value
+        self._forget(done, where)
 
     def _forget(self, path: Path_, where: str) -> None:
-        self._places = {
-            known: place for known, place in self._places.items() if known[: len(path)] != path
-        }
+        for places in (self._places, self._key_places):
+            for known in [known for known in places if known[: len(path)] == path]:
+                del places[known]
         for length in range(1, len(path) + 1):
             self._places.setdefault(path[:length], where)
+
+
+def _next_key(inner: Any, rest: list[str], where: str) -> tuple[str | int, list[str]]:
+    """The next step of a path: the longest key that is there, or else one word."""
+    if isinstance(inner, list):
+        at = int(rest[0]) if rest[0].isdecimal() else len(inner)
+        if at >= len(inner):
+            raise ScenarioError(Problem(f"no element {rest[0]} in a list of {len(inner)}", where))
+        return at, rest[1:]
+    for length in range(len(rest), 0, -1):
+        key = ".".join(rest[:length])
+        if key in inner:
+            return key, rest[length:]
+    return rest[0], rest[1:]
+
+
+def _step_into(inner: Any, key: str | int, path: Path_, where: str) -> Any:
+    if isinstance(inner, dict) and inner.get(key) is None:
+        inner[key] = {}
+    if isinstance(inner[key], str) and "policies" in path[-2:-1]:
+        inner[key] = {"kind": inner[key]}
+    if not isinstance(inner[key], dict | list):
+        raise ScenarioError(Problem(f"{key} is {describe(inner[key])}; it has no keys", where))
+    return inner[key]
 
 
 def read(path: Path) -> Document:
@@ -155,14 +206,19 @@ def read(path: Path) -> Document:
         ScenarioError: If it cannot be read or is not YAML; the message names line and column.
     """
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise ScenarioError(Problem(f"{size} bytes; at most {MAX_BYTES} are read", str(path)))
-        return Document(path.read_text(encoding="utf-8-sig"), str(path))
-    except UnicodeDecodeError as error:
-        raise ScenarioError(Problem(f"not UTF-8 at byte {error.start}", str(path))) from None
+        if not path.is_file():
+            raise ScenarioError(Problem("is not a file", str(path)))
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ScenarioError(Problem(f"cannot be read: {error.strerror}", str(path))) from None
+    if len(data) > MAX_BYTES:
+        raise ScenarioError(Problem(f"is larger than {MAX_BYTES} bytes", str(path)))
+    try:
+        return Document(data.decode("utf-8-sig"), str(path))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ScenarioError(Problem("is not UTF-8", f"{path}:{line}:1")) from None
 
 
 def _check_depth(text: str, name: str) -> None:
@@ -202,9 +258,5 @@ def describe(value: object) -> str:
     return shown if len(shown) <= LONG else f"{shown[:LONG]}..."
 
 
-def _index(step: str) -> int:
-    return int(step) if step.isdecimal() else -1
-
-
-def _key(inner: Any, step: str) -> str | int:
-    return _index(step) if isinstance(inner, list) else step
+def _unpaired(text: str) -> bool:
+    return any("\ud800" <= letter <= "\udfff" for letter in text)

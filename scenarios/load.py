@@ -44,9 +44,13 @@ def find(name_or_path: str) -> Path:
     if name_or_path in known:
         return known[name_or_path]
     path = Path(name_or_path)
-    if path.is_dir():
-        raise InputError(f"{name_or_path} is a directory; name a scenario file")
-    if not path.exists():
+    try:
+        if path.is_dir():
+            raise InputError(f"{name_or_path} is a directory; name a scenario file")
+        there = path.exists()
+    except (OSError, ValueError):
+        there = False
+    if not there:
         raise InputError(
             f"no scenario {name_or_path!r}: neither a file nor one of the shipped ones, "
             f"{', '.join(known)}"
@@ -54,12 +58,15 @@ def find(name_or_path: str) -> Path:
     return path
 
 
-def load(name_or_path: str, settings: Sequence[str] = ()) -> Loaded:
+def load(
+    name_or_path: str, settings: Sequence[str] = (), seeds: Sequence[int] | None = None
+) -> Loaded:
     """Read and check a scenario.
 
     Args:
         name_or_path: A shipped scenario's name, or a file.
         settings: Overrides, `path.to.key=value` each.
+        seeds: Instead of the scenario's.
 
     Raises:
         ScenarioError: If anything is wrong; all problems at once, each with file, line and column.
@@ -68,12 +75,10 @@ def load(name_or_path: str, settings: Sequence[str] = ()) -> Loaded:
     document = read(find(name_or_path))
     for setting in settings:
         document.override(setting)
+    if seeds is not None:
+        document.set_value("seeds", list(seeds), "--seeds")
     try:
-        text = json.dumps(document.data)
-    except ValueError as error:
-        raise ScenarioError(Problem(str(error), document.name)) from None
-    try:
-        scenario = Scenario.model_validate_json(text, strict=True)
+        scenario = Scenario.model_validate_json(json.dumps(document.data), strict=True)
     except ValidationError as error:
         raise ScenarioError(_problems(error, document)) from None
     return Loaded(scenario, document)
@@ -83,7 +88,8 @@ def _problems(error: ValidationError, document: Document) -> list[Problem]:
     """Each problem once, in the order of the file."""
     problems: dict[str, Problem] = {}
     for detail in _fitting(error.errors(), document):
-        problem = Problem(_explain(detail, document), document.where(detail["loc"]))
+        at = document.where_key if detail["type"] == "extra_forbidden" else document.where
+        problem = Problem(_explain(detail, document), at(document.known(detail["loc"])))
         problems.setdefault(str(problem), problem)
     return sorted(problems.values(), key=_line_and_column)
 

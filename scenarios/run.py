@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wattkeeper.policies.errors import EnvironmentLacks, PolicyError, Problem
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError, Problem
 from wattkeeper.scenarios.assemble import (
     Inputs,
     RunSpec,
@@ -26,7 +26,7 @@ from wattkeeper.scenarios.assemble import (
 )
 from wattkeeper.scenarios.load import Loaded
 from wattkeeper.scenarios.schema import Scenario
-from wattkeeper.sim.results import RunResult, digest, summarise, write
+from wattkeeper.sim.results import RunResult, digest, digest_tables, summarise, write
 from wattkeeper.traces.trace import Trace
 
 LIBRARIES = ("wattkeeper", "numpy", "pandas", "pyarrow", "pydantic", "simpy")
@@ -69,11 +69,11 @@ def run(
         for result in _results(specs, inputs, workers):
             results.append(result)
             progress(len(results), len(specs))
-    except PolicyError as error:
+    except (InputError, PolicyError) as error:
         variant = specs[len(results)].variant
-        where = where_chosen(scenario, loaded.document, error, variant)
+        where = where_chosen(loaded, variant, getattr(error, "point", None))
         found = [Problem(f"variant {variant!r}: {p.message}", where) for p in error.problems]
-        raise PolicyError(found, error.point) from None
+        raise type(error)(found) from None
     baselines = {
         name: variant.baseline or scenario.baseline for name, variant in scenario.variants.items()
     }
@@ -154,4 +154,6 @@ def _provenance(trace: Trace) -> dict[str, Any]:
         "source": trace.source,
         "licence": trace.licence,
         "sha256": dict(trace.inputs),
+        "parameters": dict(trace.parameters),
+        "content": digest_tables(trace.tables),
     }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -21,6 +22,19 @@ from pydantic_core import CoreSchema, core_schema
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
 from wattkeeper.sim.replay import Occupancy, Profiling
 from wattkeeper.traces.synthetic import SyntheticProfiles
+
+MAX_GPUS = 10_000_000
+MAX_POWER_W = 1e6
+MAX_SEEDS = 10_000
+MAX_RECURRENCES = 10_000_000
+
+T = TypeVar("T")
+
+
+def _different(values: tuple[T, ...]) -> tuple[T, ...]:
+    if len(set(values)) < len(values):
+        raise ValueError("one of them stands there twice")
+    return values
 
 
 class OneOf:
@@ -63,11 +77,11 @@ class Cluster(Model):
 
     gpu: str
     """GPU type, as the profiles call it."""
-    gpus: PositiveInt
+    gpus: Annotated[int, Field(gt=0, le=MAX_GPUS)]
     """GPUs of all nodes together."""
     gpus_per_node: PositiveInt | None = None
     """GPUs of a node; all on one node if absent."""
-    idle_power_w: Annotated[float, Field(ge=0)]
+    idle_power_w: Annotated[float, Field(ge=0, le=MAX_POWER_W)]
     """What a GPU draws while no job holds it, W. Nobody recorded it: results call it modelled."""
 
     @model_validator(mode="after")
@@ -87,7 +101,7 @@ class Synthetic(Model):
 class PerConfiguration(Model):
     """As many recurrences as the profile has configurations, times a factor."""
 
-    per_configuration: PositiveInt
+    per_configuration: Annotated[int, Field(gt=0, le=1000)]
     """The factor; the Zeus paper uses 2."""
 
 
@@ -100,9 +114,11 @@ class Recurring(Model):
     kind: Literal["recurring"]
     profiles: ProfileSource
     """A trace of profiles by name or path, or `synthetic:`."""
-    workloads: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    workloads: (
+        Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_different)] | None
+    ) = None
     """The workloads that recur; all that the GPU type has profiles of if absent."""
-    recurrences: PositiveInt | PerConfiguration
+    recurrences: Annotated[int, Field(gt=0, le=MAX_RECURRENCES)] | PerConfiguration
     """How often each recurs."""
     gpus: PositiveInt = 1
     """GPUs that each job holds; the profiles must have been recorded on as many."""
@@ -158,7 +174,7 @@ Seed = Annotated[int, Field(ge=0)]
 class Scenario(Model):
     """A question, the jobs and the cluster it is asked of, and the variants that are compared."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
     """Names the results."""
     question: str = ""
     """What the comparison answers."""
@@ -170,7 +186,9 @@ class Scenario(Model):
     profiling: Profiling = "measured"
     """Whether `Tune` knows what profiling found after the epoch that it takes, or before."""
     rng: Literal["named", "published"] = "named"
-    """Random streams by name, the same luck for all variants; or the published Zeus simulator's."""
+    """Random streams by name, the same luck for all variants; or the published Zeus simulator's,
+    which takes the seeds of a trace's jobs from the names of their groups: `seeds` change nothing
+    there."""
     max_attempts: PositiveInt = 20
     """A job is given up after so many failed attempts."""
     policies: Policies = Policies()
@@ -180,7 +198,14 @@ class Scenario(Model):
     """What is compared, by name."""
     baseline: str
     """The variant that the others are compared with."""
-    seeds: PositiveInt | Annotated[tuple[Seed, ...], Field(min_length=1)] = 1
+    seeds: (
+        Annotated[int, Field(gt=0, le=MAX_SEEDS)]
+        | Annotated[
+            tuple[Seed, ...],
+            Field(min_length=1, max_length=MAX_SEEDS),
+            AfterValidator(_different),
+        ]
+    ) = 1
     """A number of seeds, from 1 on, or a list of them."""
 
     @property

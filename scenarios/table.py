@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from wattkeeper.sim.metrics import LAST
@@ -21,7 +22,7 @@ HOUR_S = 3600.0
 
 def show(console: Console, scenario: Scenario, done: Done) -> None:
     """Print the question, the comparison of variants, and the savings after learning."""
-    console.print(f"[bold]{scenario.name}[/bold]  {scenario.question}")
+    console.print(f"[bold]{scenario.name}[/bold]  {escape(scenario.question)}")
     for trace in done.manifest["inputs"]:
         synthetic = trace["origin"] == "synthetic"
         warning = " - made by a model, measured by nobody" if synthetic else ""
@@ -29,6 +30,8 @@ def show(console: Console, scenario: Scenario, done: Done) -> None:
         console.print(
             f"{trace['kind']}: {trace['trace']} ({trace['origin']}{warning})", style=style
         )
+    if scenario.rng == "published" and scenario.workload.kind == "trace":
+        console.print("rng: published takes seeds from the names of groups: all seeds are alike")
     console.print(_overall(scenario, done))
     workloads = done.summary["by"]["workload"]
     console.print(_by_workload(scenario, workloads))
@@ -45,7 +48,7 @@ def _overall(scenario: Scenario, done: Done) -> Table:
         metrics = variant["metrics"]
         cells = [_against(variant, name, metric) for metric in SHOWN]
         gave_up = f"{metrics['gave_up']['mean']:g} of {metrics['jobs']['mean']:g}"
-        table.add_row(name, *cells, _value(metrics["regret"]["mean"], "regret"), gave_up)
+        table.add_row(escape(name), *cells, _value(metrics["regret"]["mean"], "regret"), gave_up)
     return table
 
 
@@ -53,13 +56,13 @@ def _by_workload(scenario: Scenario, workloads: Mapping[str, Any]) -> Table:
     table = Table(title=f"Energy of a job, mean of the last {LAST} recurrences of each group")
     table.add_column("workload")
     for name in scenario.variants:
-        table.add_column(name, justify="right")
+        table.add_column(escape(name), justify="right")
     for workload, variants in workloads.items():
         cells = [
             _against(variants[name], name, "last5_energy_j", with_value=False)
             for name in scenario.variants
         ]
-        table.add_row(workload, *cells)
+        table.add_row(escape(workload), *cells)
     return table
 
 

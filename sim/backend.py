@@ -27,15 +27,15 @@ class Attempt:
         power_limit_w: The limit it runs at, W; None until `Tune` chose it.
         profiled: Whether its power limits were profiled.
         begun_s: When it started.
-        power_nw: What it draws now, in whole nanowatts.
+        power: What it draws now, in `wattkeeper.sim.recorder.UNITS_PER_WATT`.
     """
 
     __slots__ = (
         "begun_s",
         "configuration",
         "placement",
+        "power",
         "power_limit_w",
-        "power_nw",
         "profiled",
         "start",
     )
@@ -49,7 +49,7 @@ class Attempt:
         self.power_limit_w = configuration.power_limit_w
         self.profiled = False
         self.begun_s = begun_s
-        self.power_nw = 0
+        self.power = 0
 
     def running(self, measured: tuple[Measurement, ...] = ()) -> Running:
         """The view for `Tune`."""

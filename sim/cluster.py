@@ -58,6 +58,8 @@ class Cluster:
         Raises:
             PolicyError: If the placement is not what the job asked for, or not free.
         """
+        if len({node for node, _ in placement}) < len(placement):
+            raise PolicyError(f"job {job.job_id} is placed twice on one node: {placement}", "place")
         for node, gpus in placement:
             if not 0 <= node < self.spec.nodes or not 0 < gpus <= self._free[node]:
                 raise PolicyError(

@@ -97,12 +97,12 @@ class Jobs(NamedTuple):
         return Jobs(*columns)
 
 
-def jobs_of(columns: Mapping[str, Sequence[Any]], optima: Mapping[str, float]) -> Jobs:
+def jobs_of(columns: Mapping[str, Sequence[Any]], optima: Mapping[tuple[str, int], float]) -> Jobs:
     """Gather attempts into jobs.
 
     Args:
         columns: The fields of `wattkeeper.sim.recorder.AttemptRow`, in order of time.
-        optima: Smallest expected cost (J) by workload.
+        optima: Smallest expected cost (J) by workload and number of GPUs.
     """
     index = _numbered(columns["job_id"])
     first = np.array(columns["attempt"]) == 1
@@ -116,7 +116,9 @@ def jobs_of(columns: Mapping[str, Sequence[Any]], optima: Mapping[str, float]) -
 
     cost = total("cost")
     scale = np.array(columns["time_scale"])[first]
-    best = np.array([optima.get(name, math.nan) for name in workload.tolist()])
+    gpus = np.array(columns["gpus"])[first]
+    kinds = zip(workload.tolist(), gpus.tolist(), strict=True)
+    best = np.array([optima.get(kind, math.nan) for kind in kinds])
     return Jobs(
         group=_numbered(columns["group_id"])[first],
         recurrence=np.array(columns["recurrence"])[first],
@@ -191,16 +193,13 @@ def over_seeds(values: Sequence[float]) -> dict[str, Any]:
 
 
 def versus(values: Sequence[float], baseline: Sequence[float]) -> dict[str, Any]:
-    """Mean of the ratios to the baseline, seed by seed, and its 95 % interval."""
-    ratios = np.array(
-        [
-            value / base
-            for value, base in zip(values, baseline, strict=True)
-            if math.isfinite(value) and math.isfinite(base) and base > 0
-        ]
-    )
-    if not len(ratios):
+    """Mean of the ratios to the baseline, seed by seed, and its 95 % interval.
+
+    None where one of them does not exist, or a baseline is not above 0.
+    """
+    if not all(base > 0 for base in baseline) or not all(map(math.isfinite, (*values, *baseline))):
         return NOT_COMPARED
+    ratios = np.array(values) / np.array(baseline)
     return {"ratio": float(ratios.mean()), "ci95": _ci95(ratios)}
 
 

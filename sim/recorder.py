@@ -5,8 +5,13 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import NamedTuple
 
-NANOWATT = 1e-9
-"""Power is counted in whole nanowatts, W, so that sums of changes are exact."""
+UNITS_PER_WATT = 2**60
+"""Power is counted in whole parts of a watt, so that sums of changes are exact."""
+
+
+def whole_units(power_w: float) -> int:
+    """Power in whole parts of a watt."""
+    return round(power_w * UNITS_PER_WATT)
 
 
 class AttemptRow(NamedTuple):
@@ -55,7 +60,7 @@ class Recorder:
     Attributes:
         attempts: By time of finishing.
         decisions: The journal, in order.
-        power: Time (s) and change (whole nanowatts) of the power that jobs draw, by time.
+        power: Time (s) and change (in `UNITS_PER_WATT`) of the power that jobs draw, by time.
     """
 
     def __init__(self) -> None:

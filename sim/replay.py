@@ -6,12 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from simpy import Environment
-
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import Job, Knobs, Measurement, Options, Start
 from wattkeeper.sim.backend import Attempt, Listener
-from wattkeeper.sim.clock import COMPLETION, call_in
+from wattkeeper.sim.clock import COMPLETION, Clock
 from wattkeeper.sim.streams import Streams
 
 Occupancy = Literal["simulated", "recorded"]
@@ -48,13 +46,13 @@ class Replay:
             overlapping jobs has it; energy is spread evenly over it.
         profiling: `measured`: what profiling found is known after the epoch that it takes.
             `foreknown`: it is known before, and the published Zeus simulator even stops an attempt
-            before its first epoch, at no cost, if the bound leaves no room. Recorded occupancy
-            implies it.
+            before its first epoch, at no cost, if the bound leaves no room; it does not count the
+            cost of profiling against the bound. Recorded occupancy implies it.
     """
 
     def __init__(
         self,
-        env: Environment,
+        env: Clock,
         profiles: Profiles,
         streams: Streams,
         objective: Objective,
@@ -100,7 +98,7 @@ class Replay:
             self.listener.measured(attempt, report)
             self._go_on(attempt, curve, target, first)
 
-        call_in(self.env, time_s * start.job.time_scale, COMPLETION, profiled)
+        self.env.call_at(self.env.now + time_s * start.job.time_scale, COMPLETION, profiled)
 
     def _go_on(
         self, attempt: Attempt, curve: Curve, target: float, first: tuple[float, float] | None
@@ -117,19 +115,26 @@ class Replay:
             hold_s = left_s * job.time_scale
             power_w = (plan.energy_j - done_j) / left_s if left_s > 0 else 0.0
         self.listener.draws(attempt, power_w)
-        call_in(self.env, hold_s, COMPLETION, lambda: self.listener.ended(attempt, *plan))
+        end_s = self.env.now + hold_s
+        self.env.call_at(end_s, COMPLETION, lambda: self.listener.ended(attempt, *plan))
 
     def _plan(
         self, attempt: Attempt, curve: Curve, target: float, first: tuple[float, float] | None
     ) -> _Plan:
         assert attempt.power_limit_w is not None
         time_s, energy_j = curve.epoch(attempt.power_limit_w)
-        most: float = attempt.start.options.max_epochs
+        options = attempt.start.options
+        most: float = options.max_epochs
         bound = attempt.configuration.cost_bound
         if not math.isinf(bound):
-            most = min(most, bound // self._objective.cost(energy_j, time_s, curve.max_limit_w))
+            highest_w = curve.max_limit_w * options.gpus
+            cost = self._objective.cost
+            epoch_cost = cost(energy_j, time_s, highest_w)
             if first and not self._foreknown:
-                most = max(most, 1)
+                left = bound - cost(first[1], first[0], highest_w)
+                most = min(most, 1 + max(0.0, left // epoch_cost))
+            else:
+                most = min(most, bound // epoch_cost)
         reached = target <= most
         epochs = int(target if reached else most)
         if first and epochs:
@@ -164,6 +169,7 @@ def _options(profile: Profile) -> Options:
     return Options(
         key=f"{profile.workload}@{profile.gpu_type}x{profile.gpus}",
         gpu_type=profile.gpu_type,
+        gpus=profile.gpus,
         batch_sizes=tuple(profile.curves),
         limits_w=tuple(curve.limits_w for curve in profile.curves.values()),
         default_batch_size=profile.default_batch_size,

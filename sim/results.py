@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -27,70 +26,68 @@ from wattkeeper.sim.metrics import (
 )
 from wattkeeper.sim.recorder import AttemptRow, DecisionRow, Recorder
 from wattkeeper.sim.timeline import timeline
-
-
-def _field(name: str, kind: pa.DataType, unit: str, doc: str) -> pa.Field:
-    return pa.field(name, kind, metadata={"unit": unit, "doc": doc})
-
+from wattkeeper.traces.replacing import replacing
+from wattkeeper.traces.schema import field
 
 _KEYS = [
-    _field("variant", pa.string(), "", "variant of the scenario"),
-    _field("seed", pa.int64(), "", "seed of the run"),
+    field("variant", pa.string(), "", "variant of the scenario"),
+    field("seed", pa.int64(), "", "seed of the run"),
 ]
 
 JOBS = pa.schema(
     [
         *_KEYS,
-        _field("job_id", pa.string(), "", "submitted training run"),
-        _field("group_id", pa.string(), "", "recurring job that it belongs to"),
-        _field("recurrence", pa.int32(), "1", "its place in the group, from 1"),
-        _field("attempt", pa.int32(), "1", "try of the job, from 1"),
-        _field("workload", pa.string(), "", "what is trained"),
-        _field("gpu_type", pa.string(), "", "type of the GPUs"),
-        _field("gpus", pa.int32(), "1", "GPUs held"),
-        _field("node_ids", pa.list_(pa.int32()), "", "nodes that hold them"),
-        _field("time_scale", pa.float64(), "1", "its run time over the mean of its workload"),
-        _field("submit_time_s", pa.float64(), "s", "submission of the job"),
-        _field("start_time_s", pa.float64(), "s", "start of the attempt"),
-        _field("finish_time_s", pa.float64(), "s", "end of the attempt"),
-        _field("batch_size", pa.int64(), "1", "global batch size"),
-        _field("power_limit_w", pa.float64(), "W", "power limit of each GPU"),
-        _field("epochs", pa.int64(), "1", "epochs done; 0: it never ran"),
-        _field("energy_j", pa.float64(), "J", "energy of the attempt"),
-        _field("time_s", pa.float64(), "s", "training time of the attempt"),
-        _field("cost", pa.float64(), "J", "eta * energy + (1 - eta) * largest power limit * time"),
-        _field("reached_target", pa.bool_(), "", "whether the target was reached"),
-        _field("early_stopped", pa.bool_(), "", "whether the cost bound ended it"),
-        _field("profiled", pa.bool_(), "", "whether power limits were profiled in it"),
-        _field("parent_model", pa.string(), "", "model whose weights it started from, if any"),
-        _field("preemptions", pa.int32(), "1", "how often it was preempted"),
+        field("job_id", pa.string(), "", "submitted training run"),
+        field("group_id", pa.string(), "", "recurring job that it belongs to"),
+        field("recurrence", pa.int32(), "", "its place in the group, from 1"),
+        field("attempt", pa.int32(), "", "try of the job, from 1"),
+        field("workload", pa.string(), "", "what is trained"),
+        field("gpu_type", pa.string(), "", "type of the GPUs"),
+        field("gpus", pa.int32(), "", "GPUs held"),
+        field("node_ids", pa.list_(pa.int32()), "", "nodes that hold them"),
+        field("time_scale", pa.float64(), "", "its run time over the mean of its workload"),
+        field("submit_time_s", pa.float64(), "s", "submission of the job"),
+        field("start_time_s", pa.float64(), "s", "start of the attempt"),
+        field("finish_time_s", pa.float64(), "s", "end of the attempt"),
+        field("batch_size", pa.int64(), "", "global batch size"),
+        field("power_limit_w", pa.float64(), "W", "power limit of each GPU"),
+        field("epochs", pa.int64(), "", "epochs done; 0: it never ran"),
+        field("energy_j", pa.float64(), "J", "energy of the attempt"),
+        field("time_s", pa.float64(), "s", "training time of the attempt"),
+        field("cost", pa.float64(), "J", "eta * energy + (1 - eta) * largest power limit * time"),
+        field("reached_target", pa.bool_(), "", "whether the target was reached"),
+        field("early_stopped", pa.bool_(), "", "whether the cost bound ended it"),
+        field("profiled", pa.bool_(), "", "whether power limits were profiled in it"),
+        field("parent_model", pa.string(), "", "model whose weights it started from", null=True),
+        field("preemptions", pa.int32(), "", "how often it was preempted"),
     ]
 )
 
 DECISIONS = pa.schema(
     [
         *_KEYS,
-        _field("time_s", pa.float64(), "s", "time of the decision"),
-        _field("point", pa.string(), "", "decision point"),
-        _field("policy", pa.string(), "", "name of the policy"),
-        _field("job_id", pa.string(), "", "job that it is about"),
-        _field("attempt", pa.int32(), "1", "attempt that it is about"),
-        _field("saw", pa.string(), "", "digest of what the policy was shown (BLAKE2b, 64 bits)"),
-        _field("chose", pa.string(), "", "what it chose"),
+        field("time_s", pa.float64(), "s", "time of the decision"),
+        field("point", pa.string(), "", "decision point"),
+        field("policy", pa.string(), "", "name of the policy"),
+        field("job_id", pa.string(), "", "job that it is about"),
+        field("attempt", pa.int32(), "", "attempt that it is about"),
+        field("saw", pa.string(), "", "digest of what the policy was shown (BLAKE2b, 64 bits)"),
+        field("chose", pa.string(), "", "what it chose"),
     ]
 )
 
 TIMELINE = pa.schema(
     [
         *_KEYS,
-        _field("time_s", pa.float64(), "s", "change point; values hold until the next one"),
-        _field("power_w", pa.float64(), "W", "power of jobs and idle GPUs"),
-        _field("gpus_busy", pa.int64(), "1", "GPUs that jobs hold"),
-        _field("jobs_waiting", pa.int64(), "1", "jobs that wait for GPUs"),
+        field("time_s", pa.float64(), "s", "change point; values hold until the next one"),
+        field("power_w", pa.float64(), "W", "power of jobs and idle GPUs"),
+        field("gpus_busy", pa.int64(), "", "GPUs that jobs hold"),
+        field("jobs_waiting", pa.int64(), "", "jobs that wait for GPUs"),
     ]
 )
 
 TABLES = {"jobs": JOBS, "decisions": DECISIONS, "timeline": TIMELINE}
+FILES = {*(f"{name}.parquet" for name in TABLES), "summary.json", "manifest.json"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +118,7 @@ def collect(
     seed: int,
     recorder: Recorder,
     cluster: ClusterSpec,
-    optima: Mapping[str, float],
+    optima: Mapping[tuple[str, int], float],
     events: int,
 ) -> RunResult:
     """Turn what was recorded into tables and metrics.
@@ -131,7 +128,7 @@ def collect(
         seed: Seed of the run.
         recorder: What happened.
         cluster: Where.
-        optima: Smallest expected cost (J) by workload.
+        optima: Smallest expected cost (J) by workload and number of GPUs.
         events: How many events the simulator handled.
     """
     line = timeline(recorder, cluster)
@@ -151,7 +148,7 @@ def collect(
         for key, parts in (("workload", jobs.workload), ("gpu_type", jobs.gpu_type))
     }
     metrics = run_metrics(jobs, line, cluster)
-    return RunResult(variant, seed, tables, metrics, by, events, _digest(tables))
+    return RunResult(variant, seed, tables, metrics, by, events, digest_tables(tables))
 
 
 def _columns(fields: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
@@ -209,7 +206,8 @@ def digest(results: Sequence[RunResult], summary: Mapping[str, Any]) -> str:
     return state.hexdigest()
 
 
-def _digest(tables: Mapping[str, pa.Table]) -> str:
+def digest_tables(tables: Mapping[str, pa.Table]) -> str:
+    """SHA-256 of the content of tables, whatever library wrote them."""
     state = sha256()
     for name, table in tables.items():
         state.update(name.encode())
@@ -240,31 +238,32 @@ def write(
         InputError: If the folder holds anything but results.
     """
     check_folder(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
-        fresh = Path(scratch) / "fresh"
-        fresh.mkdir()
+    with replacing(folder.resolve()) as fresh:
         for name, schema in TABLES.items():
             table = pa.concat_tables([result.tables[name] for result in results])
             pq.write_table(table.cast(schema), fresh / f"{name}.parquet", compression="zstd")
         (fresh / "summary.json").write_text(_json(summary), encoding="utf-8")
         (fresh / "manifest.json").write_text(_json(manifest), encoding="utf-8")
-        if folder.exists():
-            folder.replace(Path(scratch) / "old")
-        fresh.replace(folder)
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a results folder that would lose something else.
+    """Refuse a results folder that cannot be made, or would lose something else.
 
     Raises:
-        InputError: If it is a file, or a folder that holds anything but results.
+        InputError: If it holds anything but results, or lies in a file.
     """
-    if folder.is_dir() and (not any(folder.iterdir()) or (folder / "manifest.json").is_file()):
+    parent = next(parent for parent in folder.resolve().parents if parent.exists())
+    if not parent.is_dir():
+        raise InputError(f"{parent} is a file: name another folder (--out)")
+    if not folder.exists():
         return
-    if folder.exists():
+    if not folder.is_dir():
+        raise InputError(f"{folder} is a file: name another folder (--out)")
+    strange = sorted({path.name for path in folder.iterdir()} - FILES)
+    if strange:
         raise InputError(
-            f"{folder} exists and holds no wattkeeper results: name another folder (--out)"
+            f"{folder} holds {strange[0]!r}, which is no result of wattkeeper: name another "
+            "folder (--out)"
         )
 
 

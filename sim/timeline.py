@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from itertools import accumulate, compress
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from wattkeeper.sim.cluster import ClusterSpec
-from wattkeeper.sim.recorder import NANOWATT, Recorder
+from wattkeeper.sim.recorder import UNITS_PER_WATT, Recorder, whole_units
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -50,27 +51,26 @@ def timeline(recorder: Recorder, cluster: ClusterSpec) -> Timeline:
     finish = np.array([row.finish_time_s for row in rows])
     first = np.array([row.attempt == 1 for row in rows], dtype=bool)
     submit = np.array([row.submit_time_s for row in rows])[first]
-    power_time = np.array([time_s for time_s, _ in recorder.power])
-    nanowatts = np.array([change for _, change in recorder.power], dtype=np.int64)
-    idle = round(cluster.idle_power_w / NANOWATT)
-    ones = np.ones(len(submit), dtype=np.int64)
-    changes = (
-        (power_time, nanowatts, 0, 0),
-        (start, -idle * gpus, gpus, 0),
-        (finish, idle * gpus, -gpus, 0),
-        (submit, 0, 0, ones),
-        (start[first], 0, 0, -ones),
-    )
-    times = np.concatenate([change[0] for change in changes])
+    changed = np.array([time_s for time_s, _ in recorder.power])
+    times = np.concatenate([start, finish, submit, start[first], changed])
     order = np.argsort(times, kind="stable")
     times = times[order]
     last = np.append(times[1:] != times[:-1], True)
 
-    def totals(column: int) -> Ints:
-        parts = [np.broadcast_to(change[column], change[0].shape) for change in changes]
-        total: Ints = np.cumsum(np.concatenate(parts)[order])[last]
+    def totals(*changes: Ints) -> Ints:
+        all_changes = np.concatenate(changes)
+        total: Ints = np.cumsum(all_changes[order])[last]
         return total
 
-    all_idle = idle * cluster.gpus
-    power_w = (all_idle + totals(1)).astype(np.float64) * NANOWATT
-    return Timeline(times[last], power_w, totals(2), totals(3))
+    jobs = np.ones(len(submit), dtype=np.int64)
+    nothing = [np.zeros(len(times), dtype=np.int64)[: len(part)] for part in (start, jobs, changed)]
+    busy = totals(gpus, -gpus, nothing[1], nothing[1], nothing[2])
+    waiting = totals(nothing[0], nothing[0], jobs, -jobs, nothing[2])
+    changes = [0] * (len(times) - len(changed)) + [change for _, change in recorder.power]
+    drawn = compress(accumulate(changes[at] for at in order.tolist()), last.tolist())
+    idle = whole_units(cluster.idle_power_w)
+    power_w = [
+        (units + idle * (cluster.gpus - held)) / UNITS_PER_WATT
+        for units, held in zip(drawn, busy.tolist(), strict=True)
+    ]
+    return Timeline(times[last], np.array(power_w), busy, waiting)

@@ -9,7 +9,6 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from simpy import Environment
 
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.profile import Objective, Profile
@@ -29,9 +28,9 @@ from wattkeeper.policies.protocols import (
 )
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
 from wattkeeper.sim.backend import Attempt, Backend
-from wattkeeper.sim.clock import ARRIVAL, PASS, call_in
+from wattkeeper.sim.clock import ARRIVAL, PASS, Clock
 from wattkeeper.sim.cluster import Cluster, Placement
-from wattkeeper.sim.recorder import NANOWATT, AttemptRow, Recorder
+from wattkeeper.sim.recorder import AttemptRow, Recorder, whole_units
 from wattkeeper.sim.sources import Source
 from wattkeeper.sim.streams import Streams
 
@@ -101,7 +100,7 @@ class World:
 
     def __init__(
         self,
-        env: Environment,
+        env: Clock,
         cluster: Cluster,
         source: Source,
         backend: Backend,
@@ -145,14 +144,25 @@ class World:
         return policy, ctx
 
     def run(self) -> None:
-        """Run until nothing is left to happen."""
+        """Run until nothing is left to happen.
+
+        Raises:
+            InputError: If a job cannot run on the cluster.
+            PolicyError: If a policy chose what is not allowed, or left a job waiting for ever.
+        """
         self._await_arrival()
         self.env.run()
+        if self._waiting:
+            job = self._waiting[0][2]
+            raise PolicyError(
+                f"job {job.job_id} was never placed, though {self.cluster.free_gpus} of "
+                f"{self.cluster.spec.gpus} GPUs are free and it asks for {job.gpus}",
+                "place",
+            )
 
     def _await_arrival(self) -> None:
         if self._next_arrival is not None:
-            delay_s = self._next_arrival.submit_time_s - self.env.now
-            call_in(self.env, delay_s, ARRIVAL, self._arrive)
+            self.env.call_at(self._next_arrival.submit_time_s, ARRIVAL, self._arrive)
 
     def _arrive(self) -> None:
         while self._next_arrival is not None and self._next_arrival.submit_time_s <= self.env.now:
@@ -174,7 +184,7 @@ class World:
     def _want_pass(self) -> None:
         if not self._pass_is_due:
             self._pass_is_due = True
-            call_in(self.env, 0, PASS, self._pass)
+            self.env.call_at(self.env.now, PASS, self._pass)
 
     def _pass(self) -> None:
         """Start jobs from the head of the queue while they fit."""
@@ -191,8 +201,8 @@ class World:
             self.cluster.take(job, placement)
             self._note("select", job.job_id, 1, (rank, waiting, free), "start")
             self._note("place", job.job_id, 1, (job.gpus, free), _show_placement(placement))
-            self._try(job, 1, placement)
             self._in_flight[job.group_id] += 1
+            self._try(job, 1, placement)
         if self._waiting and self.rules.start_on_submit:
             job = self._waiting[0][2]
             raise InputError(
@@ -204,7 +214,7 @@ class World:
     def _try(self, job: Job, number: int, placement: Placement) -> None:
         """Begin an attempt on GPUs that the job holds."""
         options = self.backend.options(job, self.cluster.spec.gpu_type)
-        in_flight = self._in_flight[job.group_id]
+        in_flight = self._in_flight[job.group_id] - 1
         start = Start(job, number, options, in_flight)
         configuration = self._configure.configure(self._configure_ctx, start)
         batch_size, limit_w, bound = configuration
@@ -239,10 +249,10 @@ class World:
 
     def draws(self, attempt: Attempt, power_w: float) -> None:
         """See `wattkeeper.sim.backend.Listener`."""
-        power_nw = round(power_w / NANOWATT)
-        if power_nw != attempt.power_nw:
-            self.recorder.power.append((self.env.now, power_nw - attempt.power_nw))
-            attempt.power_nw = power_nw
+        power = whole_units(power_w)
+        if power != attempt.power:
+            self.recorder.power.append((self.env.now, power - attempt.power))
+            attempt.power = power
 
     def measured(self, attempt: Attempt, report: tuple[Measurement, ...]) -> Knobs:
         """See `wattkeeper.sim.backend.Listener`."""
@@ -257,7 +267,7 @@ class World:
         job, options = start.job, start.options
         assert attempt.power_limit_w is not None
         self.draws(attempt, 0.0)
-        cost = self.rules.objective.cost(energy_j, time_s, options.max_power_w)
+        cost = self.rules.objective.cost(energy_j, time_s, options.max_power_w * options.gpus)
         outcome = Outcome(
             start,
             attempt.configuration.batch_size,
@@ -271,14 +281,12 @@ class World:
         self._record(attempt, outcome)
         for observe, ctx in self._observers:
             observe(ctx, outcome)
-        group = job.group_id
-        self._in_flight[group] -= 1
         if not reached and start.attempt < self.rules.max_attempts:
             self._try(job, start.attempt + 1, attempt.placement)
-            self._in_flight[group] += 1
             return
-        if not self._in_flight[group]:
-            del self._in_flight[group]
+        self._in_flight[job.group_id] -= 1
+        if not self._in_flight[job.group_id]:
+            del self._in_flight[job.group_id]
         self.cluster.release(job, attempt.placement)
         follower = self.source.finished(job, self.env.now)
         if follower is not None:
@@ -310,7 +318,7 @@ class World:
                 outcome.epochs,
                 energy_j,
                 time_s,
-                self.rules.objective.cost(energy_j, time_s, options.max_power_w),
+                outcome.cost * scale,
                 outcome.reached,
                 not outcome.reached and outcome.epochs < options.max_epochs,
                 attempt.profiled,

@@ -281,7 +281,8 @@ class Accounts:
 
     def rewards(self, batch_size: int) -> tuple[int, float]:
         """How many rewards were seen of a batch size, and their mean."""
-        kept = dict(self.zeus.state_dict()[f"g@{GPU}"]["rewards"])[batch_size]
+        (state,) = self.zeus.state_dict().values()
+        kept = dict(state["rewards"])[batch_size]
         return kept["count"], kept["mean"]
 
     def bound(self) -> float:

@@ -57,7 +57,7 @@ def rows(tmp_path: Path, data: bytes | str) -> list[list[object]]:
         GOOD.replace(",", " , "),
         GOOD.replace("nan", ""),
         GOOD.replace("3", "3.0").replace("nan", "NaN"),
-        gzip.compress(GOOD.encode()),
+        gzip.compress(GOOD.encode(), mtime=0),
     ],
 )
 def test_what_is_read_alike(tmp_path: Path, data: bytes | str) -> None:
@@ -110,8 +110,8 @@ def test_columns_in_any_order_and_further_ones(tmp_path: Path) -> None:
         (GOOD.encode() + b"\xff,3,1,1\n", "row 3: is not UTF-8 (invalid start byte)"),
         (GOOD.encode("utf-16"), "header: is not UTF-8 (invalid start byte)"),
         (bytes(range(256)), "is not UTF-8"),
-        (gzip.compress(GOOD.encode())[:-9], "is a truncated or damaged gzip file"),
-        (gzip.compress(GOOD.encode())[:10], "is a truncated or damaged gzip file"),
+        (gzip.compress(GOOD.encode(), mtime=0)[:-9], "is a truncated or damaged gzip file"),
+        (gzip.compress(GOOD.encode(), mtime=0)[:10], "is a truncated or damaged gzip file"),
         (b"\x1f\x8b" + b"x" * 40, "is a truncated or damaged gzip file"),
     ],
 )
@@ -151,7 +151,7 @@ samples = st.lists(
     st.tuples(
         names,
         st.integers(1, 2**31 - 1),
-        st.floats(1e-300, 1e300),
+        st.floats(1e-300, 1e15),
         st.none() | st.integers(1, 2**31 - 1),
     ),
     min_size=1,

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
-from simpy import Environment
 
 from wattkeeper.policies import registry
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import Configuration, Job, Options, Outcome, Start
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig, policies
+from wattkeeper.sim.clock import Clock
 from wattkeeper.sim.cluster import Cluster, ClusterSpec
 from wattkeeper.sim.recorder import AttemptRow
 from wattkeeper.sim.replay import Occupancy, Profiles, Profiling, Replay
@@ -155,7 +155,7 @@ def build_world(
     streams: Streams | None = None,
 ) -> World:
     """A world that has not run yet."""
-    env = Environment()
+    env = Clock()
     source = cast("Source", jobs) if hasattr(jobs, "arrivals") else trace(jobs)
     luck = streams or NamedStreams(seed)
     rules = Rules(Objective(eta), max_attempts, start_on_submit)
@@ -236,7 +236,7 @@ class ScriptedContext:
         sizes = tuple(self.known.curves)
         limits = tuple(curve.limits_w for curve in self.known.curves.values())
         default, most_w = self.known.default_batch_size, self.known.max_power_w
-        return Options("cnn@V100x1", GPU, sizes, limits, default, most_w, self.known.max_epochs)
+        return Options("cnn@V100x1", GPU, 1, sizes, limits, default, most_w, self.known.max_epochs)
 
     def outcome(self, start: Start, decided: Configuration, limit_w: float) -> Outcome:
         """What becomes of an attempt: one of the recorded runs, cut at the bound."""

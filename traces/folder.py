@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-import uuid
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from wattkeeper.policies.errors import EnvironmentLacks, InputError, Problem, TraceError
+from wattkeeper.policies.errors import InputError, Problem, TraceError
+from wattkeeper.traces.replacing import replacing
 from wattkeeper.traces.schema import KINDS
 from wattkeeper.traces.trace import Kind, Origin, Trace
 
@@ -97,22 +96,10 @@ def write(trace: Trace, folder: Path, *, overwrite: bool = False) -> None:
                 Problem("exists; replace it (--replace) or choose another name", str(folder))
             )
     content = files(trace)
-    mark = uuid.uuid4().hex[:12]
-    made, old = (folder.with_name(f".{folder.name}.{mark}.{state}") for state in ("new", "old"))
-    try:
-        made.mkdir(parents=True)
+    folder = folder.resolve()
+    with replacing(folder) as fresh:
         for name, data in content.items():
-            (made / name).write_bytes(data)
-        if folder.exists():
-            folder.rename(old)
-        made.rename(folder)
-    except OSError as error:
-        if old.exists() and not folder.exists():
-            old.rename(folder)
-        raise EnvironmentLacks(f"cannot write {folder}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+            (fresh / name).write_bytes(data)
 
 
 def read(folder: Path) -> Trace:

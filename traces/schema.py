@@ -19,11 +19,15 @@ from wattkeeper.policies.errors import Problem, TraceError
 ALLOWED: Final[Mapping[str, str]] = {
     "": "any value",
     "not empty": "a text that is not empty",
-    "finite": "a finite number",
-    "> 0": "a finite number > 0",
-    ">= 0": "a finite number >= 0",
+    "finite": "a finite number, at most 1e15 in size",
+    "> 0": "a finite number > 0, at most 1e15",
+    ">= 0": "a finite number >= 0, at most 1e15",
 }
 """What each rule of a field allows, in words."""
+
+
+LARGEST: Final = 1e15
+"""Of any value: sums and products of seconds, watts and epochs stay far from infinity."""
 
 
 def field(
@@ -171,7 +175,7 @@ def _breaking(column: pa.ChunkedArray, rule: str) -> npt.NDArray[np.bool_]:
         bad |= np.asarray(pc.binary_length(column).fill_null(1)) == 0
         return bad
     values = np.asarray(column.fill_null(1))
-    bad |= ~np.isfinite(values)
+    bad |= ~(np.abs(values) <= LARGEST)
     if rule == "> 0":
         bad |= values <= 0
     elif rule == ">= 0":

@@ -46,7 +46,7 @@ class GridSearch(Policy):
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
         """The next configuration of the grid, or the best."""
-        key = _key(start)
+        key = start.learner
         if key not in self._searches:
             self._searches[key] = _Search(start.options)
         search = self._searches[key]
@@ -61,7 +61,7 @@ class GridSearch(Policy):
 
     def observe(self, ctx: Context, outcome: Outcome) -> None:
         """Cross the configuration off, or its whole batch size if it failed."""
-        search = self._searches.get(_key(outcome.start))
+        search = self._searches.get(outcome.start.learner)
         if search is None:
             return
         tried = (outcome.batch_size, outcome.power_limit_w)
@@ -93,7 +93,3 @@ class GridSearch(Policy):
                 batch_size, limit, search.best_cost = kept["best"]
                 search.best = (batch_size, limit)
             self._searches[key] = search
-
-
-def _key(start: Start) -> str:
-    return f"{start.job.group_id}@{start.options.gpu_type}"

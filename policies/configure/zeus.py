@@ -108,7 +108,7 @@ class Zeus(Policy):
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
         """Explore, exploit, or, beside a running job of the group, take the best so far."""
-        key = _key(start)
+        key = start.learner
         if key not in self._groups:
             self._groups[key] = _Group(start.options, self.config.window)
         group = self._groups[key]
@@ -120,7 +120,7 @@ class Zeus(Policy):
 
     def observe(self, ctx: Context, outcome: Outcome) -> None:
         """Learn the attempt's cost."""
-        group = self._groups.get(_key(outcome.start))
+        group = self._groups.get(outcome.start.learner)
         if group is None:
             return
         if outcome.epochs == 0 and not self.config.overlapping:
@@ -145,7 +145,3 @@ class Zeus(Policy):
         self._groups = {
             key: _Group.from_state(kept, self.config.window) for key, kept in state.items()
         }
-
-
-def _key(start: Start) -> str:
-    return f"{start.job.group_id}@{start.options.gpu_type}"

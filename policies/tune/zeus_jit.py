@@ -31,12 +31,13 @@ class ZeusJit(Policy):
 
     def tune(self, ctx: Context, running: Running) -> Knobs:
         """The known limit; else the best that was measured; else a profile of all."""
-        key = _key(running)
+        batch_size = running.configuration.batch_size
+        key = f"{running.start.learner}/{batch_size}"
         if running.measured and key not in self._limits:
             self._limits[key] = _cheapest(ctx.objective.eta, running)
         if key in self._limits:
             return Knobs(self._limits[key])
-        limits = running.start.options.limits(running.configuration.batch_size)
+        limits = running.start.options.limits(batch_size)
         return Knobs(profile_w=limits[::-1])
 
     def state_dict(self) -> dict[str, Any]:
@@ -49,15 +50,9 @@ class ZeusJit(Policy):
 
 
 def _cheapest(eta: float, running: Running) -> float:
-    highest = max(running.measured).power_limit_w
+    highest = max(running.measured).power_limit_w * running.start.options.gpus
     best = min(
         sorted(running.measured, reverse=True),
         key=lambda m: (eta * m.average_power_w + (1 - eta) * highest) * m.time_per_epoch_s,
     )
     return best.power_limit_w
-
-
-def _key(running: Running) -> str:
-    start = running.start
-    batch_size = running.configuration.batch_size
-    return f"{start.job.group_id}@{start.options.gpu_type}@{batch_size}"
