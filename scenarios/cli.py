@@ -83,7 +83,7 @@ def run(
     from wattkeeper.scenarios.load import load
     from wattkeeper.scenarios.run import run as run_scenario
     from wattkeeper.scenarios.run import save
-    from wattkeeper.sim.results import check_folder
+    from wattkeeper.sim.results import check_folder, to_json
 
     loaded = load(scenario, settings, None if seeds is None else _seeds(seeds))
     folder = out or Path("results") / loaded.scenario.name
@@ -92,7 +92,7 @@ def run(
         done = run_scenario(loaded, workers, progress)
     save(done, folder)
     if as_json:
-        click.echo(json.dumps(done.summary, indent=2))
+        click.echo(to_json(done.summary), nl=False)
         return
     from wattkeeper.scenarios.table import show
 
@@ -101,7 +101,7 @@ def run(
 
 
 def _seeds(text: str) -> range:
-    found = re.fullmatch(r"(?:(\d{1,9})\.\.)?(\d{1,9})", text)
+    found = re.fullmatch(r"(?:([0-9]{1,9})\.\.)?([0-9]{1,9})", text)
     if found:
         seeds = range(int(found[1] or 1), int(found[2]) + 1)
         if 0 < len(seeds) <= MAX_SEEDS:

@@ -22,6 +22,9 @@ Path_ = tuple[str | int, ...]
 
 PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null")}
 
+COLLECTION_TAGS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
+DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+
 
 class _Loader(yaml.SafeLoader):
     """YAML 1.1, and `1e-3` is a number."""
@@ -48,6 +51,7 @@ class Document:
         self._key_places: dict[Path_, str] = {}
         self._values = 0
         self._open: list[Node] = []
+        self._set: dict[Path_, str] = {}
         _check_depth(text, name)
         try:
             loader = _Loader(text)
@@ -55,8 +59,6 @@ class Document:
             self.data: Any = {} if node is None else self._convert(loader, node, ())
         except yaml.MarkedYAMLError as error:
             raise _syntax_error(error, name) from None
-        except yaml.YAMLError as error:
-            raise ScenarioError(Problem(f"not YAML: {error}", name)) from None
         if not isinstance(self.data, dict):
             raise ScenarioError(
                 Problem(f"found {describe(self.data)}; a scenario is a mapping", f"{name}:1:1")
@@ -70,9 +72,13 @@ class Document:
                 Problem(f"more than {MAX_VALUES} values, aliases counted", self._at(node))
             )
         if isinstance(node, ScalarNode):
-            return self._convert_scalar(loader, node)
+            return self._convert_scalar(loader, node, path)
         if any(node is outer for outer in self._open):
-            raise ScenarioError(Problem("an alias of what it stands in", self._at(node)))
+            raise self._wrong(node, path, "an alias of what it stands in")
+        if node.tag not in COLLECTION_TAGS:
+            raise self._wrong(node, path, f"the tag {node.tag} is not allowed")
+        if len(self._open) >= MAX_DEPTH:
+            raise self._wrong(node, path, f"nested more than {MAX_DEPTH} deep")
         self._open.append(node)
         if isinstance(node, MappingNode):
             value: Any = self._convert_mapping(loader, node, path)
@@ -82,21 +88,31 @@ class Document:
         self._open.pop()
         return value
 
-    def _convert_scalar(self, loader: _Loader, node: ScalarNode) -> Any:
+    def _convert_scalar(self, loader: _Loader, node: ScalarNode, path: Path_) -> Any:
         if node.tag.endswith(":timestamp"):
             return node.value
         if node.tag not in PLAIN_TAGS:
-            raise ScenarioError(Problem(f"the tag {node.tag} is not allowed", self._at(node)))
+            raise self._wrong(node, path, f"the tag {node.tag} is not allowed")
         try:
             value = loader.construct_object(node)
         except (ArithmeticError, LookupError, TypeError, ValueError, yaml.YAMLError):
-            problem = f"cannot read {node.value!r} as {node.tag.rpartition(':')[2]}"
-            raise ScenarioError(Problem(problem, self._at(node))) from None
-        if isinstance(value, str) and not value.isprintable() and _unpaired(value):
-            raise ScenarioError(Problem("half of a surrogate pair is no text", self._at(node)))
+            kind = node.tag.rpartition(":")[2]
+            what = f"cannot read {describe(node.value)} as {kind}"
+            raise self._wrong(node, path, what) from None
+        if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise self._wrong(node, path, "half of a surrogate pair is no text")
+        if isinstance(value, bool | None | str):
+            return value
+        if ":" in node.value or (isinstance(value, int) and not DECIMAL.fullmatch(node.value)):
+            what = f"found {node.value[:LONG]}; write numbers in decimal, text in quotes"
+            raise self._wrong(node, path, what)
         if isinstance(value, int) and abs(value) > MAX_INT:
-            raise ScenarioError(Problem(f"whole numbers go up to {MAX_INT}", self._at(node)))
+            raise self._wrong(node, path, f"whole numbers go up to {MAX_INT}")
         return value
+
+    def _wrong(self, node: Node, path: Path_, what: str) -> ScenarioError:
+        name = next((f"{step}: " for step in reversed(path) if isinstance(step, str)), "")
+        return ScenarioError(Problem(name + what, self._at(node)))
 
     def _convert_mapping(self, loader: _Loader, node: MappingNode, path: Path_) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
@@ -117,6 +133,12 @@ class Document:
     def where(self, path: Path_) -> str:
         """The place of a value; of the nearest one around it if it is absent."""
         return self._places[self.known(path)]
+
+    def where_inside(self, path: Path_) -> str:
+        """The place of a value; of an override inside it, if there is one."""
+        known = self.known(path)
+        inside = (where for at, where in self._set.items() if at[: len(known)] == known)
+        return next(inside, self.where(known))
 
     def where_key(self, path: Path_) -> str:
         """The place of a key; of its value if it was set from outside."""
@@ -158,6 +180,8 @@ class Document:
         inner: Any = self.data
         done: Path_ = ()
         rest = path.split(".")
+        if len(rest) > MAX_DEPTH:
+            raise ScenarioError(Problem(f"nested more than {MAX_DEPTH} deep", where))
         while True:
             key, rest = _next_key(inner, rest, where)
             done = (*done, key)
@@ -171,6 +195,7 @@ class Document:
         for places in (self._places, self._key_places):
             for known in [known for known in places if known[: len(path)] == path]:
                 del places[known]
+        self._set[path] = where
         for length in range(1, len(path) + 1):
             self._places.setdefault(path[:length], where)
 
@@ -178,7 +203,7 @@ class Document:
 def _next_key(inner: Any, rest: list[str], where: str) -> tuple[str | int, list[str]]:
     """The next step of a path: the longest key that is there, or else one word."""
     if isinstance(inner, list):
-        at = int(rest[0]) if rest[0].isdecimal() else len(inner)
+        at = int(rest[0]) if re.fullmatch("[0-9]{1,9}", rest[0]) else len(inner)
         if at >= len(inner):
             raise ScenarioError(Problem(f"no element {rest[0]} in a list of {len(inner)}", where))
         return at, rest[1:]
@@ -235,8 +260,10 @@ def _check_depth(text: str, name: str) -> None:
                 depth -= 1
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error, name) from None
-    except yaml.YAMLError as error:
-        raise ScenarioError(Problem(f"not YAML: {error}", name)) from None
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        place = f"{name}:{before.count(chr(10)) + 1}:{error.position - before.rfind(chr(10))}"
+        raise ScenarioError(Problem("not YAML: a control character", place)) from None
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, name: str) -> ScenarioError:
@@ -256,7 +283,3 @@ def describe(value: object) -> str:
         return "a mapping" if isinstance(value, dict) else "a list"
     shown = f"the text {value!r}" if isinstance(value, str) else repr(value)
     return shown if len(shown) <= LONG else f"{shown[:LONG]}..."
-
-
-def _unpaired(text: str) -> bool:
-    return any("\ud800" <= letter <= "\udfff" for letter in text)

@@ -19,6 +19,14 @@ from wattkeeper.scenarios.document import Document, describe, read
 from wattkeeper.scenarios.schema import OneOf, Scenario
 
 SUFFIX = ".yaml"
+WORDS = {
+    "an object": "a mapping",
+    "a valid dictionary": "a mapping",
+    "a valid array": "a list",
+    "a valid tuple": "a list",
+    "a valid string": "text",
+}
+"""What YAML calls what JSON calls otherwise."""
 
 
 class Loaded(NamedTuple):
@@ -88,23 +96,47 @@ def _problems(error: ValidationError, document: Document) -> list[Problem]:
     """Each problem once, in the order of the file."""
     problems: dict[str, Problem] = {}
     for detail in _fitting(error.errors(), document):
-        at = document.where_key if detail["type"] == "extra_forbidden" else document.where
-        problem = Problem(_explain(detail, document), at(document.known(detail["loc"])))
-        problems.setdefault(str(problem), problem)
+        message, where = _explain(detail, document), _where(detail, document)
+        known = f"{where} {_name(detail, document) if _misfit(detail) else message}"
+        if known in problems and _misfit(detail):
+            message = f"{problems[known].message} or {message.partition('; should be ')[2]}"
+        problems[known] = Problem(message, where)
     return sorted(problems.values(), key=_line_and_column)
+
+
+def _where(detail: ErrorDetails, document: Document) -> str:
+    loc = detail["loc"]
+    if detail["type"] == "extra_forbidden":
+        return document.where_key(document.known(loc))
+    if detail["type"] == "elsewhere":
+        return document.where((*loc, *detail["ctx"]["at"]))
+    if detail["type"] in ("missing", "value_error"):
+        return document.where_inside(loc)
+    return document.where(loc)
+
+
+def _misfit(detail: ErrorDetails) -> bool:
+    """Whether the value is of another form altogether."""
+    return detail["type"].endswith("_type")
+
+
+def _name(detail: ErrorDetails, document: Document) -> str:
+    known = document.known(detail["loc"])
+    return next((step for step in reversed(known) if isinstance(step, str)), "")
 
 
 def _fitting(details: list[ErrorDetails], document: Document) -> list[ErrorDetails]:
     """Where one form of a value fits but for its content, leave out that others do not fit."""
-    found = [(document.known(d["loc"]), d["type"].endswith("_type")) for d in details]
+    found = [(document.known(detail["loc"]), _misfit(detail)) for detail in details]
 
-    def other_form(path: tuple[str | int, ...], misfit: bool) -> bool:
-        return misfit and any(
-            other[: len(path)] == path and (other != path or not misfits)
-            for other, misfits in found
-        )
+    def superseded(detail: ErrorDetails) -> bool:
+        path = document.known(detail["loc"])
+        inside = [(other, misfit) for other, misfit in found if other[: len(path)] == path]
+        if detail["type"] == "too_short":
+            return any(other != path for other, _ in inside)
+        return _misfit(detail) and any(other != path or not misfit for other, misfit in inside)
 
-    return [d for d, place in zip(details, found, strict=True) if not other_form(*place)]
+    return [detail for detail in details if not superseded(detail)]
 
 
 def _line_and_column(problem: Problem) -> tuple[int, int]:
@@ -116,7 +148,7 @@ def _explain(detail: ErrorDetails, document: Document) -> str:
     """What was found and what is allowed, in one line."""
     loc, kind, ctx = detail["loc"], detail["type"], detail.get("ctx", {})
     key = str(loc[-1]) if loc else ""
-    name = next((step for step in reversed(document.known(loc)) if isinstance(step, str)), "")
+    name = _name(detail, document)
     if kind == "extra_forbidden":
         return _unknown_key(key, _allowed_keys(loc[:-1]))
     if kind == "missing":
@@ -128,8 +160,10 @@ def _explain(detail: ErrorDetails, document: Document) -> str:
     if kind == "too_short":
         return f"{name}: found none; at least {ctx['min_length']} needed"
     message = detail["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    if kind == "value_error":
-        return f"{name}: {message}" if name else message
+    if kind in ("value_error", "elsewhere"):
+        return f"{name}: {message}" if name and kind == "value_error" else message
+    for theirs, ours in WORDS.items():
+        message = message.replace(theirs, ours)
     return f"{name}: found {describe(detail['input'])}; {message}"
 
 

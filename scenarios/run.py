@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import signal
 import socket
@@ -11,8 +12,9 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from hashlib import sha256
 from importlib.metadata import version
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError, Problem
@@ -93,10 +95,18 @@ _inputs: Inputs | None = None
 
 
 def _start_worker(inputs: Inputs) -> None:
-    """Take the inputs once; an interruption is the parent's business."""
+    """Take the inputs once; be interrupted by the parent alone, and do not outlive it."""
     global _inputs
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
     _inputs = inputs
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _execute(spec: RunSpec) -> RunResult:

@@ -17,7 +17,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
 from wattkeeper.sim.replay import Occupancy, Profiling
@@ -87,7 +87,9 @@ class Cluster(Model):
     @model_validator(mode="after")
     def _whole_nodes(self) -> Self:
         if self.gpus % (self.gpus_per_node or self.gpus):
-            raise ValueError(f"{self.gpus} GPUs do not fill nodes of {self.gpus_per_node}")
+            raise ValueError(
+                f"gpus: {self.gpus} GPUs do not fill nodes of {self.gpus_per_node} (gpus_per_node)"
+            )
         return self
 
 
@@ -216,7 +218,9 @@ class Scenario(Model):
     @field_validator("baseline")
     @classmethod
     def _is_a_variant(cls, baseline: str, info: ValidationInfo) -> str:
-        _check_variant(baseline, info.data.get("variants"))
+        variants = info.data.get("variants")
+        if variants is not None and baseline not in variants:
+            raise ValueError(no_variant(baseline, variants))
         return baseline
 
     @field_validator("variants")
@@ -225,8 +229,10 @@ class Scenario(Model):
         for name, variant in variants.items():
             if not name:
                 raise ValueError("a variant needs a name")
-            if variant.baseline is not None:
-                _check_variant(variant.baseline, variants)
+            if variant.baseline is not None and variant.baseline not in variants:
+                raise PydanticCustomError(
+                    "elsewhere", no_variant(variant.baseline, variants), {"at": (name, "baseline")}
+                )
         return variants
 
     @model_validator(mode="after")
@@ -240,13 +246,15 @@ class Scenario(Model):
         return self
 
 
-def _check_variant(name: str, variants: Mapping[str, Variant] | None) -> None:
-    if variants is not None and name not in variants:
-        raise ValueError(f"no variant {name!r}; there is {', '.join(variants)}")
+def no_variant(name: str, variants: Mapping[str, Variant]) -> str:
+    """What to say of a variant that is not there."""
+    return f"no variant {name!r}; there is {', '.join(variants)}"
 
 
 def json_schema() -> dict[str, Any]:
     """The JSON schema of a scenario file, for editors."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema"
-    } | Scenario.model_json_schema()
+    schema = Scenario.model_json_schema()
+    for part in schema["$defs"].values():
+        if "const" in part.get("properties", {}).get("kind", {}):
+            part["required"] = sorted({"kind", *part.get("required", ())})
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema

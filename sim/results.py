@@ -202,7 +202,7 @@ def digest(results: Sequence[RunResult], summary: Mapping[str, Any]) -> str:
     state = sha256()
     for result in results:
         state.update(result.digest.encode())
-    state.update(_json(summary).encode())
+    state.update(to_json(summary).encode())
     return state.hexdigest()
 
 
@@ -242,8 +242,8 @@ def write(
         for name, schema in TABLES.items():
             table = pa.concat_tables([result.tables[name] for result in results])
             pq.write_table(table.cast(schema), fresh / f"{name}.parquet", compression="zstd")
-        (fresh / "summary.json").write_text(_json(summary), encoding="utf-8")
-        (fresh / "manifest.json").write_text(_json(manifest), encoding="utf-8")
+        (fresh / "summary.json").write_text(to_json(summary), encoding="utf-8")
+        (fresh / "manifest.json").write_text(to_json(manifest), encoding="utf-8")
 
 
 def check_folder(folder: Path) -> None:
@@ -267,5 +267,6 @@ def check_folder(folder: Path) -> None:
         )
 
 
-def _json(content: Mapping[str, Any]) -> str:
+def to_json(content: Mapping[str, Any]) -> str:
+    """JSON as result files hold it."""
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

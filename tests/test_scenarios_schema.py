@@ -130,7 +130,7 @@ WRONG = [
     ("gpus: 4", "gpus: {}", "5:9", "gpus|found a mapping|integer"),
     ("gpus: 4", "gpus:", "5:8", "gpus|found nothing|integer"),
     ("gpus: 4", "gpus: 2020-01-01", "5:9", "gpus|found the text '2020-01-01'|integer"),
-    ("question: Does it work?", "question: 5", "2:11", "question|found 5|string"),
+    ("question: Does it work?", "question: 5", "2:11", "question|found 5|text"),
     ("name: mine", "name: a/b", "1:7", "name|found the text 'a/b'|A-Za-z0-9"),
     ("name: mine", "name: ''", "1:7", "name|found the text ''|A-Za-z0-9"),
     ("  default: {}", "  default:", "14:11", "default|found nothing"),
@@ -176,7 +176,7 @@ WRONG = [
     ("Does it work?", "!!python/name:os.system", "2:11", "os.system"),
     ("Does it work?", "!!int x", "2:11", "'x'|int"),
     ("Does it work?", "!!float x", "2:11", "'x'|float"),
-    ("Does it work?", "!!set {a}", "2:11", "question|found a mapping|string"),
+    ("Does it work?", "!!set {a}", "2:11", "question|tag|not allowed"),
 ]
 
 
@@ -572,7 +572,7 @@ def test_set(path: Path, overrides: Sequence[str], place: str, value: object) ->
         ("cluster.gpus=five", "gpus|found the text 'five'|integer"),
         ("cluster.gpus='5'", "gpus|found the text '5'|integer"),
         ("cluster.gpus=", "gpus|found nothing|integer"),
-        ("question=", "question|found nothing|string"),
+        ("question=", "question|found nothing|text"),
         ("cluster.idle_power_w=-1", "idle_power_w|found -1"),
         ("cluster.idle_power_w=.nan", "idle_power_w|found nan|finite"),
         ("cluster=4", "cluster|found 4"),

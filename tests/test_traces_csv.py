@@ -126,10 +126,10 @@ def test_all_bad_rows_are_said_at_once(tmp_path: Path) -> None:
         "row 1: has 3 values, the header has 4",
         "row 2: run is 'x', must be a whole number below 2147483648; "
         "watts is 'y', must be a number",
-        "row 3: watts is -1.0, must be a finite number > 0; epochs is 0, must be a finite number "
-        "> 0",
+        "row 3: watts is -1.0, must be a finite number > 0, at most 1e15; "
+        "epochs is 0, must be a finite number > 0, at most 1e15",
         "row 4: has 5 values, the header has 4",
-        "row 6: watts is -1.0, must be a finite number > 0",
+        "row 6: watts is -1.0, must be a finite number > 0, at most 1e15",
     ]
 
 

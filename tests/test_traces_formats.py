@@ -122,6 +122,7 @@ def test_wrong_profiles(tmp_path: Path, train: str, power: str, expected: str) -
 def test_missing_and_foreign_files(tmp_path: Path) -> None:
     path = folder(tmp_path)
     other = path / "other.csv"
+    other.touch()
     for paths, expected in (
         ([path / "summary_train.csv"], "no summary_power_<gpu>.csv"),
         ([path / "summary_power_v100.csv"], "0 files summary_train.csv"),

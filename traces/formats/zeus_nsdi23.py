@@ -115,6 +115,9 @@ def read(paths: Sequence[Path]) -> Trace:
 
 def _locate(paths: Sequence[Path]) -> tuple[Path, dict[str, Path]]:
     """The training table, and the power tables by GPU type in order of name."""
+    absent = [path for path in paths if not path.exists()]
+    if absent:
+        raise TraceError([Problem("no such file or folder", str(path)) for path in absent])
     files = []
     for path in paths:
         files += sorted(path.glob("summary_*.csv")) if path.is_dir() else [path]
