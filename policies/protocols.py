@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from wattkeeper.policies.errors import PolicyError
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -67,6 +69,19 @@ class Options(NamedTuple):
     def limits(self, batch_size: int) -> tuple[float, ...]:
         """Power limits of a batch size in W, ascending."""
         return self.limits_w[self.batch_sizes.index(batch_size)]
+
+    def check_batch_size(self, batch_size: int, who: str) -> None:
+        """Refuse a batch size without a profile.
+
+        Raises:
+            PolicyError: If it is not among the options.
+        """
+        if batch_size not in self.batch_sizes:
+            raise PolicyError(
+                f"batch size {batch_size} was chosen for {who}, which {self.key} has no profile "
+                f"of; there is {', '.join(map(str, self.batch_sizes))}",
+                "configure",
+            )
 
 
 class Start(NamedTuple):

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from wattkeeper.policies.errors import Point as Point
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import Context, Outcome
+from wattkeeper.policies.protocols import Context, Options, Outcome
 
 POINTS: tuple[Point, ...] = get_args(Point)
 
@@ -53,6 +53,13 @@ class PolicyConfig(BaseModel):
         before = f"{known.__module__}.{known.__qualname__}"
         if before != name:
             raise PolicyError(f"two {point} policies are called {kind!r}: {before} and {name}")
+
+    def check(self, options: Options) -> None:
+        """Refuse, before anything runs, what these options do not allow.
+
+        Raises:
+            PolicyError: If the config names a value that is not among them.
+        """
 
     def build(self) -> Any:
         """A new policy with this config."""

@@ -7,7 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from wattkeeper.policies.errors import InputError, Problem, TraceError
+from wattkeeper.policies.errors import (
+    InputError,
+    PolicyError,
+    Problem,
+    TraceError,
+    WattkeeperError,
+)
 from wattkeeper.policies.profile import Objective, optimum
 from wattkeeper.policies.registry import POINTS, Point, PolicyConfig, policies
 from wattkeeper.scenarios.document import Document
@@ -15,7 +21,7 @@ from wattkeeper.scenarios.load import Loaded
 from wattkeeper.scenarios.schema import ProfileSource, Recurring, Scenario, Synthetic
 from wattkeeper.sim.clock import Clock
 from wattkeeper.sim.cluster import Cluster, ClusterSpec
-from wattkeeper.sim.replay import Occupancy, Profiles, Profiling, Replay
+from wattkeeper.sim.replay import Occupancy, Profiles, Profiling, Replay, options_of
 from wattkeeper.sim.results import RunResult, collect
 from wattkeeper.sim.sources import Recurring as RecurringSource
 from wattkeeper.sim.sources import Source
@@ -109,6 +115,22 @@ def read_inputs(loaded: Loaded) -> Inputs:
             for row in needed
         }
     return Inputs(found, jobs, {}, (profiles, trace))
+
+
+def check_policies(loaded: Loaded, inputs: Inputs) -> None:
+    """Refuse what a variant's policies can never choose on the profiles that its jobs need.
+
+    Raises:
+        PolicyError: The message names the place in the scenario.
+    """
+    for variant in loaded.scenario.variants:
+        for point in POINTS:
+            config = policy_of(loaded.scenario, variant, point)
+            for profile in inputs.profiles.values():
+                try:
+                    config.check(options_of(profile))
+                except PolicyError as error:
+                    raise located(loaded, variant, error) from None
 
 
 def _recurring_inputs(
@@ -259,11 +281,14 @@ def _optima(spec: RunSpec, inputs: Inputs) -> dict[tuple[str, int], float]:
     return {key: best.cost for key, best in found.items() if best is not None}
 
 
-def where_chosen(loaded: Loaded, variant: str, point: Point | None) -> str:
-    """Where the scenario chose the policy of a decision point; else where the variant stands."""
+def located(loaded: Loaded, variant: str, error: InputError | PolicyError) -> WattkeeperError:
+    """The same error with the variant, and where the scenario chose the policy that is to blame."""
     scenario, document = loaded
-    if point is None:
-        return document.where(("variants", variant))
-    own = getattr(scenario.variants[variant].policies, point) is not None
-    chosen = ("variants", variant, "policies") if own else ("policies",)
-    return document.where((*chosen, point))
+    point = error.point if isinstance(error, PolicyError) else None
+    at: tuple[str, ...] = ("variants", variant)
+    if point is not None:
+        own = getattr(scenario.variants[variant].policies, point) is not None
+        at = (*at, "policies", point) if own else ("policies", point)
+    where = document.where_inside(at)
+    problems = [Problem(f"variant {variant!r}: {p.message}", where) for p in error.problems]
+    return type(error)(problems)

@@ -137,11 +137,11 @@ def _console() -> Console:
 @_overrides
 def validate(scenario: str, settings: tuple[str, ...]) -> None:
     """Check SCENARIO and the traces that it names, without running it."""
-    from wattkeeper.scenarios.assemble import read_inputs, run_specs
+    from wattkeeper.scenarios.assemble import check_policies, read_inputs, run_specs
     from wattkeeper.scenarios.load import load
 
     loaded = load(scenario, settings)
-    read_inputs(loaded)
+    check_policies(loaded, read_inputs(loaded))
     runs, variants = len(run_specs(loaded.scenario)), len(loaded.scenario.variants)
     click.echo(f"{loaded.document.name}: good; {variants} variants, {runs} runs")
 

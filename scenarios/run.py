@@ -10,21 +10,23 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from hashlib import sha256
 from importlib.metadata import version
 from multiprocessing import get_context, parent_process
 from pathlib import Path
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from typing import Any, NamedTuple
 
-from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError, Problem
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.scenarios.assemble import (
     Inputs,
     RunSpec,
+    check_policies,
     execute,
+    located,
     read_inputs,
     run_specs,
-    where_chosen,
 )
 from wattkeeper.scenarios.load import Loaded
 from wattkeeper.scenarios.schema import Scenario
@@ -64,6 +66,7 @@ def run(
     began = time.perf_counter()
     scenario = loaded.scenario
     inputs = read_inputs(loaded)
+    check_policies(loaded, inputs)
     specs = run_specs(scenario)
     results: list[RunResult] = []
     progress(0, len(specs))
@@ -72,10 +75,7 @@ def run(
             results.append(result)
             progress(len(results), len(specs))
     except (InputError, PolicyError) as error:
-        variant = specs[len(results)].variant
-        where = where_chosen(loaded, variant, getattr(error, "point", None))
-        found = [Problem(f"variant {variant!r}: {p.message}", where) for p in error.problems]
-        raise type(error)(found) from None
+        raise located(loaded, specs[len(results)].variant, error) from None
     baselines = {
         name: variant.baseline or scenario.baseline for name, variant in scenario.variants.items()
     }
@@ -95,9 +95,8 @@ _inputs: Inputs | None = None
 
 
 def _start_worker(inputs: Inputs) -> None:
-    """Take the inputs once; be interrupted by the parent alone, and do not outlive it."""
+    """Take the inputs once, and do not outlive the parent."""
     global _inputs
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
     _inputs = inputs
 
@@ -123,13 +122,37 @@ def _results(specs: Sequence[RunSpec], inputs: Inputs, workers: int) -> Iterator
         min(workers, len(specs)), get_context("spawn"), _start_worker, (inputs,)
     ) as pool:
         try:
-            yield from pool.map(_execute, specs)
+            with _uninterrupted():
+                results = pool.map(_execute, specs)
+            yield from results
         except BrokenProcessPool:
             raise EnvironmentLacks(
                 "a worker process was killed, perhaps for want of memory; try fewer --workers"
             ) from None
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Processes that start inside leave an interruption to the parent, which gets it afterwards.
+
+    They inherit the blocked signal. Another thread of the parent may still take it, so its handler
+    waits too.
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+    taken: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, frame: taken.append(number))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, handler)
+    if taken:
+        raise KeyboardInterrupt
 
 
 def _manifest(

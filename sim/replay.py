@@ -66,7 +66,7 @@ class Replay:
         self._objective = objective
         self._recorded = occupancy == "recorded"
         self._foreknown = self._recorded or profiling == "foreknown"
-        self._options = {key: _options(profile) for key, profile in profiles.items()}
+        self._options = {key: options_of(profile) for key, profile in profiles.items()}
 
     def options(self, job: Job, gpu_type: str) -> Options:
         """The batch sizes and limits of the workload's profile."""
@@ -165,7 +165,8 @@ def _profiling_epoch(report: tuple[Measurement, ...]) -> tuple[float, float]:
     return time_s, energy_j
 
 
-def _options(profile: Profile) -> Options:
+def options_of(profile: Profile) -> Options:
+    """What a policy may choose where jobs are replayed from a profile."""
     return Options(
         key=f"{profile.workload}@{profile.gpu_type}x{profile.gpus}",
         gpu_type=profile.gpu_type,

@@ -339,13 +339,7 @@ def _show_placement(placement: Placement) -> str:
 
 def _check_configuration(start: Start, configuration: Configuration) -> None:
     options = start.options
-    if configuration.batch_size not in options.batch_sizes:
-        raise PolicyError(
-            f"batch size {configuration.batch_size} was chosen for {start.job.job_id}, "
-            f"which {options.key} has no profile of; there is "
-            f"{', '.join(map(str, options.batch_sizes))}",
-            "configure",
-        )
+    options.check_batch_size(configuration.batch_size, start.job.job_id)
     if not configuration.cost_bound >= 0:
         raise PolicyError(
             f"cost bound {configuration.cost_bound} J was chosen for {start.job.job_id}; it must "

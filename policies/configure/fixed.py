@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveInt
 
-from wattkeeper.policies.protocols import Configuration, Context, Start
+from wattkeeper.policies.protocols import Configuration, Context, Options, Start
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
 
 
@@ -20,6 +20,11 @@ class FixedConfig(PolicyConfig):
     point: ClassVar[Point] = "configure"
     kind: Literal["fixed"] = "fixed"
     batch_size: PositiveInt | None = None
+
+    def check(self, options: Options) -> None:
+        """Refuse a batch size without a profile."""
+        if self.batch_size is not None:
+            options.check_batch_size(self.batch_size, "all jobs")
 
     def build(self) -> Fixed:
         """A new policy."""

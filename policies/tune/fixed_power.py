@@ -6,7 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from wattkeeper.policies.protocols import Context, Knobs, Running
+from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.protocols import Context, Knobs, Options, Running
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
 
 
@@ -20,6 +21,16 @@ class FixedPowerConfig(PolicyConfig):
     point: ClassVar[Point] = "tune"
     kind: Literal["fixed-power"] = "fixed-power"
     power_limit_w: float = Field(gt=0, examples=[150.0])
+
+    def check(self, options: Options) -> None:
+        """Refuse a power limit that was never profiled."""
+        known = sorted({limit_w for limits in options.limits_w for limit_w in limits})
+        if self.power_limit_w not in known:
+            raise PolicyError(
+                f"power limit {self.power_limit_w:g} W was chosen, which {options.key} has no "
+                f"profile of; there is {', '.join(f'{limit_w:g}' for limit_w in known)} W",
+                self.point,
+            )
 
     def build(self) -> FixedPower:
         """A new policy."""
