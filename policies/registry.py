@@ -25,21 +25,19 @@ _configs: dict[Point, dict[str, type[PolicyConfig]]] = {point: {} for point in P
 
 
 class PolicyConfig(BaseModel):
-    """Base of all policy configs.
+    """Base of all policy configs; a docstring under a field is its meaning, for the schema too."""
 
-    Attributes:
-        kind: The policy's name; a subclass narrows it to one `Literal`.
-        point: The decision point it serves.
-        needs_foresight: Whether it must know profiles before they are measured: possible in a
-            simulation only.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
     point: ClassVar[Point]
+    """The decision point it serves."""
     needs_foresight: ClassVar[bool] = False
+    """Whether it must know profiles before they are measured: possible in a simulation only."""
 
     kind: str
+    """The policy's name; a subclass narrows it to one `Literal`."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:

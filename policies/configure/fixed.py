@@ -11,15 +11,12 @@ from wattkeeper.policies.registry import Point, Policy, PolicyConfig
 
 
 class FixedConfig(PolicyConfig):
-    """Every attempt runs with the same batch size, without a cost bound.
-
-    Attributes:
-        batch_size: Samples; the workload's default batch size if absent.
-    """
+    """Every attempt runs with the same batch size, without a cost bound."""
 
     point: ClassVar[Point] = "configure"
     kind: Literal["fixed"] = "fixed"
     batch_size: PositiveInt | None = None
+    """Samples; the workload's default batch size if absent."""
 
     def check(self, options: Options) -> None:
         """Refuse a batch size without a profile."""

@@ -15,7 +15,7 @@ class GridSearchConfig(PolicyConfig):
     The grid search with pruning of Zeus (NSDI '23), section 6.1: batch sizes from the default one
     downwards, then upwards, each from the highest power limit to the lowest; a batch size that
     fails is dropped. A job whose attempt failed, or that starts while another of its group runs,
-    takes the best configuration found so far.
+    takes the best configuration found so far. It sets the power limit itself: `tune` is not asked.
     """
 
     point: ClassVar[Point] = "configure"

@@ -14,16 +14,15 @@ class OracleConfig(PolicyConfig):
     """The configuration of the smallest expected cost, from the profile itself.
 
     This is the optimum of Zeus (NSDI '23), section 2.2 and figure 1; only a simulation can know it.
-
-    Attributes:
-        knobs: What it may turn: the batch size at the largest power limit, the power limit at the
-            default batch size, or both.
+    It sets the power limit itself: `tune` is not asked.
     """
 
     point: ClassVar[Point] = "configure"
     needs_foresight: ClassVar[bool] = True
     kind: Literal["oracle"] = "oracle"
     knobs: Turned = "both"
+    """What it may turn: the batch size at the largest power limit, the power limit at the default
+    batch size, or both."""
 
     def build(self) -> Oracle:
         """A new policy."""

@@ -25,21 +25,19 @@ class ZeusConfig(PolicyConfig):
 
     Equal to the published code, decision by decision, with its weaknesses: nothing is explored
     while another job of the group runs, and one noisy early stop can prune the optimum.
-
-    Attributes:
-        beta: An attempt stops before it costs `beta` times the cheapest recurrence (section 4.4).
-        window: How many of an arm's last observations count; all if absent (section 4.4). A small
-            window freezes arms whose last rewards are equal.
-        overlapping: Account as the published simulator of overlapping jobs does: the cheapest
-            attempt, rather than the cheapest recurrence with its failed attempts, sets the bound,
-            and an attempt that never ran counts as free.
     """
 
     point: ClassVar[Point] = "configure"
     kind: Literal["zeus"] = "zeus"
     beta: PositiveFloat = 2.0
+    """An attempt stops before it costs `beta` times the cheapest recurrence (section 4.4)."""
     window: PositiveInt | None = None
+    """How many of an arm's last observations count; all if absent (section 4.4). A small window
+    freezes arms whose last rewards are equal."""
     overlapping: bool = False
+    """Account as the published simulator of overlapping jobs does: the cheapest attempt, rather
+    than the cheapest recurrence with its failed attempts, sets the bound, and an attempt that never
+    ran counts as free."""
 
     def build(self) -> Zeus:
         """A new policy."""

@@ -12,15 +12,12 @@ from wattkeeper.policies.registry import Point, Policy, PolicyConfig
 
 
 class FixedPowerConfig(PolicyConfig):
-    """Every attempt runs at the same power limit.
-
-    Attributes:
-        power_limit_w: Power limit of each GPU in W; it must have been profiled.
-    """
+    """Every attempt runs at the same power limit."""
 
     point: ClassVar[Point] = "tune"
     kind: Literal["fixed-power"] = "fixed-power"
     power_limit_w: float = Field(gt=0, examples=[150.0])
+    """Power limit of each GPU, W; it must have been profiled."""
 
     def check(self, options: Options) -> None:
         """Refuse a power limit that was never profiled."""
