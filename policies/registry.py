@@ -35,6 +35,8 @@ class PolicyConfig(BaseModel):
     """The decision point it serves."""
     needs_foresight: ClassVar[bool] = False
     """Whether it must know profiles before they are measured: possible in a simulation only."""
+    sets_power: ClassVar[bool] = False
+    """Whether a `Configure` policy chooses the power limit too, so that `Tune` is not asked."""
 
     kind: str
     """The policy's name; a subclass narrows it to one `Literal`."""

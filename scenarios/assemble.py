@@ -123,7 +123,11 @@ def check_policies(loaded: Loaded, inputs: Inputs) -> None:
     Raises:
         PolicyError: The message names the place in the scenario.
     """
-    for variant in loaded.scenario.variants:
+    for variant, own in loaded.scenario.variants.items():
+        configure = policy_of(loaded.scenario, variant, "configure")
+        if configure.sets_power and own.policies.tune is not None:
+            what = f"configure: {configure.kind} sets the power limit itself; leave tune out"
+            raise located(loaded, variant, PolicyError(what, "tune"))
         for point in POINTS:
             config = policy_of(loaded.scenario, variant, point)
             for profile in inputs.profiles.values():

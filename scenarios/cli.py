@@ -122,7 +122,7 @@ def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True)
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
-        task = bar.add_task(title)
+        task = bar.add_task(title, total=None)
         yield lambda done, all_: bar.update(task, completed=done, total=all_)
 
 
@@ -147,17 +147,21 @@ def validate(scenario: str, settings: tuple[str, ...]) -> None:
 
 
 @main.command()
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def scenarios(as_json: bool) -> None:
-    """List the shipped scenarios."""
-    from wattkeeper.scenarios.load import load, shipped
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+def scenarios(name: str | None, as_json: bool) -> None:
+    """List the shipped scenarios, or print the file of the one called NAME."""
+    from wattkeeper.scenarios.load import find, load, shipped
 
+    if name is not None:
+        click.echo(find(name).read_text(encoding="utf-8"), nl=False)
+        return
     known = {name: load(name).scenario.question for name in shipped()}
     if as_json:
         click.echo(json.dumps(known, indent=2))
         return
-    for name, question in known.items():
-        click.echo(f"{name:14} {question}")
+    for each, question in known.items():
+        click.echo(f"{each:14} {question}")
 
 
 @main.command()

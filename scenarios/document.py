@@ -216,6 +216,8 @@ def _next_key(inner: Any, rest: list[str], where: str) -> tuple[str | int, list[
 
 def _step_into(inner: Any, key: str | int, path: Path_, where: str) -> Any:
     if isinstance(inner, dict) and inner.get(key) is None:
+        if path[:-1] == ("variants",) and key not in inner:
+            raise ScenarioError(Problem(f"no variant {key!r}; there is {', '.join(inner)}", where))
         inner[key] = {}
     if isinstance(inner[key], str) and "policies" in path[-2:-1]:
         inner[key] = {"kind": inner[key]}

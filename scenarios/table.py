@@ -21,7 +21,7 @@ HOUR_S = 3600.0
 
 
 def show(console: Console, scenario: Scenario, done: Done) -> None:
-    """Print the question, the comparison of variants, and the savings after learning."""
+    """Print the question, the comparison of variants, and what each workload gained."""
     console.print(f"[bold]{scenario.name}[/bold]  {escape(scenario.question)}")
     for trace in done.manifest["inputs"]:
         synthetic = trace["origin"] == "synthetic"
@@ -31,52 +31,76 @@ def show(console: Console, scenario: Scenario, done: Done) -> None:
             f"{trace['kind']}: {trace['trace']} ({trace['origin']}{warning})", style=style
         )
     if scenario.rng == "published" and scenario.workload.kind == "trace":
-        console.print("rng: published takes seeds from the names of groups: all seeds are alike")
+        console.print("Seeds change nothing here: rng: published takes them from group names.")
     console.print(_overall(scenario, done))
+    _explain(console, done)
     workloads = done.summary["by"]["workload"]
-    console.print(_by_workload(scenario, workloads))
+    title = "Energy of all jobs, learning included"
+    console.print(_by_workload(scenario, workloads, "energy_j", title))
+    title = f"Energy of one job after learning: the last {LAST} recurrences of each group"
+    console.print(_by_workload(scenario, workloads, "last5_energy_j", title))
 
 
 def _overall(scenario: Scenario, done: Done) -> Table:
     seeds = len(scenario.all_seeds)
     table = Table(title=f"All jobs, mean of {seeds} seed{'s' * (seeds > 1)}, against the baseline")
     table.add_column("variant")
-    for title in (*SHOWN.values(), "regret"):
-        table.add_column(title, justify="right")
-    table.add_column("gave up", justify="right")
+    for title in (*SHOWN.values(), "regret", "gave up"):
+        table.add_column(title, justify="right", no_wrap=True)
     for name, variant in done.summary["variants"].items():
         metrics = variant["metrics"]
+        baseline = variant["versus"]["baseline"]
+        label = name if baseline in (name, scenario.baseline) else f"{name} (vs {baseline})"
         cells = [_against(variant, name, metric) for metric in SHOWN]
         gave_up = f"{metrics['gave_up']['mean']:g} of {metrics['jobs']['mean']:g}"
-        table.add_row(escape(name), *cells, _value(metrics["regret"]["mean"], "regret"), gave_up)
+        table.add_row(escape(label), *cells, _value(metrics["regret"]["mean"], "regret"), gave_up)
     return table
 
 
-def _by_workload(scenario: Scenario, workloads: Mapping[str, Any]) -> Table:
-    table = Table(title=f"Energy of a job, mean of the last {LAST} recurrences of each group")
-    table.add_column("workload")
+def _explain(console: Console, done: Done) -> None:
+    """What the columns are, where a reader could take them for something else."""
+    etas = {variant.get("objective", {}).get("eta") for variant in _variants(done)} - {None}
+    eta = done.manifest["scenario"]["objective"]["eta"]
+    console.print(
+        f"energy and time: sums over all jobs. cost: eta * energy + (1 - eta) * largest power limit"
+        f" * time (J), eta {eta:g}. regret: cost above the expected cost of the best configuration;"
+        " luck can make it negative. job completion: mean, from submission to end.",
+        style="dim",
+    )
+    if etas - {eta}:
+        console.print("Costs under different eta are not compared.", style="dim")
+
+
+def _variants(done: Done) -> list[dict[str, Any]]:
+    return list(done.manifest["scenario"]["variants"].values())
+
+
+def _by_workload(
+    scenario: Scenario, workloads: Mapping[str, Any], metric: str, title: str
+) -> Table:
+    table = Table(title=title)
+    table.add_column("workload", no_wrap=True)
     for name in scenario.variants:
         table.add_column(escape(name), justify="right")
     for workload, variants in workloads.items():
         cells = [
-            _against(variants[name], name, "last5_energy_j", with_value=False)
-            for name in scenario.variants
+            _against(variants[name], name, metric, with_value=False) for name in scenario.variants
         ]
         table.add_row(escape(workload), *cells)
     return table
 
 
 def _against(variant: Mapping[str, Any], name: str, metric: str, with_value: bool = True) -> str:
-    """A value and how it differs from the baseline's: `1.23 GJ -12.3 %`."""
+    """A value and how it differs from the baseline's, its interval on a line of its own."""
     shown = _value(variant["metrics"][metric]["mean"], metric)
     versus = variant["versus"]
-    ratio = versus[metric]["ratio"]
+    ratio, interval = versus[metric]["ratio"], versus[metric]["ci95"]
     if versus["baseline"] == name or ratio is None:
         return shown
     change = f"{100 * (ratio - 1):+.1f} %"
-    if versus[metric]["ci95"]:
-        low, high = (100 * (bound - 1) for bound in versus[metric]["ci95"])
-        change += f" [{low:+.1f}, {high:+.1f}]"
+    if interval and interval[0] < interval[1]:
+        low, high = (100 * (bound - 1) for bound in interval)
+        change += f"\n[{low:+.1f}, {high:+.1f}]"
     return f"{shown} {change}" if with_value else change
 
 

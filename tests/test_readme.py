@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.conftest import Command
@@ -41,6 +43,11 @@ def test_commands_without_data(command: Command, tmp_path: Path) -> None:
         if not needs_data(line):
             command(*shlex.split(line)[1:])
     assert (tmp_path / "results/mine/jobs.parquet").is_file()
+    (example,) = (block for kind, block in BLOCKS if kind == "python")
+    done = subprocess.run(
+        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "batch_size" in done.stdout
 
 
 def test_commands_on_the_zeus_traces(command: Command, shared: Path, tmp_path: Path) -> None:

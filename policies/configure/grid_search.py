@@ -19,6 +19,7 @@ class GridSearchConfig(PolicyConfig):
     """
 
     point: ClassVar[Point] = "configure"
+    sets_power: ClassVar[bool] = True
     kind: Literal["grid-search"] = "grid-search"
 
     def build(self) -> GridSearch:

@@ -19,6 +19,7 @@ class OracleConfig(PolicyConfig):
 
     point: ClassVar[Point] = "configure"
     needs_foresight: ClassVar[bool] = True
+    sets_power: ClassVar[bool] = True
     kind: Literal["oracle"] = "oracle"
     knobs: Turned = "both"
     """What it may turn: the batch size at the largest power limit, the power limit at the default
