@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from wattkeeper.policies.protocols import Job
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ class Trace:
     """
 
     def __init__(self, jobs: pa.Table) -> None:
-        self._jobs = jobs.sort_by([("submit_time_s", "ascending")]) if not _sorted(jobs) else jobs
+        self._jobs = jobs.take(np.argsort(jobs["submit_time_s"].to_numpy(), kind="stable"))
 
     def arrivals(self) -> Iterator[Job]:
         """In order of submission; ties in the order of the trace."""
@@ -50,11 +52,6 @@ class Trace:
     def finished(self, job: Job, now_s: float) -> Job | None:
         """Nothing follows."""
         return None
-
-
-def _sorted(jobs: pa.Table) -> bool:
-    times = jobs["submit_time_s"].to_numpy()
-    return bool((times[1:] >= times[:-1]).all())
 
 
 class Recurring:

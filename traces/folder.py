@@ -154,6 +154,7 @@ def _read_table(path: Path, meta: _Meta, name: str) -> pa.Table:
         text = f"is truncated or was changed: it does not fit {META}; import the trace again"
         raise TraceError(Problem(text, str(path)))
     try:
-        return pq.read_table(pa.BufferReader(data))
+        # One thread: Arrow's pools can abort a process that ends while they start.
+        return pq.ParquetFile(pa.BufferReader(data), pre_buffer=False).read(use_threads=False)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise TraceError(Problem(f"is no valid Parquet file: {error}", str(path))) from error

@@ -188,7 +188,7 @@ def repeated(table: pa.Table, schema: pa.Schema) -> dict[int, str]:
     key = [name for name in schema.metadata[b"key"].decode().split(",") if name]
     if not key:
         return {}
-    groups = table.select(key).group_by(key).aggregate([([], "count_all")])
+    groups = table.select(key).group_by(key, use_threads=False).aggregate([([], "count_all")])
     if groups.num_rows == table.num_rows:
         return {}
     first: dict[tuple[object, ...], int] = {}
