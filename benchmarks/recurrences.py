@@ -24,7 +24,7 @@ def empty_loop(events: int) -> float:
     env = Clock()
     left = iter(range(events))
 
-    def again() -> None:
+    def again(_: object = None) -> None:
         if next(left, None) is not None:
             env.call_at(env.now + 1.0, COMPLETION, again)
 

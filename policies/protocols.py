@@ -8,6 +8,7 @@ world around it is simulated or live. Units: seconds, watts, joules.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wattkeeper.policies.errors import PolicyError
@@ -17,6 +18,19 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from wattkeeper.policies.profile import Objective, Profile
+
+
+Demand = tuple[int, int, str | None]
+"""Number of GPUs, thousandths of each, and the types allowed (None: any)."""
+
+Slot = tuple[int, int, int]
+"""A node, how many GPUs of it, and which one of those that are shared (`NEW`: untouched ones)."""
+
+Placement = tuple[Slot, ...]
+"""Where a job runs. A job of whole GPUs has one slot a node, another one a slot a GPU."""
+
+NEW = -1
+"""Stands for GPUs that nobody holds a part of."""
 
 
 class Job(NamedTuple):
@@ -31,16 +45,31 @@ class Job(NamedTuple):
         submit_time_s: When it is submitted.
         duration_s: Recorded run time; NaN if nobody recorded it.
         time_scale: Its run time over the mean of its workload; 1 as profiled.
+        number: Its place among the jobs of the run, as they are written; decides ties.
+        gpu_milli: Thousandths that it holds of each of its GPUs.
+        gpu_type: GPU types that it may run on, with `|` between; None if any.
+        user: Who submitted it; None if nobody knows.
+        estimate_s: Run time that its user expected; NaN if nobody knows.
     """
 
     job_id: str
     group_id: str
     recurrence: int
-    workload: str
+    workload: str | None
     gpus: int
     submit_time_s: float
     duration_s: float = math.nan
     time_scale: float = 1.0
+    number: int = 0
+    gpu_milli: int = 1000
+    gpu_type: str | None = None
+    user: str | None = None
+    estimate_s: float = math.nan
+
+    @property
+    def demand(self) -> Demand:
+        """What it asks of the cluster: jobs of one demand fit in the same places."""
+        return self.gpus, self.gpu_milli, self.gpu_type
 
 
 class Options(NamedTuple):
@@ -178,10 +207,58 @@ class Outcome(NamedTuple):
     reached: bool
 
 
-class ClusterView(NamedTuple):
-    """Free GPUs by node, read only, shape (nodes,)."""
+class ClusterView(Protocol):
+    """What `Place` is shown of the cluster; nothing of it may be changed."""
 
-    free: npt.NDArray[np.int64]
+    @property
+    def gpu_types(self) -> tuple[str, ...]:
+        """Names of the GPU types, in the order of the scenario."""
+
+    @property
+    def node_type(self) -> npt.NDArray[np.int64]:
+        """Index into `gpu_types` by node, shape (nodes,)."""
+
+    @property
+    def capacity(self) -> npt.NDArray[np.int64]:
+        """GPUs by node, shape (nodes,)."""
+
+    @property
+    def free(self) -> npt.NDArray[np.int64]:
+        """GPUs that nobody holds a part of by node, shape (nodes,)."""
+
+    def shared(self, node: int) -> Mapping[int, int]:
+        """Free thousandths of the GPUs of a node that somebody holds a part of, by their index."""
+
+    def types_for(self, job: Job) -> tuple[int, ...]:
+        """Indices of the GPU types that a job may run on, ascending."""
+
+    def tightest(self, gpus: int, gpu_type: int) -> int | None:
+        """The node of a type with the fewest free GPUs, but so many; the first of several."""
+
+
+class Room(Protocol):
+    """What `Select` is shown of the cluster."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all nodes."""
+
+    @property
+    def free_gpus(self) -> int:
+        """GPUs that nobody holds a part of."""
+
+    def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
+        """Whether a job could start now, as `Place` sees it, if some running jobs were preempted.
+
+        Jobs of one demand and workload fit or do not fit together.
+        """
+
+
+class Selection(NamedTuple):
+    """What changes now: first some running jobs are preempted, then some waiting ones start."""
+
+    start: tuple[Job, ...] = ()
+    preempt: tuple[Job, ...] = ()
 
 
 class Context(Protocol):
@@ -210,6 +287,9 @@ class Context(Protocol):
 class Stateful(Protocol):
     """What all policies share."""
 
+    def submitted(self, ctx: Context, job: Job) -> None:
+        """Learn of a job that was submitted."""
+
     def observe(self, ctx: Context, outcome: Outcome) -> None:
         """Learn from an attempt that ended."""
 
@@ -235,17 +315,38 @@ class Tune(Stateful, Protocol):
 
 
 class Select(Stateful, Protocol):
-    """Which of the waiting jobs runs next? Strict: nobody overtakes a job that does not fit."""
+    """Which of the waiting jobs run next, and which of the running ones make room?
 
-    def rank(self, ctx: Context, job: Job) -> tuple[float, ...]:
-        """The job's place in the queue, smallest first; asked once, when it begins to wait.
+    It keeps the queue: the world tells it of every job that begins to wait and of every one that
+    ends. A job that it preempts waits again without being told of. Its state holds what it learnt,
+    not the queue: whoever restores it submits the jobs anew.
+    """
 
-        Equal ranks keep the order of submission.
+    def submitted(self, ctx: Context, job: Job) -> None:
+        """The job begins to wait."""
+
+    def ended(self, ctx: Context, job: Job) -> None:
+        """The job, which was running, is over."""
+
+    def select(self, ctx: Context, room: Room) -> Selection:
+        """What changes now. Asked once more, at the same time, until nothing does."""
+
+    def refused(self, ctx: Context, job: Job) -> None:
+        """A job that it started cannot be placed: it waits on.
+
+        It is not to be started again before the time goes on.
         """
+
+    def wake_s(self, ctx: Context) -> float:
+        """When it wants to be asked if nothing happens before, s; infinite if never."""
 
 
 class Place(Stateful, Protocol):
     """Where?"""
 
-    def place(self, ctx: Context, job: Job, cluster: ClusterView) -> tuple[tuple[int, int], ...]:
-        """Nodes and the number of GPUs on each; empty if the job does not fit now."""
+    def place(self, ctx: Context, job: Job, cluster: ClusterView) -> Placement:
+        """The job's nodes, all of one GPU type; empty if it does not fit now.
+
+        It depends on nothing of the job but its demand, and keeps nothing of the call: it is also
+        asked what would be if.
+        """

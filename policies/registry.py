@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from wattkeeper.policies.errors import Point as Point
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import Context, Options, Outcome
+from wattkeeper.policies.protocols import Context, Job, Options, Outcome
 
 POINTS: tuple[Point, ...] = get_args(Point)
 
@@ -33,6 +33,8 @@ class PolicyConfig(BaseModel):
 
     point: ClassVar[Point]
     """The decision point it serves."""
+    needs_durations: ClassVar[bool] = False
+    """Whether it must know how long jobs run before they do."""
     needs_foresight: ClassVar[bool] = False
     """Whether it must know profiles before they are measured: possible in a simulation only."""
     sets_power: ClassVar[bool] = False
@@ -68,6 +70,9 @@ class PolicyConfig(BaseModel):
 
 class Policy:
     """What most policies inherit: nothing is observed, nothing is kept."""
+
+    def submitted(self, ctx: Context, job: Job) -> None:
+        """Take no notice."""
 
     def observe(self, ctx: Context, outcome: Outcome) -> None:
         """Learn nothing."""

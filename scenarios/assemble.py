@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from wattkeeper.policies.errors import (
+    SHOWN,
     InputError,
     PolicyError,
     Problem,
     TraceError,
     WattkeeperError,
 )
-from wattkeeper.policies.profile import Objective, optimum
+from wattkeeper.policies.profile import Objective, Profile, optimum
 from wattkeeper.policies.registry import POINTS, Point, PolicyConfig, policies
 from wattkeeper.scenarios.document import Document
 from wattkeeper.scenarios.load import Loaded
-from wattkeeper.scenarios.schema import ProfileSource, Recurring, Scenario, Synthetic
+from wattkeeper.scenarios.schema import Cluster as Equal
+from wattkeeper.scenarios.schema import (
+    MixedCluster,
+    ProfileSource,
+    Recurring,
+    Scenario,
+    Synthetic,
+    TraceJobs,
+)
 from wattkeeper.sim.clock import Clock
-from wattkeeper.sim.cluster import Cluster, ClusterSpec
+from wattkeeper.sim.cluster import Cluster, ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.replay import Occupancy, Profiles, Profiling, Replay, options_of
 from wattkeeper.sim.results import RunResult, collect
 from wattkeeper.sim.sources import Recurring as RecurringSource
@@ -29,12 +43,12 @@ from wattkeeper.sim.sources import Trace as TraceSource
 from wattkeeper.sim.streams import NamedStreams, PublishedStreams, Streams, checksum
 from wattkeeper.sim.world import PolicySet, Rules, World
 from wattkeeper.traces import library
-from wattkeeper.traces.profiles import load_profiles
+from wattkeeper.traces.mapping import Mapped, map_workloads
+from wattkeeper.traces.profiles import ProfileSet, load_profiles
 from wattkeeper.traces.synthetic import generate
 from wattkeeper.traces.trace import Trace
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+Unusable = tuple[npt.NDArray[np.bool_], Callable[[int], str]]
 
 DEFAULTS: dict[Point, str] = {
     "configure": "fixed",
@@ -52,12 +66,18 @@ class Inputs(NamedTuple):
         jobs: The trace's jobs; None where jobs recur by themselves.
         recurrences: How often each workload recurs, where jobs recur by themselves.
         traces: Where all this comes from.
+        cluster: The nodes.
+        dropped: Jobs of the trace that are left out, by reason.
+        mapping: How jobs got workloads: rows for the manifest.
     """
 
     profiles: Profiles
     jobs: pa.Table | None
     recurrences: Mapping[str, int]
     traces: tuple[Trace, ...]
+    cluster: ClusterSpec
+    dropped: Mapping[str, int] = {}
+    mapping: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +86,6 @@ class RunSpec:
 
     variant: str
     seed: int
-    cluster: ClusterSpec
     policies: PolicySet
     rules: Rules
     occupancy: Occupancy
@@ -94,27 +113,113 @@ def read_inputs(loaded: Loaded) -> Inputs:
     """
     scenario, document = loaded
     workload = scenario.workload
-    with named_at(document, "workload", "profiles"):
-        profiles = _profile_trace(workload.profiles)
+    profiles = None
+    if workload.profiles is not None:
+        with named_at(document, "workload", "profiles"):
+            profiles = _profile_trace(workload.profiles)
+    with named_at(document, "cluster"):
+        cluster, nodes = cluster_spec(scenario.cluster)
     if isinstance(workload, Recurring):
-        return _recurring_inputs(scenario, workload, document, profiles)
+        assert profiles is not None
+        return _recurring_inputs(scenario, workload, document, profiles, cluster)
     with named_at(document, "workload", "trace"):
         trace = library.find(workload.trace)
         if trace.kind != "jobs":
             raise InputError(f"trace {trace.name!r} holds {trace.kind}; a trace of jobs is needed")
-        _check_jobs(trace, scenario)
-    jobs = trace.tables["jobs"]
-    needed = jobs.group_by(["workload", "gpus"], use_threads=False).aggregate([]).to_pylist()
-    with named_at(document, "cluster", "gpu"):
-        known = {
-            gpus: load_profiles(profiles, scenario.cluster.gpu, gpus)
-            for gpus in sorted({row["gpus"] for row in needed})
-        }
-        found = {
-            (row["workload"], row["gpus"]): known[row["gpus"]].get(row["workload"])
-            for row in needed
-        }
-    return Inputs(found, jobs, {}, (profiles, trace))
+    jobs, mapped = trace.tables["jobs"], None
+    if workload.mapping is not None:
+        with named_at(document, "workload", "mapping"):
+            mapped = _mapped(jobs, workload.mapping.by, profiles, cluster)
+            jobs = mapped.jobs
+    with named_at(document, "workload", "trace"):
+        jobs, dropped = usable(jobs, trace.name, scenario, cluster)
+    with named_at(document, "cluster"):
+        found = _needed_profiles(jobs, profiles, cluster)
+    sources = tuple(source for source in (profiles, trace, nodes) if source is not None)
+    return Inputs(found, jobs, {}, sources, cluster, dropped, mapped.table if mapped else ())
+
+
+def cluster_spec(cluster: Equal | MixedCluster) -> tuple[ClusterSpec, Trace | None]:
+    """What a scenario says of its cluster, and the trace that its nodes are from, if any.
+
+    Raises:
+        InputError: If the trace knows no nodes, or the power of a type is not stated.
+    """
+    trace = None
+    if isinstance(cluster, Equal):
+        per_node = cluster.gpus_per_node or cluster.gpus
+        groups = [NodeGroup(cluster.gpu, cluster.gpus // per_node, per_node)]
+        stated = {cluster.gpu: (cluster.idle_power_w, cluster.busy_power_w)}
+    else:
+        stated = {name: (power.idle_w, power.busy_w) for name, power in cluster.power.items()}
+        if isinstance(cluster.nodes, str):
+            trace = library.find(cluster.nodes)
+            groups = _node_groups(trace)
+        else:
+            groups = [NodeGroup(group.gpu, group.count, group.gpus) for group in cluster.nodes]
+        absent = sorted({group.gpu_type for group in groups} - set(stated))
+        if absent:
+            raise InputError(f"power: no entry for {', '.join(absent)}")
+    sleep, preemption = cluster.sleep, cluster.preemption
+    asleep_w = 0.0 if sleep is None else sleep.power_w
+    spec = ClusterSpec(
+        groups=tuple(groups),
+        power={name: GpuPower(idle_w, busy_w, asleep_w) for name, (idle_w, busy_w) in
+               stated.items()},
+        pue=cluster.pue,
+        power_cap_w=cluster.power_cap_w,
+        sleep_after_s=None if sleep is None else sleep.after_s,
+        wake_s=0.0 if sleep is None else sleep.wake_s,
+        checkpoint_s=preemption.checkpoint_s,
+        restore_s=preemption.restore_s,
+    )  # fmt: skip
+    return spec, trace
+
+
+def _node_groups(trace: Trace) -> list[NodeGroup]:
+    """Neighbouring equal nodes of a trace together."""
+    if "nodes" not in trace.tables:
+        raise InputError(f"nodes: trace {trace.name!r} knows no nodes")
+    table = trace.tables["nodes"]
+    kinds = zip(table["gpu_type"].to_pylist(), table["gpus"].to_pylist(), strict=True)
+    return [NodeGroup(kind, len(list(same)), gpus) for (kind, gpus), same in groupby(kinds)]
+
+
+def _mapped(
+    jobs: pa.Table, by: tuple[str, ...], profiles: Trace | None, cluster: ClusterSpec
+) -> Mapped:
+    if profiles is None:
+        raise InputError("mapping needs workload.profiles")
+    if len(cluster.gpu_types) > 1:
+        raise InputError(f"mapping needs one GPU type, not {', '.join(cluster.gpu_types)}")
+    known = load_profiles(profiles, cluster.gpu_types[0])
+    mean_time_s = {}
+    for name in known.workloads:
+        profile = known.get(name)
+        curve = profile.curves[profile.default_batch_size]
+        epochs = curve.expected_epochs(profile.max_epochs)
+        mean_time_s[name] = epochs * curve.time_per_epoch_s[-1]
+    return map_workloads(jobs, mean_time_s, by, {1})
+
+
+def _needed_profiles(jobs: pa.Table, trace: Trace | None, cluster: ClusterSpec) -> Profiles:
+    """The profiles of all workloads of the jobs on all types that they may run on."""
+    kinds = ["workload", "gpus", "gpu_type"]
+    rows = jobs.group_by(kinds, use_threads=False).aggregate([]).to_pylist()
+    found: dict[tuple[str, int, str], Profile] = {}
+    sets: dict[tuple[str, int], ProfileSet] = {}
+    for row in sorted(rows, key=lambda row: (row["workload"] or "", row["gpus"])):
+        if row["workload"] is None:
+            continue
+        if trace is None:
+            raise InputError("jobs of the trace name workloads: say where their profiles are "
+                             "(workload.profiles)")  # fmt: skip
+        for at in cluster.types_allowed(row["gpu_type"]):
+            key = cluster.gpu_types[at], row["gpus"]
+            if key not in sets:
+                sets[key] = load_profiles(trace, *key)
+            found[row["workload"], row["gpus"], key[0]] = sets[key].get(row["workload"])
+    return found
 
 
 def check_policies(loaded: Loaded, inputs: Inputs) -> None:
@@ -138,30 +243,38 @@ def check_policies(loaded: Loaded, inputs: Inputs) -> None:
 
 
 def _recurring_inputs(
-    scenario: Scenario, workload: Recurring, document: Document, trace: Trace
+    scenario: Scenario,
+    workload: Recurring,
+    document: Document,
+    trace: Trace,
+    cluster: ClusterSpec,
 ) -> Inputs:
     with named_at(document, "cluster", "gpu"):
-        known = load_profiles(trace, scenario.cluster.gpu, workload.gpus)
+        known = [load_profiles(trace, name, workload.gpus) for name in cluster.gpu_types]
     with named_at(document, "workload", "gpus"):
-        if workload.gpus > scenario.cluster.gpus:
+        if workload.gpus > cluster.most_gpus(None):
             raise InputError(
-                f"gpus: each job asks for {workload.gpus}, the cluster has {scenario.cluster.gpus}"
+                f"gpus: each job asks for {workload.gpus}, the cluster has {cluster.gpus}"
             )
     with named_at(document, "workload", "workloads"):
-        names = workload.workloads or known.workloads
+        names = workload.workloads or known[0].workloads
         if not names:
             raise InputError(
                 f"trace {trace.name!r} has no workload that can be replayed on "
-                f"{scenario.cluster.gpu}: "
-                + "; ".join(f"{name}: {why}" for name, why in known.absent.items())
+                f"{cluster.gpu_types[0]}: "
+                + "; ".join(f"{name}: {why}" for name, why in known[0].absent.items())
             )
-        profiles = {(name, workload.gpus): known.get(name) for name in names}
+        profiles = {
+            (name, workload.gpus, of_type.gpu_type): of_type.get(name)
+            for name in names
+            for of_type in known
+        }
     often = workload.recurrences
     recurrences = {
         name: often if isinstance(often, int) else often.per_configuration * profile.configurations
-        for (name, _), profile in profiles.items()
+        for (name, _, _), profile in reversed(profiles.items())
     }
-    return Inputs(profiles, None, recurrences, (trace,))
+    return Inputs(profiles, None, {name: recurrences[name] for name in names}, (trace,), cluster)
 
 
 def _profile_trace(source: ProfileSource) -> Trace:
@@ -173,36 +286,95 @@ def _profile_trace(source: ProfileSource) -> Trace:
     return trace
 
 
-def _check_jobs(trace: Trace, scenario: Scenario) -> None:
-    """Refuse jobs that cannot be replayed.
+def usable(
+    jobs: pa.Table, name: str, scenario: Scenario, cluster: ClusterSpec
+) -> tuple[pa.Table, dict[str, int]]:
+    """The jobs that can be replayed, and how many others were dropped, by reason.
 
     Raises:
-        TraceError: One problem for each row that is wrong.
+        TraceError: One problem for each row that is wrong, unless the scenario drops them.
     """
-    recorded = any(occupancy_of(scenario, name) == "recorded" for name in scenario.variants)
-    names = ("job_id", "group_id", "workload", "gpus", "duration_s")
-    columns = [trace.tables["jobs"][name].to_pylist() for name in names]
+    workload = scenario.workload
+    drop = isinstance(workload, TraceJobs) and workload.unusable == "drop"
+    recorded = any(occupancy_of(scenario, variant) == "recorded" for variant in scenario.variants)
+    dropped: dict[str, int] = {}
+    problems: dict[int, list[str]] = {}
+    kept = np.ones(jobs.num_rows, dtype=bool)
+    for reason, (bad, say) in _unusable(jobs, cluster, recorded).items():
+        if bad.any():
+            dropped[reason] = int((bad & kept).sum())
+            kept &= ~bad
+            for row in np.flatnonzero(bad)[: 2 * SHOWN].tolist() if not drop else ():
+                problems.setdefault(row, []).append(say(row))
+    problems = {} if drop else problems
+    if isinstance(workload, TraceJobs):
+        for row, text in _mixed_groups(jobs).items():
+            problems.setdefault(row, []).append(text)
+    if problems:
+        found = [
+            Problem(f"job {jobs['job_id'][row].as_py()!r} {text}", f"{name}/jobs.parquet, row "
+                    f"{row + 1}")
+            for row in sorted(problems) for text in problems[row]
+        ]  # fmt: skip
+        if dropped:
+            many = sum(dropped.values())
+            what = f"{many} of {jobs.num_rows} jobs cannot be replayed; to leave them out: "
+            found.insert(0, Problem(what + "--set workload.unusable=drop", name))
+        raise TraceError(found)
+    if not kept.any():
+        raise TraceError(Problem("no job of it can be replayed", name))
+    return (jobs if kept.all() else jobs.filter(pa.array(kept))), dropped
+
+
+def _unusable(jobs: pa.Table, cluster: ClusterSpec, recorded: bool) -> dict[str, Unusable]:
+    """Which rows cannot be replayed, and what to say of one, by reason."""
+    duration = jobs["duration_s"].fill_null(-1.0).to_numpy()
+    plain = np.asarray(jobs["workload"].is_null())
+    gpus = jobs["gpus"].to_numpy()
+    types = jobs["gpu_type"].to_pylist() if jobs["gpu_type"].null_count < len(jobs) else None
+    if types is None:
+        most = np.full(len(gpus), cluster.most_gpus(None))
+    else:
+        by_type = {kind: cluster.most_gpus(kind) for kind in set(types)}
+        most = np.array([by_type[kind] for kind in types])
+    return {
+        "larger than the cluster": (
+            gpus > most,
+            lambda row: (
+                f"asks for {gpus[row]} GPUs, the cluster has {most[row]}"
+                + (f" of type {types[row]}" if types is not None and types[row] else "")
+            ),
+        ),
+        "without a recorded duration": (
+            plain & (duration < 0),
+            lambda row: "names no workload and has no recorded duration; one of them is needed",
+        ),
+        "without a duration > 0": (
+            ~plain & (duration <= 0) & recorded,
+            lambda row: (
+                f"has duration_s {jobs['duration_s'][row].as_py()}; occupancy: recorded "
+                "needs a recorded duration > 0 s"
+            ),
+        ),
+    }
+
+
+def _mixed_groups(jobs: pa.Table) -> dict[int, str]:
+    """Jobs that train something else than others of their group, by row."""
+    if jobs["group_id"].null_count == len(jobs) or jobs["workload"].null_count == len(jobs):
+        return {}
     trained: dict[str, str] = {}
-    problems = []
-    for row, (job, group, workload, gpus, duration_s) in enumerate(zip(*columns, strict=True), 1):
-        wrong = []
-        if workload is None:
-            wrong.append("names no workload; every job needs one")
-        elif group is not None and trained.setdefault(group, workload) != workload:
-            wrong.append(
+    found = {}
+    columns = (jobs[name].to_pylist() for name in ("group_id", "workload"))
+    for row, (group, workload) in enumerate(zip(*columns, strict=True)):
+        if group is None or workload is None:
+            continue
+        if trained.setdefault(group, workload) != workload:
+            found[row] = (
                 f"trains {workload!r}, others of its group {group!r} train {trained[group]!r}; the "
                 "jobs of a group recur, so they train the same"
             )
-        if gpus > scenario.cluster.gpus:
-            wrong.append(f"asks for {gpus} GPUs, the cluster has {scenario.cluster.gpus}")
-        if recorded and not (duration_s or 0) > 0:
-            wrong.append(
-                f"has duration_s {duration_s}; occupancy: recorded needs a recorded duration > 0 s"
-            )
-        where = f"{trace.name}/jobs.parquet, row {row}"
-        problems += [Problem(f"job {job!r} {text}", where) for text in wrong]
-    if problems:
-        raise TraceError(problems)
+    return found
 
 
 def occupancy_of(scenario: Scenario, variant: str) -> Occupancy:
@@ -212,24 +384,18 @@ def occupancy_of(scenario: Scenario, variant: str) -> Occupancy:
 
 def run_specs(scenario: Scenario) -> list[RunSpec]:
     """All runs of a scenario: variants by seeds."""
-    cluster = scenario.cluster
-    per_node = cluster.gpus_per_node or cluster.gpus
-    spec = ClusterSpec(cluster.gpu, cluster.gpus // per_node, per_node, cluster.idle_power_w)
     return [
-        _run_spec(scenario, name, seed, spec)
-        for name in scenario.variants
-        for seed in scenario.all_seeds
+        _run_spec(scenario, name, seed) for name in scenario.variants for seed in scenario.all_seeds
     ]
 
 
-def _run_spec(scenario: Scenario, name: str, seed: int, cluster: ClusterSpec) -> RunSpec:
+def _run_spec(scenario: Scenario, name: str, seed: int) -> RunSpec:
     variant = scenario.variants[name]
     objective = variant.objective or scenario.objective
     occupancy = occupancy_of(scenario, name)
     return RunSpec(
         variant=name,
         seed=seed,
-        cluster=cluster,
         policies=PolicySet(**{point: policy_of(scenario, name, point) for point in POINTS}),
         rules=Rules(Objective(objective.eta), scenario.max_attempts, occupancy == "recorded"),
         occupancy=occupancy,
@@ -253,20 +419,22 @@ def execute(spec: RunSpec, inputs: Inputs) -> RunResult:
     source = _source(inputs)
     streams = _streams(spec, inputs)
     objective = spec.rules.objective
-    backend = Replay(env, inputs.profiles, streams, objective, spec.occupancy, spec.profiling)
-    cluster = Cluster(spec.cluster)
+    hardware = inputs.cluster
+    backend = Replay(
+        env, inputs.profiles, streams, objective, hardware.power, spec.occupancy, spec.profiling
+    )
+    cluster = Cluster(hardware)
     world = World(env, cluster, source, backend, spec.policies, spec.rules, streams)
     backend.listener = world
     world.run()
-    return collect(
-        spec.variant, spec.seed, world.recorder, spec.cluster, _optima(spec, inputs), env.events
-    )
+    optima = _optima(spec, inputs)
+    return collect(spec.variant, spec.seed, world.recorder, source, hardware, optima, env.events)
 
 
 def _source(inputs: Inputs) -> Source:
     if inputs.jobs is not None:
         return TraceSource(inputs.jobs)
-    (gpus,) = {gpus for _, gpus in inputs.profiles}
+    (gpus,) = {gpus for _, gpus, _ in inputs.profiles}
     return RecurringSource(inputs.recurrences, gpus)
 
 
@@ -277,7 +445,7 @@ def _streams(spec: RunSpec, inputs: Inputs) -> Streams:
     return PublishedStreams(checksum if inputs.jobs is not None else lambda _: spec.seed)
 
 
-def _optima(spec: RunSpec, inputs: Inputs) -> dict[tuple[str, int], float]:
+def _optima(spec: RunSpec, inputs: Inputs) -> dict[tuple[str, int, str], float]:
     """Smallest expected costs; absent where no configuration ever succeeded."""
     found = {
         key: optimum(profile, spec.rules.objective) for key, profile in inputs.profiles.items()

@@ -215,14 +215,15 @@ def _listed(name: str) -> dict[str, str]:
 @click.argument("name")
 @click.option("--gpu", help="Only this GPU type.")
 @click.option("--eta", type=click.FloatRange(0, 1), default=0.5, help="Of the savings shown [0.5].")
+@click.option("--gpus", type=click.IntRange(1), help="Hold jobs against a cluster of so many GPUs.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def describe(name: str, gpu: str | None, eta: float, as_json: bool) -> None:
+def describe(name: str, gpu: str | None, eta: float, gpus: int | None, as_json: bool) -> None:
     """Show what the trace NAME (or a path) covers, what is odd in it, and what could be saved."""
     from wattkeeper.traces import library
     from wattkeeper.traces.describe import describe as describe_trace
     from wattkeeper.traces.describe import render
 
-    report = describe_trace(library.find(name), gpu_type=gpu, eta=eta)
+    report = describe_trace(library.find(name), gpu_type=gpu, eta=eta, gpus=gpus)
     if as_json:
         click.echo(json.dumps(report, indent=2))
     else:
@@ -252,24 +253,197 @@ class _Import(click.Command):
 )
 @click.option("--name", help="Its name in the library; by default the format says it.")
 @click.option("--replace", is_flag=True, help="Replace a trace of that name.")
-def import_(form: str, paths: tuple[Path, ...], name: str | None, replace: bool) -> None:
-    """Read PATH... as FORMAT into the trace library."""
-    from wattkeeper.traces.formats import import_trace
+@click.option(
+    "--map",
+    "maps",
+    multiple=True,
+    metavar="CANONICAL=COLUMN",
+    help="For csv: a column of the file; may be repeated.",
+)
+@click.option("--skip-bad", is_flag=True, help="Leave out malformed rows, and count them.")
+def import_(
+    form: str,
+    paths: tuple[Path, ...],
+    name: str | None,
+    replace: bool,
+    maps: tuple[str, ...],
+    skip_bad: bool,
+) -> None:
+    """Read PATH... as FORMAT into the trace library; auto is the format that recognises them."""
+    from wattkeeper.traces import library
 
-    _save(import_trace(form, paths, name), replace)
+    mapping = _mapping(maps)
+    added = library.add(form, paths, name, replace=replace, mapping=mapping, skip_bad=skip_bad)
+    for table, rows in added.rows.items():
+        click.echo(f"{rows:8} {table}")
+    for line in library.counted(added.quality):
+        click.echo(line)
+    for note in added.notes:
+        click.echo(f"Note: {note}")
+    click.echo(f"{added.name} ({added.kind}, {added.origin}): {added.folder}")
 
 
-@traces.command()
-@click.argument("kind", type=click.Choice(["profiles"]))
+def _mapping(maps: tuple[str, ...]) -> dict[str, str]:
+    mapping: dict[str, str] = {}
+    for text in maps:
+        canonical, _, column = text.partition("=")
+        if not canonical or not column:
+            reason = f"found {text!r}; allowed: CANONICAL=COLUMN"
+            raise click.BadParameter(reason, param_hint="--map")
+        if canonical in mapping:
+            raise click.BadParameter(f"{canonical} is mapped twice", param_hint="--map")
+        mapping[canonical] = column
+    return mapping
+
+
+@traces.group()
+def generate() -> None:
+    """Generate traces that nobody recorded, marked as synthetic."""
+
+
+@generate.command("profiles")
 @click.option("--name", default="synthetic", help="Its name in the library [synthetic].")
 @click.option("--seed", type=click.IntRange(0), default=1, help="Seed of the noise [1].")
 @click.option("--replace", is_flag=True, help="Replace a trace of that name.")
-def generate(kind: str, name: str, seed: int, replace: bool) -> None:
-    """Generate profiles of GPUs and workloads that nobody recorded, marked as synthetic."""
+def generate_profiles(name: str, seed: int, replace: bool) -> None:
+    """Generate profiles of GPUs and workloads."""
     from wattkeeper.traces.synthetic import generate as generate_trace
     from wattkeeper.traces.synthetic_specs import SyntheticProfiles
 
     _save(generate_trace(SyntheticProfiles(seed=seed), name), replace)
+
+
+@traces.command()
+@click.argument("known", metavar="[NAME]", required=False)
+@click.option("--name", help="Its name in the library; by default the same.")
+@click.option("--replace", is_flag=True, help="Replace a trace of that name.")
+@click.option("--url", help="Address of the file, or of the folder that has the files.")
+@click.option("--sha256", multiple=True, metavar="HEX", help="Digest to check for, one a file.")
+@click.option("--skip-bad", is_flag=True, help="Leave out malformed rows, and count them.")
+def fetch(
+    known: str | None,
+    name: str | None,
+    replace: bool,
+    url: str | None,
+    sha256: tuple[str, ...],
+    skip_bad: bool,
+) -> None:
+    """Download the well-known trace NAME and import it; without NAME, list those that there are."""
+    from wattkeeper.traces.well_known import listing
+
+    if known is None:
+        if name or replace or url or sha256 or skip_bad:
+            raise click.UsageError("these options need the NAME of a well-known trace")
+        click.echo("\n".join(listing()))
+        return
+    from wattkeeper.traces.fetch import fetch as fetch_trace
+
+    with _download_bar() as progress:
+        done = fetch_trace(
+            known,
+            name=name,
+            replace=replace,
+            url=url,
+            sha256=sha256,
+            skip_bad=skip_bad,
+            progress=progress,
+        )
+    for file, digest in done.digests.items():
+        verdict = "as stated" if file in done.stated else "no digest is stated to compare with"
+        click.echo(f"{file}: sha256 {digest} ({verdict})")
+    for text in done.changed:
+        click.echo(f"Note: {text}")
+    for table, rows in done.added.rows.items():
+        click.echo(f"{rows:8} {table}")
+    click.echo(f"{done.added.name} ({done.added.kind}, {done.added.origin}): {done.added.folder}")
+
+
+@contextmanager
+def _download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
+    """A progress bar over bytes on a terminal; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield lambda what, done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, TransferSpeedColumn(), console=console, transient=True) as bar:
+        tasks: dict[str, Any] = {}
+
+        def update(what: str, done: int, total: int | None) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total)
+            bar.update(tasks[what], completed=done, total=total)
+
+        yield update
+
+
+@generate.command("jobs")
+@click.option("--name", default="synthetic-jobs", help="Its name in the library [synthetic-jobs].")
+@click.option("--fit", default="philly", help="A shipped fit or a file of one [philly].")
+@click.option("--jobs", type=click.IntRange(1), default=100_000, help="How many [100000].")
+@click.option("--seed", type=click.IntRange(0), default=1, help="Seed of all of it [1].")
+@click.option("--rate-scale", type=float, help="Times the fit's arrival rate [1].")
+@click.option("--load", type=float, help="Or: share of the cluster that jobs ask for on average.")
+@click.option("--gpus", type=click.IntRange(1), help="GPUs of that cluster.")
+@click.option("--replace", is_flag=True, help="Replace a trace of that name.")
+def generate_jobs(
+    name: str,
+    fit: str,
+    jobs: int,
+    seed: int,
+    rate_scale: float | None,
+    load: float | None,
+    gpus: int | None,
+    replace: bool,
+) -> None:
+    """Generate jobs with the shape of a fit: arrivals, GPU demands, run times, users, groups."""
+    from wattkeeper.traces.fits import load_fit
+    from wattkeeper.traces.sample import rate_for_load, sample
+
+    if (load is None) != (gpus is None) or (load is not None and rate_scale is not None):
+        raise click.UsageError("give --load with --gpus, or --rate-scale alone, or none of them")
+    shape = load_fit(fit)
+    if load is not None and gpus is not None:
+        rate_scale = rate_for_load(shape, load, gpus)
+    scale = 1.0 if rate_scale is None else rate_scale
+    _save(sample(shape, name, jobs, seed, scale, fit), replace)
+
+
+@traces.command("fit")
+@click.argument("trace")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="File to write.")
+@click.option("--compare", type=click.Path(path_type=Path), help="Folder for a comparison.")
+@click.option("--seed", type=click.IntRange(0), default=1, help="Seed of the compared sample [1].")
+def fit_jobs(trace: str, out: Path, compare: Path | None, seed: int) -> None:
+    """Fit the jobs of TRACE, a name or a path, for `generate jobs --fit`.
+
+    With --compare, as many jobs are sampled from the fit and compared with the trace: numbers in
+    comparison.json, a picture in comparison.png.
+    """
+    from wattkeeper.traces import library
+    from wattkeeper.traces.fit import fit_trace
+    from wattkeeper.traces.fits import to_json
+
+    if compare is not None:
+        from wattkeeper.traces.plot_fit import need_matplotlib
+
+        need_matplotlib()
+    found = library.find(trace)
+    fit = fit_trace(found)
+    out.write_text(to_json(fit), encoding="utf-8")
+    click.echo(f"{fit.jobs} jobs, {len(fit.demands)} GPU demands: {out}")
+    for text in fit.absent:
+        click.echo(f"Absent: {text}")
+    if compare is not None:
+        from wattkeeper.traces.plot_fit import save_comparison
+        from wattkeeper.traces.sample import sample
+
+        sampled = sample(fit, f"sample-of-{found.name}"[:100], fit.jobs, seed)
+        save_comparison(found, sampled, compare)
+        click.echo(f"Comparison: {compare}")
 
 
 def _save(trace: Any, replace: bool) -> None:

@@ -166,7 +166,9 @@ def _manifest(
         "seeds": list(scenario.all_seeds),
         "backend": "sim",
         "inputs": [_provenance(trace) for trace in inputs.traces],
-        "modelled": ["idle_power_w"],
+        "dropped_jobs": dict(inputs.dropped),
+        "mapping": [dict(row) for row in inputs.mapping],
+        "modelled": modelled(inputs, results),
         "results_digest": digest(results, summary),
         "jobs": sum(int(result.metrics["jobs"]) for result in results),
         "attempts": sum(int(result.metrics["attempts"]) for result in results),
@@ -176,6 +178,20 @@ def _manifest(
         | {library: version(library) for library in LIBRARIES},
         "host": {"name": socket.gethostname(), "platform": platform.platform()},
     }
+
+
+def modelled(inputs: Inputs, results: Sequence[RunResult]) -> list[str]:
+    """What of the input nobody recorded."""
+    found = ["idle power of GPUs"]
+    if any("duration" in result.by["replayed"] for result in results):
+        found.append("power of GPUs that run jobs without a profile (busy_power_w)")
+    if inputs.cluster.sleep_after_s is not None:
+        found.append("power and waking of sleeping nodes")
+    if inputs.cluster.pue != 1:
+        found.append("power usage effectiveness")
+    if inputs.mapping:
+        found.append("workloads of the jobs")
+    return found
 
 
 def _provenance(trace: Trace) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -9,10 +10,12 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     PositiveInt,
+    Tag,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -72,7 +75,64 @@ class Model(BaseModel):
     )
 
 
-class Cluster(Model):
+Watts = Annotated[float, Field(ge=0, le=MAX_POWER_W)]
+Seconds = Annotated[float, Field(ge=0, le=1e9)]
+
+
+class Nodes(Model):
+    """Equal nodes."""
+
+    gpu: str
+    """GPU type, as the profiles and the jobs call it."""
+    count: Annotated[int, Field(gt=0, le=MAX_GPUS)]
+    """How many nodes."""
+    gpus: Annotated[int, Field(gt=0, le=MAX_GPUS)]
+    """GPUs of each."""
+
+
+class Power(Model):
+    """What a GPU of a type draws where nobody measured it: results call it modelled."""
+
+    idle_w: Watts
+    """While no job holds it, W."""
+    busy_w: Watts | None = None
+    """While a job without a profile holds it, W."""
+
+
+class Sleep(Model):
+    """Nodes whose GPUs are all free go to sleep."""
+
+    after_s: Seconds
+    """So long after the last job left, s."""
+    power_w: Watts
+    """What each of its GPUs draws asleep, W."""
+    wake_s: Seconds
+    """How long a job that starts there waits, s."""
+
+
+class Preemption(Model):
+    """What it costs to take GPUs away from a job that goes on later."""
+
+    checkpoint_s: Seconds = 0.0
+    """Its node saves its state for so long; who starts there waits, s."""
+    restore_s: Seconds = 0.0
+    """How long it takes to go on, s."""
+
+
+class Facility(Model):
+    """What all clusters have."""
+
+    pue: Annotated[float, Field(ge=1, le=10)] = 1.0
+    """Power usage effectiveness: power of the whole facility over that of its GPUs."""
+    power_cap_w: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """A job waits if all GPUs could draw more than this with it, W."""
+    sleep: Sleep | None = None
+    """Whether free nodes sleep."""
+    preemption: Preemption = Preemption()
+    """What it costs to preempt a job."""
+
+
+class Cluster(Facility):
     """Equal nodes with GPUs of one type."""
 
     gpu: str
@@ -81,8 +141,10 @@ class Cluster(Model):
     """GPUs of all nodes together."""
     gpus_per_node: PositiveInt | None = None
     """GPUs of a node; all on one node if absent."""
-    idle_power_w: Annotated[float, Field(ge=0, le=MAX_POWER_W)]
+    idle_power_w: Watts
     """What a GPU draws while no job holds it, W. Nobody recorded it: results call it modelled."""
+    busy_power_w: Watts | None = None
+    """What a GPU draws while a job without a profile holds it, W; modelled too."""
 
     @model_validator(mode="after")
     def _whole_nodes(self) -> Self:
@@ -91,6 +153,35 @@ class Cluster(Model):
                 f"gpus: {self.gpus} GPUs do not fill nodes of {self.gpus_per_node} (gpus_per_node)"
             )
         return self
+
+
+class MixedCluster(Facility):
+    """Nodes with different GPUs."""
+
+    nodes: str | Annotated[tuple[Nodes, ...], Field(min_length=1)]
+    """Groups of equal nodes, or a trace of jobs that knows its nodes, by name or path."""
+    power: Annotated[dict[str, Power], Field(min_length=1)]
+    """By GPU type."""
+
+    @model_validator(mode="after")
+    def _power_is_stated(self) -> Self:
+        if not isinstance(self.nodes, str):
+            absent = sorted({group.gpu for group in self.nodes} - set(self.power))
+            if absent:
+                raise ValueError(f"power: no entry for {', '.join(absent)}")
+        return self
+
+
+def _form_of(cluster: object) -> str:
+    mixed = isinstance(cluster, MixedCluster) or (isinstance(cluster, dict) and "nodes" in cluster)
+    return MixedCluster.__name__ if mixed else Cluster.__name__
+
+
+AnyCluster = Annotated[
+    Annotated[Cluster, Tag("Cluster")] | Annotated[MixedCluster, Tag("MixedCluster")],
+    Discriminator(_form_of),
+]
+"""Told apart by the key `nodes`."""
 
 
 class Synthetic(Model):
@@ -126,14 +217,25 @@ class Recurring(Model):
     """GPUs that each job holds; the profiles must have been recorded on as many."""
 
 
+class WorkloadMapping(Model):
+    """Jobs of a plain trace get workloads as in the Zeus study (NSDI '23, section 6.3)."""
+
+    by: tuple[Literal["user", "queue", "gpus"], ...] = ("user", "queue", "gpus")
+    """What ties the recurrences of a job where the trace has no groups."""
+
+
 class TraceJobs(Model):
     """The jobs of a trace, each at its recorded time."""
 
     kind: Literal["trace"]
     trace: str
     """A trace of jobs by name or path."""
-    profiles: ProfileSource
-    """A trace of profiles by name or path, or `synthetic:`."""
+    profiles: ProfileSource | None = None
+    """A trace of profiles by name or path, or `synthetic:`; none if no job names a workload."""
+    mapping: WorkloadMapping | None = None
+    """Gives workloads to jobs that name none; the others run for their recorded duration."""
+    unusable: Literal["refuse", "drop"] = "refuse"
+    """What becomes of jobs that the cluster cannot hold or that have no recorded duration."""
 
 
 Workload = Annotated[Recurring | TraceJobs, Field(discriminator="kind")]
@@ -180,7 +282,7 @@ class Scenario(Model):
     """Names the results."""
     question: str = ""
     """What the comparison answers."""
-    cluster: Cluster
+    cluster: AnyCluster
     workload: Workload
     objective: Objective = Objective()
     occupancy: Occupancy = "simulated"
@@ -257,4 +359,5 @@ def json_schema() -> dict[str, Any]:
     for part in schema["$defs"].values():
         if "const" in part.get("properties", {}).get("kind", {}):
             part["required"] = sorted({"kind", *part.get("required", ())})
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema
+    plain: dict[str, Any] = json.loads(json.dumps(schema))
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | plain

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import (
@@ -11,60 +12,89 @@ from wattkeeper.policies.protocols import (
     Knobs,
     Measurement,
     Options,
+    Placement,
     Running,
     Start,
 )
-from wattkeeper.sim.cluster import Placement
 
 
 class Attempt:
     """A try of a job, from its start to its end.
 
     Attributes:
-        start: The view that `Configure` was shown.
-        placement: The GPUs it holds.
-        configuration: What `Configure` chose.
+        job: The job.
+        number: 1 for the first try of this job, and so on.
+        placement: The GPUs it holds, or held before it was preempted.
+        gpu_type: Their type.
+        begun_s: When it first held GPUs.
+        start: The view that `Configure` was shown; None where there is nothing to choose.
+        configuration: What `Configure` chose; None where there was nothing to choose.
         power_limit_w: The limit it runs at, W; None until `Tune` chose it.
         profiled: Whether its power limits were profiled.
-        begun_s: When it started.
-        power: What it draws now, in `wattkeeper.sim.recorder.UNITS_PER_WATT`.
+        power: What it draws now beyond idle GPUs, in `wattkeeper.sim.recorder.UNITS_PER_WATT`.
+        overhead_s: Seconds that it held GPUs without training.
+        overhead_j: Energy of that.
+        preempted_s: When it lost its GPUs; None while it holds them.
+        preemptions: How often it did.
+        plan: The backend's own.
     """
 
     __slots__ = (
         "begun_s",
         "configuration",
+        "gpu_type",
+        "job",
+        "number",
+        "overhead_j",
+        "overhead_s",
         "placement",
+        "plan",
         "power",
         "power_limit_w",
+        "preempted_s",
+        "preemptions",
         "profiled",
         "start",
     )
 
     def __init__(
-        self, start: Start, placement: Placement, configuration: Configuration, begun_s: float
+        self, job: Job, number: int, placement: Placement, gpu_type: str, begun_s: float
     ) -> None:
-        self.start = start
+        self.job = job
+        self.number = number
         self.placement = placement
-        self.configuration = configuration
-        self.power_limit_w = configuration.power_limit_w
-        self.profiled = False
+        self.gpu_type = gpu_type
         self.begun_s = begun_s
+        self.start: Start | None = None
+        self.configuration: Configuration | None = None
+        self.power_limit_w: float | None = None
+        self.profiled = False
         self.power = 0
+        self.overhead_s = 0.0
+        self.overhead_j = 0.0
+        self.preempted_s: float | None = None
+        self.preemptions = 0
+        self.plan: Any = None
 
     def running(self, measured: tuple[Measurement, ...] = ()) -> Running:
         """The view for `Tune`."""
+        assert self.start is not None
+        assert self.configuration is not None
         return Running(self.start, self.configuration, measured)
 
 
 class Backend(Protocol):
     """Runs attempts and reports to the `Listener` what becomes of them."""
 
-    def options(self, job: Job, gpu_type: str) -> Options:
-        """What may be chosen for a job on a GPU type.
+    def options(self, job: Job, gpu_type: str) -> Options | None:
+        """What may be chosen for a job on a GPU type; None if it runs as recorded.
 
         Raises:
             ProfileMissing: If nothing is known of it.
         """
+
+    def most_power_w(self, job: Job, gpu_type: str) -> float:
+        """The most that a job draws on a GPU type, whatever is chosen, W."""
 
     def foresight(self, start: Start) -> Profile:
         """The profile that an attempt will be replayed from.
@@ -73,8 +103,17 @@ class Backend(Protocol):
             PolicyError: If the future cannot be known.
         """
 
-    def begin(self, attempt: Attempt, knobs: Knobs) -> None:
-        """Start an attempt; it reports on its own from then on."""
+    def begin(self, attempt: Attempt, knobs: Knobs | None, delay_s: float) -> None:
+        """Start an attempt; it reports on its own from then on.
+
+        It holds its GPUs idle for a delay (s) first.
+        """
+
+    def pause(self, attempt: Attempt) -> None:
+        """Stop an attempt at once; what it did is kept."""
+
+    def resume(self, attempt: Attempt, delay_s: float) -> None:
+        """Go on with a paused attempt, on the GPUs that it now holds, after a delay (s)."""
 
 
 class Listener(Protocol):
@@ -87,6 +126,9 @@ class Listener(Protocol):
         """Profiling found this; the answer holds from now on."""
 
     def ended(
-        self, attempt: Attempt, epochs: int, time_s: float, energy_j: float, reached: bool
+        self, attempt: Attempt, epochs: int | None, time_s: float, energy_j: float, reached: bool
     ) -> None:
         """The attempt is over, after so much training as profiled."""
+
+
+Done = Callable[[Attempt], None]

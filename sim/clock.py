@@ -1,47 +1,116 @@
 """SimPy's clock with callbacks at absolute times, in a fixed order at equal times.
 
-Completions come first, then arrivals, then one scheduling pass. A callback costs one event and no
-process; ordinary SimPy processes may run in the same environment.
+At one time completions come first, then arrivals, then one scheduling pass. A callback costs one
+entry of SimPy's heap and no process; ordinary SimPy processes may run in the same environment.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from heapq import heappush
+from heapq import heappop, heappush
+from typing import Any
 
-from simpy import Environment, Event
+from simpy import Environment
 
 COMPLETION, ARRIVAL, PASS = 0, 1, 2
 
 
-class _Due(Event):
-    """An event that has its value from the start, as a SimPy timeout has."""
+class Due:
+    """An entry of the heap that calls back; SimPy itself can step over it as over an event."""
 
-    def __init__(self, env: Environment, callback: Callable[[Event], None]) -> None:
-        self.env = env
-        self.callbacks = [callback]
-        self._value = None
-        self._ok = True
-        self._defused = False
+    __slots__ = ("argument", "call")
+
+    _ok = True
+    _defused = True
+
+    def __init__(self, call: Callable[[Any], object], argument: Any) -> None:
+        self.call = call
+        self.argument = argument
+
+    @property
+    def callbacks(self) -> list[Callable[[object], object]]:
+        """As SimPy looks them up; a list that is kept would be a cycle of references an event."""
+        return [lambda _: self.call(self.argument)]
+
+    @callbacks.setter
+    def callbacks(self, value: None) -> None:
+        pass
+
+    def cancel(self) -> None:
+        """Do nothing when the time comes."""
+        self.call = _nothing
+
+
+def _nothing(_: object) -> None:
+    pass
 
 
 class Clock(Environment):
     """A SimPy environment that also calls back.
 
     Attributes:
-        events: How many callbacks were asked for.
+        events: How many callbacks, arrivals and passes there were.
+        arrivals: Called at `next_arrival_s`; it sets the next one.
+        next_arrival_s: Infinite if nobody else arrives.
+        passes: Called at the end of a time at which somebody asked for it by `pass_is_due`.
+        pass_is_due: Whether somebody did.
     """
 
     def __init__(self) -> None:
         super().__init__(initial_time=0.0)
         self.events = 0
+        self.arrivals: Callable[[], None]
+        self.next_arrival_s = math.inf
+        self.passes: Callable[[], None]
+        self.pass_is_due = False
 
-    def call_at(self, time_s: float, order: int, callback: Callable[[], None]) -> None:
+    def call_at(
+        self, time_s: float, order: int, callback: Callable[[Any], object], argument: Any = None
+    ) -> Due:
         """Call back at a time (s), among those of the same time by `order`, then first come.
 
         The heap is SimPy's own (4.1): its `schedule` takes a delay, and `now + (time - now)` is not
         always `time`, so that what the trace has at one time would come at two.
         """
-        self.events += 1
-        due = _Due(self, lambda _: callback())
+        due = Due(callback, argument)
         heappush(self._queue, (time_s, order, next(self._eid), due))  # type: ignore[misc]
+        return due
+
+    def play(self) -> None:
+        """Run until nothing is left to happen.
+
+        Arrivals are merged from their sorted column, and passes follow from the events of their
+        time: neither takes an entry of the heap.
+        """
+        heap, events = self._queue, 0
+        while True:
+            now = heap[0][0] if heap else math.inf
+            if self.next_arrival_s < now:
+                now = self.next_arrival_s
+            if now == math.inf:
+                break
+            self._now = now
+            while heap and heap[0][0] == now and heap[0][1] < PASS:
+                if heap[0][1] == COMPLETION or self.next_arrival_s > now:
+                    due: Any = heap[0][3]
+                    events += 1
+                    if type(due) is Due:
+                        heappop(heap)
+                        due.call(due.argument)
+                    else:
+                        self.step()
+                else:
+                    events += 1
+                    self.arrivals()
+            if self.next_arrival_s == now:
+                events += 1
+                self.arrivals()
+            if self.pass_is_due:
+                events += 1
+                self.pass_is_due = False
+                self.passes()
+            elif heap and heap[0][0] == now and heap[0][1] >= PASS:
+                events += 1
+                self.step()
+        self.events += events

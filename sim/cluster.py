@@ -2,55 +2,188 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from heapq import heapify, heappop, heappush
 
 import numpy as np
+import numpy.typing as npt
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import ClusterView, Job
+from wattkeeper.policies.protocols import NEW, Job, Placement
 
-Placement = tuple[tuple[int, int], ...]
-"""Nodes and the number of GPUs on each."""
+Ints = npt.NDArray[np.int64]
+
+WHOLE = 1000
+"""Thousandths of a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSpec:
-    """A cluster of equal nodes.
+class NodeGroup:
+    """Equal nodes.
 
     Attributes:
-        gpu_type: Name of the GPU type.
+        gpu_type: Name of their GPU type.
         nodes: Number of nodes.
         gpus_per_node: GPUs on each.
-        idle_power_w: What a GPU draws while no job holds it, W.
     """
 
     gpu_type: str
     nodes: int
     gpus_per_node: int
-    idle_power_w: float
 
-    @property
+
+@dataclass(frozen=True, slots=True)
+class GpuPower:
+    """What a GPU draws where nobody measured it: a model, W.
+
+    Attributes:
+        idle_w: While no job holds it.
+        busy_w: While a job without a profile holds it; None if the scenario does not say.
+        sleep_w: While its node sleeps.
+    """
+
+    idle_w: float
+    busy_w: float | None = None
+    sleep_w: float = 0.0
+
+
+@dataclass(frozen=True)
+class ClusterSpec:
+    """A cluster, and what it costs to use it otherwise than by training.
+
+    Attributes:
+        groups: Its nodes; they are numbered in this order, from 0.
+        power: By GPU type.
+        pue: Power usage effectiveness: power of the whole facility over that of its GPUs.
+        power_cap_w: A job starts only if the GPUs draw no more than this with it; None: no cap.
+        sleep_after_s: A node whose GPUs are all free sleeps after so long; None: never.
+        wake_s: How long it takes to wake.
+        checkpoint_s: A preempted job's node is busy saving its state for so long.
+        restore_s: How long a preempted job takes to go on.
+    """
+
+    groups: tuple[NodeGroup, ...]
+    power: Mapping[str, GpuPower]
+    pue: float = 1.0
+    power_cap_w: float | None = None
+    sleep_after_s: float | None = None
+    wake_s: float = 0.0
+    checkpoint_s: float = 0.0
+    restore_s: float = 0.0
+
+    @classmethod
+    def uniform(
+        cls, gpu_type: str, nodes: int, gpus_per_node: int, idle_w: float, busy_w: float | None
+    ) -> ClusterSpec:
+        """A cluster of equal nodes."""
+        group = NodeGroup(gpu_type, nodes, gpus_per_node)
+        return cls((group,), {gpu_type: GpuPower(idle_w, busy_w)})
+
+    @cached_property
+    def gpu_types(self) -> tuple[str, ...]:
+        """Names of the GPU types, in order of appearance."""
+        return tuple(dict.fromkeys(group.gpu_type for group in self.groups))
+
+    @cached_property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return sum(group.nodes for group in self.groups)
+
+    @cached_property
     def gpus(self) -> int:
         """GPUs of all nodes."""
-        return self.nodes * self.gpus_per_node
+        return int(self.capacity.sum())
+
+    @cached_property
+    def capacity(self) -> Ints:
+        """GPUs by node, shape (nodes,)."""
+        return np.repeat(
+            np.array([group.gpus_per_node for group in self.groups], dtype=np.int64),
+            [group.nodes for group in self.groups],
+        )
+
+    @cached_property
+    def node_type(self) -> Ints:
+        """Index into `gpu_types` by node, shape (nodes,)."""
+        kinds = [self.gpu_types.index(group.gpu_type) for group in self.groups]
+        return np.repeat(np.array(kinds, dtype=np.int64), [group.nodes for group in self.groups])
+
+    @cached_property
+    def idle_power_w(self) -> float:
+        """What all GPUs draw together while none is held, awake, W."""
+        by_type = (self.power[group.gpu_type].idle_w * group.nodes * group.gpus_per_node
+                   for group in self.groups)  # fmt: skip
+        return sum(by_type)
+
+    def types_allowed(self, gpu_type: str | None) -> tuple[int, ...]:
+        """Indices of the types that are named, with `|` between; all if none is."""
+        if gpu_type is None:
+            return tuple(range(len(self.gpu_types)))
+        named = gpu_type.split("|")
+        return tuple(at for at, known in enumerate(self.gpu_types) if known in named)
+
+    def most_gpus(self, gpu_type: str | None) -> int:
+        """The largest gang of one type that the empty cluster holds."""
+        allowed = self.types_allowed(gpu_type)
+        return max((int(self.capacity[self.node_type == at].sum()) for at in allowed), default=0)
 
 
 class Cluster:
-    """Which GPUs are free.
+    """Which GPUs are free; the view that `Place` is shown.
 
     Attributes:
         spec: What the cluster consists of.
-        free_gpus: Number of free GPUs.
-        view: What `Place` is shown.
+        free_gpus: Number of GPUs that nobody holds a part of.
     """
 
     def __init__(self, spec: ClusterSpec) -> None:
         self.spec = spec
         self.free_gpus = spec.gpus
-        self._free = np.full(spec.nodes, spec.gpus_per_node, dtype=np.int64)
-        shown = self._free.view()
-        shown.flags.writeable = False
-        self.view = ClusterView(shown)
+        self.gpu_types = spec.gpu_types
+        self.node_type, self.capacity = _frozen(spec.node_type), _frozen(spec.capacity)
+        self._types: list[int] = spec.node_type.tolist()
+        self._count: list[int] = spec.capacity.tolist()
+        self._free = spec.capacity.copy()
+        self.free = _frozen(self._free)
+        self._shared: dict[int, dict[int, int]] = {}
+        self._allowed: dict[str | None, tuple[int, ...]] = {}
+        self._by_free = [self._index(at) for at in range(len(self.gpu_types))]
+
+    def _index(self, gpu_type: int) -> list[list[int]]:
+        """The nodes of a type by their number of free GPUs: heaps, cleaned when looked at."""
+        nodes = np.flatnonzero(self.node_type == gpu_type).tolist()
+        heaps: list[list[int]] = [[] for _ in range(max(self._count[n] for n in nodes) + 1)]
+        for node in nodes:
+            heaps[self._count[node]].append(node)
+        return heaps
+
+    def shared(self, node: int) -> Mapping[int, int]:
+        """See `wattkeeper.policies.protocols.ClusterView`."""
+        return self._shared.get(node, {})
+
+    def types_for(self, job: Job) -> tuple[int, ...]:
+        """See `wattkeeper.policies.protocols.ClusterView`."""
+        if job.gpu_type not in self._allowed:
+            self._allowed[job.gpu_type] = self.spec.types_allowed(job.gpu_type)
+        return self._allowed[job.gpu_type]
+
+    def tightest(self, gpus: int, gpu_type: int) -> int | None:
+        """See `wattkeeper.policies.protocols.ClusterView`."""
+        heaps, count = self._by_free[gpu_type], self._count
+        for free in range(gpus, len(heaps)):
+            heap = heaps[free]
+            while heap:
+                node = heap[0]
+                if count[node] == free:
+                    return node
+                heappop(heap)
+        return None
+
+    def gpu_type(self, placement: Placement) -> str:
+        """The GPU type that a placement is on."""
+        return self.gpu_types[self._types[placement[0][0]]]
 
     def take(self, job: Job, placement: Placement) -> None:
         """Give GPUs to a job.
@@ -58,22 +191,121 @@ class Cluster:
         Raises:
             PolicyError: If the placement is not what the job asked for, or not free.
         """
-        if len({node for node, _ in placement}) < len(placement):
-            raise PolicyError(f"job {job.job_id} is placed twice on one node: {placement}", "place")
-        for node, gpus in placement:
-            if not 0 <= node < self.spec.nodes or not 0 < gpus <= self._free[node]:
-                raise PolicyError(
-                    f"job {job.job_id}: {gpus} GPUs on node {node} are not free", "place"
-                )
-            self._free[node] -= gpus
-        if sum(gpus for _, gpus in placement) != job.gpus:
+        self._check(job, placement)
+        if job.gpu_milli == WHOLE:
+            for node, gpus, _ in placement:
+                self._count_free(node, -gpus)
+            return
+        for node, _, gpu in placement:
+            shared = self._shared.setdefault(node, {})
+            if gpu == NEW:
+                gpu = next(at for at in range(len(shared) + 1) if at not in shared)
+                shared[gpu] = WHOLE
+                self._count_free(node, -1)
+            shared[gpu] -= job.gpu_milli
+
+    def take_again(self, job: Job, placement: Placement) -> None:
+        """Undo `release`: shared GPUs by the index that `settled` gave."""
+        if job.gpu_milli == WHOLE:
+            for node, gpus, _ in placement:
+                self._count_free(node, -gpus)
+            return
+        for node, _, gpu in placement:
+            shared = self._shared.setdefault(node, {})
+            if gpu not in shared:
+                shared[gpu] = WHOLE
+                self._count_free(node, -1)
+            shared[gpu] -= job.gpu_milli
+
+    def settled(self, job: Job, placement: Placement) -> Placement:
+        """A placement with the GPUs that `take` will choose for its `NEW` ones."""
+        if job.gpu_milli == WHOLE:
+            return placement
+        opened: dict[int, set[int]] = {}
+        slots = []
+        for node, gpus, gpu in placement:
+            taken = opened.setdefault(node, set(self._shared.get(node, ())))
+            if gpu == NEW:
+                gpu = next(at for at in range(len(taken) + 1) if at not in taken)
+                taken.add(gpu)
+            slots.append((node, gpus, gpu))
+        return tuple(slots)
+
+    def release(self, job: Job, placement: Placement) -> None:
+        """Take a job's GPUs back; shared ones by the index that `settled` gave."""
+        if job.gpu_milli == WHOLE:
+            for node, gpus, _ in placement:
+                self._count_free(node, gpus)
+            return
+        for node, _, gpu in placement:
+            shared = self._shared[node]
+            shared[gpu] += job.gpu_milli
+            if shared[gpu] == WHOLE:
+                del shared[gpu]
+                self._count_free(node, 1)
+
+    def is_empty(self, node: int) -> bool:
+        """Whether no job holds anything of a node."""
+        return self._count[node] == int(self.capacity[node])
+
+    def _count_free(self, node: int, change: int) -> None:
+        count = self._count[node] + change
+        self._count[node] = count
+        self._free[node] = count
+        self.free_gpus += change
+        heaps = self._by_free[self._types[node]]
+        heap = heaps[count]
+        heappush(heap, node)
+        if len(heap) > 4 * len(self._count) + 64:
+            heap[:] = {at for at in heap if self._count[at] == count}
+            heapify(heap)
+
+    def _check(self, job: Job, placement: Placement) -> None:
+        gpus = sum(slot[1] for slot in placement)
+        if gpus != job.gpus:
             raise PolicyError(
                 f"job {job.job_id} asks for {job.gpus} GPUs, placed on {placement}", "place"
             )
-        self.free_gpus -= job.gpus
+        if job.gpu_milli == WHOLE:
+            if len(placement) > 1 and len({node for node, _, _ in placement}) < len(placement):
+                raise PolicyError(
+                    f"job {job.job_id} is placed twice on one node: {placement}", "place"
+                )
+            for node, gpus, _ in placement:
+                if not 0 <= node < len(self._count) or not 0 < gpus <= self._count[node]:
+                    raise _not_free(job, node, gpus)
+        else:
+            self._check_shares(job, placement)
+        if len(placement) > 1 and len({self._types[node] for node, _, _ in placement}) > 1:
+            raise PolicyError(
+                f"job {job.job_id} is placed on GPUs of several types: {placement}", "place"
+            )
+        if job.gpu_type is not None and self._types[placement[0][0]] not in self.types_for(job):
+            raise PolicyError(
+                f"job {job.job_id} may run on {job.gpu_type}, placed on {placement}", "place"
+            )
 
-    def release(self, job: Job, placement: Placement) -> None:
-        """Take a job's GPUs back."""
-        for node, gpus in placement:
-            self._free[node] += gpus
-        self.free_gpus += job.gpus
+    def _check_shares(self, job: Job, placement: Placement) -> None:
+        new: dict[int, int] = {}
+        named = [(node, gpu) for node, _, gpu in placement if gpu != NEW]
+        if len(set(named)) < len(named):
+            raise PolicyError(f"job {job.job_id} is placed twice on one GPU: {placement}", "place")
+        for node, gpus, gpu in placement:
+            if gpus != 1 or not 0 <= node < len(self._count):
+                raise _not_free(job, node, gpus)
+            if gpu == NEW:
+                new[node] = new.get(node, 0) + 1
+                if new[node] > self._count[node]:
+                    raise _not_free(job, node, new[node])
+            elif self._shared.get(node, {}).get(gpu, 0) < job.gpu_milli:
+                raise _not_free(job, node, gpus)
+
+
+def _not_free(job: Job, node: int, gpus: int) -> PolicyError:
+    return PolicyError(f"job {job.job_id}: {gpus} GPUs on node {node} are not free", "place")
+
+
+def _frozen(values: Ints) -> Ints:
+    shown = values.view()
+    shown.flags.writeable = False
+    return shown

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from wattkeeper.sim.cluster import ClusterSpec
 from wattkeeper.sim.timeline import Timeline
@@ -16,7 +17,6 @@ from wattkeeper.sim.timeline import Timeline
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-Strings = npt.NDArray[np.str_]
 
 LAST = 5
 """Recurrences at the end of a group that show what was learnt, as in Zeus (NSDI '23), section 6."""
@@ -38,17 +38,21 @@ METRICS: dict[str, Metric] = {
     "energy_j": Metric("J", "energy of all attempts"),
     "time_s": Metric("s", "training time of all attempts"),
     "cost": Metric("J", "eta * energy + (1 - eta) * largest power limit * time, of all attempts"),
-    "regret": Metric("J", "cost less the expected cost of the best configuration, of all jobs"),
+    "regret": Metric(
+        "J", "cost less the expected cost of the best configuration, of profiled jobs"
+    ),
     "last5_energy_j": Metric("J", "energy of a job, mean over the last five of each group"),
     "last5_time_s": Metric("s", "training time of a job, mean over the last five of each group"),
     "last5_cost": Metric("J", "cost of a job, mean over the last five of each group"),
     "energy_to_accuracy_j": Metric("J", "energy of a job that reached its target, with retries"),
     "time_to_accuracy_s": Metric("s", "training time of a job that reached its target"),
     "jct_s": Metric("s", "job completion time: from submission to end, mean"),
+    "p95_jct_s": Metric("s", "job completion time that 95 % of jobs stay below"),
+    "preemptions": Metric("1", "how often jobs lost their GPUs"),
     "queue_delay_s": Metric("s", "from submission to start, mean"),
     "makespan_s": Metric("s", "from the first submission to the last end"),
     "gpu_utilisation": Metric("1", "share of GPU time that jobs hold"),
-    "cluster_energy_j": Metric("J", "energy of the cluster, idle GPUs included"),
+    "cluster_energy_j": Metric("J", "energy of the facility: jobs, idle GPUs, times pue"),
 }
 
 
@@ -64,8 +68,9 @@ class Jobs(NamedTuple):
     Attributes:
         group: Index of its group.
         recurrence: Its place in the group.
-        workload: What was trained.
-        gpu_type: Where.
+        workload: What was trained: an index into `names`; -1 if nobody knows.
+        gpu_type: Where: an index into `names`.
+        replayed: From what: an index into `names`.
         attempts: How many attempts it took.
         queue_delay_s: From submission to start.
         submit_time_s: Submission.
@@ -75,12 +80,15 @@ class Jobs(NamedTuple):
         cost: Of all attempts.
         regret: Cost less that of the best configuration in expectation.
         reached: Whether an attempt reached the target.
+        preemptions: How often it lost its GPUs.
+        names: Of workloads, GPU types, and what was replayed.
     """
 
     group: Ints
     recurrence: Ints
-    workload: Strings
-    gpu_type: Strings
+    workload: Ints
+    gpu_type: Ints
+    replayed: Ints
     attempts: Ints
     queue_delay_s: Floats
     submit_time_s: Floats
@@ -90,55 +98,91 @@ class Jobs(NamedTuple):
     cost: Floats
     regret: Floats
     reached: Bools
+    preemptions: Ints
+    names: dict[str, list[str]]
 
     def only(self, kept: Bools) -> Jobs:
         """Some of the jobs."""
-        columns: Any = (column[kept] for column in self)
-        return Jobs(*columns)
+        columns: dict[str, Any] = {name: getattr(self, name)[kept] for name in self._fields[:-1]}
+        return Jobs(**columns, names=self.names)
+
+    def parts(self) -> dict[str, tuple[Ints, list[str]]]:
+        """What results are broken down by: the index of each job's part, and their names."""
+        return {key: (getattr(self, key), names) for key, names in self.names.items()}
 
 
-def jobs_of(columns: Mapping[str, Sequence[Any]], optima: Mapping[tuple[str, int], float]) -> Jobs:
+def jobs_of(
+    columns: Mapping[str, pa.Array], number: Ints, optima: Mapping[tuple[str, int, str], float]
+) -> Jobs:
     """Gather attempts into jobs.
 
     Args:
-        columns: The fields of `wattkeeper.sim.recorder.AttemptRow`, in order of time.
-        optima: Smallest expected cost (J) by workload and number of GPUs.
+        columns: From `wattkeeper.sim.results.attempt_columns`, in order of time.
+        number: Of the job of each attempt.
+        optima: Smallest expected cost (J) by workload, number of GPUs and GPU type.
     """
-    index = _numbered(columns["job_id"])
-    first = np.array(columns["attempt"]) == 1
-    workload = np.array(columns["workload"])[first]
-    submit = np.array(columns["submit_time_s"])[first]
-    finish = np.zeros(len(submit))
-    finish[index] = columns["finish_time_s"]
+    attempt = columns["attempt"].to_numpy()
+    first = attempt == 1
+    index = _numbered(number, first)
+
+    def of(name: str) -> Any:
+        return columns[name].to_numpy(zero_copy_only=False)
 
     def total(name: str) -> Floats:
-        return np.bincount(index, np.array(columns[name], dtype=float)).astype(np.float64)
+        return np.bincount(index, of(name).astype(float)).astype(np.float64)
 
+    codes, names = {}, {}
+    for key in ("workload", "gpu_type", "replayed"):
+        codes[key], names[key] = _coded(columns[key].filter(pa.array(first)))
+    submit = of("submit_time_s")[first]
+    finish = np.zeros(len(submit))
+    finish[index] = of("finish_time_s")
     cost = total("cost")
-    scale = np.array(columns["time_scale"])[first]
-    gpus = np.array(columns["gpus"])[first]
-    kinds = zip(workload.tolist(), gpus.tolist(), strict=True)
-    best = np.array([optima.get(kind, math.nan) for kind in kinds])
+    gpus = of("gpus")[first]
+    best = np.full(len(submit), math.nan)
+    for (workload, number_of_gpus, gpu_type), smallest in optima.items():
+        if workload in names["workload"] and gpu_type in names["gpu_type"]:
+            at = codes["workload"] == names["workload"].index(workload)
+            at &= codes["gpu_type"] == names["gpu_type"].index(gpu_type)
+            best[at & (gpus == number_of_gpus)] = smallest
+    group, _ = _coded(columns["group_id"].filter(pa.array(first)))
     return Jobs(
-        group=_numbered(columns["group_id"])[first],
-        recurrence=np.array(columns["recurrence"])[first],
-        workload=workload,
-        gpu_type=np.array(columns["gpu_type"])[first],
+        group=group,
+        recurrence=of("recurrence")[first],
+        workload=codes["workload"],
+        gpu_type=codes["gpu_type"],
+        replayed=codes["replayed"],
         attempts=np.bincount(index),
-        queue_delay_s=np.array(columns["start_time_s"])[first] - submit,
+        queue_delay_s=of("start_time_s")[first] - submit,
         submit_time_s=submit,
         finish_time_s=finish,
         energy_j=total("energy_j"),
         time_s=total("time_s"),
         cost=cost,
-        regret=cost - best * scale,
+        regret=cost - best * of("time_scale")[first],
         reached=total("reached_target") > 0,
+        preemptions=total("preemptions").astype(np.int64),
+        names=names,
     )
 
 
-def _numbered(names: Sequence[str]) -> Ints:
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    return np.array([numbers[name] for name in names])
+def _numbered(number: Ints, first: Bools) -> Ints:
+    """Which of the jobs an attempt belongs to, in order of their first attempts."""
+    place = np.zeros(int(number.max(initial=-1)) + 1, dtype=np.int64)
+    place[number[first]] = np.arange(int(first.sum()))
+    return place[number]
+
+
+def _coded(column: pa.Array) -> tuple[Ints, list[str]]:
+    """An index for each value, -1 where there is none, and the names in alphabetical order."""
+    encoded = column.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    order = sorted(range(len(names)), key=names.__getitem__)
+    rank = np.empty(len(names) + 1, dtype=np.int64)
+    rank[order] = np.arange(len(names))
+    rank[-1] = -1
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return rank[codes], [names[at] for at in order]
 
 
 def run_metrics(jobs: Jobs, timeline: Timeline, cluster: ClusterSpec) -> dict[str, float]:
@@ -152,7 +196,7 @@ def run_metrics(jobs: Jobs, timeline: Timeline, cluster: ClusterSpec) -> dict[st
 
 def job_metrics(jobs: Jobs) -> dict[str, float]:
     """The metrics of some of the jobs of a run."""
-    latest = np.zeros(int(jobs.group.max()) + 1, dtype=np.int64)
+    latest = np.zeros(int(jobs.group.max(initial=-1)) + 1, dtype=np.int64)
     np.maximum.at(latest, jobs.group, jobs.recurrence)
     last = jobs.only(jobs.recurrence > latest[jobs.group] - LAST)
     reached = jobs.only(jobs.reached)
@@ -163,7 +207,7 @@ def job_metrics(jobs: Jobs) -> dict[str, float]:
         "energy_j": math.fsum(jobs.energy_j),
         "time_s": math.fsum(jobs.time_s),
         "cost": math.fsum(jobs.cost),
-        "regret": math.fsum(jobs.regret),
+        "regret": math.fsum(jobs.regret[~np.isnan(jobs.regret)]),
         "last5_energy_j": _mean(last.energy_j),
         "last5_time_s": _mean(last.time_s),
         "last5_cost": _mean(last.cost),
@@ -171,12 +215,18 @@ def job_metrics(jobs: Jobs) -> dict[str, float]:
         "time_to_accuracy_s": _mean(reached.time_s),
         "jct_s": _mean(jobs.finish_time_s - jobs.submit_time_s),
         "queue_delay_s": _mean(jobs.queue_delay_s),
+        "p95_jct_s": _quantile(jobs.finish_time_s - jobs.submit_time_s, 0.95),
+        "preemptions": float(jobs.preemptions.sum()),
         "makespan_s": float(jobs.finish_time_s.max() - jobs.submit_time_s.min()),
     }
 
 
 def _mean(values: Floats) -> float:
     return math.fsum(values) / len(values) if len(values) else math.nan
+
+
+def _quantile(values: Floats, share: float) -> float:
+    return float(np.quantile(values, share)) if len(values) else math.nan
 
 
 def over_seeds(values: Sequence[float]) -> dict[str, Any]:

@@ -6,18 +6,43 @@ import math
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import Job, Knobs, Measurement, Options, Start
-from wattkeeper.sim.backend import Attempt, Listener
-from wattkeeper.sim.clock import COMPLETION, Clock
+from wattkeeper.sim.backend import Attempt, Done, Listener
+from wattkeeper.sim.clock import COMPLETION, Clock, Due
+from wattkeeper.sim.cluster import WHOLE, GpuPower
 from wattkeeper.sim.streams import Streams
 
 Occupancy = Literal["simulated", "recorded"]
 Profiling = Literal["measured", "foreknown"]
 
 
-Profiles = Mapping[tuple[str, int], Profile]
-"""By workload and number of GPUs."""
+Profiles = Mapping[tuple[str, int, str], Profile]
+"""By workload, number of GPUs and GPU type."""
+
+
+class _Phase:
+    """A part of an attempt at constant rate and power, and what follows.
+
+    Attributes:
+        then: Called at its end.
+        left_s: Seconds of it that are left, as of its last start.
+        power_w: What it draws.
+        idle: Whether it holds its GPUs without training.
+        since_s: When it was started last.
+        due: Its end; None while it is paused.
+    """
+
+    __slots__ = ("due", "idle", "left_s", "power_w", "since_s", "then")
+
+    def __init__(self, then: Done, left_s: float, power_w: float, idle: bool = False) -> None:
+        self.then = then
+        self.left_s = left_s
+        self.power_w = power_w
+        self.idle = idle
+        self.since_s = 0.0
+        self.due: Due | None = None
 
 
 class _Plan(NamedTuple):
@@ -35,12 +60,14 @@ class Replay:
     An attempt runs at a constant rate and power; one that is profiled first spends an epoch at the
     mean rate and power of all limits (Zeus, NSDI '23, section 4.2). It ends at its target, after
     the workload's largest number of epochs, or before the epoch that would cross its cost bound.
+    A job without a workload runs for its recorded duration at the modelled power of its GPUs.
 
     Args:
         env: The clock.
         profiles: What is known of each workload.
         streams: Picks the recorded run that an attempt replays.
         objective: What an epoch costs.
+        power: What GPUs of each type draw where nobody measured it.
         occupancy: `simulated`: a decision changes how long a job holds its GPUs. `recorded`: every
             attempt holds them for the job's recorded duration, as the published Zeus simulator of
             overlapping jobs has it; energy is spread evenly over it.
@@ -56,6 +83,7 @@ class Replay:
         profiles: Profiles,
         streams: Streams,
         objective: Objective,
+        power: Mapping[str, GpuPower],
         occupancy: Occupancy = "simulated",
         profiling: Profiling = "measured",
     ) -> None:
@@ -64,24 +92,105 @@ class Replay:
         self._profiles = profiles
         self._streams = streams
         self._objective = objective
+        self._power = power
         self._recorded = occupancy == "recorded"
         self._foreknown = self._recorded or profiling == "foreknown"
         self._options = {key: options_of(profile) for key, profile in profiles.items()}
 
-    def options(self, job: Job, gpu_type: str) -> Options:
+    def options(self, job: Job, gpu_type: str) -> Options | None:
         """The batch sizes and limits of the workload's profile."""
-        return self._options[job.workload, job.gpus]
+        if job.workload is None:
+            return None
+        return self._options[job.workload, job.gpus, gpu_type]
+
+    def most_power_w(self, job: Job, gpu_type: str) -> float:
+        """The largest mean power of the profile, or the modelled one."""
+        if job.workload is None:
+            return self._modelled_w(job, gpu_type)
+        curves = self._profiles[job.workload, job.gpus, gpu_type].curves.values()
+        return max(max(curve.average_power_w) for curve in curves)
 
     def foresight(self, start: Start) -> Profile:
         """The workload's profile."""
-        return self._profiles[start.job.workload, start.job.gpus]
+        assert start.job.workload is not None
+        return self._profiles[start.job.workload, start.options.gpus, start.options.gpu_type]
 
-    def begin(self, attempt: Attempt, knobs: Knobs) -> None:
+    def begin(self, attempt: Attempt, knobs: Knobs | None, delay_s: float) -> None:
         """Plan the attempt, or its profiling epoch."""
-        start = attempt.start
-        profile = self.foresight(start)
-        curve = profile.curves[attempt.configuration.batch_size]
-        target = curve.epochs[self._streams.pick(start.job, start.attempt, len(curve.epochs))]
+        if delay_s:
+            self._wait(attempt, delay_s, lambda _: self._train(attempt, knobs))
+        else:
+            self._train(attempt, knobs)
+
+    def pause(self, attempt: Attempt) -> None:
+        """Keep what is left of the phase."""
+        phase: _Phase = attempt.plan
+        assert phase.due is not None
+        phase.due.cancel()
+        phase.due = None
+        if phase.idle:
+            self._count_idle(attempt, phase)
+        else:
+            phase.left_s -= self.env.now - phase.since_s
+
+    def resume(self, attempt: Attempt, delay_s: float) -> None:
+        """Go on with the phase; if it only held its GPUs, what follows comes after the delay."""
+        phase: _Phase = attempt.plan
+
+        def play(_: Attempt) -> None:
+            self._play(attempt, phase)
+
+        then = phase.then if phase.idle else play
+        if delay_s:
+            self._wait(attempt, delay_s, then)
+        else:
+            then(attempt)
+
+    def _wait(self, attempt: Attempt, delay_s: float, then: Done) -> None:
+        self._play(attempt, _Phase(then, delay_s, self._idle_w(attempt), idle=True))
+
+    def _play(self, attempt: Attempt, phase: _Phase) -> None:
+        attempt.plan = phase
+        now_s = phase.since_s = self.env.now
+        self.listener.draws(attempt, phase.power_w)
+        phase.due = self.env.call_at(now_s + phase.left_s, COMPLETION, self._over, attempt)
+
+    def _over(self, attempt: Attempt) -> None:
+        phase: _Phase = attempt.plan
+        phase.due = None
+        if phase.idle:
+            self._count_idle(attempt, phase)
+        phase.then(attempt)
+
+    def _count_idle(self, attempt: Attempt, phase: _Phase) -> None:
+        spent_s = self.env.now - phase.since_s
+        attempt.overhead_s += spent_s
+        attempt.overhead_j += spent_s * phase.power_w
+
+    def _idle_w(self, attempt: Attempt) -> float:
+        job = attempt.job
+        return self._power[attempt.gpu_type].idle_w * job.gpus * job.gpu_milli / WHOLE
+
+    def _modelled_w(self, job: Job, gpu_type: str) -> float:
+        """A part of a GPU draws that part of what the whole one would (a model)."""
+        busy_w = self._power[gpu_type].busy_w
+        if busy_w is None:
+            raise InputError(
+                f"job {job.job_id} has no workload, so its power comes from a model: say what a "
+                f"busy {gpu_type} draws (busy_power_w)"
+            )
+        return busy_w * job.gpus * job.gpu_milli / WHOLE
+
+    def _train(self, attempt: Attempt, knobs: Knobs | None) -> None:
+        job = attempt.job
+        if knobs is None:
+            power_w = self._modelled_w(job, attempt.gpu_type)
+            self._play(attempt, _Phase(self._as_recorded, job.duration_s, power_w))
+            return
+        assert attempt.start is not None
+        assert attempt.configuration is not None
+        curve = self.foresight(attempt.start).curves[attempt.configuration.batch_size]
+        target = curve.epochs[self._streams.pick(job, attempt.number, len(curve.epochs))]
         if not knobs.profile_w:
             self._go_on(attempt, curve, target, None)
             return
@@ -92,20 +201,23 @@ class Replay:
             self._go_on(attempt, curve, target, first)
             return
         time_s, energy_j = first
-        self.listener.draws(attempt, energy_j / time_s)
 
-        def profiled() -> None:
+        def profiled(_: Attempt) -> None:
             self.listener.measured(attempt, report)
             self._go_on(attempt, curve, target, first)
 
-        self.env.call_at(self.env.now + time_s * start.job.time_scale, COMPLETION, profiled)
+        self._play(attempt, _Phase(profiled, time_s * job.time_scale, energy_j / time_s))
+
+    def _as_recorded(self, attempt: Attempt) -> None:
+        duration_s = attempt.job.duration_s
+        self.listener.ended(attempt, None, duration_s, attempt.plan.power_w * duration_s, True)
 
     def _go_on(
         self, attempt: Attempt, curve: Curve, target: float, first: tuple[float, float] | None
     ) -> None:
         """Run to the end at the limit that is now known, after the first epoch if it was taken."""
         plan = self._plan(attempt, curve, target, first)
-        job = attempt.start.job
+        job = attempt.job
         if self._recorded:
             hold_s = job.duration_s
             power_w = plan.energy_j * job.time_scale / hold_s
@@ -114,14 +226,14 @@ class Replay:
             left_s = plan.time_s - done_s
             hold_s = left_s * job.time_scale
             power_w = (plan.energy_j - done_j) / left_s if left_s > 0 else 0.0
-        self.listener.draws(attempt, power_w)
-        end_s = self.env.now + hold_s
-        self.env.call_at(end_s, COMPLETION, lambda: self.listener.ended(attempt, *plan))
+        self._play(attempt, _Phase(lambda _: self.listener.ended(attempt, *plan), hold_s, power_w))
 
     def _plan(
         self, attempt: Attempt, curve: Curve, target: float, first: tuple[float, float] | None
     ) -> _Plan:
         assert attempt.power_limit_w is not None
+        assert attempt.start is not None
+        assert attempt.configuration is not None
         time_s, energy_j = curve.epoch(attempt.power_limit_w)
         options = attempt.start.options
         most: float = options.max_epochs

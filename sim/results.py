@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.protocols import NEW, Placement
 from wattkeeper.sim.cluster import ClusterSpec
 from wattkeeper.sim.metrics import (
     COSTS,
@@ -24,7 +26,16 @@ from wattkeeper.sim.metrics import (
     run_metrics,
     versus,
 )
-from wattkeeper.sim.recorder import AttemptRow, DecisionRow, Recorder
+from wattkeeper.sim.recorder import (
+    ABSENT,
+    EARLY,
+    PROFILED,
+    REACHED,
+    REPLAYED,
+    Journal,
+    Recorder,
+)
+from wattkeeper.sim.sources import Source
 from wattkeeper.sim.timeline import timeline
 from wattkeeper.traces.replacing import replacing
 from wattkeeper.traces.schema import field
@@ -41,23 +52,32 @@ JOBS = pa.schema(
         field("group_id", pa.string(), "", "recurring job that it belongs to"),
         field("recurrence", pa.int32(), "", "its place in the group, from 1"),
         field("attempt", pa.int32(), "", "try of the job, from 1"),
-        field("workload", pa.string(), "", "what is trained"),
+        field("workload", pa.string(), "", "what is trained", null=True),
         field("gpu_type", pa.string(), "", "type of the GPUs"),
         field("gpus", pa.int32(), "", "GPUs held"),
+        field("gpu_milli", pa.int32(), "", "thousandths of each of them"),
         field("node_ids", pa.list_(pa.int32()), "", "nodes that hold them"),
         field("time_scale", pa.float64(), "", "its run time over the mean of its workload"),
         field("submit_time_s", pa.float64(), "s", "submission of the job"),
         field("start_time_s", pa.float64(), "s", "start of the attempt"),
         field("finish_time_s", pa.float64(), "s", "end of the attempt"),
-        field("batch_size", pa.int64(), "", "global batch size"),
-        field("power_limit_w", pa.float64(), "W", "power limit of each GPU"),
-        field("epochs", pa.int64(), "", "epochs done; 0: it never ran"),
+        field("batch_size", pa.int64(), "", "global batch size; null: not known", null=True),
+        field(
+            "power_limit_w",
+            pa.float64(),
+            "W",
+            "power limit of each GPU; null: nobody set one",
+            null=True,
+        ),
+        field("epochs", pa.int64(), "", "epochs done; 0: it never ran", null=True),
         field("energy_j", pa.float64(), "J", "energy of the attempt"),
         field("time_s", pa.float64(), "s", "training time of the attempt"),
+        field("overhead_s", pa.float64(), "s", "held GPUs without training: waking, restoring"),
         field("cost", pa.float64(), "J", "eta * energy + (1 - eta) * largest power limit * time"),
         field("reached_target", pa.bool_(), "", "whether the target was reached"),
         field("early_stopped", pa.bool_(), "", "whether the cost bound ended it"),
         field("profiled", pa.bool_(), "", "whether power limits were profiled in it"),
+        field("replayed", pa.string(), "", "from a profile, or for its recorded duration"),
         field("parent_model", pa.string(), "", "model whose weights it started from", null=True),
         field("preemptions", pa.int32(), "", "how often it was preempted"),
     ]
@@ -71,7 +91,7 @@ DECISIONS = pa.schema(
         field("policy", pa.string(), "", "name of the policy"),
         field("job_id", pa.string(), "", "job that it is about"),
         field("attempt", pa.int32(), "", "attempt that it is about"),
-        field("saw", pa.string(), "", "digest of what the policy was shown (BLAKE2b, 64 bits)"),
+        field("saw", pa.uint64(), "", "digest of what the policy was shown"),
         field("chose", pa.string(), "", "what it chose"),
     ]
 )
@@ -80,11 +100,16 @@ TIMELINE = pa.schema(
     [
         *_KEYS,
         field("time_s", pa.float64(), "s", "change point; values hold until the next one"),
-        field("power_w", pa.float64(), "W", "power of jobs and idle GPUs"),
-        field("gpus_busy", pa.int64(), "", "GPUs that jobs hold"),
-        field("jobs_waiting", pa.int64(), "", "jobs that wait for GPUs"),
+        field("power_w", pa.float64(), "W", "power of the facility: jobs and idle GPUs, times pue"),
+        field("gpus_busy", pa.float64(), "", "GPUs that jobs hold, parts of them as such"),
+        field("jobs_waiting", pa.int64(), "", "submitted or preempted jobs that do not run"),
     ]
 )
+
+REPLAYED_FROM = ("duration", "profile")
+
+ROWS = 1 << 17
+"""Rows of a row group."""
 
 TABLES = {"jobs": JOBS, "decisions": DECISIONS, "timeline": TIMELINE}
 FILES = {*(f"{name}.parquet" for name in TABLES), "summary.json", "manifest.json"}
@@ -117,8 +142,9 @@ def collect(
     variant: str,
     seed: int,
     recorder: Recorder,
+    source: Source,
     cluster: ClusterSpec,
-    optima: Mapping[tuple[str, int], float],
+    optima: Mapping[tuple[str, int, str], float],
     events: int,
 ) -> RunResult:
     """Turn what was recorded into tables and metrics.
@@ -127,32 +153,111 @@ def collect(
         variant: Name of the variant.
         seed: Seed of the run.
         recorder: What happened.
+        source: What was submitted.
         cluster: Where.
-        optima: Smallest expected cost (J) by workload and number of GPUs.
+        optima: Smallest expected cost (J) by workload, number of GPUs and GPU type.
         events: How many events the simulator handled.
     """
-    line = timeline(recorder, cluster)
+    attempts = attempt_columns(recorder, source)
+    thousandths = attempts["gpus"].to_numpy().astype(np.int64) * attempts["gpu_milli"].to_numpy()
+    line = timeline(recorder, cluster, attempts["submit_time_s"].to_numpy(), thousandths)
     columns = {
-        "jobs": _columns(AttemptRow._fields, recorder.attempts),
-        "decisions": _columns(DecisionRow._fields, recorder.decisions),
+        "jobs": attempts,
+        "decisions": decision_columns(recorder.journal, source),
         "timeline": line._asdict(),
     }
     tables = {}
     for name, schema in TABLES.items():
         rows = len(columns[name]["time_s"])
-        keys = {"variant": [variant] * rows, "seed": np.full(rows, seed)}
-        tables[name] = pa.table({**keys, **columns[name]}, schema=schema)
-    jobs = jobs_of(columns["jobs"], optima)
+        keys = {"variant": _repeated(variant, rows), "seed": np.full(rows, seed)}
+        arrays = [_array((keys | columns[name])[want.name], want.type) for want in schema]
+        tables[name] = pa.Table.from_arrays(arrays, schema=schema)
+    jobs = jobs_of(attempts, recorder.column("number"), optima)
     by = {
-        key: {name: job_metrics(jobs.only(parts == name)) for name in np.unique(parts).tolist()}
-        for key, parts in (("workload", jobs.workload), ("gpu_type", jobs.gpu_type))
+        key: {name: job_metrics(jobs.only(codes == code)) for code, name in enumerate(names)}
+        for key, (codes, names) in jobs.parts().items()
     }
     metrics = run_metrics(jobs, line, cluster)
     return RunResult(variant, seed, tables, metrics, by, events, digest_tables(tables))
 
 
-def _columns(fields: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
-    return dict(zip(fields, zip(*rows, strict=True), strict=True))
+def attempt_columns(recorder: Recorder, source: Source) -> dict[str, pa.Array]:
+    """The columns of `JOBS`, less variant and seed, by name."""
+    column = recorder.column
+    flags = column("flags")
+    batch_size, limit_w, epochs = (column(n) for n in ("batch_size", "power_limit_w", "epochs"))
+    nodes = [sorted({slot[0] for slot in placement}) for placement in recorder.placements]
+    where = pa.DictionaryArray.from_arrays(
+        pa.array(column("where")), pa.array(nodes, pa.list_(pa.int32()))
+    )
+    kinds = pa.DictionaryArray.from_arrays(
+        pa.array(column("gpu_type")), pa.array(list(recorder.gpu_types), pa.string())
+    )
+    how = pa.DictionaryArray.from_arrays(
+        pa.array(((flags & REPLAYED) > 0).astype(np.int8)), pa.array(REPLAYED_FROM)
+    )
+    known = source.columns(column("number"))
+    return {name: _flat(values) for name, values in known.items()} | {
+        "attempt": pa.array(column("attempt")),
+        "gpu_type": kinds.dictionary_decode(),
+        "node_ids": where.dictionary.take(where.indices),
+        "start_time_s": pa.array(column("begun_s")),
+        "finish_time_s": pa.array(column("ended_s")),
+        "batch_size": pa.array(batch_size, mask=batch_size == ABSENT),
+        "power_limit_w": pa.array(limit_w, mask=np.isnan(limit_w)),
+        "epochs": pa.array(epochs, mask=epochs == ABSENT),
+        "energy_j": pa.array(column("energy_j")),
+        "time_s": pa.array(column("time_s")),
+        "overhead_s": pa.array(column("overhead_s")),
+        "cost": pa.array(column("cost")),
+        "reached_target": pa.array((flags & REACHED) > 0),
+        "early_stopped": pa.array((flags & EARLY) > 0),
+        "profiled": pa.array((flags & PROFILED) > 0),
+        "replayed": how.dictionary_decode(),
+        "parent_model": pa.nulls(len(flags), pa.string()),
+        "preemptions": pa.array(column("preemptions")),
+    }
+
+
+def decision_columns(journal: Journal, source: Source) -> dict[str, pa.Array]:
+    """The columns of `DECISIONS`, less variant and seed, by name."""
+    maker = pa.array(np.frombuffer(journal.maker, dtype=np.int8))
+    points, policies = zip(*journal.makers, strict=True)
+    chose = pa.array([show(choice) for choice in journal.choices], pa.string())
+    numbers = np.frombuffer(journal.number, dtype=np.int64)
+    return {
+        "time_s": pa.array(np.frombuffer(journal.time_s)),
+        "point": pa.array(points).take(maker),
+        "policy": pa.array(policies).take(maker),
+        "job_id": _flat(source.columns(numbers)["job_id"]),
+        "attempt": pa.array(np.frombuffer(journal.attempt, dtype=np.int32)),
+        "saw": pa.array(journal.saw()),
+        "chose": chose.take(pa.array(np.frombuffer(journal.chose, dtype=np.int32))),
+    }
+
+
+def show(choice: Placement | str) -> str:
+    """A choice as the journal shows it: `node:gpus`, or `node:gpus/gpu` where GPUs are shared."""
+    if isinstance(choice, str):
+        return choice
+    return " ".join(
+        f"{node}:{gpus}" if gpu == NEW else f"{node}:{gpus}/{gpu}" for node, gpus, gpu in choice
+    )
+
+
+def _flat(values: Any) -> pa.Array:
+    if not isinstance(values, pa.ChunkedArray):
+        return values
+    return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
+
+
+def _array(values: Any, kind: pa.DataType) -> pa.Array:
+    made = values if isinstance(values, pa.Array) else pa.array(values)
+    return made if made.type == kind else made.cast(kind)
+
+
+def _repeated(text: str, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(text, pa.string()), rows)
 
 
 def summarise(
@@ -211,19 +316,30 @@ def digest_tables(tables: Mapping[str, pa.Table]) -> str:
     state = sha256()
     for name, table in tables.items():
         state.update(name.encode())
-        for column in table.combine_chunks().columns:
-            state.update(_content(column.chunk(0) if column.num_chunks else column))
+        for column in table.columns:
+            state.update(_content(_flat(column)))
     return state.hexdigest()
 
 
-def _content(column: Any) -> bytes:
-    if pa.types.is_string(column.type):
-        encoded = column.dictionary_encode()
-        words = json.dumps(encoded.dictionary.to_pylist()).encode()
-        return words + bytes(encoded.indices.fill_null(-1).to_numpy().tobytes())
-    if pa.types.is_list(column.type):
-        return json.dumps(column.to_pylist()).encode()
-    return bytes(column.to_numpy(zero_copy_only=False).tobytes())
+def _content(column: pa.Array) -> bytes:
+    """The values of a column, the same whatever its offset and padding."""
+    nulls = np.packbits(column.is_null().to_numpy(zero_copy_only=False)).tobytes()
+    if pa.types.is_string(column.type) or pa.types.is_list(column.type):
+        filled = column.fill_null("") if pa.types.is_string(column.type) else column
+        if pa.types.is_string(column.type):
+            sizes, inside = pc.binary_length(filled), filled.cast(pa.binary())
+            start, end = (
+                np.frombuffer(inside.buffers()[1], dtype=np.int32)[at]
+                for at in (inside.offset, inside.offset + len(inside))
+            )
+            data = inside.buffers()[2]
+            content = data[int(start) : int(end)].to_pybytes() if data is not None else b""
+        else:
+            sizes, content = pc.list_value_length(filled), filled.flatten().to_numpy().tobytes()
+        return bytes(nulls + sizes.to_numpy(zero_copy_only=False).tobytes() + content)
+    zero = pa.scalar(0).cast(column.type) if column.null_count else None
+    filled = column.fill_null(zero) if column.null_count else column
+    return nulls + bytes(filled.to_numpy(zero_copy_only=False).tobytes())
 
 
 def write(
@@ -240,8 +356,9 @@ def write(
     check_folder(folder)
     with replacing(folder.resolve()) as fresh:
         for name, schema in TABLES.items():
-            table = pa.concat_tables([result.tables[name] for result in results])
-            pq.write_table(table.cast(schema), fresh / f"{name}.parquet", compression="zstd")
+            with pq.ParquetWriter(fresh / f"{name}.parquet", schema, compression="zstd") as file:
+                for result in results:
+                    file.write_table(result.tables[name], row_group_size=ROWS)
         (fresh / "summary.json").write_text(to_json(summary), encoding="utf-8")
         (fresh / "manifest.json").write_text(to_json(manifest), encoding="utf-8")
 

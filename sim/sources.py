@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from wattkeeper.policies.protocols import Job
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+Ints = npt.NDArray[np.int64]
+
+CHUNK = 1 << 14
+
+KNOWN = ("job_id", "group_id", "recurrence", "workload", "gpus", "gpu_milli", "submit_time_s",
+         "time_scale")  # fmt: skip
+"""What results say of a job as it was submitted."""
 
 
 class Source(Protocol):
@@ -24,6 +31,9 @@ class Source(Protocol):
     def finished(self, job: Job, now_s: float) -> Job | None:
         """The job that is submitted now because this one finished."""
 
+    def columns(self, numbers: Ints) -> Mapping[str, Any]:
+        """The columns `KNOWN` of some of its jobs, as Arrow arrays, by `Job.number`."""
+
 
 class Trace:
     """The jobs of a trace, each at its recorded time; those with one group id are its recurrences.
@@ -33,25 +43,56 @@ class Trace:
     """
 
     def __init__(self, jobs: pa.Table) -> None:
-        self._jobs = jobs.take(np.argsort(jobs["submit_time_s"].to_numpy(), kind="stable"))
+        self._order = np.argsort(jobs["submit_time_s"].to_numpy(), kind="stable")
+        group = pc.coalesce(jobs["group_id"], jobs["job_id"])
+        self._jobs = jobs.set_column(jobs.schema.get_field_index("group_id"), "group_id", group)
+        self._recurrence = _recurrences(jobs["group_id"], self._order)
 
     def arrivals(self) -> Iterator[Job]:
         """In order of submission; ties in the order of the trace."""
-        recurrences = defaultdict[str, int](int)
-        names = ("job_id", "group_id", "workload", "gpus", "submit_time_s", "duration_s")
-        columns = [self._jobs[name].to_pylist() for name in (*names, "time_scale")]
-        for job_id, group_id, workload, gpus, submit_s, duration_s, scale in zip(
-            *columns, strict=True
-        ):
-            group = job_id if group_id is None else group_id
-            recurrences[group] += 1
-            duration = math.nan if duration_s is None else duration_s
-            recurrence = recurrences[group]
-            yield Job(job_id, group, recurrence, workload, gpus, submit_s, duration, scale)
+        names = ("job_id", "group_id", "workload", "gpus", "submit_time_s", "duration_s",
+                 "time_scale", "gpu_milli", "gpu_type", "user", "estimate_s")  # fmt: skip
+        table = self._jobs.select(names)
+        for begin in range(0, len(self._order), CHUNK):
+            numbers = self._order[begin : begin + CHUNK]
+            part = table.take(pa.array(numbers))
+            columns = [part[name].to_pylist() for name in names]
+            for name in ("duration_s", "estimate_s"):
+                columns[names.index(name)] = part[name].fill_null(math.nan).to_pylist()
+            job_id, group, workload, gpus, submit, duration, scale, milli, kind, user, estimate = (
+                columns
+            )
+            recurrence = self._recurrence[numbers].tolist()
+            yield from map(
+                Job, job_id, group, recurrence, workload, gpus, submit, duration, scale,
+                numbers.tolist(), milli, kind, user, estimate,
+            )  # fmt: skip
 
     def finished(self, job: Job, now_s: float) -> Job | None:
         """Nothing follows."""
         return None
+
+    def columns(self, numbers: Ints) -> Mapping[str, Any]:
+        """See `Source`."""
+        at = pa.array(numbers)
+        known = {name: self._jobs[name].take(at) for name in KNOWN if name != "recurrence"}
+        return known | {"recurrence": pa.array(self._recurrence[numbers], pa.int32())}
+
+
+def _recurrences(groups: pa.ChunkedArray, order: Ints) -> Ints:
+    """The place of each job in its group by submission, from 1; 1 for jobs in no group."""
+    found = np.ones(len(order), dtype=np.int64)
+    if groups.null_count == len(groups):
+        return found
+    codes = groups.combine_chunks().dictionary_encode()
+    codes = codes if not isinstance(codes, pa.ChunkedArray) else codes.combine_chunks()
+    group = codes.indices.fill_null(-1).to_numpy(zero_copy_only=False)[order]
+    by_group = np.argsort(group, kind="stable")
+    sorted_group = group[by_group]
+    begins = np.flatnonzero(np.append(True, sorted_group[1:] != sorted_group[:-1]))
+    place = np.arange(len(group)) - np.repeat(begins, np.diff(np.append(begins, len(group))))
+    found[order[by_group]] = np.where(sorted_group >= 0, place + 1, 1)
+    return found
 
 
 class Recurring:
@@ -65,6 +106,7 @@ class Recurring:
     def __init__(self, recurrences: Mapping[str, int], gpus: int = 1) -> None:
         self._recurrences = recurrences
         self._gpus = gpus
+        self._jobs: list[Job] = []
 
     def arrivals(self) -> Iterator[Job]:
         """The first recurrence of each workload, at time 0."""
@@ -77,6 +119,14 @@ class Recurring:
             return None
         return self._job(job.group_id, job.recurrence + 1, now_s)
 
+    def columns(self, numbers: Ints) -> Mapping[str, Any]:
+        """See `Source`."""
+        jobs = [self._jobs[number] for number in numbers.tolist()]
+        return {name: pa.array([getattr(job, name) for job in jobs]) for name in KNOWN}
+
     def _job(self, workload: str, recurrence: int, now_s: float) -> Job:
         job_id = f"{workload}/{recurrence}"
-        return Job(job_id, workload, recurrence, workload, self._gpus, now_s)
+        number = len(self._jobs)
+        job = Job(job_id, workload, recurrence, workload, self._gpus, now_s, number=number)
+        self._jobs.append(job)
+        return job

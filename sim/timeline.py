@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from itertools import accumulate, compress
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from wattkeeper.sim.cluster import ClusterSpec
+from wattkeeper.policies.errors import InputError
+from wattkeeper.sim.cluster import WHOLE, ClusterSpec
 from wattkeeper.sim.recorder import UNITS_PER_WATT, Recorder, whole_units
 
 Floats = npt.NDArray[np.float64]
@@ -21,14 +21,14 @@ class Timeline(NamedTuple):
 
     Attributes:
         time_s: Ascending, without repetition, shape (points,).
-        power_w: What jobs and idle GPUs draw.
-        gpus_busy: GPUs that jobs hold.
-        jobs_waiting: Submitted jobs that have not started.
+        power_w: What the facility draws: jobs and idle GPUs, times power usage effectiveness.
+        gpus_busy: GPUs that jobs hold, parts of them counted as such.
+        jobs_waiting: Submitted or preempted jobs that do not run.
     """
 
     time_s: Floats
     power_w: Floats
-    gpus_busy: Ints
+    gpus_busy: Floats
     jobs_waiting: Ints
 
     def energy_j(self) -> float:
@@ -40,37 +40,54 @@ class Timeline(NamedTuple):
         return math.fsum(self.gpus_busy[:-1] * np.diff(self.time_s))
 
 
-def timeline(recorder: Recorder, cluster: ClusterSpec) -> Timeline:
+def timeline(
+    recorder: Recorder, cluster: ClusterSpec, submit_s: Floats, thousandths: Ints
+) -> Timeline:
     """The timeline of a run, from the first submission to the last end.
 
     It returns to exactly the idle power when all is done, however many jobs came and went.
+
+    Args:
+        recorder: What happened.
+        cluster: Where.
+        submit_s: When the job of each attempt was submitted, shape (attempts,).
+        thousandths: Of GPUs that it holds, shape (attempts,).
+
+    Raises:
+        InputError: If jobs draw more power than can be counted.
     """
-    rows = recorder.attempts
-    gpus = np.array([row.gpus for row in rows], dtype=np.int64)
-    start = np.array([row.start_time_s for row in rows])
-    finish = np.array([row.finish_time_s for row in rows])
-    first = np.array([row.attempt == 1 for row in rows], dtype=bool)
-    submit = np.array([row.submit_time_s for row in rows])[first]
-    changed = np.array([time_s for time_s, _ in recorder.power])
-    times = np.concatenate([start, finish, submit, start[first], changed])
+    begun = recorder.column("begun_s").astype(np.float64)
+    ended = recorder.column("ended_s").astype(np.float64)
+    first = recorder.column("attempt") == 1
+    try:
+        changed, change = recorder.changes()
+    except OverflowError as error:
+        raise InputError(f"the jobs draw {error}: check the profiles") from None
+    pauses = np.array(recorder.pauses, dtype=float).reshape(-1, 3)
+    paused, resumed = pauses[:, 1], pauses[:, 2]
+    held = dict(zip(recorder.column("number").tolist(), thousandths.tolist(), strict=True)) if (
+        len(pauses)) else {}  # fmt: skip
+    lost = np.array([held[number] for number in pauses[:, 0].astype(int).tolist()], dtype=np.int64)
+    submitted, started = submit_s[first], begun[first]
+    parts = (begun, ended, paused, resumed, submitted, started, changed)
+    times = np.concatenate(parts)
     order = np.argsort(times, kind="stable")
     times = times[order]
     last = np.append(times[1:] != times[:-1], True)
 
-    def totals(*changes: Ints) -> Ints:
-        all_changes = np.concatenate(changes)
-        total: Ints = np.cumsum(all_changes[order])[last]
+    def totals(*changes: Ints | int) -> Ints:
+        filled = [np.broadcast_to(np.int64(0) + x, len(at)) for x, at in
+                  zip(changes, parts, strict=True)]  # fmt: skip
+        total: Ints = np.cumsum(np.concatenate(filled)[order])[last]
         return total
 
-    jobs = np.ones(len(submit), dtype=np.int64)
-    nothing = [np.zeros(len(times), dtype=np.int64)[: len(part)] for part in (start, jobs, changed)]
-    busy = totals(gpus, -gpus, nothing[1], nothing[1], nothing[2])
-    waiting = totals(nothing[0], nothing[0], jobs, -jobs, nothing[2])
-    changes = [0] * (len(times) - len(changed)) + [change for _, change in recorder.power]
-    drawn = compress(accumulate(changes[at] for at in order.tolist()), last.tolist())
+    busy = totals(thousandths, -thousandths, -lost, lost, 0, 0, 0)
+    waiting = totals(0, 0, 1, -1, 1, -1, 0)
+    drawn = totals(0, 0, 0, 0, 0, 0, change)
     idle = whole_units(cluster.idle_power_w)
-    power_w = [
-        (units + idle * (cluster.gpus - held)) / UNITS_PER_WATT
-        for units, held in zip(drawn, busy.tolist(), strict=True)
-    ]
-    return Timeline(times[last], np.array(power_w), busy, waiting)
+    power_w = (drawn + idle) / UNITS_PER_WATT * cluster.pue
+    times, kept = times[last], slice(None)
+    if len(ended):
+        begin, end = np.searchsorted(times, [submitted.min(), ended.max()]).tolist()
+        kept = slice(begin, end + 1)
+    return Timeline(times[kept], power_w[kept], busy[kept] / WHOLE, waiting[kept])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -22,15 +24,26 @@ from wattkeeper.policies.protocols import (
     Options,
     Outcome,
     Place,
+    Placement,
     Select,
     Start,
     Tune,
 )
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
 from wattkeeper.sim.backend import Attempt, Backend
-from wattkeeper.sim.clock import ARRIVAL, PASS, Clock
-from wattkeeper.sim.cluster import Cluster, Placement
-from wattkeeper.sim.recorder import AttemptRow, Recorder, whole_units
+from wattkeeper.sim.clock import COMPLETION, Clock, Due
+from wattkeeper.sim.cluster import WHOLE, Cluster
+from wattkeeper.sim.nodes import NodeStates, PowerBudget
+from wattkeeper.sim.recorder import (
+    ABSENT,
+    EARLY,
+    PROFILED,
+    REACHED,
+    REPLAYED,
+    UNITS_PER_WATT,
+    Recorder,
+    digest_of,
+)
 from wattkeeper.sim.sources import Source
 from wattkeeper.sim.streams import Streams
 
@@ -90,7 +103,9 @@ class World:
     """One run: a cluster, a source of jobs, policies, and a backend on a clock.
 
     At equal times completions come first, then arrivals, then one scheduling pass. A job whose
-    attempt fails is tried again at once on the GPUs that it holds.
+    attempt fails is tried again at once on the GPUs that it holds. A preempted job gives its GPUs
+    up at once and keeps what it did; its node is busy saving that for a while, so that whoever
+    starts there waits (`ClusterSpec.checkpoint_s`), and it goes on later on GPUs of the same type.
 
     Attributes:
         env: The clock; ordinary SimPy processes may be added to it.
@@ -115,33 +130,40 @@ class World:
         self.rules = rules
         self.streams = streams
         self.recorder = Recorder()
-        self._names = {
-            "configure": policies.configure.kind,
-            "select": policies.select.kind,
-            "place": policies.place.kind,
-            "tune": policies.tune.kind,
-        }
+        self._journal = self.recorder.journal
         self._observers: list[tuple[Callable[[Context, Outcome], None], Context]] = []
+        self._followers: list[tuple[Callable[[Context, Job], None], Context]] = []
         self._configure: Configure
         self._select: Select
         self._place: Place
         self._tune: Tune
-        self._configure, self._configure_ctx = self._engage("configure", policies.configure)
-        self._select, self._select_ctx = self._engage("select", policies.select)
-        self._place, self._place_ctx = self._engage("place", policies.place)
-        self._tune, self._tune_ctx = self._engage("tune", policies.tune)
-        self._waiting: list[tuple[tuple[float, ...], int, Job]] = []
-        self._submitted = 0
+        self._select, self._select_ctx, self._by_select = self._engage("select", policies.select)
+        self._place, self._place_ctx, self._by_place = self._engage("place", policies.place)
+        self._configure, self._configure_ctx, self._by_configure = self._engage(
+            "configure", policies.configure
+        )
+        self._tune, self._tune_ctx, self._by_tune = self._engage("tune", policies.tune)
+        self._waiting: dict[int, Job] = {}
+        self._running: dict[int, Attempt] = {}
+        self._paused: dict[int, Attempt] = {}
         self._in_flight = Counter[str]()
-        self._pass_is_due = False
+        self._fitting: dict[object, Placement] = {}
+        self._wake: tuple[float, Due] | None = None
+        self._starts, self._preempts = (self._journal.choice(x) for x in ("start", "preempt"))
+        self._nodes = NodeStates(cluster, self.recorder)
+        self._budget = PowerBudget(cluster.spec)
+        self.room = _Room(self)
         self._arrivals = source.arrivals()
         self._next_arrival = next(self._arrivals, None)
+        env.arrivals, env.passes = self._arrive, self._pass
 
-    def _engage(self, point: Point, config: PolicyConfig) -> tuple[Any, Context]:
+    def _engage(self, point: Point, config: PolicyConfig) -> tuple[Any, Context, int]:
         policy, ctx = config.build(), cast("Context", _Context(self, point, config))
         if type(policy).observe is not Policy.observe:
             self._observers.append((policy.observe, ctx))
-        return policy, ctx
+        if type(policy).submitted is not Policy.submitted:
+            self._followers.append((policy.submitted, ctx))
+        return policy, ctx, self._journal.maker_of(point, config.kind)
 
     def run(self) -> None:
         """Run until nothing is left to happen.
@@ -151,23 +173,29 @@ class World:
             PolicyError: If a policy chose what is not allowed, or left a job waiting for ever.
         """
         self._await_arrival()
-        self.env.run()
+        with _uncollected():
+            self.env.play()
         if self._waiting:
-            job = self._waiting[0][2]
+            job = next(iter(self._waiting.values()))
             raise PolicyError(
                 f"job {job.job_id} was never placed, though {self.cluster.free_gpus} of "
-                f"{self.cluster.spec.gpus} GPUs are free and it asks for {job.gpus}",
+                f"{self.cluster.spec.gpus} GPUs are free and it asks for {job.gpus}"
+                + (f" under a power cap of {self._budget.cap_w:g} W" if self._budget.cap_w else ""),
                 "place",
             )
+        self._nodes.close()
 
     def _await_arrival(self) -> None:
-        if self._next_arrival is not None:
-            self.env.call_at(self._next_arrival.submit_time_s, ARRIVAL, self._arrive)
+        job = self._next_arrival
+        self.env.next_arrival_s = math.inf if job is None else job.submit_time_s
 
     def _arrive(self) -> None:
-        while self._next_arrival is not None and self._next_arrival.submit_time_s <= self.env.now:
-            self._submit(self._next_arrival)
-            self._next_arrival = next(self._arrivals, None)
+        now_s = self.env.now
+        job = self._next_arrival
+        while job is not None and job.submit_time_s <= now_s:
+            self._submit(job)
+            job = next(self._arrivals, None)
+        self._next_arrival = job
         self._await_arrival()
 
     def _submit(self, job: Job) -> None:
@@ -176,69 +204,177 @@ class World:
                 f"job {job.job_id} asks for {job.gpus} GPUs, the cluster has "
                 f"{self.cluster.spec.gpus}: give it more (cluster.gpus)"
             )
-        rank = self._select.rank(self._select_ctx, job)
-        heappush(self._waiting, (rank, self._submitted, job))
-        self._submitted += 1
-        self._want_pass()
+        self._waiting[job.number] = job
+        for submitted, ctx in self._followers:
+            submitted(ctx, job)
+        self.env.pass_is_due = True
 
-    def _want_pass(self) -> None:
-        if not self._pass_is_due:
-            self._pass_is_due = True
-            self.env.call_at(self.env.now, PASS, self._pass)
+    def fits(self, job: Job, without: Collection[Job] = ()) -> Placement:
+        """Where `Place` would put a waiting job if some running ones were preempted, or empty."""
+        paused = self._paused.get(job.number)
+        if paused is not None:
+            job = job._replace(gpu_type=paused.gpu_type)
+        if without:
+            return self._fits_without(job, without)
+        key = (job.gpus, job.gpu_milli, job.gpu_type, job.workload)
+        found = self._fitting.get(key)
+        if found is None:
+            found = self._fitting[key] = self._look(job)
+        return found
+
+    def _look(self, job: Job) -> Placement:
+        if job.gpu_milli == WHOLE and job.gpus > self.cluster.free_gpus:
+            return ()
+        placement = self._place.place(self._place_ctx, job, self.cluster)
+        if not placement or self._budget.cap_w is None:
+            return placement
+        most_w = self.backend.most_power_w(job, self.cluster.gpu_type(placement))
+        return placement if self._budget.allows(job, most_w) else ()
+
+    def _fits_without(self, job: Job, without: Collection[Job]) -> Placement:
+        holders = [self._running[other.number] for other in without]
+        for holder in holders:
+            self.cluster.release(holder.job, holder.placement)
+            self._budget.lend(holder.job)
+        try:
+            return self._look(job)
+        finally:
+            for holder in reversed(holders):
+                self.cluster.take_again(holder.job, holder.placement)
+                self._budget.take_back(holder.job)
 
     def _pass(self) -> None:
-        """Start jobs from the head of the queue while they fit."""
-        self._pass_is_due = False
-        while self._waiting:
-            rank, _, job = self._waiting[0]
-            if job.gpus > self.cluster.free_gpus:
+        """Preempt and start what `Select` chooses, until it chooses nothing."""
+        select, ctx, room = self._select.select, self._select_ctx, self.room
+        while True:
+            starting, preempted = select(ctx, room)
+            if not starting and not preempted:
                 break
-            placement = self._place.place(self._place_ctx, job, self.cluster.view)
-            if not placement:
-                break
-            waiting, free = len(self._waiting), self.cluster.free_gpus
-            heappop(self._waiting)
-            self.cluster.take(job, placement)
-            self._note("select", job.job_id, 1, (rank, waiting, free), "start")
-            self._note("place", job.job_id, 1, (job.gpus, free), _show_placement(placement))
-            self._in_flight[job.group_id] += 1
-            self._try(job, 1, placement)
+            for job in preempted:
+                self._preempt(job)
+            for job in starting:
+                placement = self.fits(job)
+                if placement:
+                    self._start(job, placement)
+                else:
+                    self._select.refused(ctx, job)
+        self._wake_at(self._select.wake_s(ctx))
         if self._waiting and self.rules.start_on_submit:
-            job = self._waiting[0][2]
+            job = next(iter(self._waiting.values()))
             raise InputError(
                 f"occupancy: recorded starts every job when it is submitted, but job {job.job_id} "
                 f"finds {self.cluster.free_gpus} of {self.cluster.spec.gpus} GPUs free at "
                 f"{self.env.now:g} s and asks for {job.gpus}: give the cluster more (cluster.gpus)"
             )
 
-    def _try(self, job: Job, number: int, placement: Placement) -> None:
+    def _wake_at(self, time_s: float) -> None:
+        if self._wake is not None:
+            if self._wake[0] == time_s:
+                return
+            self._wake[1].cancel()
+            self._wake = None
+        if time_s < math.inf:
+            self._wake = time_s, self.env.call_at(time_s, COMPLETION, self._woken)
+
+    def _woken(self, _: object) -> None:
+        self._wake = None
+        self.env.pass_is_due = True
+
+    def _start(self, job: Job, placement: Placement) -> None:
+        """Start a waiting job, or go on with a preempted one."""
+        if self._waiting.pop(job.number, None) is None:
+            raise PolicyError(f"job {job.job_id} was started, but does not wait", "select")
+        now_s, cluster = self.env.now, self.cluster
+        free, waiting = cluster.free_gpus, len(self._waiting) + 1
+        attempt = self._paused.pop(job.number, None)
+        number = 1 if attempt is None else attempt.number
+        delay_s = self._nodes.took(placement, now_s)
+        settled = cluster.settled(job, placement)
+        cluster.take(job, placement)
+        placement = settled
+        self._fitting.clear()
+        add = self._journal.add
+        add(now_s, self._by_select, job.number, number, self._starts, waiting, free)
+        where = self._journal.choice(placement)
+        add(now_s, self._by_place, job.number, number, where, job.gpus, free)
+        if attempt is None:
+            self._in_flight[job.group_id] += 1
+            self._try(job, 1, placement, delay_s)
+            return
+        assert attempt.preempted_s is not None
+        self.recorder.pauses.append((job.number, attempt.preempted_s, now_s))
+        attempt.placement, attempt.preempted_s = placement, None
+        self._running[job.number] = attempt
+        if self._budget.cap_w is not None:
+            most_w = self.backend.most_power_w(job, attempt.gpu_type)
+            self._budget.reserve(job, attempt.gpu_type, most_w)
+        if not attempt.plan.idle:
+            delay_s += cluster.spec.restore_s
+        self.backend.resume(attempt, delay_s)
+
+    def _preempt(self, job: Job) -> None:
+        attempt = self._running.pop(job.number, None)
+        if attempt is None:
+            raise PolicyError(f"job {job.job_id} was preempted, but does not run", "select")
+        now_s, free = self.env.now, self.cluster.free_gpus
+        waiting = len(self._waiting)
+        self._journal.add(
+            now_s, self._by_select, job.number, attempt.number, self._preempts, waiting, free
+        )
+        self.backend.pause(attempt)
+        self._rests(attempt)
+        self._nodes.checkpoints(attempt.placement, now_s)
+        attempt.preempted_s = now_s
+        attempt.preemptions += 1
+        self._paused[job.number] = attempt
+        self._waiting[job.number] = job
+
+    def _rests(self, attempt: Attempt) -> None:
+        """Take an attempt's GPUs back."""
+        job = attempt.job
+        if attempt.power:
+            self.recorder.drew(self.env.now, -attempt.power)
+            attempt.power = 0
+        self.cluster.release(job, attempt.placement)
+        self._budget.free(job)
+        self._nodes.left(attempt.placement, self.env.now)
+        self._fitting.clear()
+
+    def _try(self, job: Job, number: int, placement: Placement, delay_s: float = 0.0) -> None:
         """Begin an attempt on GPUs that the job holds."""
-        options = self.backend.options(job, self.cluster.spec.gpu_type)
+        gpu_type = self.cluster.gpu_type(placement)
+        attempt = Attempt(job, number, placement, gpu_type, self.env.now)
+        self._running[job.number] = attempt
+        if self._budget.cap_w is not None:
+            self._budget.reserve(job, gpu_type, self.backend.most_power_w(job, gpu_type))
+        options = self.backend.options(job, gpu_type)
+        if options is None:
+            self.backend.begin(attempt, None, delay_s)
+            return
         in_flight = self._in_flight[job.group_id] - 1
-        start = Start(job, number, options, in_flight)
+        start = attempt.start = Start(job, number, options, in_flight)
         configuration = self._configure.configure(self._configure_ctx, start)
         batch_size, limit_w, bound = configuration
         self._note(
-            "configure",
-            job.job_id,
-            number,
+            self._by_configure,
+            attempt,
             (options.key, in_flight),
             f"batch_size={batch_size} power_limit_w={limit_w} cost_bound={bound!r}",
         )
         _check_configuration(start, configuration)
-        attempt = Attempt(start, placement, configuration, self.env.now)
+        attempt.configuration, attempt.power_limit_w = configuration, limit_w
         knobs = Knobs(limit_w) if limit_w is not None else self._turn(attempt, ())
-        self.backend.begin(attempt, knobs)
+        self.backend.begin(attempt, knobs, delay_s)
 
     def _turn(self, attempt: Attempt, report: tuple[Measurement, ...]) -> Knobs:
         """Ask `Tune`, and take the power limit that it chose."""
-        knobs = self._tune.tune(self._tune_ctx, attempt.running(report))
-        start, batch_size = attempt.start, attempt.configuration.batch_size
+        running = attempt.running(report)
+        knobs = self._tune.tune(self._tune_ctx, running)
+        start, batch_size = running.start, running.configuration.batch_size
         limit_w, profile_w = knobs
         self._note(
-            "tune",
-            start.job.job_id,
-            start.attempt,
+            self._by_tune,
+            attempt,
             (start.options.key, batch_size, report),
             f"profile_w={list(profile_w)}" if profile_w else f"power_limit_w={limit_w}",
         )
@@ -249,10 +385,14 @@ class World:
 
     def draws(self, attempt: Attempt, power_w: float) -> None:
         """See `wattkeeper.sim.backend.Listener`."""
-        power = whole_units(power_w)
+        job = attempt.job
+        idle_w = self._nodes.idle_w[attempt.gpu_type] * job.gpus * job.gpu_milli / WHOLE
+        power = round((power_w - idle_w) * UNITS_PER_WATT)
         if power != attempt.power:
-            self.recorder.power.append((self.env.now, power - attempt.power))
+            self.recorder.drew(self.env.now, power - attempt.power)
             attempt.power = power
+        if attempt.power_limit_w is not None and not attempt.plan.idle:
+            self._budget.settle(job, power_w)
 
     def measured(self, attempt: Attempt, report: tuple[Measurement, ...]) -> Knobs:
         """See `wattkeeper.sim.backend.Listener`."""
@@ -260,81 +400,115 @@ class World:
         return self._turn(attempt, report)
 
     def ended(
-        self, attempt: Attempt, epochs: int, time_s: float, energy_j: float, reached: bool
+        self, attempt: Attempt, epochs: int | None, time_s: float, energy_j: float, reached: bool
     ) -> None:
         """See `wattkeeper.sim.backend.Listener`."""
-        start = attempt.start
-        job, options = start.job, start.options
-        assert attempt.power_limit_w is not None
-        self.draws(attempt, 0.0)
-        cost = self.rules.objective.cost(energy_j, time_s, options.max_power_w * options.gpus)
-        outcome = Outcome(
-            start,
-            attempt.configuration.batch_size,
-            attempt.power_limit_w,
-            epochs,
-            time_s,
-            energy_j,
-            cost,
-            reached,
-        )
-        self._record(attempt, outcome)
-        for observe, ctx in self._observers:
-            observe(ctx, outcome)
-        if not reached and start.attempt < self.rules.max_attempts:
-            self._try(job, start.attempt + 1, attempt.placement)
-            return
+        job, start = attempt.job, attempt.start
+        attempt.plan = None
+        if start is None:
+            power = self.cluster.spec.power[attempt.gpu_type]
+            most_w = (power.busy_w or 0.0) * job.gpu_milli / WHOLE
+            cost = self.rules.objective.cost(energy_j, time_s, most_w * job.gpus)
+            self._record(attempt, cost, None, 1.0, time_s, energy_j, REACHED)
+        else:
+            options = start.options
+            cost = self.rules.objective.cost(energy_j, time_s, options.max_power_w * options.gpus)
+            assert attempt.configuration is not None
+            assert attempt.power_limit_w is not None
+            assert epochs is not None
+            batch_size = attempt.configuration.batch_size
+            early = not reached and epochs < options.max_epochs
+            flags = REPLAYED | reached * REACHED | early * EARLY | attempt.profiled * PROFILED
+            self._record(attempt, cost, epochs, job.time_scale, time_s, energy_j, flags)
+            outcome = Outcome(
+                start, batch_size, attempt.power_limit_w, epochs, time_s, energy_j, cost, reached
+            )
+            for observe, ctx in self._observers:
+                observe(ctx, outcome)
+            if not reached and start.attempt < self.rules.max_attempts:
+                if attempt.power:
+                    self.recorder.drew(self.env.now, -attempt.power)
+                self._budget.free(job)
+                self._try(job, start.attempt + 1, attempt.placement)
+                return
+        del self._running[job.number]
         self._in_flight[job.group_id] -= 1
         if not self._in_flight[job.group_id]:
             del self._in_flight[job.group_id]
-        self.cluster.release(job, attempt.placement)
+        self._rests(attempt)
+        self._select.ended(self._select_ctx, job)
         follower = self.source.finished(job, self.env.now)
         if follower is not None:
             self._submit(follower)
         elif self._waiting:
-            self._want_pass()
+            self.env.pass_is_due = True
 
-    def _record(self, attempt: Attempt, outcome: Outcome) -> None:
-        start = attempt.start
-        job, options = start.job, start.options
-        scale = job.time_scale
-        energy_j, time_s = outcome.energy_j * scale, outcome.time_s * scale
-        self.recorder.attempts.append(
-            AttemptRow(
-                job.job_id,
-                job.group_id,
-                job.recurrence,
-                start.attempt,
-                job.workload,
-                options.gpu_type,
-                job.gpus,
-                [node for node, _ in attempt.placement],
-                scale,
-                job.submit_time_s,
-                attempt.begun_s,
-                self.env.now,
-                outcome.batch_size,
-                outcome.power_limit_w,
-                outcome.epochs,
-                energy_j,
-                time_s,
-                outcome.cost * scale,
-                outcome.reached,
-                not outcome.reached and outcome.epochs < options.max_epochs,
-                attempt.profiled,
-                None,
-                0,
-            )
+    def _record(
+        self,
+        attempt: Attempt,
+        cost: float,
+        epochs: int | None,
+        scale: float,
+        time_s: float,
+        energy_j: float,
+        flags: int,
+    ) -> None:
+        configuration, limit_w = attempt.configuration, attempt.power_limit_w
+        self.recorder.ended(
+            attempt.job.number,
+            attempt.number,
+            attempt.begun_s,
+            self.env.now,
+            energy_j * scale + attempt.overhead_j,
+            time_s * scale,
+            cost * scale,
+            attempt.overhead_s,
+            ABSENT if configuration is None else configuration.batch_size,
+            math.nan if limit_w is None else limit_w,
+            ABSENT if epochs is None else epochs,
+            flags,
+            attempt.preemptions,
+            attempt.gpu_type,
+            attempt.placement,
         )
 
-    def _note(
-        self, point: Point, job_id: str, attempt: int, saw: tuple[object, ...], chose: str
-    ) -> None:
-        self.recorder.decided(self.env.now, point, self._names[point], job_id, attempt, saw, chose)
+    def _note(self, maker: int, attempt: Attempt, saw: tuple[object, ...], chose: str) -> None:
+        journal, job = self._journal, attempt.job
+        choice = journal.choice(chose)
+        journal.add(self.env.now, maker, job.number, attempt.number, choice, digest_of(saw))
 
 
-def _show_placement(placement: Placement) -> str:
-    return " ".join(f"{node}:{gpus}" for node, gpus in placement)
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Inside, no garbage is collected.
+
+    Attempts leave no cycles, and looking for some among all that waits costs more than running it.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+class _Room:
+    """See `wattkeeper.policies.protocols.Room`."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._cluster = world.cluster
+        self.gpus = world.cluster.spec.gpus
+
+    @property
+    def free_gpus(self) -> int:
+        return self._cluster.free_gpus
+
+    def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
+        if job.gpu_milli == WHOLE and job.gpus > self._cluster.free_gpus and not without:
+            return False
+        return bool(self._world.fits(job, without))
 
 
 def _check_configuration(start: Start, configuration: Configuration) -> None:

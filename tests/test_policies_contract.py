@@ -10,11 +10,10 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,9 +22,11 @@ from pydantic import ValidationError
 from tests.worlds import (
     NEVER,
     ScriptedContext,
+    attempts,
     attempts_by_job,
     by_job,
     chosen,
+    decisions,
     example,
     job,
     profile,
@@ -36,7 +37,7 @@ from wattkeeper.policies import configure
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import (
-    ClusterView,
+    NEW,
     Configuration,
     Configure,
     Job,
@@ -45,13 +46,15 @@ from wattkeeper.policies.protocols import (
     Options,
     Outcome,
     Place,
+    Placement,
     Running,
     Select,
+    Selection,
     Start,
     Tune,
 )
 from wattkeeper.policies.registry import POINTS, Point, PolicyConfig, policies
-from wattkeeper.sim.cluster import Placement
+from wattkeeper.sim.cluster import Cluster
 
 PROTOCOLS: dict[Point, type] = {
     "configure": Configure,
@@ -162,6 +165,25 @@ class Flight:
         self.limit_w = 0.0
 
 
+class ScriptedRoom:
+    """A cluster without places: what `Select` is shown of it."""
+
+    def __init__(self, running: Mapping[int, Flight]) -> None:
+        self.gpus = NODES * GPUS_PER_NODE
+        self._running = running
+
+    @property
+    def free_gpus(self) -> int:
+        """GPUs that no flight holds."""
+        return self.gpus - sum(flight.start.job.gpus for flight in self._running.values())
+
+    def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
+        """Whether there are as many; who is preempted must run."""
+        assert all(other.number in self._running for other in without)
+        assert len({other.number for other in without}) == len(without)
+        return job.gpus <= self.free_gpus + sum(other.gpus for other in without)
+
+
 Step = tuple[Literal["submit", "end"], int]
 steps = st.lists(st.tuples(st.sampled_from(["submit", "end"]), st.integers(0, 5)), max_size=60)
 
@@ -173,7 +195,9 @@ class Rehearsal:
         config: Of the policy; the other decision points are filled with the simplest answers.
         stream: Submissions (of a group) and ends (of an attempt in flight).
         seed: Of the luck.
-        restart_at: Before this call, the policy is replaced by a new one with its state.
+        cut: Before this step, all that is submitted ends if the policy keeps a queue, for that is
+            no part of its state.
+        restart: Whether the policy is then replaced by a new one with its state.
         stranger: Whether outcomes of a group that never started are thrown in.
     """
 
@@ -182,21 +206,25 @@ class Rehearsal:
         config: PolicyConfig,
         stream: Sequence[Step],
         seed: int = 1,
-        restart_at: int | None = None,
+        cut: int | None = None,
+        restart: bool = False,
         stranger: bool = False,
     ) -> None:
         self.config = config
         self.policy = config.build()
         self.ctx = ScriptedContext(profile(runs=SIZES, max_epochs=5), seed)
-        self.free = np.full(NODES, GPUS_PER_NODE, dtype=np.int64)
+        self.cluster = Cluster(spec(NODES, GPUS_PER_NODE))
         self.flights: list[Flight] = []
+        self.waiting: dict[int, tuple[Job, int]] = {}
         self.submitted = [0] * GROUPS
         self.calls = 0
-        self.restart_at = restart_at
         self.decisions: list[str] = []
         self.stranger = stranger
         known = repr(self.ctx.known)
-        self.go_on(stream)
+        self.go_on(stream[:cut])
+        if cut is not None:
+            self._cut(restart)
+            self.go_on(stream[cut:])
         assert repr(self.ctx.known) == known, "the foreseen profile was changed"
 
     def go_on(self, stream: Sequence[Step]) -> None:
@@ -209,23 +237,29 @@ class Rehearsal:
                 self._end(number % len(self.flights))
             if self.stranger:
                 self._ask("observe", self._of_a_stranger())
+            self._pass()
 
     @property
     def state(self) -> str:
         """The policy's state as JSON."""
         return json.dumps(self.policy.state_dict(), allow_nan=False, sort_keys=True)
 
-    def _ask(self, method: str, *views: Any) -> Any:
-        if self.calls == self.restart_at:
-            state = self.policy.state_dict()
-            kept = json.dumps(state, allow_nan=False)
+    def _cut(self, restart: bool) -> None:
+        while self.config.point == "select" and (self.flights or self.waiting):
+            self.ctx.now_s += 1.0
+            self._end(0)
+            self._pass()
+        if restart:
+            kept = json.dumps(self.policy.state_dict(), allow_nan=False)
             self.policy = self.config.build()
             self.policy.load_state_dict(json.loads(kept))
+
+    def _ask(self, method: str, *views: Any) -> Any:
         self.calls += 1
         shown = repr(views)
         answer = getattr(self.policy, method)(self.ctx, *views)
         assert repr(views) == shown, f"{method} changed what it was shown"
-        if method == "observe":
+        if method in ("observe", "submitted", "ended", "refused"):
             assert answer is None
         else:
             self.decisions.append(repr(answer))
@@ -236,22 +270,46 @@ class Rehearsal:
         recurrence = self.submitted[group]
         name = f"group-{group}"
         new = job(f"{name}/{recurrence}", self.ctx.now_s, group=name, recurrence=recurrence)
-        new = new._replace(gpus=1 + (group + recurrence) % 4)
+        number = sum(self.submitted) - 1
+        new = new._replace(gpus=1 + (group + recurrence) % 4, number=number, user=name)
         if self.config.point == "select":
-            check_rank(self._ask("rank", new))
+            self.waiting[number] = new, 1
+            self._ask("submitted", new)
+            return
         placement = self._place(new)
-        if placement:
-            for node, gpus in placement:
-                self.free[node] -= gpus
+        if placement or self.config.point != "place":
             self._start(new, 1, placement)
+
+    def _pass(self) -> None:
+        """What the world does at the end of a time: starts and preempts until nothing changes."""
+        while self.config.point == "select":
+            running = {flight.start.job.number: flight for flight in self.flights}
+            room = ScriptedRoom(running)
+            chosen: Selection = self._ask("select", room)
+            check_selection(chosen, self.waiting.keys(), running.keys())
+            if chosen == Selection():
+                break
+            for victim in chosen.preempt:
+                flight = running.pop(victim.number)
+                self.flights.remove(flight)
+                self.waiting[victim.number] = victim, flight.start.attempt
+            for new in chosen.start:
+                assert room.fits(new)
+                _, attempt = self.waiting.pop(new.number)
+                self._start(new, attempt, ())
+        if self.config.point == "select":
+            wake_s = self._ask("wake_s")
+            assert is_plain(wake_s)
+            assert wake_s > self.ctx.now_s
+            assert self.flights or not self.waiting, "nobody would ever start"
 
     def _place(self, new: Job) -> Placement:
         if self.config.point != "place":
-            return ((0, 0),)
-        shown = self.free.view()
-        shown.flags.writeable = False
-        placement: Placement = self._ask("place", new, ClusterView(shown))
-        check_placement(new, self.free, placement)
+            return ()
+        placement: Placement = self._ask("place", new, self.cluster)
+        check_placement(new, self.cluster, placement)
+        if placement:
+            self.cluster.take(new, placement)
         return placement
 
     def _start(self, new: Job, attempt: int, placement: Placement) -> None:
@@ -290,9 +348,10 @@ class Rehearsal:
         self._ask("observe", outcome)
         if not outcome.reached and flight.start.attempt < MAX_ATTEMPTS:
             self._start(flight.start.job, flight.start.attempt + 1, flight.placement)
-            return
-        for node, gpus in flight.placement:
-            self.free[node] += gpus
+        elif self.config.point == "select":
+            self._ask("ended", flight.start.job)
+        elif flight.placement:
+            self.cluster.release(flight.start.job, flight.placement)
 
     def _of_a_stranger(self) -> Outcome:
         start = Start(job("stranger/1", group="stranger"), 1, self.ctx.options(), 0)
@@ -324,24 +383,31 @@ def check_knobs(limits: tuple[float, ...], decision: Knobs, *, reported: bool) -
         assert limit_w in limits
 
 
-def check_rank(decision: tuple[float, ...]) -> None:
-    assert isinstance(decision, tuple)
-    assert decision
-    assert all(map(is_plain, decision))
+def check_selection(
+    decision: Selection, waiting: Collection[int], running: Collection[int]
+) -> None:
+    assert isinstance(decision, Selection)
+    started = [one.number for one in decision.start]
+    preempted = [one.number for one in decision.preempt]
+    assert set(started) <= set(waiting)
+    assert set(preempted) <= set(running)
+    assert len(set(started)) == len(started)
+    assert len(set(preempted)) == len(preempted)
 
 
-def check_placement(new: Job, free: np.ndarray, decision: Placement) -> None:
+def check_placement(new: Job, cluster: Cluster, decision: Placement) -> None:
     assert isinstance(decision, tuple)
     if not decision:
-        assert free.sum() < NODES * GPUS_PER_NODE, "a job that fits an idle cluster would never run"
+        assert cluster.free_gpus < cluster.spec.gpus, "what fits an idle cluster would never run"
         return
-    nodes = [node for node, _ in decision]
+    assert all(type(value) is int for slot in decision for value in slot)
+    nodes = [node for node, _, _ in decision]
     assert len(set(nodes)) == len(nodes)
-    for node, gpus in decision:
-        assert type(node) is type(gpus) is int
+    for node, gpus, gpu in decision:
         assert 0 <= node < NODES
-        assert 0 < gpus <= free[node]
-    assert sum(gpus for _, gpus in decision) == new.gpus
+        assert 0 < gpus <= cluster.free[node]
+        assert gpu == NEW, "whole GPUs have no number"
+    assert sum(gpus for _, gpus, _ in decision) == new.gpus
 
 
 @every_config
@@ -373,9 +439,9 @@ def test_decisions_are_allowed_and_deterministic(
 def test_a_new_policy_goes_on_with_the_state_of_an_old_one(
     config: PolicyConfig, data: st.DataObject, stream: list[Step], seed: int
 ) -> None:
-    whole = Rehearsal(config, stream, seed)
-    cut = data.draw(st.integers(0, max(whole.calls - 1, 0)), label="cut before call")
-    resumed = Rehearsal(config, stream, seed, restart_at=cut)
+    cut = data.draw(st.integers(0, len(stream)), label="cut before step")
+    whole = Rehearsal(config, stream, seed, cut)
+    resumed = Rehearsal(config, stream, seed, cut, restart=True)
     assert resumed.decisions == whole.decisions
     assert resumed.state == whole.state
 
@@ -389,10 +455,10 @@ LONG: list[Step] = [("submit", n) for n in (0, 1, 0, 2)] + [
 
 @every_config
 def test_a_long_stream_goes_on_after_a_restart_anywhere(config: PolicyConfig) -> None:
-    whole = Rehearsal(config, LONG)
-    assert whole.calls > 300
-    for cut in range(0, whole.calls, 29):
-        assert Rehearsal(config, LONG, restart_at=cut).decisions == whole.decisions, cut
+    assert Rehearsal(config, LONG).calls > 300
+    for cut in range(0, len(LONG), 59):
+        whole, resumed = Rehearsal(config, LONG, 1, cut), Rehearsal(config, LONG, 1, cut, True)
+        assert resumed.decisions == whole.decisions, cut
 
 
 @every_config
@@ -445,11 +511,11 @@ def test_policy_in_a_world(config: PolicyConfig, occupancy: str, profiling: str)
         assert [row.attempt for row in rows] == list(range(1, len(rows) + 1))
         assert not any(row.reached_target for row in rows[:-1])
         assert rows[-1].reached_target or len(rows) == MAX_ATTEMPTS
-    decisions = world.recorder.decisions
-    assert {row.policy for row in decisions if row.point == config.point} <= {config.kind}
+    told = decisions(world)
+    assert {row.policy for row in told if row.point == config.point} <= {config.kind}
     again = run()
-    assert again.recorder.attempts == world.recorder.attempts
-    assert again.recorder.decisions == decisions
+    assert attempts(again) == attempts(world)
+    assert decisions(again) == told
 
 
 # --- the registry

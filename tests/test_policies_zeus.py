@@ -16,12 +16,15 @@ from hypothesis import strategies as st
 from tests.worlds import (
     GPU,
     NEVER,
+    AttemptRow,
     ScriptedContext,
+    attempts,
     by_job,
     chosen,
     curve,
     curves,
     decided,
+    decisions,
     job,
     profile,
     profiles,
@@ -36,7 +39,6 @@ from wattkeeper.policies.exploration import PruningExploration
 from wattkeeper.policies.profile import Curve, Objective, Profile, Turned, expectations, optimum
 from wattkeeper.policies.protocols import Configuration, Measurement, Outcome, Running, Start
 from wattkeeper.policies.tune.zeus_jit import ZeusJitConfig
-from wattkeeper.sim.recorder import AttemptRow
 from wattkeeper.sim.sources import Recurring
 from wattkeeper.sim.streams import PublishedStreams, checksum
 
@@ -400,12 +402,12 @@ def sequential(
     known = profile(runs=runs) if runs else profile()
     policy_set = chosen(configure=ZeusConfig(beta=beta), tune="zeus-jit")
     source = Recurring({"cnn": 40})
-    return run_world(source, by_job(known), None, policy_set, seed=seed).recorder.attempts
+    return attempts(run_world(source, by_job(known), None, policy_set, seed=seed))
 
 
 def test_zeus_explores_then_stays_with_the_survivors() -> None:
     rows = sequential({16: (4.0,), 32: (4.0,), 64: (4.0,), 128: (NEVER,)})
-    sizes = [row.batch_size for row in rows]
+    sizes = [row.batch_size or 0 for row in rows]
     assert sizes[:4] == [32, 16, 64, 128]
     assert [row.attempt for row in rows[:5]] == [1, 1, 1, 1, 2], "128 misses, and is tried again"
     assert sorted(sizes[4:7]) == [16, 32, 64]
@@ -418,6 +420,8 @@ def test_no_attempt_costs_more_than_the_bound_and_an_epoch() -> None:
     cheapest, paid = math.inf, 0.0
     stopped = 0
     for row in rows:
+        assert row.batch_size is not None
+        assert row.power_limit_w is not None
         assert known.max_power_w == known.curves[row.batch_size].max_limit_w
         epoch_s, epoch_j = known.curves[row.batch_size].epoch(row.power_limit_w)
         epoch_cost = Objective(0.5).cost(epoch_j, epoch_s, known.max_power_w)
@@ -497,9 +501,9 @@ def test_each_batch_size_of_a_group_is_profiled_once() -> None:
         chosen(configure="zeus", tune="zeus-jit"),
         profiling="foreknown",
     )
-    rows = {(row.job_id, row.attempt): row for row in world.recorder.attempts}
+    rows = {(row.job_id, row.attempt): row for row in attempts(world)}
     ran = {(row.group_id, row.batch_size) for row in rows.values()}
-    asked = [row for row in world.recorder.decisions if row.chose.startswith("profile_w")]
+    asked = [row for row in decisions(world) if row.chose.startswith("profile_w")]
     profiled = [
         (rows[row.job_id, row.attempt].group_id, rows[row.job_id, row.attempt].batch_size)
         for row in asked
@@ -524,7 +528,7 @@ def grid_search(recurrences: int, known: Profile, **settings: object) -> list[At
         **settings,
     )
     assert not decided(world, "tune")
-    return world.recorder.attempts
+    return attempts(world)
 
 
 def test_grid_search_visits_outwards_from_the_highest_limit() -> None:
@@ -560,7 +564,7 @@ def test_grid_search_beside_a_running_job_of_the_group_takes_the_best() -> None:
     jobs = [job(f"{n}", 1000.0 * (n // 2), group="g") for n in range(8)]
     policy_set = chosen(configure="grid-search")
     world = run_world(jobs, by_job(known), spec(nodes=2), policy_set, eta=1.0)
-    rows = world.recorder.attempts
+    rows = attempts(world)
     ran = {row.job_id: (row.batch_size, row.power_limit_w) for row in rows}
     grid = [(32, 250.0), (32, 150.0), (32, 100.0), (64, 250.0)]
     assert [ran[f"{n}"] for n in range(0, 8, 2)] == grid
@@ -661,7 +665,7 @@ def test_the_oracle_turns_its_knobs(knobs: Turned) -> None:
         Recurring({"cnn": 10}), by_job(known), None, chosen(configure=OracleConfig(knobs=knobs))
     )
     costs = brute_force(known, 0.5, knobs)
-    ran = {(row.batch_size, row.power_limit_w) for row in world.recorder.attempts}
+    ran = {(row.batch_size, row.power_limit_w) for row in attempts(world)}
     assert ran == {min(costs, key=costs.__getitem__)}
     if knobs == "power-limit":
         assert {size for size, _ in ran} == {32}

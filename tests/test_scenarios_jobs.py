@@ -135,10 +135,10 @@ def test_import_keeps_the_library_whole(tmp_path: Path, monkeypatch: pytest.Monk
 def test_arrivals_come_at_their_own_time() -> None:
     """`now + (time - now)` is not always `time`; a job arrives when its trace says."""
     clock, called = Clock(), []
-    clock.call_at(8.2, COMPLETION, lambda: clock.call_at(15.1, ARRIVAL, note))
-    clock.call_at(15.1, COMPLETION, lambda: called.append("completion"))
+    clock.call_at(8.2, COMPLETION, lambda _: clock.call_at(15.1, ARRIVAL, note))
+    clock.call_at(15.1, COMPLETION, lambda _: called.append("completion"))
 
-    def note() -> None:
+    def note(_: object) -> None:
         called.append("arrival")
         assert clock.now == 15.1
 

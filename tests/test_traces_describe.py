@@ -3,10 +3,15 @@
 import csv
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from wattkeeper.policies.errors import InputError, ProfileMissing
@@ -15,7 +20,7 @@ from wattkeeper.traces.describe import Report, describe, render
 from wattkeeper.traces.formats import import_trace
 from wattkeeper.traces.potential import Choice, Potential, frontier, potential
 from wattkeeper.traces.profiles import load_profiles
-from wattkeeper.traces.schema import JOBS
+from wattkeeper.traces.schema import NODES, jobs_table
 from wattkeeper.traces.synthetic import SyntheticProfiles, generate
 from wattkeeper.traces.trace import Trace
 
@@ -197,9 +202,8 @@ def test_jobs() -> None:
         ("7", None, 2.0, 8.0, 1, "w", 1.0),
         ("8", "c", 4.0, 8.0, 1, "w", 1.0),
     ]
-    table = pa.Table.from_pylist(
-        [dict(zip(JOBS.names, row, strict=True)) for row in rows], schema=JOBS
-    )
+    names = ("job_id", "group_id", "submit_time_s", "duration_s", "gpus", "workload", "time_scale")
+    table = jobs_table(dict(zip(names, zip(*rows, strict=True), strict=True)))
     trace = Trace("j", "jobs", {"jobs": table}, "f", "recorded", "s", "l")
     report = describe(trace)
     assert json.loads(json.dumps(report, allow_nan=False)) == report
@@ -218,6 +222,206 @@ def test_jobs() -> None:
         "rows not ordered by submission": 1,
     }
     assert "2 jobs (25 %) start while another one of their group runs" in text_of(report)
+
+
+def jobs_trace(columns: dict, nodes: Sequence[tuple[str, int]] = (), **about: Any) -> Trace:
+    """A trace of jobs; times and durations in s, one GPU each unless told."""
+    n = len(columns["submit_time_s"])
+    defaults = {"job_id": [f"j{row}" for row in range(n)], "gpus": [1] * n}
+    tables = {"jobs": jobs_table(defaults | columns)}
+    if nodes:
+        tables["nodes"] = pa.table(
+            {
+                "node_id": [f"n{at}" for at in range(len(nodes))],
+                "gpu_type": [name for name, _ in nodes],
+                "gpus": [gpus for _, gpus in nodes],
+            },
+            schema=NODES,
+        )
+    return Trace("j", "jobs", tables, "f", "recorded", "s", "l", **about)
+
+
+def test_what_an_import_found_is_told() -> None:
+    quality = {
+        "rows": 9,
+        "kept": 2,
+        "wrong": 3,
+        "wrong_examples": ["log.csv, line 4: gpus is 'x', must be a number"],
+        "dropped": {"asks for no GPU": 3, "never started": 1},
+        "time_origin": "2017-10-03 00:00:00 UTC",
+        "time_unit": "date and time",
+        "cannot_tell": ["Who submitted a job."],
+    }
+    report = describe(jobs_trace({"submit_time_s": [0.0, 7.0]}, quality=quality))
+    assert report["quality"] == quality
+    text = text_of(report)
+    for line in (
+        "- 9 rows read, 2 kept, 3 malformed and skipped, 4 dropped\n",
+        "- dropped: 1 never started\n",
+        "- skipped: log.csv, line 4: gpus is 'x', must be a number\n- skipped: 2 more\n",
+        "- times in the source: date and time; time 0 is 2017-10-03 00:00:00 UTC\n",
+        "- cannot tell: Who submitted a job.\n",
+    ):
+        assert line in text
+    bare = describe(jobs_trace({"submit_time_s": [0.0]}))
+    assert bare["quality"] == {}
+    assert "no record" in text_of(bare)
+
+
+def test_arrivals_by_the_clock_of_the_source() -> None:
+    # From Tuesday, 2017-10-03, 22:30 for two weeks: one an hour, a second one at 09:10 on Sundays.
+    hourly = np.arange(0, 14 * 24) * 3600.0
+    sunday = 4 * 86400 + 3600 * 10 + 2400.0
+    submit = [*hourly.tolist(), 14 * 86400.0, sunday, sunday + 7 * 86400]
+    quality = {"time_origin": "the first submission, 2017-10-03 22:30:00 UTC"}
+    found = describe(jobs_trace({"submit_time_s": submit}, quality=quality))["arrivals"]
+    assert found["clock"] == quality["time_origin"]
+    assert found["per_h"] == pytest.approx(339 / 336)
+    assert found["by_hour"] == pytest.approx(
+        [15 / 14 if hour == 22 else 16 / 14 if hour == 9 else 1 for hour in range(24)]
+    )
+    assert found["by_weekday"] == pytest.approx([24, 24.5, 24, 24, 24, 24, 25])
+    unknown = describe(jobs_trace({"submit_time_s": submit}))["arrivals"]
+    assert unknown["clock"] is None
+    assert unknown["by_weekday"] == pytest.approx([24.5, 24, 24, 24, 25, 24, 24])
+    short = describe(jobs_trace({"submit_time_s": [0.0, 86399.0]}))["arrivals"]
+    assert (short["by_hour"], short["by_weekday"]) == (None, None)
+    quality = {"time_origin": "2017-99-03 22:30:00"}
+    broken = describe(jobs_trace({"submit_time_s": [0.0]}, quality=quality))
+    assert broken["arrivals"]["clock"] is None
+    assert broken["arrivals"]["per_h"] is None
+
+
+def test_load_demand_and_a_cluster() -> None:
+    trace = jobs_trace(
+        {
+            "submit_time_s": [0.0, 5.0, 10.0, 20.0],
+            "duration_s": [10.0, 10.0, 10.0, None],
+            "gpus": [2, 1, 4, 8],
+            "gpu_milli": [1000, 500, 1000, 1000],
+        }
+    )
+    report = describe(trace, gpus=3)
+    assert report["busy_gpu_s"] == 65.0
+    assert report["load"] == {"mean_gpus": 3.25, "peak_gpus": 4.5, "known_share": 0.75}
+    assert report["cluster"] == {"gpus": 3, "too_large": 2, "load": pytest.approx(25 / 60)}
+    assert [(row["gpus"], row["jobs"], row["gpu_s"]) for row in report["demand"]] == [
+        (1, 1, 5.0),
+        (2, 1, 20.0),
+        (4, 1, 40.0),
+        (8, 1, 0.0),
+    ]
+    assert report["fractions"] == {"jobs": 1, "share": 0.25, "gpu_milli": {"500": 1}}
+    assert "a cluster of 3 GPUs: 2 jobs are larger; the others need 41.7 %" in text_of(report)
+    assert describe(trace)["cluster"] is None
+    with pytest.raises(InputError, match="at least 1"):
+        describe(trace, gpus=0)
+
+
+def test_jobs_against_the_nodes() -> None:
+    trace = jobs_trace(
+        {
+            "submit_time_s": [0.0] * 7,
+            "gpus": [1, 3, 5, 4, 7, 12, 1],
+            "gpu_type": ["A", "A", "A", "A|B", "A|X", None, "X"],
+        },
+        nodes=[("A", 2), ("A", 2), ("B", 4)],
+    )
+    report = describe(trace)
+    assert report["nodes"] == {
+        "nodes": 3,
+        "gpus": 8,
+        "types": [
+            {"gpu_type": "A", "nodes": 2, "gpus": 4, "largest": 2},
+            {"gpu_type": "B", "nodes": 1, "gpus": 4, "largest": 4},
+        ],
+        "too_large": 3,
+        "over_a_node": 1,
+        "no_such_type": 1,
+    }
+    assert report["gpu_types"] == {"": 1, "A": 3, "A|B": 1, "A|X": 1, "X": 1}
+    text = text_of(report)
+    assert "3 jobs ask for more GPUs than the nodes have of their types" in text
+    assert "1 jobs ask for GPU types that no node has" in text
+
+
+def test_people_estimates_and_repetitions() -> None:
+    trace = jobs_trace(
+        {
+            "submit_time_s": [1.0, 1.0, 1.0, 2.0, 3.0],
+            "duration_s": [5.0, 5.0, 6.0, None, 40.0],
+            "estimate_s": [5.0, 5.0, 3.0, 1.0, None],
+            "user": ["u", "u", "v", "u", None],
+            "queue": ["q", "q", "q", "[r]", None],
+            "status": ["Pass", "Pass", "Killed", "Pass", "Pass"],
+        }
+    )
+    report = describe(trace)
+    assert json.loads(json.dumps(report, allow_nan=False)) == report
+    assert report["users"] == {
+        "number": 2,
+        "jobs_top_one": 0.75,
+        "jobs_top_ten": 1.0,
+        "gpu_s_top_one": 0.625,
+        "gpu_s_top_ten": 1.0,
+    }
+    assert report["queues"] == {"": 1, "[r]": 1, "q": 3}
+    assert report["statuses"] == {"Killed": 1, "Pass": 4}
+    assert report["missing"]["user"] == {"jobs": 1, "share": 0.2}
+    assert report["missing"]["group_id"] == {"jobs": 5, "share": 1.0}
+    assert report["estimates"] | {"ratio": None} == {
+        "jobs": 3,
+        "outlived": 1,
+        "share": pytest.approx(1 / 3),
+        "ratio": None,
+    }
+    assert report["estimates"]["ratio"]["p100"] == 2.0
+    assert report["together"] == {"jobs": 3, "share": 0.6, "largest": 3, "repeated": 1}
+    text = text_of(report)
+    assert "1 of 3 jobs with an estimate (33.3 %) outlived it" in text
+    assert "[r]" in text
+
+
+times = st.floats(0, 50).map(lambda value: round(value, 1))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", None]), times, st.none() | times), min_size=1))
+def test_overlaps_are_those_found_one_by_one(rows: list[tuple]) -> None:
+    groups, submits, durations = zip(*rows, strict=True)
+    trace = jobs_trace({"group_id": groups, "submit_time_s": submits, "duration_s": durations})
+    order = sorted(range(len(rows)), key=lambda row: submits[row])
+    found = sum(
+        any(
+            groups[early] == groups[late] is not None
+            and submits[late] < submits[early] + (durations[early] or 0)
+            for early in order[:at]
+        )
+        for at, late in enumerate(order)
+    )
+    report = describe(trace, gpus=4)
+    assert report["overlap"]["jobs"] == found
+    json.dumps(report, allow_nan=False)
+    moments = [sum(s <= at < s + (d or 0) for _, s, d in rows) for at in (row[1] for row in rows)]
+    assert report["load"]["peak_gpus"] == max(moments)
+    assert all(len(line) <= 150 for line in text_of(report).splitlines())
+
+
+def test_many_demands_are_shown_by_powers_of_two() -> None:
+    gpus = [*range(1, 15), 100]
+    report = describe(jobs_trace({"submit_time_s": [0.0] * 15, "gpus": gpus}))
+    rows = [
+        [cell.strip() for cell in line.strip("│").split("│")]
+        for line in text_of(report).split("GPUs of a job")[1].split("Durations")[0].splitlines()
+        if line.startswith("│")
+    ]
+    assert [row[:2] for row in rows] == [
+        ["1", "1"],
+        ["2", "1"],
+        ["3 to 4", "2"],
+        ["5 to 8", "4"],
+        ["9 to 16", "6"],
+        ["65 to 128", "1"],
+    ]
 
 
 @recorded

@@ -30,7 +30,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def jobs(name: str = "jobs", count: int = 3) -> Trace:
     rows = [
-        dict(zip(JOBS.names, [f"é/{n}", None, float(n), 1.5, 1, "w", 1.0], strict=True))
+        {"job_id": f"é/{n}", "submit_time_s": float(n), "duration_s": 1.5, "gpus": 1}
+        | {"gpu_milli": 1000, "workload": "w", "time_scale": 1.0}
         for n in range(count)
     ]
     return Trace(
@@ -167,7 +168,7 @@ def test_broken_folders(home: Path, tmp_path: Path) -> None:
     assert refused("jobs").startswith(f"{table}: cannot be read")
     table.rmdir()
     table.write_bytes(data)
-    for wrong in (text[:-9], "", "[]", "\0", text.replace('"version": 1', '"version": 2')):
+    for wrong in (text[:-9], "", "[]", "\0", text.replace('"version": 2', '"version": 3')):
         meta.write_text(wrong)
         assert refused("jobs").startswith(f"{meta}: ")
     fields = json.loads(text)

@@ -41,11 +41,17 @@ def job(**changes: object) -> dict[str, object]:
     row: dict[str, object] = {
         "job_id": "a/1",
         "group_id": "a",
+        "user": "u",
+        "queue": "q",
         "submit_time_s": 0.0,
         "duration_s": 1.0,
+        "estimate_s": 2.0,
         "gpus": 1,
+        "gpu_milli": 1000,
+        "gpu_type": "A100|V100",
         "workload": "w",
         "time_scale": 1.0,
+        "status": "Pass",
     }
     return row | changes
 
@@ -131,7 +137,7 @@ def test_bad_values(changes: dict[str, object], said: str) -> None:
 
 
 def test_what_may_be_absent() -> None:
-    row = job(group_id=None, duration_s=None, workload=None)
+    row = job(**{field.name: None for field in JOBS if field.nullable})
     assert validate(jobs(row), JOBS, "x").to_pylist() == [row]
 
 
@@ -140,8 +146,8 @@ def test_wrong_columns_are_all_named() -> None:
     table = table.set_column(0, "job_id", pa.array([1]))
     assert refused(table) == [
         "x.parquet: column job_id has type int64, must be string",
-        "x.parquet: column gpus is missing; found job_id, group_id, submit_time_s, duration_s, "
-        "workload, time_scale, colour",
+        "x.parquet: column gpus is missing; found job_id, group_id, user, queue, submit_time_s, "
+        "duration_s, estimate_s, gpu_milli, gpu_type, workload, time_scale, status, colour",
         "x.parquet: unknown column colour; allowed are " + ", ".join(JOBS.names),
     ]
 

@@ -15,14 +15,17 @@ from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import Configuration, Job, Options, Outcome, Start
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig, policies
 from wattkeeper.sim.clock import Clock
-from wattkeeper.sim.cluster import Cluster, ClusterSpec
-from wattkeeper.sim.recorder import AttemptRow
+from wattkeeper.sim.cluster import Cluster, ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.replay import Occupancy, Profiles, Profiling, Replay
+from wattkeeper.sim.results import attempt_columns, decision_columns
 from wattkeeper.sim.sources import Source, Trace
 from wattkeeper.sim.streams import NamedStreams, Streams
+from wattkeeper.sim.timeline import Timeline, timeline
 from wattkeeper.sim.world import PolicySet, Rules, World
+from wattkeeper.traces.schema import JOBS, jobs_table
 
 GPU = "V100"
+OTHER_GPU = "A40"
 LIMITS_W = (100.0, 150.0, 250.0)
 """150 W is the example of `fixed-power`."""
 
@@ -98,7 +101,7 @@ def steady(
 
 def by_job(*known: Profile) -> Profiles:
     """Profiles as the replay backend looks them up."""
-    return {(p.workload, p.gpus): p for p in known}
+    return {(p.workload, p.gpus, p.gpu_type): p for p in known}
 
 
 def job(
@@ -114,13 +117,20 @@ def job(
 ) -> Job:
     """A job that is its own group if none is named."""
     group_id = job_id if group is None else group
-    return Job(job_id, group_id, recurrence, workload, gpus, submit_s, duration_s, scale)
+    return Job(
+        job_id, group_id, recurrence, workload, gpus, submit_s, duration_s, scale,
+        estimate_s=duration_s,
+    )  # fmt: skip
 
 
 def trace(jobs: Iterable[Job]) -> Trace:
     """The source that submits these jobs; it counts recurrences by itself."""
     rows = [one._asdict() for one in jobs]
-    return Trace(pa.Table.from_pylist(rows))
+    names = [name for name in JOBS.names if name in Job._fields]
+    columns = {name: pa.array([row[name] for row in rows], JOBS.field(name).type) for name in names}
+    for name in ("duration_s", "estimate_s"):
+        columns[name] = pa.array([row[name] for row in rows], pa.float64(), from_pandas=True)
+    return Trace(jobs_table(columns))
 
 
 def chosen(**configs: PolicyConfig | str) -> PolicySet:
@@ -137,7 +147,7 @@ def chosen(**configs: PolicyConfig | str) -> PolicySet:
 
 def spec(nodes: int = 1, gpus_per_node: int = 1, idle_power_w: float = 20.0) -> ClusterSpec:
     """A small cluster."""
-    return ClusterSpec(GPU, nodes, gpus_per_node, idle_power_w)
+    return ClusterSpec.uniform(GPU, nodes, gpus_per_node, idle_power_w, 250.0)
 
 
 def build_world(
@@ -160,8 +170,9 @@ def build_world(
     luck = streams or NamedStreams(seed)
     rules = Rules(Objective(eta), max_attempts, start_on_submit)
     known = by_job(profile()) if profiles is None else profiles
-    backend = Replay(env, known, luck, rules.objective, occupancy, profiling)
     hardware = Cluster(cluster or spec())
+    power = hardware.spec.power
+    backend = Replay(env, known, luck, rules.objective, power, occupancy, profiling)
     world = World(env, hardware, source, backend, policy_set or chosen(), rules, luck)
     backend.listener = world
     return world
@@ -174,23 +185,87 @@ def run_world(*parts: Any, **settings: Any) -> World:
     return world
 
 
+class AttemptRow(NamedTuple):
+    """A row of `jobs.parquet`, less variant and seed."""
+
+    job_id: str
+    group_id: str
+    recurrence: int
+    attempt: int
+    workload: str | None
+    gpu_type: str
+    gpus: int
+    gpu_milli: int
+    node_ids: list[int]
+    time_scale: float
+    submit_time_s: float
+    start_time_s: float
+    finish_time_s: float
+    batch_size: int | None
+    power_limit_w: float | None
+    epochs: int | None
+    energy_j: float
+    time_s: float
+    overhead_s: float
+    cost: float
+    reached_target: bool
+    early_stopped: bool
+    profiled: bool
+    replayed: str
+    parent_model: str | None
+    preemptions: int
+
+
+class DecisionRow(NamedTuple):
+    """A row of `decisions.parquet`, less variant and seed."""
+
+    time_s: float
+    point: str
+    policy: str
+    job_id: str
+    attempt: int
+    saw: int
+    chose: str
+
+
+def attempts(world: World) -> list[AttemptRow]:
+    """The attempts, in order of ending."""
+    columns = attempt_columns(world.recorder, world.source)
+    rows = zip(*(columns[name].to_pylist() for name in AttemptRow._fields), strict=True)
+    return [AttemptRow(*row) for row in rows]
+
+
+def decisions(world: World) -> list[DecisionRow]:
+    """The journal."""
+    columns = decision_columns(world.recorder.journal, world.source)
+    rows = zip(*(columns[name].to_pylist() for name in DecisionRow._fields), strict=True)
+    return [DecisionRow(*row) for row in rows]
+
+
+def timeline_of(world: World) -> Timeline:
+    """The timeline of a world that has run."""
+    rows = attempts(world)
+    submit_s = np.array([row.submit_time_s for row in rows])
+    held = np.array([row.gpus * row.gpu_milli for row in rows])
+    return timeline(world.recorder, world.cluster.spec, submit_s, held)
+
+
 def attempts_by_job(world: World) -> dict[str, list[AttemptRow]]:
     """The attempts of each job, in order."""
     found: dict[str, list[AttemptRow]] = {}
-    for row in world.recorder.attempts:
+    for row in attempts(world):
         found.setdefault(row.job_id, []).append(row)
     return found
 
 
 def starts(world: World) -> dict[str, float]:
     """When each job started."""
-    return {row.job_id: row.start_time_s for row in world.recorder.attempts if row.attempt == 1}
+    return {row.job_id: row.start_time_s for row in attempts(world) if row.attempt == 1}
 
 
 def decided(world: World, point: Point) -> list[tuple[float, str, str]]:
     """Time, job and choice of every decision of a decision point, in order."""
-    rows = world.recorder.decisions
-    return [(row.time_s, row.job_id, row.chose) for row in rows if row.point == point]
+    return [(r.time_s, r.job_id, r.chose) for r in decisions(world) if r.point == point]
 
 
 def stub(point: Point, *, needs_foresight: bool = False, **methods: Callable[..., Any]) -> Any:
@@ -292,40 +367,95 @@ def curves(draw: st.DrawFn, batch_size: int, max_epochs: int, *, reaches: bool) 
 
 
 @st.composite
-def profiles(draw: st.DrawFn, workload: str = "cnn", gpus: int = 1) -> Profile:
+def profiles(draw: st.DrawFn, workload: str = "cnn", gpus: int = 1, gpu_type: str = GPU) -> Profile:
     """A profile whose default batch size reaches the target at least in some runs."""
     max_epochs = draw(st.integers(2, 8))
     sizes = sorted(draw(st.sets(batch_sizes, min_size=1, max_size=5)))
     default = draw(st.sampled_from(sizes))
     found = {b: draw(curves(b, max_epochs, reaches=b == default)) for b in sizes}
-    return Profile(workload, GPU, gpus, 0.9, max_epochs, default, 250.0, found)
+    return Profile(workload, gpu_type, gpus, 0.9, max_epochs, default, 250.0, found)
+
+
+class Asked(NamedTuple):
+    """What the jobs of a group ask for."""
+
+    workload: str | None
+    gpus: int
+    gpu_milli: int
+    gpu_type: str | None
 
 
 @st.composite
 def job_lists(
-    draw: st.DrawFn, profiles: Sequence[Profile], *, min_size: int = 1, max_size: int = 12
+    draw: st.DrawFn, asked: Sequence[Asked], *, min_size: int = 1, max_size: int = 12
 ) -> tuple[Job, ...]:
     """Jobs of up to three groups by time of submission, many at the same time."""
     gaps = st.sampled_from([0.0, 0.0, 1.0, 0.1]) | st.floats(0.0, 60.0)
-    groups = draw(st.lists(st.sampled_from(list(profiles)), min_size=1, max_size=3))
+    seconds = st.sampled_from([5.0, 10.0]) | st.floats(1.0, 20.0)
+    groups = draw(st.lists(st.sampled_from(list(asked)), min_size=1, max_size=3))
     found: list[Job] = []
     now_s = 0.0
     for number in range(draw(st.integers(min_size, max_size))):
         now_s += draw(gaps)
-        group = draw(st.integers(0, len(groups) - 1))
+        at = draw(st.integers(0, len(groups) - 1))
+        workload, gpus, gpu_milli, gpu_type = groups[at]
         found.append(
             Job(
                 f"job-{number}",
-                f"group-{group}",
-                1 + sum(one.group_id == f"group-{group}" for one in found),
-                groups[group].workload,
-                groups[group].gpus,
+                f"group-{at}",
+                1 + sum(one.group_id == f"group-{at}" for one in found),
+                workload,
+                gpus,
                 now_s,
-                draw(st.sampled_from([5.0, 10.0]) | st.floats(1.0, 20.0)),
+                draw(seconds),
                 draw(st.sampled_from([1.0, 1.0, 0.5, 1.7])),
+                number,
+                gpu_milli,
+                gpu_type,
+                draw(st.sampled_from([None, "ann", "bob"])),
+                draw(seconds),
             )
         )
     return tuple(found)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> ClusterSpec:
+    """One GPU type or two, up to nine GPUs of each, and all that a cluster may do besides."""
+    few = st.integers(1, 3)
+    kinds = [GPU, OTHER_GPU][: draw(st.sampled_from([1, 1, 2]))]
+    groups = tuple(NodeGroup(kind, draw(few), draw(few)) for kind in kinds)
+    seconds = st.sampled_from([0.0, 0.0, 1.0, 2.5])
+    return ClusterSpec(
+        groups,
+        {kind: GpuPower(draw(st.floats(10.0, 60.0)), 250.0, 5.0) for kind in kinds},
+        pue=draw(st.sampled_from([1.0, 1.0, 1.25])),
+        sleep_after_s=draw(st.sampled_from([None, None, 0.0, 5.0])),
+        wake_s=draw(seconds),
+        checkpoint_s=draw(seconds),
+        restore_s=draw(seconds),
+    )
+
+
+@st.composite
+def demands(draw: st.DrawFn, cluster: ClusterSpec) -> tuple[list[Asked], list[Profile]]:
+    """What jobs may ask of a cluster, and the profiles of those that train a workload.
+
+    A workload has profiles on all GPU types that its jobs may run on.
+    """
+    asked: list[Asked] = []
+    known: list[Profile] = []
+    for number in range(draw(st.integers(1, 3))):
+        named = draw(st.sets(st.sampled_from(cluster.gpu_types)).map(sorted))
+        gpu_type = "|".join(named) or None
+        what = draw(st.sampled_from(["profile", "profile", "duration", "part"]))
+        gpus = draw(st.integers(1, 1 if what == "part" else cluster.most_gpus(gpu_type)))
+        gpu_milli = draw(st.sampled_from([250, 500])) if what == "part" else 1000
+        workload = f"net-{number}" if what == "profile" else None
+        asked.append(Asked(workload, gpus, gpu_milli, gpu_type))
+        for at in cluster.types_allowed(gpu_type) if workload else ():
+            known.append(draw(profiles(f"net-{number}", gpus, cluster.gpu_types[at])))
+    return asked, known
 
 
 @st.composite
@@ -352,12 +482,11 @@ def settings_of_worlds(
     occupancies: Sequence[Occupancy] = ("simulated", "recorded"),
     profilings: Sequence[Profiling] = ("measured", "foreknown"),
 ) -> Setting:
-    """Clusters of up to nine GPUs, gangs up to the whole cluster, all policies."""
-    cluster = spec(draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.floats(10.0, 60.0)))
-    demands = draw(st.lists(st.integers(1, cluster.gpus), min_size=1, max_size=3, unique=True))
-    known = [draw(profiles(f"net-{gpus}", gpus)) for gpus in demands]
+    """All clusters, gangs up to all GPUs of a type, parts of GPUs, all policies."""
+    cluster = draw(clusters())
+    asked, known = draw(demands(cluster))
     return Setting(
-        jobs=draw(job_lists(known)),
+        jobs=draw(job_lists(asked)),
         profiles=by_job(*known),
         cluster=cluster,
         policy_set=draw(policy_sets()),

@@ -7,7 +7,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.traces import describe_jobs, describe_profiles, describe_text
+from wattkeeper.traces import describe_jobs, describe_jobs_text, describe_profiles, describe_text
 from wattkeeper.traces.trace import Trace
 
 DEFAULT_ETA: Final = 0.5
@@ -15,24 +15,33 @@ DEFAULT_ETA: Final = 0.5
 Report = dict[str, Any]
 
 
-def describe(trace: Trace, *, gpu_type: str | None = None, eta: float = DEFAULT_ETA) -> Report:
+def describe(
+    trace: Trace,
+    *,
+    gpu_type: str | None = None,
+    eta: float = DEFAULT_ETA,
+    gpus: int | None = None,
+) -> Report:
     """A report on a trace, JSON-ready.
 
     Args:
         trace: Any trace.
         gpu_type: Only this one; by default all. Of no effect on jobs.
         eta: The knob of the cost that the potential is computed for, in [0, 1].
+        gpus: Size of a cluster that jobs are held against, >= 1. Of no effect on profiles.
 
     Returns:
         What is known of its origin, and the sections of `describe_profiles.report` or
         `describe_jobs.report`.
 
     Raises:
-        InputError: If `eta` is out of range.
+        InputError: If `eta` or `gpus` is out of range.
         ProfileMissing: If there is nothing on that GPU type.
     """
     if not 0 <= eta <= 1:
         raise InputError(f"eta is {eta!r}, must be in [0, 1]")
+    if gpus is not None and gpus < 1:
+        raise InputError(f"a cluster of {gpus} GPUs holds no job; at least 1 is needed")
     head: Report = {
         "name": trace.name,
         "kind": trace.kind,
@@ -45,10 +54,12 @@ def describe(trace: Trace, *, gpu_type: str | None = None, eta: float = DEFAULT_
         "rows": {name: table.num_rows for name, table in trace.tables.items()},
     }
     if trace.kind == "jobs":
-        return head | describe_jobs.report(trace.tables["jobs"])
+        return head | describe_jobs.report(trace, gpus)
     return head | describe_profiles.report(trace, gpu_type, eta)
 
 
 def render(report: Report, console: Console) -> None:
     """Print a report of `describe` as tables."""
-    describe_text.render(report, console)
+    describe_text.head(report, console)
+    sections = describe_jobs_text if report["kind"] == "jobs" else describe_text
+    sections.render(report, console)

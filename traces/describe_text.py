@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
 from typing import Any, Final
 
 from rich.console import Console
@@ -15,8 +16,8 @@ NUMBER: Final = re.compile(r"-?[\d.]+( %)?|-")
 Json = Mapping[str, Any]
 
 
-def render(report: Json, console: Console) -> None:
-    """Print a report.
+def head(report: Json, console: Console) -> None:
+    """Print what every report begins with: what the trace is and where it comes from.
 
     Args:
         report: From `describe.describe`.
@@ -28,18 +29,20 @@ def render(report: Json, console: Console) -> None:
     console.print(f"{report['source']} ({report['licence']})", markup=False, soft_wrap=True)
     for note in report["notes"]:
         console.print(f"- {note}", markup=False, soft_wrap=True)
-    if report["kind"] == "jobs":
-        _jobs(report, console)
-        return
+
+
+def render(report: Json, console: Console) -> None:
+    """Print the sections of `describe_profiles.report`."""
     _coverage(report["coverage"], console)
     _convergence(report["convergence"], console)
     _oddities(report["oddities"], console)
     _potential(report["potential"], report["eta"], console)
 
 
-def _print(
+def print_table(
     console: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]
 ) -> None:
+    """Print a table, numbers to the right; nothing where there are no rows."""
     cells = list(rows)
     if not cells:
         return
@@ -63,7 +66,7 @@ def _coverage(rows: Iterable[Json], console: Console) -> None:
         "missing",
         "why unusable",
     )
-    _print(
+    print_table(
         console,
         "What was recorded",
         heads,
@@ -105,7 +108,7 @@ def _convergence(rows: Iterable[Json], console: Console) -> None:
                 f"{min(epochs):.3g} to {max(epochs):.3g}" if epochs else "-",
             )
         )
-    _print(console, "Convergence to the target", heads, cells)
+    print_table(console, "Convergence to the target", heads, cells)
 
 
 def _oddities(odd: Json, console: Console) -> None:
@@ -129,7 +132,7 @@ def _oddities(odd: Json, console: Console) -> None:
     for row in odd["never_reached"]:
         listed = ", ".join(map(str, row["batch_sizes"]))
         lines.append(f"{row['workload']}: no run reached the target at batch size {listed}")
-    _list(lines, console)
+    print_list("", lines, console)
     rows = (
         (
             row["workload"],
@@ -140,14 +143,14 @@ def _oddities(odd: Json, console: Console) -> None:
         for row in odd["one_table_only"]
     )
     heads = ("workload", "GPU", "with power only", "with convergence only")
-    _print(console, "Batch sizes in one table only", heads, rows)
+    print_table(console, "Batch sizes in one table only", heads, rows)
 
 
 def _potential(rows: Iterable[Json], eta: float, console: Console) -> None:
     """Savings of an oracle; energy and time in % of the default's."""
     heads = ("workload", "GPU", "default", "both knobs", "energy", "time", "power limit only",
              "energy", "batch size only", "energy")  # fmt: skip
-    _print(
+    print_table(
         console,
         f"What an oracle would choose at eta {eta:g}, and save",
         heads,
@@ -169,31 +172,17 @@ def _potential(rows: Iterable[Json], eta: float, console: Console) -> None:
     )
 
 
-def _jobs(report: Json, console: Console) -> None:
-    groups, overlap = report["groups"], report["overlap"]
-    lines = [
-        f"{report['jobs']} jobs submitted over {report['span_s'] / 86400:.1f} days, "
-        f"{report['busy_gpu_s'] / 3600:.0f} GPU hours",
-        f"{groups['number']} groups, the largest of {groups['largest']} jobs; "
-        f"{groups['of_one_job']} of one job; {groups['without']} jobs in none",
-        f"{overlap['jobs']} jobs ({100 * overlap['share']:.0f} %) start while another one of their "
-        "group runs",
-        *(f"{row['count']} {row['what']}" for row in report["oddities"]),
-    ]
-    _list(lines, console)
-    for title, key in (("GPUs of a job", "gpus"), ("Workloads", "workloads")):
-        counts = ((name or "(none)", str(count)) for name, count in report[key].items())
-        _print(console, title, (key, "jobs"), counts)
-    durations, scales = report["durations_s"], report["time_scale"]
-    rows = (
-        (q, f"{durations[q]:.0f}" if q in durations else "-", f"{scales[q]:.3g}") for q in scales
-    )
-    _print(console, "Durations", ("quantile", "duration in s", "time scale"), rows)
-
-
-def _list(lines: Iterable[str], console: Console) -> None:
-    for line in lines:
-        console.print(f"- {line}", markup=False, highlight=False, soft_wrap=True)
+def print_list(title: str, lines: Iterable[str], console: Console) -> None:
+    """Print lines under a title, wrapped at words; nothing where there are none."""
+    found = list(lines)
+    if not found:
+        return
+    if title:
+        console.print(f"[italic]{escape(title)}[/italic]")
+    for line in found:
+        for part in wrap(line, console.width, initial_indent="- ", subsequent_indent="  ",
+                         break_long_words=False, break_on_hyphens=False):  # fmt: skip
+            console.print(part, markup=False, highlight=False, soft_wrap=True)
 
 
 def _gpu(row: Json) -> str:

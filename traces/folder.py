@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,10 +19,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from wattkeeper.policies.errors import InputError, Problem, TraceError
 from wattkeeper.traces.replacing import replacing
-from wattkeeper.traces.schema import KINDS
+from wattkeeper.traces.schema import KINDS, OPTIONAL
 from wattkeeper.traces.trace import Kind, Origin, Trace
 
 META = "trace.json"
+VERSION: Final = 2
+ABOUT: Final = ("format", "origin", "source", "licence")
 
 
 class _TableMeta(BaseModel):
@@ -35,7 +39,7 @@ class _Meta(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
-    version: Literal[1]
+    version: Literal[2]
     name: str
     kind: Kind
     format: str
@@ -45,35 +49,61 @@ class _Meta(BaseModel):
     inputs: dict[str, str]
     notes: tuple[str, ...]
     parameters: dict[str, Any]
+    quality: dict[str, Any]
     tables: dict[str, _TableMeta]
 
 
 def files(trace: Trace) -> dict[str, bytes]:
     """The trace as files: bytes by file name. Equal traces give equal bytes."""
-    about = {key: getattr(trace, key) for key in ("format", "origin", "source", "licence")}
     content: dict[str, bytes] = {}
     tables = {}
     for name, table in trace.tables.items():
         sink = pa.BufferOutputStream()
-        extra = {key.encode(): value.encode() for key, value in about.items()}
+        extra = origin_metadata({key: getattr(trace, key) for key in ABOUT})
         pq.write_table(
             table.replace_schema_metadata(table.schema.metadata | extra), sink, compression="zstd"
         )
         data = sink.getvalue().to_pybytes()
         content[f"{name}.parquet"] = data
-        tables[name] = _TableMeta(rows=table.num_rows, sha256=hashlib.sha256(data).hexdigest())
-    meta = _Meta(
-        version=1,
-        name=trace.name,
-        kind=trace.kind,
-        inputs=dict(trace.inputs),
-        notes=trace.notes,
-        parameters=dict(trace.parameters),
-        tables=tables,
-        **about,
-    )
+        tables[name] = (table.num_rows, hashlib.sha256(data).hexdigest())
+    fields = {key: getattr(trace, key) for key in _Meta.model_fields if hasattr(trace, key)}
+    return {META: meta_bytes(fields | {"tables": tables}), **content}
+
+
+def origin_metadata(fields: Mapping[str, Any]) -> dict[bytes, bytes]:
+    """What every table's Parquet file says of its origin besides its schema."""
+    return {key.encode(): str(fields[key]).encode() for key in ABOUT}
+
+
+def meta_bytes(fields: Mapping[str, Any]) -> bytes:
+    """The content of ``trace.json``.
+
+    Args:
+        fields: What a `Trace` has; instead of each table, its number of rows and its digest.
+    """
+    tables = {
+        name: _TableMeta(rows=rows, sha256=digest)
+        for name, (rows, digest) in fields["tables"].items()
+    }
+    plain = {key: dict(fields[key]) for key in ("inputs", "parameters", "quality")}
+    meta = _Meta(**{**fields, **plain, "version": VERSION, "tables": tables})
     text = json.dumps(meta.model_dump(mode="json"), indent=2, sort_keys=True, ensure_ascii=False)
-    return {META: (text + "\n").encode(), **content}
+    return (text + "\n").encode()
+
+
+def check_free(folder: Path, *, overwrite: bool = False) -> None:
+    """Check that a trace may be written there.
+
+    Raises:
+        InputError: If something is there that may not be replaced.
+    """
+    if folder.exists() or folder.is_symlink():
+        if not (folder / META).is_file():
+            raise InputError(Problem("is there and is no trace; choose another name", str(folder)))
+        if not overwrite:
+            raise InputError(
+                Problem("exists; replace it (--replace) or choose another name", str(folder))
+            )
 
 
 def write(trace: Trace, folder: Path, *, overwrite: bool = False) -> None:
@@ -88,13 +118,7 @@ def write(trace: Trace, folder: Path, *, overwrite: bool = False) -> None:
         InputError: If something is there that may not be replaced.
         EnvironmentLacks: If the file system refuses.
     """
-    if folder.exists() or folder.is_symlink():
-        if not (folder / META).is_file():
-            raise InputError(Problem("is there and is no trace; choose another name", str(folder)))
-        if not overwrite:
-            raise InputError(
-                Problem("exists; replace it (--replace) or choose another name", str(folder))
-            )
+    check_free(folder, overwrite=overwrite)
     content = files(trace)
     folder = folder.resolve()
     with replacing(folder) as fresh:
@@ -135,6 +159,8 @@ def _bytes(path: Path) -> bytes:
 
 
 def _parse_meta(data: bytes, path: Path) -> _Meta:
+    if re.search(rb'"version": 1\b', data):
+        raise TraceError(Problem("was made by an earlier version; import it again", str(path)))
     try:
         return _Meta.model_validate_json(data)
     except ValidationError as error:
@@ -146,7 +172,7 @@ def _parse_meta(data: bytes, path: Path) -> _Meta:
 
 
 def _read_table(path: Path, meta: _Meta, name: str) -> pa.Table:
-    if name not in KINDS[meta.kind]:
+    if name not in KINDS[meta.kind] | OPTIONAL[meta.kind]:
         need = ", ".join(KINDS[meta.kind])
         raise TraceError(Problem(f"a {meta.kind} trace has {need}, not {name!r}", str(path)))
     data = _bytes(path)

@@ -6,13 +6,40 @@ It is ``$WATTKEEPER_TRACES``, by default ``wattkeeper/traces`` in the user's cac
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.traces.folder import META, read, write
+from wattkeeper.traces.formats import JobsFormat, find_format
 from wattkeeper.traces.names import check_name, is_name
+from wattkeeper.traces.streaming import default_name, write_jobs
 from wattkeeper.traces.trace import Trace
+
+
+class Added(NamedTuple):
+    """What an import put into the library.
+
+    Attributes:
+        folder: Where it is.
+        name: The trace's name.
+        kind: ``jobs`` or ``profiles``.
+        origin: As in `Trace`.
+        rows: Number of rows of each table.
+        notes: As in `Trace`.
+        quality: As in `Trace`; empty where the format counts nothing.
+    """
+
+    folder: Path
+    name: str
+    kind: str
+    origin: str
+    rows: Mapping[str, int]
+    notes: tuple[str, ...]
+    quality: Mapping[str, Any]
 
 
 def root() -> Path:
@@ -96,3 +123,65 @@ def save(trace: Trace, *, replace: bool = False) -> Path:
     folder = root() / check_name(trace.name)
     write(trace, folder, overwrite=replace)
     return folder
+
+
+def add(
+    form: str,
+    paths: Sequence[Path],
+    name: str | None = None,
+    *,
+    replace: bool = False,
+    mapping: Mapping[str, str] | None = None,
+    skip_bad: bool = False,
+) -> Added:
+    """Import files into the library; logs of jobs pass through memory in batches.
+
+    Args:
+        form: Name of a format, or `wattkeeper.traces.formats.AUTO`.
+        paths: What it reads.
+        name: The trace's name; by default the format chooses.
+        replace: Whether an existing trace may be replaced.
+        mapping: For format ``csv``: canonical column to column of the file.
+        skip_bad: Whether malformed rows of a job log are skipped and counted.
+
+    Raises:
+        InputError: If there is no such format, the name is taken or not allowed, or `mapping` or
+            `skip_bad` is given for a format that has none.
+        TraceError: If a file is missing or wrong.
+        EnvironmentLacks: If the file system refuses.
+    """
+    known = find_format(form, paths)
+    if mapping and known.name != "csv":
+        raise InputError(f"a mapping of columns is for format csv, not {known.name}")
+    if isinstance(known, JobsFormat):
+        chosen = check_name(default_name(paths) if name is None else name)
+        folder = root() / chosen
+        fields = write_jobs(
+            known,
+            paths,
+            chosen,
+            folder,
+            mapping=mapping,
+            skip_bad=skip_bad,
+            overwrite=replace,
+        )
+        rows = {table: count for table, (count, _) in fields["tables"].items()}
+        return Added(folder, chosen, "jobs", known.origin, rows, (), fields["quality"])
+    if skip_bad:
+        raise InputError(f"format {known.name} has no rows to skip; --skip-bad is for job logs")
+    trace = known.read(paths)
+    trace = trace if name is None else dataclasses.replace(trace, name=name)
+    rows = {table: content.num_rows for table, content in trace.tables.items()}
+    folder = save(trace, replace=replace)
+    return Added(folder, trace.name, trace.kind, trace.origin, rows, trace.notes, trace.quality)
+
+
+def counted(quality: Mapping[str, Any]) -> list[str]:
+    """Lines that say what an import left out: reasons, and malformed rows by file and line."""
+    lines = [f"{count:8} dropped: {reason}" for reason, count in quality.get("dropped", {}).items()]
+    if wrong := quality.get("wrong", 0):
+        examples = quality["wrong_examples"]
+        lines += [f"{wrong:8} malformed, skipped:", *(f"{'':9}{text}" for text in examples)]
+        if wrong > len(examples):
+            lines.append(f"{'':9}... and {wrong - len(examples)} more")
+    return lines

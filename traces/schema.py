@@ -7,7 +7,7 @@ Every field carries ``unit``, ``doc`` and ``rule`` in its metadata; every schema
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ ALLOWED: Final[Mapping[str, str]] = {
     "finite": "a finite number, at most 1e15 in size",
     "> 0": "a finite number > 0, at most 1e15",
     ">= 0": "a finite number >= 0, at most 1e15",
+    "1 to 1000": "a whole number from 1 to 1000",
 }
 """What each rule of a field allows, in words."""
 
@@ -57,11 +58,26 @@ _text, _real, _whole = pa.string(), pa.float64(), pa.int32()
 JOBS: Final = table_schema("jobs", ["job_id"], [
     field("job_id", _text, "", "one submitted training run", "not empty"),
     field("group_id", _text, "", "ties the recurrences of one job", "not empty", null=True),
+    field("user", _text, "", "who submitted it", "not empty", null=True),
+    field("queue", _text, "", "partition or virtual cluster", "not empty", null=True),
     field("submit_time_s", _real, "s", "since the start of the trace", ">= 0"),
     field("duration_s", _real, "s", "recorded run time", ">= 0", null=True),
+    field("estimate_s", _real, "s", "run time that its user expected or asked for", "> 0",
+          null=True),
     field("gpus", _whole, "", "GPUs that the job asks for, all at once", "> 0"),
+    field("gpu_milli", _whole, "", "thousandths of each of these GPUs", "1 to 1000"),
+    field("gpu_type", _text, "", "types that it may run on, with | between", "not empty",
+          null=True),
     field("workload", _text, "", "what is trained", "not empty", null=True),
     field("time_scale", _real, "", "run time over the workload's mean; 1 as profiled", "> 0"),
+    field("status", _text, "", "how it ended, in the words of the source", "not empty",
+          null=True),
+])  # fmt: skip
+
+NODES: Final = table_schema("nodes", ["node_id"], [
+    field("node_id", _text, "", "one host", "not empty"),
+    field("gpu_type", _text, "", "model of its GPUs", "not empty"),
+    field("gpus", _whole, "", "GPUs on it", "> 0"),
 ])  # fmt: skip
 
 PROFILES: Final = table_schema(
@@ -94,11 +110,31 @@ WORKLOADS: Final = table_schema("workloads", ["workload"], [
     field("default_batch_size", _whole, "samples", "used if nobody chooses", "> 0"),
 ])  # fmt: skip
 
-KINDS: Final[Mapping[str, Mapping[str, pa.Schema]]] = {
+KINDS: Final[Mapping[str, dict[str, pa.Schema]]] = {
     "jobs": {"jobs": JOBS},
     "profiles": {"profiles": PROFILES, "convergence": CONVERGENCE, "workloads": WORKLOADS},
 }
 """The tables that each kind of trace holds."""
+
+OPTIONAL: Final[Mapping[str, dict[str, pa.Schema]]] = {"jobs": {"nodes": NODES}, "profiles": {}}
+"""The tables that it may hold besides."""
+
+
+def jobs_table(columns: Mapping[str, Any]) -> pa.Table:
+    """A table of jobs; what is not given is absent, whole GPUs, and as profiled.
+
+    Args:
+        columns: Arrow arrays, or what can become one, by name.
+    """
+    rows = len(columns["job_id"])
+    defaults = {"gpu_milli": 1000, "time_scale": 1.0}
+    full = {
+        want.name: columns[want.name]
+        if want.name in columns
+        else pa.repeat(pa.scalar(defaults.get(want.name), want.type), rows)
+        for want in JOBS
+    }
+    return pa.table(full, schema=JOBS)
 
 
 def validate(table: pa.Table, schema: pa.Schema, file: str) -> pa.Table:
@@ -180,6 +216,8 @@ def _breaking(column: pa.ChunkedArray, rule: str) -> npt.NDArray[np.bool_]:
         bad |= values <= 0
     elif rule == ">= 0":
         bad |= values < 0
+    elif rule == "1 to 1000":
+        bad |= (values < 1) | (values > 1000)
     return bad
 
 

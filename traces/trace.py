@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.names import check_name
-from wattkeeper.traces.schema import KINDS, validate
+from wattkeeper.traces.schema import KINDS, OPTIONAL, validate
 
 Kind = Literal["jobs", "profiles"]
 Origin = Literal["recorded", "modelled", "synthetic"]
@@ -32,6 +32,7 @@ class Trace:
         inputs: SHA-256 (hex) by name of each file that was read.
         notes: What a reader should know: assumptions, columns left out, oddities.
         parameters: What a generator was given, JSON-ready.
+        quality: What an import found, JSON-ready; see `wattkeeper.traces.formats.Quality`.
 
     Raises:
         InputError: If the name is not allowed.
@@ -48,18 +49,20 @@ class Trace:
     inputs: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    quality: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        schemas = KINDS[self.kind]
-        if set(self.tables) != set(schemas):
-            found, need = ", ".join(sorted(self.tables)), ", ".join(schemas)
+        needed, known = KINDS[self.kind], KINDS[self.kind] | OPTIONAL[self.kind]
+        if not set(needed) <= set(self.tables) <= set(known):
+            found, need = ", ".join(sorted(self.tables)), ", ".join(needed)
             raise TraceError(
                 Problem(f"tables are {found or 'none'}; a {self.kind} trace has {need}", self.name)
             )
         tables = {
             name: validate(self.tables[name], schema, f"{self.name}/{name}.parquet")
-            for name, schema in schemas.items()
+            for name, schema in known.items()
+            if name in self.tables
         }
         if self.kind == "profiles":
             _check_workloads(self.name, tables)

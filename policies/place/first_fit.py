@@ -6,14 +6,17 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from wattkeeper.policies.protocols import ClusterView, Context, Job
+from wattkeeper.policies.protocols import ClusterView, Context, Job, Placement
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.sharing import WHOLE, fill, of_type, room, shared_room, slots
 
 
 class FirstFitConfig(PolicyConfig):
-    """The first node with enough free GPUs; else free GPUs of the first nodes that have some.
+    """The first node with room; else the room of as few of the first nodes as it takes.
 
-    A job that no node can hold as a whole is spread over as few of the first nodes as it takes.
+    A job that asks for parts of GPUs takes the first node where it fits on GPUs that are shared
+    already, else the first node where it fits with untouched ones. A job that no node can hold as
+    a whole is spread over nodes of the first GPU type that has enough.
     """
 
     point: ClassVar[Point] = "place"
@@ -27,18 +30,21 @@ class FirstFitConfig(PolicyConfig):
 class FirstFit(Policy):
     """See `FirstFitConfig`."""
 
-    def place(self, ctx: Context, job: Job, cluster: ClusterView) -> tuple[tuple[int, int], ...]:
+    def place(self, ctx: Context, job: Job, cluster: ClusterView) -> Placement:
         """First fit."""
-        node = int(np.argmax(cluster.free >= job.gpus))
-        if cluster.free[node] >= job.gpus:
-            return ((node, job.gpus),)
-        if cluster.free.sum() < job.gpus:
-            return ()
-        taken, missing = [], job.gpus
-        for candidate in np.flatnonzero(cluster.free).tolist():
-            gpus = min(missing, int(cluster.free[candidate]))
-            taken.append((candidate, gpus))
-            missing -= gpus
-            if not missing:
-                break
-        return tuple(taken)
+        gpus = job.gpus
+        if job.gpu_milli < WHOLE:
+            found = shared_room(job, cluster)
+            node = int(np.argmax(found >= gpus))
+            if found[node] >= gpus:
+                return slots(job, cluster, [(node, gpus)])
+        found = room(job, cluster)
+        node = int(np.argmax(found >= gpus))
+        if found[node] >= gpus:
+            return slots(job, cluster, [(node, gpus)])
+        for gpu_type in cluster.types_for(job):
+            here = of_type(found, cluster, gpu_type)
+            parts = fill(np.flatnonzero(here).tolist(), here, gpus)
+            if parts:
+                return slots(job, cluster, parts)
+        return ()

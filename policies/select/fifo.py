@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.protocols import Context, Job
-from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.queueing import InOrder
+from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class FifoConfig(PolicyConfig):
@@ -19,9 +20,9 @@ class FifoConfig(PolicyConfig):
         return Fifo()
 
 
-class Fifo(Policy):
+class Fifo(InOrder):
     """See `FifoConfig`."""
 
-    def rank(self, ctx: Context, job: Job) -> tuple[float, ...]:
+    def rank(self, ctx: Context, job: Job) -> float:
         """By time of submission."""
-        return (job.submit_time_s,)
+        return job.submit_time_s

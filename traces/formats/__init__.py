@@ -1,58 +1,182 @@
 """Import formats: one module each, found by listing this package.
 
 A module that defines ``FORMAT`` is a format; its name without a leading underscore is all that
-registers it. To add one, write its module.
+registers it. To add one, write its module. A `JobsFormat` reads logs of any size batch by batch
+(`wattkeeper.traces.streaming` does the rest); a `Format` reads small files at once.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
-from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.errors import InputError, TraceError
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
     from wattkeeper.traces.trace import Trace
+
+AUTO = "auto"
+"""In place of a format's name: the one that recognises the files."""
+
+
+class Quality(TypedDict):
+    """What an import found, as `Trace.quality` keeps it.
+
+    ``rows`` read = ``kept`` + ``wrong`` (malformed, skipped) + ``dropped`` (by reason).
+    ``wrong_examples`` has the first 20 as ``FILE, line N: text``.
+    """
+
+    rows: int
+    kept: int
+    wrong: int
+    wrong_examples: list[str]
+    dropped: dict[str, int]
+    time_origin: str
+    time_unit: str
+    cannot_tell: list[str]
+
+
+class Batch(NamedTuple):
+    """A part of a file that fits into memory.
+
+    Attributes:
+        path: The file.
+        lines: Physical line number (1-based) of each row; record number where there are no lines.
+        rows: What `JobsFormat.convert` takes: a table of texts, or a list of records.
+        wrong: Lines that could not be split into rows: by line number, what is wrong.
+        context: Whatever else `convert` needs.
+    """
+
+    path: Path
+    lines: npt.NDArray[np.int64]
+    rows: Any
+    wrong: Mapping[int, str] = {}
+    context: Any = None
+
+
+class Rows(NamedTuple):
+    """What a batch became. Every row of it is kept, wrong, or dropped.
+
+    Attributes:
+        jobs: Columns of `wattkeeper.traces.schema.JOBS`, one value a kept row; those left out
+            are absent, as `jobs_table` says. ``submit_time_s`` may count from any origin.
+        kept: Of each kept row, its 0-based number in the batch, ascending.
+        wrong: Malformed rows, by 0-based number in the batch: what is wrong.
+        dropped: Well-formed rows that are no GPU job: how many, by reason.
+        absolute: Whether ``submit_time_s`` counts from 1970-01-01 00:00:00.
+    """
+
+    jobs: Mapping[str, pa.Array]
+    kept: npt.NDArray[np.int64]
+    wrong: Mapping[int, str]
+    dropped: Mapping[str, int]
+    absolute: bool = False
+
+
+class JobsFormat(NamedTuple):
+    """How to read one kind of job log, batch by batch.
+
+    Attributes:
+        name: As written on the command line.
+        summary: One line.
+        takes: The paths that it needs, in words.
+        source: Citation.
+        licence: SPDX name or what is known.
+        time_unit: How times are written.
+        cannot_tell: What the log cannot tell, one sentence each.
+        sniff: Whether a path looks like this format; reads its beginning, never raises.
+        batches: From paths, and for format ``csv`` the mapping CANONICAL to COLUMN, to batches in
+            file order; raises `TraceError`.
+        convert: From a batch to canonical columns.
+        nodes: From paths to a table `NODES`, or to None where they tell nothing of nodes.
+        origin: Of the trace that it makes.
+        clock: Whose clock shows absolute times.
+    """
+
+    name: str
+    summary: str
+    takes: str
+    source: str
+    licence: str
+    time_unit: str
+    cannot_tell: tuple[str, ...]
+    sniff: Callable[[Path], bool]
+    batches: Callable[[Sequence[Path], Mapping[str, str]], Iterator[Batch]]
+    convert: Callable[[Batch], Rows]
+    nodes: Callable[[Sequence[Path]], pa.Table | None] | None = None
+    origin: Literal["recorded", "modelled", "synthetic"] = "recorded"
+    clock: str = "UTC"
 
 
 class Format(NamedTuple):
-    """How to read one kind of input.
+    """How to read one kind of input at once.
 
     Attributes:
         name: As written on the command line.
         summary: One line.
         takes: The paths that it needs, in words.
         read: From these paths to a trace with a default name; raises `TraceError`.
+        sniff: Whether a path looks like this format; reads its beginning, never raises.
     """
 
     name: str
     summary: str
     takes: str
     read: Callable[[Sequence[Path]], Trace]
+    sniff: Callable[[Path], bool] = lambda path: False
 
 
 @cache
-def registry() -> Mapping[str, Format]:
+def registry() -> Mapping[str, Format | JobsFormat]:
     """All formats by name, sorted."""
     modules = (
         importlib.import_module(f"{__name__}.{module.name}")
         for module in pkgutil.iter_modules(__path__)
         if not module.name.startswith("_")
     )
-    found: list[Format] = [module.FORMAT for module in modules]
+    found: list[Format | JobsFormat] = [module.FORMAT for module in modules]
     return {form.name: form for form in sorted(found, key=lambda form: form.name)}
 
 
+def find_format(form: str, paths: Sequence[Path]) -> Format | JobsFormat:
+    """The format of a name; for `AUTO` the only one that recognises one of the paths.
+
+    Raises:
+        InputError: If there is no such format, or no paths.
+        TraceError: If none or several formats recognise the paths; the message lists them.
+    """
+    formats = registry()
+    if form not in (AUTO, *formats):
+        lines = "".join(f"\n  {f.name}: {f.summary}" for f in formats.values())
+        raise InputError(f"unknown trace format {form!r}; there are{lines}")
+    if not paths:
+        takes = "the files to import" if form == AUTO else formats[form].takes
+        raise InputError(f"format {form} needs paths: {takes}")
+    if form != AUTO:
+        return formats[form]
+    fits = [f for f in formats.values() if any(f.sniff(path) for path in paths)]
+    if len(fits) == 1:
+        return fits[0]
+    where = ", ".join(map(str, paths))
+    if fits:
+        raise TraceError(f"{where}: could be {' or '.join(f.name for f in fits)}; name the format")
+    raise TraceError(f"{where}: no format recognises this; name it: {', '.join(formats)}")
+
+
 def import_trace(form: str, paths: Sequence[Path], name: str | None = None) -> Trace:
-    """Read files of a format.
+    """Read files of a format into memory; `wattkeeper.traces.library.add` puts them on disk.
 
     Args:
-        form: Name of the format.
+        form: Name of the format, or `AUTO`.
         paths: What it reads.
         name: The trace's name; by default the format chooses.
 
@@ -60,11 +184,10 @@ def import_trace(form: str, paths: Sequence[Path], name: str | None = None) -> T
         InputError: If there is no such format, or the name is not allowed.
         TraceError: If a file is missing or wrong.
     """
-    formats = registry()
-    if form not in formats:
-        lines = "".join(f"\n  {f.name}: {f.summary}" for f in formats.values())
-        raise InputError(f"unknown trace format {form!r}; there are{lines}")
-    if not paths:
-        raise InputError(f"format {form} needs paths: {formats[form].takes}")
-    trace = formats[form].read(paths)
+    known = find_format(form, paths)
+    if isinstance(known, JobsFormat):
+        from wattkeeper.traces.streaming import read_jobs
+
+        return read_jobs(known, paths, name)
+    trace = known.read(paths)
     return trace if name is None else replace(trace, name=name)

@@ -19,7 +19,7 @@ from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.csvfile import read_csv
 from wattkeeper.traces.formats import Format
 from wattkeeper.traces.names import name_from
-from wattkeeper.traces.schema import JOBS, field, table_schema
+from wattkeeper.traces.schema import field, jobs_table, table_schema
 from wattkeeper.traces.trace import Trace
 
 GROUPS: Final = table_schema("groups", [], [
@@ -45,7 +45,7 @@ def read(paths: Sequence[Path]) -> Trace:
     file = read_csv(path, GROUPS)
     job_ids = _check_rows(file.table, path)
     start, end = (np.asarray(file.table[name]) for name in ("start_time", "end_time"))
-    jobs = pa.table(
+    jobs = jobs_table(
         {
             "job_id": pa.array(job_ids),
             "group_id": file.table["group"],
@@ -54,8 +54,7 @@ def read(paths: Sequence[Path]) -> Trace:
             "gpus": pa.array(np.ones(len(start), dtype=np.int32)),
             "workload": file.table["dataset"],
             "time_scale": file.table["runtime_ratio"],
-        },
-        schema=JOBS,
+        }
     ).take(pa.array(np.argsort(start, kind="stable")))
     return Trace(
         name=name_from(path.name.removesuffix(".gz").removesuffix(".csv")),

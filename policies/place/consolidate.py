@@ -1,0 +1,84 @@
+"""As few nodes as possible, or wait."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from wattkeeper.policies.place.best_fit import tightest_gpus, tightest_node
+from wattkeeper.policies.protocols import NEW, ClusterView, Context, Job, Placement
+from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.sharing import (
+    WHOLE,
+    Parts,
+    emptiest_first,
+    fewest,
+    fill,
+    of_type,
+    room,
+    slots,
+)
+
+
+class ConsolidateConfig(PolicyConfig):
+    """As few nodes as the empty cluster would need; until they have room, the job waits.
+
+    A job that some node could hold waits until one has room, and takes the one with the fewest
+    free GPUs. A larger one takes emptiest nodes in whole and the tightest for the rest, once that
+    makes as few nodes as possible; of several GPU types those count that need the fewest nodes.
+    The strict locality of Philly (Jeon et al., ATC '19), which that scheduler gives up after
+    some time and this one never does, and of Tiresias for jobs that profit from it (Gu et al.,
+    NSDI '19). A job that asks for a part of one GPU takes the fullest shared one that it fits in.
+    """
+
+    point: ClassVar[Point] = "place"
+    kind: Literal["consolidate"] = "consolidate"
+
+    def build(self) -> Consolidate:
+        """A new policy."""
+        return Consolidate()
+
+
+class Consolidate(Policy):
+    """See `ConsolidateConfig`."""
+
+    def place(self, ctx: Context, job: Job, cluster: ClusterView) -> Placement:
+        """The fewest nodes, or nothing."""
+        if job.gpus == 1 and job.gpu_milli < WHOLE:
+            return tightest_gpus(job, cluster)
+        if job.gpu_milli == WHOLE:
+            node = tightest_node(job, cluster)
+            if node is not None:
+                return ((node, job.gpus, NEW),)
+        return slots(job, cluster, _locate(job, cluster))
+
+
+def _locate(job: Job, cluster: ClusterView) -> Parts:
+    most = needed(job, cluster)
+    if not most or (most == 1 and job.gpu_milli == WHOLE):
+        return []
+    found = room(job, cluster)
+    best: Parts = []
+    for gpu_type in cluster.types_for(job):
+        here = of_type(found, cluster, gpu_type)
+        parts = fewest(here, job.gpus)
+        if len(parts) != most:
+            continue
+        # The last part is on the tightest node it could be on.
+        if not best or here[parts[-1][0]] < found[best[-1][0]]:
+            best = parts
+    return best
+
+
+def needed(job: Job, cluster: ClusterView) -> int:
+    """How many nodes of one type the job takes on the empty cluster; 0 if it never fits."""
+    counts = []
+    for gpu_type in cluster.types_for(job):
+        capacity = of_type(cluster.capacity, cluster, gpu_type)
+        if int(np.max(capacity)) >= job.gpus:
+            return 1
+        parts = fill(emptiest_first(capacity), capacity, job.gpus)
+        if parts:
+            counts.append(len(parts))
+    return min(counts, default=0)

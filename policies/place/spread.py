@@ -1,0 +1,75 @@
+"""The emptiest nodes first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from wattkeeper.policies.protocols import NEW, ClusterView, Context, Job, Placement, Slot
+from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.sharing import WHOLE, Parts, emptiest_first, fill, of_type, room
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+class SpreadConfig(PolicyConfig):
+    """The emptiest node, which balances load and heat over the nodes; known as worst fit.
+
+    The node with the most free GPU thousandths among those with room for the whole job, ties by
+    number. If no node has: the room of the emptiest nodes, one after the other, of the GPU type
+    with the most room. A part of a GPU takes an untouched GPU of its node first, else the shared
+    one with the most thousandths free.
+    """
+
+    point: ClassVar[Point] = "place"
+    kind: Literal["spread"] = "spread"
+
+    def build(self) -> Spread:
+        """A new policy."""
+        return Spread()
+
+
+class Spread(Policy):
+    """See `SpreadConfig`."""
+
+    def place(self, ctx: Context, job: Job, cluster: ClusterView) -> Placement:
+        """Worst fit."""
+        found = room(job, cluster)
+        free = free_milli(cluster)
+        held = np.where(found >= job.gpus, free, -1)
+        node = int(np.argmax(held))
+        parts = [(node, job.gpus)] if held[node] >= 0 else _over_nodes(job, cluster, found)
+        return _slots(job, cluster, parts)
+
+
+def free_milli(cluster: ClusterView) -> npt.NDArray[np.int64]:
+    """Free GPU thousandths by node, of untouched and of shared GPUs, shape (nodes,)."""
+    free = cluster.free * WHOLE
+    for node in np.flatnonzero(cluster.free < cluster.capacity).tolist():
+        shared = cluster.shared(node)
+        if shared:
+            free[node] += sum(shared.values())
+    return free
+
+
+def _over_nodes(job: Job, cluster: ClusterView, found: npt.NDArray[np.int64]) -> Parts:
+    by_type = [of_type(found, cluster, gpu_type) for gpu_type in cluster.types_for(job)]
+    if not by_type:
+        return []
+    most = max(by_type, key=lambda here: int(here.sum()))
+    return fill(emptiest_first(most), most, job.gpus)
+
+
+def _slots(job: Job, cluster: ClusterView, parts: Parts) -> Placement:
+    if job.gpu_milli == WHOLE:
+        return tuple((node, count, NEW) for node, count in parts)
+    placed: list[Slot] = []
+    for node, count in parts:
+        opened = min(count, int(cluster.free[node]))
+        placed += [(node, 1, NEW)] * opened
+        loose = sorted((-left, gpu) for gpu, left in cluster.shared(node).items())
+        fitting = [gpu for left, gpu in loose if -left >= job.gpu_milli]
+        placed += [(node, 1, gpu) for gpu in fitting[: count - opened]]
+    return tuple(placed)

@@ -1,0 +1,156 @@
+"""First in, first out, with backfilling that does not delay the head."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from heapq import heappop, heappush
+from itertools import accumulate
+from typing import Any, ClassVar, Literal
+
+from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.protocols import Context, Demand, Job, Room, Selection
+from wattkeeper.policies.queueing import NOTHING, Entry, Queueing
+from wattkeeper.policies.registry import Point, PolicyConfig
+
+
+class EasyBackfillConfig(PolicyConfig):
+    """Strict order of submission; others start before the head of the queue if that delays it not.
+
+    EASY (Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995; Mu'alem and Feitelson, IEEE TPDS
+    12(6), 2001). If the head of the queue does not fit, it is given a reservation at the shadow
+    time: when enough running jobs are expected to have ended. GPUs that will then be free beyond
+    what it needs are extra. Every other job, in order of submission, starts if it fits now and is
+    either expected to end by the shadow time or asks for no more than the extra GPUs. The
+    reservation is made anew whenever the policy is asked. A job is expected to end its estimated
+    run time after its start; one that outlives its estimate is expected to end now. (Real systems
+    often kill it; here it runs on, and the head may start after its first reservation.)
+
+    Where GPUs are on nodes, the shadow time is when the head could be placed; the extra GPUs are
+    counted, so that a long job that takes some may still be where the head was to go.
+    """
+
+    point: ClassVar[Point] = "select"
+    kind: Literal["easy-backfill"] = "easy-backfill"
+    estimates: Literal["user", "perfect"] = "user"
+    """How long jobs are expected to run: as their users said (`estimate_s`), or exactly as long as
+    they will (`duration_s`). A job without is refused."""
+
+    def build(self) -> EasyBackfill:
+        """A new policy."""
+        return EasyBackfill(self)
+
+
+class _Line:
+    """Waiting jobs that fit together: in order of submission, and by estimate, shortest first.
+
+    The heap may still hold jobs that no longer wait.
+    """
+
+    __slots__ = ("jobs", "shortest")
+
+    def __init__(self) -> None:
+        self.jobs: list[Entry] = []
+        self.shortest: list[tuple[float, int]] = []
+
+
+class EasyBackfill(Queueing):
+    """See `EasyBackfillConfig`."""
+
+    def __init__(self, config: EasyBackfillConfig) -> None:
+        self._perfect = config.estimates == "perfect"
+        self._lines: dict[tuple[Demand, Any], _Line] = {}
+        self._waiting: set[int] = set()
+        self._running: list[Entry] = []  # by expected end
+        self._expected: dict[int, float] = {}
+
+    def submitted(self, ctx: Context, job: Job) -> None:
+        """Queue it.
+
+        Raises:
+            PolicyError: If nobody said how long it runs.
+        """
+        estimate_s = self._estimate_s(job)
+        if not estimate_s >= 0:
+            column = "duration_s" if self._perfect else "estimate_s"
+            advice = "" if self._perfect else ", or set `estimates: perfect`"
+            raise PolicyError(
+                f"easy-backfill needs to know how long jobs are expected to run, and job "
+                f"{job.job_id} has {column} {estimate_s}: give it one that is not negative{advice}",
+                "select",
+            )
+        line = self._lines.setdefault((job.demand, job.workload), _Line())
+        insort(line.jobs, (job.submit_time_s, job.number, job))
+        heappush(line.shortest, (estimate_s, job.number))
+        self._waiting.add(job.number)
+
+    def ended(self, ctx: Context, job: Job) -> None:
+        """It holds nothing any more."""
+        entry = (self._expected.pop(job.number), job.number)
+        del self._running[bisect_left(self._running, entry)]
+
+    def select(self, ctx: Context, room: Room) -> Selection:
+        """The head if it fits, or the first job that may be backfilled."""
+        if not self._lines:
+            return NOTHING
+        now = ctx.now_s
+        head = min(line.jobs[0] for line in self._lines.values())[2]
+        if room.fits(head):
+            return self._start(head, now)
+        free = room.free_gpus
+        lines = [
+            line
+            for (gpus, milli, _), line in ((key[0], line) for key, line in self._lines.items())
+            if (gpus <= free or milli < 1000) and room.fits(line.jobs[0][2])
+        ]
+        if not lines:
+            return NOTHING
+        shadow_s, extra = self._reservation(head, room, now)
+        found = [self._first(line, shadow_s - now, extra) for line in lines]
+        may = [entry for entry in found if entry is not None]
+        return self._start(min(may)[2], now) if may else NOTHING
+
+    def _estimate_s(self, job: Job) -> float:
+        return job.duration_s if self._perfect else job.estimate_s
+
+    def _start(self, job: Job, now: float) -> Selection:
+        key = (job.demand, job.workload)
+        line = self._lines[key]
+        del line.jobs[bisect_left(line.jobs, (job.submit_time_s, job.number))]
+        if not line.jobs:
+            del self._lines[key]
+        self._waiting.remove(job.number)
+        self._expected[job.number] = end_s = now + self._estimate_s(job)
+        insort(self._running, (end_s, job.number, job))
+        return Selection((job,))
+
+    def _reservation(self, head: Job, room: Room, now: float) -> tuple[float, int]:
+        """Shadow time, and GPUs that will then be free beyond what the head needs."""
+        running = self._running
+        free = list(accumulate((job.gpus for _, _, job in running), initial=room.free_gpus))
+        few = bisect_left(free, head.gpus)
+        jobs = [job for _, _, job in running]
+
+        def enough(number: int) -> bool:
+            return room.fits(head, jobs[:number])
+
+        if few <= len(running) and not enough(few):
+            few += 1 + bisect_left(range(few + 1, len(running) + 1), True, key=enough)
+        if few > len(running):
+            return math.inf, 0
+        if few == 0:
+            return now, free[0] - head.gpus
+        shadow_s = running[few - 1][0]
+        while few < len(running) and running[few][0] <= max(shadow_s, now):
+            few += 1
+        return max(shadow_s, now), free[few] - head.gpus
+
+    def _first(self, line: _Line, time_s: float, extra: int) -> Entry | None:
+        """The first job of a line that ends in time or needs only extra GPUs."""
+        if line.jobs[0][2].gpus <= extra:
+            return line.jobs[0]
+        while line.shortest[0][1] not in self._waiting:
+            heappop(line.shortest)
+        if line.shortest[0][0] > time_s:
+            return None
+        return next(entry for entry in line.jobs if self._estimate_s(entry[2]) <= time_s)

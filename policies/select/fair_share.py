@@ -1,0 +1,136 @@
+"""Fair shares for users."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from wattkeeper.policies.protocols import Context, Demand, Job, Room, Selection
+from wattkeeper.policies.queueing import NOTHING, Queueing
+from wattkeeper.policies.registry import Point, PolicyConfig
+
+Key = tuple[Demand, Any]
+
+
+class FairShareConfig(PolicyConfig):
+    """The user with the least usage first; nobody is preempted.
+
+    Usage is GPU-seconds held, also by jobs that still run, each of which counts half as much after
+    a half-life: the decayed usage of Slurm's multifactor priority plugin, with equal shares. Of all
+    users with a waiting job that fits, the one with the least usage is served, with the first of
+    these jobs in order of submission; equal users in order of these jobs. Jobs of which nobody
+    knows the user count as those of one user.
+    """
+
+    point: ClassVar[Point] = "select"
+    kind: Literal["fair-share"] = "fair-share"
+    half_life_s: float = Field(604800.0, gt=0)
+    """Time after which usage counts half, s; as Slurm's `PriorityDecayHalfLife`, whose default is
+    seven days."""
+
+    def build(self) -> FairShare:
+        """A new policy."""
+        return FairShare(self)
+
+
+class _User:
+    """What a user used and holds, and the waiting jobs in order of submission by what they ask for.
+
+    `gpu_s` is the usage as of `since_s`; `gpus` are held since then.
+    """
+
+    __slots__ = ("gpu_s", "gpus", "since_s", "waiting")
+
+    def __init__(self) -> None:
+        self.gpu_s = 0.0
+        self.since_s = 0.0
+        self.gpus = 0.0
+        self.waiting: dict[Key, deque[Job]] = {}
+
+
+class FairShare(Queueing):
+    """See `FairShareConfig`.
+
+    Its state is each user's usage and the time as of which it counts.
+    """
+
+    def __init__(self, config: FairShareConfig) -> None:
+        self._half_life_s = config.half_life_s
+        self._users: dict[str | None, _User] = {}
+        self._asking: dict[Key, dict[str | None, _User]] = {}
+
+    def submitted(self, ctx: Context, job: Job) -> None:
+        """Queue it."""
+        user = self._users.get(job.user)
+        if user is None:
+            user = self._users[job.user] = _User()
+        key = (job.demand, job.workload)
+        user.waiting.setdefault(key, deque()).append(job)
+        self._asking.setdefault(key, {})[job.user] = user
+
+    def ended(self, ctx: Context, job: Job) -> None:
+        """Its user holds less."""
+        self._hold(self._users[job.user], -_width(job), ctx.now_s)
+
+    def select(self, ctx: Context, room: Room) -> Selection:
+        """The first job that fits of the user with the least usage."""
+        free, now = room.free_gpus, ctx.now_s
+        first: dict[str | None, Job] = {}
+        for key, users in self._asking.items():
+            if key[0][0] > free and key[0][1] == 1000:
+                continue
+            if not room.fits(next(iter(users.values())).waiting[key][0]):
+                continue
+            for name, user in users.items():
+                job = user.waiting[key][0]
+                if name not in first or _order(job) < _order(first[name]):
+                    first[name] = job
+        if not first:
+            return NOTHING
+        job = min(
+            first.values(), key=lambda job: (self._usage(self._users[job.user], now), _order(job))
+        )
+        self._take(job)
+        self._hold(self._users[job.user], _width(job), now)
+        return Selection((job,))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Name, usage and its time of every user, in order of their first submission."""
+        return {"users": [[name, user.gpu_s, user.since_s] for name, user in self._users.items()]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` gave."""
+        for name, gpu_s, since_s in state["users"]:
+            user = self._users.setdefault(name, _User())
+            user.gpu_s, user.since_s = gpu_s, since_s
+
+    def _take(self, job: Job) -> None:
+        key = (job.demand, job.workload)
+        user = self._users[job.user]
+        user.waiting[key].popleft()
+        if not user.waiting[key]:
+            del user.waiting[key]
+            del self._asking[key][job.user]
+            if not self._asking[key]:
+                del self._asking[key]
+
+    def _usage(self, user: _User, now: float) -> float:
+        """Usage by now, GPU-seconds: what was used decays, and so does what is being used."""
+        kept = math.exp2((user.since_s - now) / self._half_life_s)
+        return user.gpu_s * kept + user.gpus * (1 - kept) * self._half_life_s / math.log(2)
+
+    def _hold(self, user: _User, gpus: float, now: float) -> None:
+        user.gpu_s = self._usage(user, now)
+        user.since_s = now
+        user.gpus += gpus
+
+
+def _width(job: Job) -> float:
+    return job.gpus * job.gpu_milli / 1000
+
+
+def _order(job: Job) -> tuple[float, int]:
+    return job.submit_time_s, job.number

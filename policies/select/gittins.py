@@ -1,0 +1,133 @@
+"""The Gittins index, learnt from the jobs that ended."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from wattkeeper.policies.preempting import Levelled
+from wattkeeper.policies.protocols import Context, Job
+from wattkeeper.policies.registry import Point, PolicyConfig
+
+
+class GittinsConfig(PolicyConfig):
+    """The job with the largest two-dimensional Gittins index first; others are preempted for it.
+
+    Gittins index as in Tiresias (Gu et al., NSDI '19), section 3.2: of a job that attained a
+    GPU-seconds, it is the largest P(S - a <= d | S > a) / E[min(S - a, d) | S > a] over all d,
+    where S is the GPU-service of a job: how likely it ends soon, over what that would take. The
+    distribution of S is that of the jobs that ended so far. It is discretised: attained service
+    counts by the queue that it falls in, a is the queue's lower limit, and a + d one of the limits
+    above it or infinite. Queues are ordered by their index, those of the same index (at first: all)
+    by attained service, the least first; a queue that no ended job is known to have left has
+    index 0. Jobs in one queue are in order of submission and do not preempt each other. Waiting
+    jobs are tried in this order; one that cannot start is passed over. For one that does not fit,
+    running jobs of worse queues are preempted, the worst first, until it does, but none that it
+    does not need.
+    """
+
+    point: ClassVar[Point] = "select"
+    kind: Literal["gittins"] = "gittins"
+    limits_gpu_s: tuple[float, ...] = Field(
+        tuple(900.0 * 2**doubling for doubling in range(13)), min_length=1
+    )
+    """Upper limits of the queues but the last one, GPU-seconds; ascending, positive."""
+
+    @field_validator("limits_gpu_s")
+    @classmethod
+    def _ascend(cls, limits: tuple[float, ...]) -> tuple[float, ...]:
+        if any(upper <= lower for lower, upper in pairwise((0.0, *limits))):
+            raise ValueError("the limits must be positive and ascend")
+        return limits
+
+    def build(self) -> Gittins:
+        """A new policy."""
+        return Gittins(self)
+
+
+class Gittins(Levelled):
+    """See `GittinsConfig`.
+
+    Its state is how many jobs ended in each queue, and their GPU-seconds.
+    """
+
+    def __init__(self, config: GittinsConfig) -> None:
+        super().__init__()
+        self._limits = (*config.limits_gpu_s, math.inf)
+        self._ended = [0] * len(self._limits)
+        self._ended_gpu_s = [0.0] * len(self._limits)
+        self._places = list(range(len(self._limits)))
+        self._learnt = False
+
+    def limit_gpu_s(self, level: int) -> float:
+        """Upper limit of the queue."""
+        return self._limits[level]
+
+    def order_of(self, level: int) -> float:
+        """Place of the queue by its index."""
+        return self._places[level]
+
+    def turning_level(self, level: int, orders: Sequence[float]) -> int | None:
+        """The first queue whose next one is behind a waiting job that is not before it."""
+        for queue, (place, after) in enumerate(pairwise(self._places[level:]), start=level):
+            if any(place <= order < after for order in orders):
+                return queue
+        return None
+
+    def ended(self, ctx: Context, job: Job) -> None:
+        """Learn its service."""
+        run = self._runs[job.number]
+        super().ended(ctx, job)
+        gpu_s = run.attained_s * run.gpus
+        level = next(level for level, limit in enumerate(self._limits) if gpu_s < limit)
+        self._ended[level] += 1
+        self._ended_gpu_s[level] += gpu_s
+        self._learnt = True
+
+    def advance(self, now_s: float) -> None:
+        """Order the queues anew if jobs ended, and move jobs that passed a limit."""
+        if self._learnt:
+            self._learnt = False
+            places = self._order()
+            if places != self._places:
+                self._places = places
+                self._reorder()
+        super().advance(now_s)
+
+    def state_dict(self) -> dict[str, Any]:
+        """How many jobs ended in each queue, and their GPU-seconds."""
+        return {"ended": list(self._ended), "ended_gpu_s": list(self._ended_gpu_s)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` gave; the queues are ordered at the next `select`."""
+        self._ended = list(state["ended"])
+        self._ended_gpu_s = list(state["ended_gpu_s"])
+        self._learnt = True
+
+    def _order(self) -> list[int]:
+        best = sorted(range(len(self._limits)), key=lambda level: (-self._index(level), level))
+        places = [0] * len(best)
+        for place, level in enumerate(best):
+            places[level] = place
+        return places
+
+    def _index(self, level: int) -> float:
+        """Gittins index of a queue, 1/GPU-seconds."""
+        lower = self._limits[level - 1] if level else 0.0
+        beyond = sum(self._ended[level:])
+        index, ended, spent_gpu_s = 0.0, 0, 0.0
+        for other in range(level, len(self._limits)):
+            ended += self._ended[other]
+            spent_gpu_s += self._ended_gpu_s[other] - lower * self._ended[other]
+            cost_gpu_s = spent_gpu_s
+            if ended < beyond:
+                cost_gpu_s += (self._limits[other] - lower) * (beyond - ended)
+            if ended:
+                index = max(index, ended / cost_gpu_s if cost_gpu_s > 0 else math.inf)
+            if ended == beyond:
+                break
+        return index

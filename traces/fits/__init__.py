@@ -1,0 +1,256 @@
+"""What a fit is: the shape of a trace of jobs, in one small JSON file.
+
+A fit holds no job. Shipped fits stand in this folder; their numbers are published facts, each with
+its source. Others are made from a trace by `wattkeeper.traces.fit`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Final, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from wattkeeper.policies.errors import InputError, Problem, TraceError
+
+HOURS: Final = 24
+DAYS: Final = 7
+HOUR_S: Final = 3600.0
+DAY_S: Final = 86400.0
+DEFAULT: Final = "philly"
+LOWEST: Final = 1e-3
+"""Of a rhythm: an hour in which nothing was ever submitted is nearly skipped, not quite."""
+
+Positive = Annotated[float, Field(gt=0, le=1e15)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Rhythm = Annotated[float, Field(ge=LOWEST, le=1000)]
+SHARES_TOLERANCE: Final = 1e-6
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+class Quantiles(_Model):
+    """A distribution of positive values, straight in their logarithm between its quantiles."""
+
+    levels: tuple[Share, ...] = Field(min_length=2)
+    """Shares of the values that are at most the quantile; from 0 to 1, rising."""
+    values: tuple[Positive, ...] = Field(min_length=2)
+    """The quantiles; never falling."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if len(self.levels) != len(self.values):
+            text = f"{len(self.levels)} levels and {len(self.values)} values; must be as many"
+            raise ValueError(text)
+        if self.levels[0] != 0 or self.levels[-1] != 1:
+            raise ValueError("levels must begin with 0 and end with 1")
+        if any(b <= a for a, b in pairwise(self.levels)):
+            raise ValueError("levels must rise")
+        if any(b < a for a, b in pairwise(self.values)):
+            raise ValueError("values must not fall")
+        return self
+
+    def at(self, levels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """The value at each level."""
+        return np.exp(np.interp(levels, self.levels, np.log(self.values)))
+
+    @property
+    def mean(self) -> float:
+        """The mean of the distribution, in the unit of its values."""
+        logs, values = np.log(self.values), np.asarray(self.values)
+        rise, step = np.diff(logs), np.diff(values)
+        flat = rise < 1e-9
+        inside = np.where(flat, values[:-1], step / np.where(flat, 1.0, rise))
+        return float(np.sum(inside * np.diff(self.levels)))
+
+
+class Demand(_Model):
+    """The jobs that ask for the same number of GPUs."""
+
+    gpus: Annotated[int, Field(gt=0, lt=2**31)]
+    """GPUs of such a job."""
+    gpu_milli: Annotated[int, Field(ge=1, le=1000)] = 1000
+    """Thousandths of each of them."""
+    share: Annotated[float, Field(gt=0, le=1)]
+    """Of all jobs."""
+    duration_s: Quantiles
+    """Run times in seconds."""
+
+
+class Memory(_Model):
+    """A part of what makes a gap between arrivals resemble the gaps before it."""
+
+    jobs: Positive
+    """After so many arrivals, 1/e of the resemblance is left."""
+    weight: Annotated[float, Field(gt=0, le=1)]
+    """Share of the variance of the gaps' normal scores."""
+
+
+class Arrivals(_Model):
+    """When jobs are submitted."""
+
+    jobs_per_day: Positive
+    """Mean rate."""
+    hour_of_day: Annotated[tuple[Rhythm, ...], Field(min_length=HOURS, max_length=HOURS)]
+    """Rate in each hour over the mean rate."""
+    day_of_week: Annotated[tuple[Rhythm, ...], Field(min_length=DAYS, max_length=DAYS)]
+    """Rate on each day over the mean rate."""
+    first_day: Literal["Monday", "first day of the trace"]
+    """What the first number of `day_of_week` stands for."""
+    gap_s: Quantiles | None = None
+    """Time between arrivals in seconds once the rhythms are taken out; none: exponential, so that
+    arrivals are a Poisson process."""
+    memory: tuple[Memory, ...] = ()
+    """How gaps follow each other; together at most 1. What is left is chance."""
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Self:
+        if sum(part.weight for part in self.memory) > 1 + SHARES_TOLERANCE:
+            raise ValueError("weights of memory add up to more than 1")
+        for name, found in (("hour_of_day", self.hour_of_day), ("day_of_week", self.day_of_week)):
+            mean = sum(found) / len(found)
+            if abs(mean - 1) > 1e-3:
+                raise ValueError(f"the mean of {name} is {mean:.4g}, must be 1")
+        return self
+
+
+class Users(_Model):
+    """Who submits."""
+
+    shares: Annotated[tuple[Annotated[float, Field(gt=0, le=1)], ...], Field(min_length=1)]
+    """Of the jobs, by user, the most active one first."""
+    others: Annotated[int, Field(ge=0, le=10**7)]
+    """Number of further users, who share what is left evenly."""
+    repeat_soon: Share
+    """Chance that a job that follows within a minute is its predecessor's user's for that
+    reason alone; otherwise its user is drawn from all."""
+    repeat_later: Share
+    """The same for a job that follows later."""
+
+    @model_validator(mode="after")
+    def _add_up(self) -> Self:
+        left = 1 - sum(self.shares)
+        if left < -SHARES_TOLERANCE or (left > SHARES_TOLERANCE and not self.others):
+            raise ValueError(f"shares add up to {1 - left:.6g}; must be 1 with the others' part")
+        return self
+
+
+class Groups(_Model):
+    """Recurrences of one job. A group has one user and one GPU demand."""
+
+    share: Annotated[float, Field(gt=0, le=1)]
+    """Of the jobs that belong to a group."""
+    size: Quantiles
+    """Jobs of a group."""
+    distance_jobs: Quantiles
+    """Jobs submitted from one recurrence of a group to its next."""
+    likeness: Share
+    """Of the variance of the run times' normal scores within a demand, the part that lies between
+    groups: 1 if all runs of a group take equally long."""
+
+
+class Fit(_Model):
+    """The shape of a trace of jobs."""
+
+    version: Literal[1] = 1
+    """Of this format."""
+    source: Annotated[str, Field(min_length=1)]
+    """Citation of what was fitted."""
+    licence: Annotated[str, Field(min_length=1)]
+    """SPDX name or what is known, of what was fitted."""
+    jobs: Annotated[int, Field(gt=0)]
+    """Number of jobs that were fitted."""
+    absent: tuple[str, ...]
+    """What could not be fitted, and what was assumed or left out instead."""
+    facts: dict[str, str] = Field(default_factory=dict)
+    """Where each number comes from, by its place in this file; for fits from published facts."""
+    whole_seconds: bool
+    """Whether times are in whole seconds."""
+    arrivals: Arrivals
+    demands: Annotated[tuple[Demand, ...], Field(min_length=1)]
+    """By GPU demand, ascending."""
+    users: Users | None
+    """Absent where the trace does not say."""
+    groups: Groups | None
+    """Absent where the trace does not say."""
+
+    @model_validator(mode="after")
+    def _demands_add_up(self) -> Self:
+        total = sum(demand.share for demand in self.demands)
+        if abs(total - 1) > SHARES_TOLERANCE:
+            raise ValueError(f"shares of demands add up to {total:.6g}, must be 1")
+        keys = [(demand.gpus, demand.gpu_milli) for demand in self.demands]
+        if sorted(set(keys)) != keys:
+            raise ValueError("demands must ascend by gpus, then gpu_milli, without repeats")
+        return self
+
+    @property
+    def mean_gpu_s(self) -> float:
+        """Mean GPU seconds of a job."""
+        return sum(
+            demand.share * demand.gpus * demand.gpu_milli / 1000 * demand.duration_s.mean
+            for demand in self.demands
+        )
+
+
+def shipped() -> tuple[str, ...]:
+    """Names of the shipped fits, sorted."""
+    return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.json")))
+
+
+def load_fit(name_or_path: str | Path) -> Fit:
+    """Read a fit: a shipped one by its name, or a file.
+
+    Raises:
+        InputError: If there is none; the message names the shipped ones.
+        TraceError: If the file is no fit; the problems say where.
+    """
+    text = str(name_or_path)
+    if text in shipped():
+        return _parse((Path(__file__).parent / f"{text}.json").read_bytes(), text)
+    path = Path(text)
+    try:
+        data = path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"no fit {text!r} ({reason}); give a file that `wattkeeper traces fit` wrote, or one "
+            f"of {', '.join(shipped())}"
+        ) from error
+    return _parse(data, text)
+
+
+def _parse(data: bytes, file: str) -> Fit:
+    try:
+        return Fit.model_validate_json(data)
+    except ValidationError as error:
+        problems = [
+            Problem(
+                f"{'.'.join(map(str, e['loc'])) or 'the file'}: "
+                f"{e['msg'].removeprefix('Value error, ')}",
+                file,
+            )
+            for e in error.errors(include_url=False, include_input=False)
+        ]
+        raise TraceError(problems) from error
+
+
+def to_json(fit: Fit) -> str:
+    """The fit as its file holds it; the same fit gives the same text."""
+    text = json.dumps(fit.model_dump(mode="json"), indent=2, ensure_ascii=False)
+    return re.sub(r"\[[-+0-9.eE,\s]+\]", lambda m: re.sub(r"\s+", " ", m[0]), text) + "\n"
+
+
+def rounded(values: Sequence[float] | npt.NDArray[np.float64]) -> tuple[float, ...]:
+    """Values to six significant digits: no machine's last digit shows."""
+    return tuple(float(f"{value:.6g}") for value in values)

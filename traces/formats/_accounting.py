@@ -1,0 +1,39 @@
+"""What the published logs of Helios and Acme share: a CSV file made of Slurm's accounting."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from wattkeeper.traces.columns import dates, keep_rows, numbers, texts
+from wattkeeper.traces.formats import Batch, Rows
+
+COLUMNS: Final = (
+    "job_id",
+    "user",
+    "gpu_num",
+    "state",
+    "submit_time",
+    "start_time",
+    "end_time",
+    "duration",
+)
+
+
+def convert(batch: Batch) -> Rows:
+    """Columns by name; ``vc`` is the queue where there is one."""
+    table, wrong = batch.rows, dict[int, str]()
+    gpus = numbers(table, "gpu_num", wrong, whole=True, needed=True)
+    started = dates(table, "start_time", wrong)
+    columns = {
+        "job_id": texts(table, "job_id"),
+        "user": texts(table, "user"),
+        "queue": texts(table, "vc"),
+        "submit_time_s": dates(table, "submit_time", wrong, needed=True),
+        "duration_s": numbers(table, "duration", wrong),
+        "gpus": gpus,
+        "status": texts(table, "state"),
+    }
+    drops = [("asks for no GPU", gpus == 0), ("never started", np.isnan(started))]
+    return keep_rows(table.num_rows, columns, wrong, drops, absolute=True)

@@ -1,0 +1,49 @@
+"""Jobs of Shanghai AI Lab's Acme clusters (2023): ``trace_seren.csv`` or ``trace_kalos.csv``.
+
+``job_id``, ``user``, ``node_num``, ``gpu_num``, ``cpu_num``, ``type`` (stage of the development of
+a language model), ``state``, ``submit_time``, ``start_time``, ``end_time``, ``duration`` (s),
+``queue`` (s in the queue), ``gpu_time`` (s); Kalos also has ``mem_per_pod_GB``,
+``shared_mem_per_pod``, ``fail_time`` and ``stop_time``. Read are those that `_accounting` names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from wattkeeper.traces.formats import Batch, JobsFormat
+from wattkeeper.traces.formats._accounting import COLUMNS, convert
+from wattkeeper.traces.textfile import Layout, has_header, one_path, text_batches
+
+
+def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch]:
+    """Read the log of one cluster; `mapping` is not used.
+
+    Raises:
+        TraceError: If the file is wrong.
+    """
+    path = one_path(paths, "trace_seren.csv or trace_kalos.csv")
+    return text_batches(path, Layout(), (*COLUMNS, "type"))
+
+
+FORMAT: Final = JobsFormat(
+    name="acme",
+    summary="Acme (2023): trace_seren.csv or trace_kalos.csv",
+    takes="one of these files, plain or gzip",
+    source=(
+        "Hu et al., Characterization of Large Language Model Development in the Datacenter, "
+        "NSDI 2024 (InternLM/AcmeTrace)"
+    ),
+    licence="as InternLM/AcmeTrace states it",
+    time_unit="dates with offset from UTC; durations in s",
+    cannot_tell=(
+        "Which model a job trained: its type is a stage of development and is left out.",
+        "Which queue it was in, how long its user expected it to run, and which jobs recur.",
+        "In Kalos, why the recorded duration of some jobs is longer than from start to end: it is "
+        "kept as it is recorded.",
+    ),
+    sniff=has_header(*COLUMNS, "type", "gpu_time"),
+    batches=batches,
+    convert=convert,
+)

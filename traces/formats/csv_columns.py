@@ -1,0 +1,91 @@
+"""Any CSV file with one row a job: its columns are named on the command line.
+
+A column of the file stands for a canonical one if it bears its name or is mapped to it. Needed are
+``submit_time_s`` (seconds, or ISO dates) and ``gpus``; other columns of the file are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from wattkeeper.policies.errors import InputError, Problem, TraceError
+from wattkeeper.traces.columns import Wrong, keep_rows, line_ids, numbers, texts, times
+from wattkeeper.traces.formats import Batch, JobsFormat, Rows
+from wattkeeper.traces.schema import JOBS
+from wattkeeper.traces.textfile import Layout, first_line, has_header, one_path, text_batches
+
+NEEDED: Final = ("submit_time_s", "gpus")
+
+
+def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch]:
+    """Read one CSV file.
+
+    Raises:
+        InputError: If the mapping names no canonical column.
+        TraceError: If the file is wrong, or has not the columns that are needed or mapped.
+    """
+    path = one_path(paths, "CSV file")
+    for name in mapping:
+        if name not in JOBS.names:
+            allowed = ", ".join(JOBS.names)
+            raise InputError(
+                f"--map {name}={mapping[name]}: no column {name!r}; there are {allowed}"
+            )
+    header = [name.strip().strip('"') for name in first_line(path).split(",")]
+    problems = [
+        Problem(
+            f"column {name} is missing; found {', '.join(header)[:500]}; "
+            f"say which one it is: --map {name}=COLUMN",
+            f"{path}, header",
+        )
+        for name in NEEDED
+        if header != [""] and name not in header and name not in mapping
+    ]
+    if problems:
+        raise TraceError(problems)
+    for batch in text_batches(path, Layout(), needed=tuple(mapping.values())):
+        yield batch._replace(context=mapping)
+
+
+def convert(batch: Batch) -> Rows:
+    """Columns by mapping, or else by name."""
+    table: pa.Table = batch.rows
+    mapping: Mapping[str, str] = batch.context
+    wrong: Wrong = {}
+    columns: dict[str, Any] = {}
+    absolute = False
+    for want in JOBS:
+        name = mapping.get(want.name, want.name)
+        if name not in table.column_names:
+            continue
+        needed = not want.nullable
+        if want.name == "submit_time_s":
+            columns[want.name], absolute = times(table, name, wrong, needed=True)
+        elif pa.types.is_string(want.type):
+            columns[want.name] = texts(table, name)
+        else:
+            whole = pa.types.is_integer(want.type)
+            columns[want.name] = numbers(table, name, wrong, whole=whole, needed=needed)
+    if "job_id" not in columns:
+        columns["job_id"] = line_ids(batch.lines)
+    drops = [("asks for no GPU", columns["gpus"] == 0)]
+    return keep_rows(table.num_rows, columns, wrong, drops, absolute=absolute)
+
+
+FORMAT: Final = JobsFormat(
+    name="csv",
+    summary="jobs with columns by their canonical names, or mapped by --map",
+    takes="one CSV file, plain or gzip",
+    source="A CSV file of jobs",
+    licence="that of the file that was imported",
+    time_unit="s, or ISO 8601 dates",
+    cannot_tell=("Whatever its columns do not say; columns that are not mapped are left out.",),
+    sniff=has_header(*NEEDED),
+    batches=batches,
+    convert=convert,
+    clock="the file's clock; UTC where it gives offsets",
+)

@@ -1,0 +1,139 @@
+"""Traces of Gavel (OSDI 2020): tab-separated lines without header, one a job.
+
+``job_type``, ``command``, ``working_directory`` (not in older traces), ``num_steps_arg``,
+``needs_data_dir``, ``total_steps``, ``scale_factor`` (GPUs), ``priority_weight``, ``SLO``,
+``arrival_time`` (s). They count steps, not seconds: a second file, Gavel's throughputs in steps/s
+as JSON, gives the duration of a job alone on V100s, if it has its type at its scale.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.traces.columns import Wrong, keep_rows, line_ids, numbers, texts
+from wattkeeper.traces.formats import Batch, JobsFormat, Rows
+from wattkeeper.traces.textfile import Layout, first_line, text_batches
+
+COLUMNS: Final = (
+    "job_type",
+    "command",
+    "working_directory",
+    "num_steps_arg",
+    "needs_data_dir",
+    "total_steps",
+    "scale_factor",
+    "priority_weight",
+    "SLO",
+    "arrival_time",
+)
+OLDER: Final = tuple(name for name in COLUMNS if name != "working_directory")
+GPU: Final = "v100"
+ALONE: Final = "null"
+
+
+def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch]:
+    """Read one trace, and throughputs if they are given; `mapping` is not used.
+
+    Raises:
+        TraceError: If a file is wrong.
+    """
+    tables = [path for path in paths if path.suffix == ".json"]
+    traces = [path for path in paths if path.suffix != ".json"]
+    if len(traces) != 1 or len(tables) > 1:
+        text = f"one trace and at most one .json are needed, not {len(traces)} and {len(tables)}"
+        raise TraceError(Problem(text, ", ".join(map(str, paths))))
+    speeds = _speeds(tables[0]) if tables else {}
+    layout = Layout(delimiter="\t", columns=_columns(traces[0]), quotes=False)
+    for batch in text_batches(traces[0], layout):
+        yield batch._replace(context=speeds)
+
+
+def sniff(path: Path) -> bool:
+    """Whether its first line has the values of a job."""
+    values = first_line(path).split("\t")
+    if len(values) not in (len(COLUMNS), len(OLDER)):
+        return False
+    try:
+        return len([float(value) for value in values[-6:]]) == 6
+    except ValueError:
+        return False
+
+
+def convert(batch: Batch) -> Rows:
+    """Columns by position."""
+    table: pa.Table = batch.rows
+    speeds: Mapping[tuple[str, int], float] = batch.context
+    wrong: Wrong = {}
+    gpus = numbers(table, "scale_factor", wrong, whole=True, needed=True)
+    steps = numbers(table, "total_steps", wrong, needed=True)
+    kinds = texts(table, "job_type")
+    speed = np.array(
+        [
+            speeds.get((kind, int(count)), np.nan) if count == count else np.nan
+            for kind, count in zip(kinds.to_pylist(), gpus.tolist(), strict=True)
+        ]
+    )
+    columns: dict[str, Any] = {
+        "job_id": line_ids(batch.lines, header_lines=0),
+        "submit_time_s": numbers(table, "arrival_time", wrong, needed=True),
+        "duration_s": steps / speed,
+        "gpus": gpus,
+        "workload": kinds,
+    }
+    drops = [("asks for no GPU", gpus == 0)]
+    return keep_rows(table.num_rows, columns, wrong, drops)
+
+
+def _columns(path: Path) -> tuple[str, ...]:
+    count = len(first_line(path).split("\t"))
+    return OLDER if count == len(OLDER) else COLUMNS
+
+
+def _speeds(path: Path) -> dict[tuple[str, int], float]:
+    """Steps/s of each job type and number of GPUs, alone; those that cannot run are left out."""
+    try:
+        data = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise TraceError(Problem(f"is no JSON file: {error}", str(path))) from error
+    table = data.get(GPU) if isinstance(data, dict) else None
+    if not isinstance(table, dict):
+        raise TraceError(Problem(f"has no throughputs of {GPU!r}", str(path)))
+    found = {}
+    for key, row in table.items():
+        kind, _, count = key.removeprefix("('").removesuffix(")").rpartition("', ")
+        speed = row.get(ALONE) if isinstance(row, dict) else None
+        if not kind or not count.isdecimal() or not isinstance(speed, int | float):
+            text = f"{GPU}: {key!r} is no job type and scale with a throughput {ALONE!r} (steps/s)"
+            raise TraceError(Problem(text, str(path)))
+        if speed > 0:
+            found[kind, int(count)] = float(speed)
+    return found
+
+
+FORMAT: Final = JobsFormat(
+    name="gavel",
+    summary="traces of Gavel (OSDI 2020), tab-separated",
+    takes="one .trace file, and the throughputs as .json if durations are wanted",
+    source=(
+        "Narayanan et al., Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning "
+        "Workloads, OSDI 2020 (stanford-futuredata/gavel)"
+    ),
+    licence="MIT",
+    time_unit="s; work in steps",
+    cannot_tell=(
+        "How long a job runs: only its steps are there. With throughputs given, it is the time "
+        "alone on V100s; a type or scale that they lack has no duration.",
+        "Who submitted a job and how it ended: the traces are generated.",
+    ),
+    sniff=sniff,
+    batches=batches,
+    convert=convert,
+    origin="modelled",
+)

@@ -1,0 +1,47 @@
+"""Jobs of SenseTime's Helios clusters (2020): ``cluster_log.csv`` of one of them.
+
+``job_id``, ``user``, ``vc``, ``jobname`` (in some releases), ``gpu_num``, ``cpu_num``,
+``node_num``, ``state``, ``submit_time``, ``start_time``, ``end_time``, ``duration`` (s), ``queue``
+(s in the queue). Read are those that `_accounting` names, and ``vc``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from wattkeeper.traces.formats import Batch, JobsFormat
+from wattkeeper.traces.formats._accounting import COLUMNS, convert
+from wattkeeper.traces.textfile import Layout, has_header, one_path, text_batches
+
+
+def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch]:
+    """Read the log of one cluster; `mapping` is not used.
+
+    Raises:
+        TraceError: If the file is wrong.
+    """
+    return text_batches(one_path(paths, "cluster_log.csv"), Layout(), (*COLUMNS, "vc"))
+
+
+FORMAT: Final = JobsFormat(
+    name="helios",
+    summary="Helios (2020): cluster_log.csv of Earth, Saturn, Uranus or Venus",
+    takes="one cluster_log.csv, plain or gzip",
+    source=(
+        "Hu et al., Characterization and Prediction of Deep Learning Workloads in Large-Scale GPU "
+        "Datacenters, SC 2021 (S-Lab-System-Group/HeliosData)"
+    ),
+    licence="as S-Lab-System-Group/HeliosData states it",
+    time_unit="dates without offset; durations in s",
+    cannot_tell=(
+        "What a job trained, on which model of GPU, and which jobs recur.",
+        "How long its user expected it to run.",
+        "The zone of its dates.",
+    ),
+    sniff=has_header(*COLUMNS, "vc"),
+    batches=batches,
+    convert=convert,
+    clock="the file's clock, whose zone is not recorded",
+)

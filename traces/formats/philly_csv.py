@@ -1,0 +1,66 @@
+"""Jobs of Microsoft's Philly cluster (2017) as one CSV file, in the schema of the Pollux artifact.
+
+``timestamp`` (submission), ``duration`` (s), ``num_gpus``, ``gpu_time`` (s, not read), ``cluster``
+(virtual cluster). Rows come in no order; a job is named after its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from wattkeeper.traces.columns import dates, keep_rows, line_ids, numbers, texts
+from wattkeeper.traces.formats import Batch, JobsFormat, Rows
+from wattkeeper.traces.textfile import Layout, has_header, one_path, text_batches
+
+COLUMNS: Final = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
+
+
+def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch]:
+    """Read one CSV file; `mapping` is not used.
+
+    Raises:
+        TraceError: If the file is wrong.
+    """
+    return text_batches(one_path(paths, "CSV file"), Layout(), COLUMNS)
+
+
+def convert(batch: Batch) -> Rows:
+    """Columns by name."""
+    table, wrong = batch.rows, dict[int, str]()
+    gpus = numbers(table, "num_gpus", wrong, whole=True, needed=True)
+    duration = numbers(table, "duration", wrong)
+    columns = {
+        "job_id": line_ids(batch.lines),
+        "queue": texts(table, "cluster"),
+        "submit_time_s": dates(table, "timestamp", wrong, needed=True),
+        "duration_s": duration,
+        "gpus": gpus,
+    }
+    drops = [("asks for no GPU", gpus == 0), ("has no duration", np.isnan(duration))]
+    return keep_rows(table.num_rows, columns, wrong, drops, absolute=True)
+
+
+FORMAT: Final = JobsFormat(
+    name="philly-csv",
+    summary="Philly (2017): timestamp, duration, num_gpus, gpu_time, cluster",
+    takes="one CSV file, plain or gzip",
+    source=(
+        "Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training "
+        "Workloads, ATC 2019 (msr-fiddle/philly-traces), in the schema of Pollux, OSDI 2021"
+    ),
+    licence="CC-BY-4.0",
+    time_unit="dates without offset; durations in s",
+    cannot_tell=(
+        "Who submitted a job, how it ended, what it trained, and on which model of GPU.",
+        "When a job started: its time in the queue is not recorded.",
+        "The zone of its dates.",
+    ),
+    sniff=has_header(*COLUMNS),
+    batches=batches,
+    convert=convert,
+    clock="the file's clock, whose zone is not recorded",
+)

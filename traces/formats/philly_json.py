@@ -1,0 +1,322 @@
+"""Microsoft's Philly cluster, 2017: ``cluster_job_log`` of msr-fiddle/philly-traces.
+
+One JSON array of jobs: ``status``, ``vc``, ``jobid``, ``attempts`` (each with ``start_time``,
+``end_time`` and ``detail``: the GPUs by server), ``submitted_time``, ``user``. It is decoded
+object by object, never whole. The GPUs of a job are those of its first attempt; its run time is
+the sum over the attempts that have both times, and absent if none has.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import json
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.traces.formats import Batch, JobsFormat, Rows
+
+CHUNK_BYTES: Final = 1 << 20
+LONGEST_OBJECT: Final = 1 << 22
+BATCH_JOBS: Final = 10_000
+SNIFFED_BYTES: Final = 4096
+SHOWN: Final = 40
+SPACE: Final = re.compile(r"[ \t\r\n]*")
+TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}")
+NO_TIME: Final = (None, "", "None")
+NO_SUBMISSION: Final = "no submission time recorded"
+NO_ATTEMPT: Final = "no attempt recorded, so its GPUs are unknown"
+NO_GPU: Final = "its first attempt lists no GPU"
+
+
+class _Job(NamedTuple):
+    job_id: str
+    user: str | None
+    queue: str | None
+    submit_time_s: float
+    duration_s: float | None
+    gpus: int
+    status: str | None
+
+
+def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch]:
+    """The jobs of one file as records, some thousands at a time.
+
+    Args:
+        paths: One JSON file, plain or gzip.
+        columns: Not used: the keys are known.
+
+    Raises:
+        TraceError: If the file cannot be read or is no JSON array of objects.
+    """
+    if len(paths) != 1:
+        where = ", ".join(map(str, paths))
+        raise TraceError(Problem(f"one JSON file is needed, not {len(paths)}", where))
+    path = paths[0]
+    lines: list[int] = []
+    records: list[object] = []
+    found = False
+    for line, record in _objects(path):
+        found = True
+        lines.append(line)
+        records.append(record)
+        if len(records) == BATCH_JOBS:
+            yield Batch(path, np.array(lines, dtype=np.int64), records)
+            lines, records = [], []
+    if records:
+        yield Batch(path, np.array(lines, dtype=np.int64), records)
+    if not found:
+        raise TraceError(Problem("holds no jobs: the JSON array is empty", str(path)))
+
+
+def _objects(path: Path) -> Iterator[tuple[int, object]]:
+    """The elements of a JSON array, each with the line that it starts in."""
+    text = _Window(path)
+    text.expect("[", "is no JSON array of jobs")
+    if text.peek() == "]":
+        text.expect("]", "")
+    else:
+        while True:
+            text.peek()  # the line is that of the job, not of the comma before it
+            yield text.line, text.element()
+            if text.peek() != ",":
+                break
+            text.expect(",", "")
+        text.expect("]", "the array goes on wrongly, or ends too early")
+    if rest := text.peek():
+        text.fail(f"text after the end of the array: {rest!r}")
+
+
+class _Window:
+    """A window on a file that moves on, and the line of its start."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.line = path, 1
+        self._chunks = _chunks(path)
+        self._text, self._at, self._ended = "", 0, False
+        self._decoder = json.JSONDecoder()
+
+    def fail(self, message: str) -> None:
+        raise TraceError(Problem(message, f"{self.path}, line {self.line}"))
+
+    def peek(self) -> str:
+        """The next character that is no space; empty at the end."""
+        while True:
+            match = SPACE.match(self._text, self._at)
+            self._move(match.end() if match else self._at)
+            if self._at < len(self._text) or not self._more():
+                return self._text[self._at : self._at + 1]
+
+    def expect(self, character: str, message: str) -> None:
+        """Go past a character."""
+        if (found := self.peek()) != character:
+            there = repr(found) if found else "the end of the file"
+            self.fail(f"{message}: found {there}, expected {character!r}")
+        self._at += 1
+
+    def element(self) -> object:
+        """Decode the object that starts here."""
+        self.expect("{", "no job starts here")
+        self._at -= 1
+        while True:
+            try:
+                value, end = self._decoder.raw_decode(self._text, self._at)
+            except (ValueError, RecursionError) as error:
+                if len(self._text) - self._at < LONGEST_OBJECT and self._more():
+                    continue
+                self.fail(f"the job that starts here is broken: {getattr(error, 'msg', error)}")
+            else:
+                self._move(end)
+                return value
+
+    def _move(self, end: int) -> None:
+        self.line += self._text.count("\n", self._at, end)
+        self._at = end
+
+    def _more(self) -> bool:
+        if not self._ended:
+            if chunk := next(self._chunks, ""):
+                self._text, self._at = self._text[self._at :] + chunk, 0
+            else:
+                self._ended = True
+        return not self._ended
+
+
+def _chunks(path: Path) -> Iterator[str]:
+    """The text of a file, piece by piece; no piece is empty."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    try:
+        with _open(path) as file:
+            while data := file.read(CHUNK_BYTES):
+                if text := decoder.decode(data):
+                    yield text
+            decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        raise TraceError(
+            Problem(f"is not UTF-8 ({error.reason}); convert it", str(path))
+        ) from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        text = f"is a truncated or damaged gzip file: {error}"
+        raise TraceError(Problem(text, str(path))) from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise TraceError(Problem(f"cannot be read: {reason}", str(path))) from error
+
+
+def _open(path: Path) -> IO[bytes]:
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path) if packed else path.open("rb")  # type: ignore[return-value]
+
+
+def convert(batch: Batch) -> Rows:
+    """From job records to canonical columns; times count from 1970, on the cluster's clock."""
+    jobs: list[_Job] = []
+    kept: list[int] = []
+    wrong: dict[int, str] = {}
+    dropped: Counter[str] = Counter()
+    for row, record in enumerate(batch.rows):
+        try:
+            job = _job(record)
+        except ValueError as error:
+            wrong[row] = str(error)
+            continue
+        if isinstance(job, str):
+            dropped[job] += 1
+        else:
+            kept.append(row)
+            jobs.append(job)
+    types = {
+        "submit_time_s": pa.float64(), "duration_s": pa.float64(), "gpus": pa.int32(),
+    }  # fmt: skip
+    arrays = {
+        name: pa.array([getattr(job, name) for job in jobs], types.get(name, pa.string()))
+        for name in _Job._fields
+    }
+    return Rows(arrays, np.array(kept, dtype=np.int64), wrong, dropped, absolute=True)
+
+
+def _job(record: object) -> _Job | str:
+    """A job, or why it is none; raises `ValueError` where it is malformed."""
+    if not isinstance(record, dict):
+        raise ValueError(f"is {_shown(record)}, must be an object")
+    job_id = _text(record, "jobid")
+    if job_id is None:
+        raise ValueError("jobid is absent; every job needs one")
+    attempts = _list(record, "attempts")
+    submitted = _time(record, "submitted_time", "")
+    spans = [_span(attempt, f"attempts[{n}]") for n, attempt in enumerate(attempts)]
+    known = [span for span in spans if span is not None]
+    user, queue, status = (_text(record, key) for key in ("user", "vc", "status"))
+    if submitted is None:
+        return NO_SUBMISSION
+    if not attempts:
+        return NO_ATTEMPT
+    gpus = _gpus(attempts[0])
+    if not gpus:
+        return NO_GPU
+    duration = sum(known) if known else None
+    return _Job(job_id, user, queue, submitted, duration, gpus, status)
+
+
+def _gpus(attempt: dict[str, Any]) -> int:
+    count = 0
+    for n, server in enumerate(_list(attempt, "detail")):
+        if not isinstance(server, dict):
+            raise ValueError(f"attempts[0].detail[{n}] is {_shown(server)}, must be an object")
+        count += len(_list(server, "gpus"))
+    return count
+
+
+def _span(attempt: object, where: str) -> float | None:
+    """Run time of an attempt (s), if it is known."""
+    if not isinstance(attempt, dict):
+        raise ValueError(f"{where} is {_shown(attempt)}, must be an object")
+    start, end = (_time(attempt, key, where + ".") for key in ("start_time", "end_time"))
+    if start is None or end is None:
+        return None
+    if end < start:
+        times = f"{attempt['end_time']} is before its start {attempt['start_time']}"
+        raise ValueError(f"{where}.end_time {times}")
+    return end - start
+
+
+def _time(record: dict[str, Any], key: str, where: str) -> float | None:
+    text = record.get(key)
+    if text in NO_TIME:
+        return None
+    try:
+        if isinstance(text, str) and TIME.fullmatch(text):
+            return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        pass
+    must = "a time YYYY-MM-DD HH:MM:SS, null or 'None'"
+    raise ValueError(f"{where}{key} is {_shown(text)}, must be {must}")
+
+
+def _text(record: dict[str, Any], key: str) -> str | None:
+    text = record.get(key)
+    if text is None or text == "":
+        return None
+    if isinstance(text, str) and not re.search("[\ud800-\udfff]", text):
+        return text
+    raise ValueError(f"{key} is {_shown(text)}, must be a text")
+
+
+def _list(record: dict[str, Any], key: str) -> list[Any]:
+    value = record.get(key)
+    if not isinstance(value, list):
+        state = "absent" if key not in record else _shown(value)
+        raise ValueError(f"{key} is {state}, must be a list")
+    return value
+
+
+def _shown(value: object) -> str:
+    text = ascii(value)
+    return text if len(text) <= SHOWN else text[:SHOWN] + "..."
+
+
+def sniff(path: Path) -> bool:
+    """Whether a file starts as a JSON array whose first object has keys of the job log."""
+    try:
+        with _open(path) as file:
+            start = file.read(SNIFFED_BYTES).decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    except (OSError, EOFError, ValueError, zlib.error):
+        return False
+    keys = ("jobid", "attempts", "submitted_time", "vc")
+    return start.startswith("[") and sum(f'"{key}"' in start for key in keys) >= 2
+
+
+FORMAT: Final = JobsFormat(
+    name="philly-json",
+    summary="Microsoft's Philly cluster, 2017: the original job log",
+    takes="cluster_job_log (JSON), plain or gzip",
+    source=(
+        "Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training "
+        "Workloads (ATC '19); github.com/msr-fiddle/philly-traces"
+    ),
+    licence="CC-BY-4.0",
+    time_unit="YYYY-MM-DD HH:MM:SS, without a time zone",
+    cannot_tell=(
+        "The job log names no time zone; every day is taken to have 24 hours, so a run over the "
+        "end of daylight saving time may be an hour off.",
+        "What a job asked for is not recorded; gpus counts those of its first attempt, and a later "
+        "attempt may have had others.",
+        "duration_s is the sum over the attempts that have both times: too short where a time was "
+        "not logged, or the last attempt was still running.",
+        "The GPU models, what a job trains, and how long its user expected it to run.",
+    ),
+    sniff=sniff,
+    batches=batches,
+    convert=convert,
+    clock="the cluster's clock (time zone not stated)",
+)

@@ -1,0 +1,195 @@
+"""Slurm's accounting: the output of ``sacct --parsable2`` with its header.
+
+Needed are ``JobID``, ``Submit``, ``Start`` and one of ``AllocTRES``, ``ReqTRES``, ``AllocGRES``,
+``ReqGRES``; read besides are ``User``, ``Partition``, ``End``, ``ElapsedRaw`` (s) or ``Elapsed``,
+``TimelimitRaw`` (min) or ``Timelimit``, ``State``, ``NNodes``. Source: sacct(1) of Slurm.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.traces.columns import (
+    WHOLE_BELOW,
+    Floats,
+    Wrong,
+    cells,
+    each,
+    keep_rows,
+    note,
+    numbers,
+    texts,
+    times,
+)
+from wattkeeper.traces.csvfile import ABSENT
+from wattkeeper.traces.formats import Batch, JobsFormat, Rows
+from wattkeeper.traces.textfile import Layout, first_line, text_batches
+
+LAYOUT: Final = Layout(delimiter="|", quotes=False)
+NEEDED: Final = ("JobID", "Submit", "Start")
+GPU_COLUMNS: Final = ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES")
+NO_TIME: Final = (*ABSENT, "Unknown", "N/A")
+NO_LIMIT: Final = (*ABSENT, "UNLIMITED", "Partition_Limit", "Unknown", "N/A", "INVALID")
+RUNNING: Final = "^(RUNNING|SUSPENDED|COMPLETING|STOPPED)"
+SPAN: Final = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
+TRES: Final = re.compile(r"(?:^|,)gres/gpu(?::([^=,]+))?=(\d+)(?=,|$)")
+GRES: Final = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?::([A-Za-z][^:,(=]*))?(?:[:=](\d+))?(?=[,(]|$)")
+
+
+def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch]:
+    """Read any number of logs, each with its header; `mapping` is not used.
+
+    Raises:
+        TraceError: If a file is wrong, or has no column that tells of GPUs.
+    """
+    for path in paths:
+        found = first_line(path).split("|")
+        if set(NEEDED) <= set(found) and not set(GPU_COLUMNS) & set(found):
+            text = f"no column tells of GPUs; one of {', '.join(GPU_COLUMNS)} is needed"
+            raise TraceError(Problem(text, f"{path}, header"))
+        yield from text_batches(path, LAYOUT, NEEDED)
+
+
+def sniff(path: Path) -> bool:
+    """Whether its first line is a header of sacct."""
+    return set(NEEDED) <= set(first_line(path).split("|"))
+
+
+def convert(batch: Batch) -> Rows:
+    """Columns by name; rows of job steps are left out first."""
+    steps = np.asarray(pc.match_substring(cells(batch.rows, "JobID"), "."))
+    jobs = np.flatnonzero(~steps)
+    rows = _convert(batch.rows.take(pa.array(jobs)) if steps.any() else batch.rows)
+    dropped = dict(rows.dropped)
+    if steps.any():
+        dropped["is a step of a job"] = int(steps.sum())
+    wrong = {int(jobs[row]): text for row, text in rows.wrong.items()}
+    return rows._replace(kept=jobs[rows.kept], wrong=wrong, dropped=dropped)
+
+
+def _convert(table: pa.Table) -> Rows:
+    wrong: Wrong = {}
+    submit, absolute = times(table, "Submit", wrong, needed=True, absent=NO_TIME)
+    start, _ = times(table, "Start", wrong, absent=NO_TIME)
+    end, _ = times(table, "End", wrong, absent=NO_TIME)
+    state = texts(table, "State")
+    elapsed = _elapsed(table, start, end, wrong)
+    gpus, kinds, granted = _gpus(table, wrong)
+    running = np.asarray(pc.match_substring_regex(state, RUNNING).fill_null(False))
+    if "End" in table.column_names:
+        running |= np.isnan(end)
+    columns: dict[str, Any] = {
+        "job_id": texts(table, "JobID"),
+        "user": texts(table, "User"),
+        "queue": texts(table, "Partition"),
+        "submit_time_s": submit,
+        "duration_s": np.where(running, np.nan, elapsed),
+        "estimate_s": _limit(table, wrong),
+        "gpus": gpus,
+        "gpu_type": kinds,
+        "status": pc.replace_substring_regex(state, r" by \d+$", ""),
+    }
+    drops = [
+        ("never started", np.isnan(start) | (~granted & ~(elapsed > 0))),
+        ("asks for no GPU", gpus == 0),
+    ]
+    return keep_rows(table.num_rows, columns, wrong, drops, absolute=absolute)
+
+
+def _elapsed(table: pa.Table, start: Floats, end: Floats, wrong: Wrong) -> Floats:
+    if "ElapsedRaw" in table.column_names:
+        return numbers(table, "ElapsedRaw", wrong, absent=NO_TIME)
+    if "Elapsed" in table.column_names:
+        return each(table, "Elapsed", lambda text: _span(text, NO_TIME), wrong)
+    return end - start
+
+
+def _limit(table: pa.Table, wrong: Wrong) -> Floats:
+    if "TimelimitRaw" in table.column_names:
+        limit = 60 * numbers(table, "TimelimitRaw", wrong, absent=NO_LIMIT)
+    else:
+        limit = each(table, "Timelimit", lambda text: _span(text, NO_LIMIT), wrong)
+    return np.where(limit > 0, limit, np.nan)
+
+
+def _span(text: str, absent: Sequence[str]) -> float:
+    """Seconds of ``[D-][HH:]MM:SS``."""
+    if text in absent:
+        return math.nan
+    found = SPAN.fullmatch(text)
+    if found is None:
+        raise ValueError("a time span as 1-02:03:04")
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def _gpus(table: pa.Table, wrong: Wrong) -> tuple[Floats, pa.Array, np.ndarray[Any, Any]]:
+    """GPUs of each job (allocated, or else requested), types, and whether any were granted.
+
+    Where no column tells of an allocation, all count as granted.
+    """
+    rows = table.num_rows
+    nodes = numbers(table, "NNodes", wrong, whole=True)
+    nodes = np.where(nodes > 0, nodes, 1)
+    gpus, kinds = np.full(rows, np.nan), pa.nulls(rows, pa.string())
+    granted, told = np.zeros(rows, dtype=bool), False
+    for name in GPU_COLUMNS:
+        if name not in table.column_names:
+            continue
+        coded = cells(table, name).dictionary_encode()
+        parsed = [_asked(text, name) for text in coded.dictionary.to_pylist()]
+        codes = np.asarray(coded.indices)
+        count = np.array([count for count, _ in parsed] or [0.0], dtype=float)[codes]
+        filled = np.array([bool(text) for text in coded.dictionary.to_pylist()] or [False])[codes]
+        if name.endswith("GRES"):
+            count = count * nodes
+        gpus = np.where(np.isnan(gpus) & filled, count, gpus)
+        types = pa.array([kind for _, kind in parsed], pa.string())
+        kinds = pc.coalesce(kinds, types.take(coded.indices))
+        if name.startswith("Alloc"):
+            told, granted = True, granted | filled
+    granted |= not told
+    for row in np.flatnonzero(gpus >= WHOLE_BELOW).tolist():
+        note(wrong, row, f"the job has {gpus[row]:.15g} GPUs, must be fewer than 2147483648")
+    return np.where(np.isnan(gpus), 0.0, gpus), kinds, granted
+
+
+def _asked(text: str, column: str) -> tuple[float, str | None]:
+    """GPUs and their types in a list of resources: of all nodes (TRES), or of each (GRES)."""
+    total, typed, kinds = 0.0, 0.0, []
+    for kind, count in (TRES if column.endswith("TRES") else GRES).findall(text):
+        if kind:
+            kinds.append(kind)
+            typed += float(count or 1)
+        else:
+            total += float(count or 1)
+    return total or typed, "|".join(sorted(set(kinds))) or None
+
+
+FORMAT: Final = JobsFormat(
+    name="slurm",
+    summary="Slurm's accounting: sacct --parsable2",
+    takes="the output of sacct --parsable2 --allusers with its header, plain or gzip; any number",
+    source="Slurm accounting of a cluster (sacct)",
+    licence="that of the file that was imported",
+    time_unit="dates without offset; spans as D-HH:MM:SS or s",
+    cannot_tell=(
+        "What a job trained, and which jobs recur.",
+        "How long a job that still runs will take: it has no duration.",
+        "Which other types of GPU a job could have run on: the type is what it asked for or got.",
+        "The zone of its dates.",
+    ),
+    sniff=sniff,
+    batches=batches,
+    convert=convert,
+    clock="the cluster's clock, whose zone is not recorded",
+)
