@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from wattkeeper.scenarios.schema import Scenario
 
 SHOWN = {"energy_j": "energy", "time_s": "time", "cost": "cost", "jct_s": "job completion"}
+"""Of jobs with profiles."""
+
+QUEUE = {
+    "cluster_energy_j": "cluster energy",
+    "jct_s": "job completion",
+    "p95_jct_s": "95 % below",
+    "queue_delay_s": "queue delay",
+}
+"""Of jobs that run for their recorded duration, so that only the queue can differ."""
+
 HOUR_S = 3600.0
 
 
@@ -32,28 +42,40 @@ def show(console: Console, scenario: Scenario, done: Done) -> None:
         )
     if scenario.rng == "published" and scenario.workload.kind == "trace":
         console.print("Seeds change nothing here: rng: published takes them from group names.")
-    console.print(_overall(scenario, done))
-    _explain(console, done)
+    for reason, count in done.manifest["dropped_jobs"].items():
+        console.print(f"Left out: {count} jobs {reason}.", style="bold yellow")
     workloads = done.summary["by"]["workload"]
+    console.print(_overall(scenario, done, SHOWN if workloads else QUEUE))
+    if not workloads:
+        console.print(
+            "No job has a profile: they run as long as recorded, at the modelled power of a busy "
+            "GPU. job completion: mean, from submission to end. queue delay: mean, from submission "
+            "to the first start.",
+            style="dim",
+        )
+        return
+    _explain(console, done)
     title = "Energy of all jobs, learning included"
     console.print(_by_workload(scenario, workloads, "energy_j", title))
     title = f"Energy of one job after learning: the last {LAST} recurrences of each group"
     console.print(_by_workload(scenario, workloads, "last5_energy_j", title))
 
 
-def _overall(scenario: Scenario, done: Done) -> Table:
+def _overall(scenario: Scenario, done: Done, shown: Mapping[str, str]) -> Table:
     seeds = len(scenario.all_seeds)
     table = Table(title=f"All jobs, mean of {seeds} seed{'s' * (seeds > 1)}, against the baseline")
     table.add_column("variant")
-    for title in (*SHOWN.values(), "regret", "gave up"):
+    for title in (*shown.values(), *(("regret", "gave up") if shown is SHOWN else ())):
         table.add_column(title, justify="right", no_wrap=True)
     for name, variant in done.summary["variants"].items():
         metrics = variant["metrics"]
         baseline = variant["versus"]["baseline"]
         label = name if baseline in (name, scenario.baseline) else f"{name} (vs {baseline})"
-        cells = [_against(variant, name, metric) for metric in SHOWN]
-        gave_up = f"{metrics['gave_up']['mean']:g} of {metrics['jobs']['mean']:g}"
-        table.add_row(escape(label), *cells, _value(metrics["regret"]["mean"], "regret"), gave_up)
+        cells = [_against(variant, name, metric) for metric in shown]
+        if shown is SHOWN:
+            cells.append(_value(metrics["regret"]["mean"], "regret"))
+            cells.append(f"{metrics['gave_up']['mean']:g} of {metrics['jobs']['mean']:g}")
+        table.add_row(escape(label), *cells)
     return table
 
 
