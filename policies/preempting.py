@@ -7,15 +7,10 @@ from abc import abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
-from typing import Any
 
-from wattkeeper.policies.protocols import Context, Demand, Job, Room, Selection
+from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, Room, Selection
 from wattkeeper.policies.queueing import NOTHING
 from wattkeeper.policies.registry import Policy
-
-Key = tuple[Demand, Any]
-"""Jobs of one demand and workload fit or do not fit together."""
-
 
 SLACK = 1e-6
 """A job whose place is behind another's by no more is not preempted for it: it may be rounding."""
@@ -50,8 +45,8 @@ class Run:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.key: Key = (job.demand, job.workload)
-        self.gpus = job.gpus * job.gpu_milli / 1000
+        self.key = job.key
+        self.gpus = job.gpus * job.gpu_milli / WHOLE
         self.level = 0
         self.attained_s = 0.0
         self.began_s = 0.0
@@ -130,7 +125,7 @@ class Preempting(Policy):
         for head, (first, gpus) in zip(heads, behind, strict=True):
             run = head[2]
             job = run.job
-            if (job.gpus <= free or job.gpu_milli < 1000) and room.fits(job):
+            if (job.gpus <= free or job.gpu_milli < WHOLE) and room.fits(job):
                 self._start(run, now)
                 return Selection((job,))
             if not gpus or job.gpus > free + gpus:

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 Demand = tuple[int, int, str | None]
 """Number of GPUs, thousandths of each, and the types allowed (None: any)."""
 
+Key = tuple[Demand, str | None]
+"""Demand and workload: jobs of one key fit, or do not fit, together."""
+
+WHOLE = 1000
+"""Thousandths of a GPU."""
+
 Slot = tuple[int, int, int]
 """A node, how many GPUs of it, and which one of those that are shared (`NEW`: untouched ones)."""
 
@@ -70,6 +76,11 @@ class Job(NamedTuple):
     def demand(self) -> Demand:
         """What it asks of the cluster: jobs of one demand fit in the same places."""
         return self.gpus, self.gpu_milli, self.gpu_type
+
+    @property
+    def key(self) -> Key:
+        """What decides where it fits, under a power cap too."""
+        return (self.gpus, self.gpu_milli, self.gpu_type), self.workload
 
 
 class Options(NamedTuple):

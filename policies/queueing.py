@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from heapq import heappop, heappush
-from typing import Any
 
-from wattkeeper.policies.protocols import Context, Demand, Job, Room, Selection
+from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, Room, Selection
 from wattkeeper.policies.registry import Policy
 
 NOTHING = Selection()
@@ -59,7 +58,7 @@ class FirstThatFits(Queueing):
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[Demand, Any], list[Entry]] = {}
+        self._waiting: dict[Key, list[Entry]] = {}
 
     @abstractmethod
     def rank(self, ctx: Context, job: Job) -> float:
@@ -68,7 +67,7 @@ class FirstThatFits(Queueing):
     def submitted(self, ctx: Context, job: Job) -> None:
         """Queue it."""
         entry = (self.rank(ctx, job), job.number, job)
-        key = (job.demand, job.workload)
+        key = job.key
         heap = self._waiting.get(key)
         if heap is None:
             self._waiting[key] = [entry]
@@ -79,10 +78,10 @@ class FirstThatFits(Queueing):
         """The best of the heads that fit."""
         free = room.free_gpus
         best: Entry | None = None
-        found: tuple[Demand, Any] | None = None
+        found: Key | None = None
         for key, heap in self._waiting.items():
             (gpus, milli, _), _ = key
-            if gpus > free and milli == 1000:
+            if gpus > free and milli == WHOLE:
                 continue
             entry = heap[0]
             if (best is None or entry < best) and room.fits(entry[2]):

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wattkeeper.policies.protocols import NEW, ClusterView, Job, Placement, Slot
+from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Job, Placement, Slot
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     Ints = npt.NDArray[np.int64]
-
-WHOLE = 1000
-"""Thousandths of a GPU."""
 
 Parts = list[tuple[int, int]]
 """Nodes, and how many GPUs of a job are to be on each."""

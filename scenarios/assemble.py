@@ -132,7 +132,7 @@ def read_inputs(loaded: Loaded) -> Inputs:
             mapped = _mapped(jobs, workload.mapping.by, profiles, cluster)
             jobs = mapped.jobs
     with named_at(document, "workload", "trace"):
-        jobs, dropped = usable(jobs, trace.name, scenario, cluster)
+        jobs, dropped = _usable(jobs, trace.name, scenario, workload, cluster)
     with named_at(document, "cluster"):
         found = _needed_profiles(jobs, profiles, cluster)
     sources = tuple(source for source in (profiles, trace, nodes) if source is not None)
@@ -223,7 +223,7 @@ def _needed_profiles(jobs: pa.Table, trace: Trace | None, cluster: ClusterSpec) 
 
 
 def check_policies(loaded: Loaded, inputs: Inputs) -> None:
-    """Refuse what a variant's policies can never choose on the profiles that its jobs need.
+    """Refuse policies that cannot work on these jobs and the profiles that they need.
 
     Raises:
         PolicyError: The message names the place in the scenario.
@@ -235,11 +235,18 @@ def check_policies(loaded: Loaded, inputs: Inputs) -> None:
             raise located(loaded, variant, PolicyError(what, "tune"))
         for point in POINTS:
             config = policy_of(loaded.scenario, variant, point)
+            if config.needs_durations and not _all_durations(inputs):
+                what = f"{point}: {config.kind} needs the recorded duration of every job"
+                raise located(loaded, variant, PolicyError(what, point))
             for profile in inputs.profiles.values():
                 try:
                     config.check(options_of(profile))
                 except PolicyError as error:
                     raise located(loaded, variant, error) from None
+
+
+def _all_durations(inputs: Inputs) -> bool:
+    return inputs.jobs is not None and not inputs.jobs["duration_s"].null_count
 
 
 def _recurring_inputs(
@@ -286,16 +293,15 @@ def _profile_trace(source: ProfileSource) -> Trace:
     return trace
 
 
-def usable(
-    jobs: pa.Table, name: str, scenario: Scenario, cluster: ClusterSpec
+def _usable(
+    jobs: pa.Table, name: str, scenario: Scenario, workload: TraceJobs, cluster: ClusterSpec
 ) -> tuple[pa.Table, dict[str, int]]:
     """The jobs that can be replayed, and how many others were dropped, by reason.
 
     Raises:
         TraceError: One problem for each row that is wrong, unless the scenario drops them.
     """
-    workload = scenario.workload
-    drop = isinstance(workload, TraceJobs) and workload.unusable == "drop"
+    drop = workload.unusable == "drop"
     recorded = any(occupancy_of(scenario, variant) == "recorded" for variant in scenario.variants)
     dropped: dict[str, int] = {}
     problems: dict[int, list[str]] = {}
@@ -306,17 +312,15 @@ def usable(
             kept &= ~bad
             for row in np.flatnonzero(bad)[: 2 * SHOWN].tolist() if not drop else ():
                 problems.setdefault(row, []).append(say(row))
-    problems = {} if drop else problems
-    if isinstance(workload, TraceJobs):
-        for row, text in _mixed_groups(jobs).items():
-            problems.setdefault(row, []).append(text)
+    for row, text in _mixed_groups(jobs).items():
+        problems.setdefault(row, []).append(text)
     if problems:
         found = [
             Problem(f"job {jobs['job_id'][row].as_py()!r} {text}", f"{name}/jobs.parquet, row "
                     f"{row + 1}")
             for row in sorted(problems) for text in problems[row]
         ]  # fmt: skip
-        if dropped:
+        if dropped and not drop:
             many = sum(dropped.values())
             what = f"{many} of {jobs.num_rows} jobs cannot be replayed; to leave them out: "
             found.insert(0, Problem(what + "--set workload.unusable=drop", name))

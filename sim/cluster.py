@@ -11,12 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import NEW, Job, Placement
+from wattkeeper.policies.protocols import NEW, WHOLE, Job, Placement
 
 Ints = npt.NDArray[np.int64]
-
-WHOLE = 1000
-"""Thousandths of a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,27 +182,22 @@ class Cluster:
         """The GPU type that a placement is on."""
         return self.gpu_types[self._types[placement[0][0]]]
 
-    def take(self, job: Job, placement: Placement) -> None:
+    def take(self, job: Job, placement: Placement) -> Placement:
         """Give GPUs to a job.
+
+        Returns:
+            The placement, with the index of each shared GPU in place of `NEW`.
 
         Raises:
             PolicyError: If the placement is not what the job asked for, or not free.
         """
         self._check(job, placement)
-        if job.gpu_milli == WHOLE:
-            for node, gpus, _ in placement:
-                self._count_free(node, -gpus)
-            return
-        for node, _, gpu in placement:
-            shared = self._shared.setdefault(node, {})
-            if gpu == NEW:
-                gpu = next(at for at in range(len(shared) + 1) if at not in shared)
-                shared[gpu] = WHOLE
-                self._count_free(node, -1)
-            shared[gpu] -= job.gpu_milli
+        settled = self._settled(job, placement)
+        self.take_again(job, settled)
+        return settled
 
     def take_again(self, job: Job, placement: Placement) -> None:
-        """Undo `release`: shared GPUs by the index that `settled` gave."""
+        """Give a job what it was given before, and `release` took back."""
         if job.gpu_milli == WHOLE:
             for node, gpus, _ in placement:
                 self._count_free(node, -gpus)
@@ -217,8 +209,7 @@ class Cluster:
                 self._count_free(node, -1)
             shared[gpu] -= job.gpu_milli
 
-    def settled(self, job: Job, placement: Placement) -> Placement:
-        """A placement with the GPUs that `take` will choose for its `NEW` ones."""
+    def _settled(self, job: Job, placement: Placement) -> Placement:
         if job.gpu_milli == WHOLE:
             return placement
         opened: dict[int, set[int]] = {}
@@ -232,7 +223,7 @@ class Cluster:
         return tuple(slots)
 
     def release(self, job: Job, placement: Placement) -> None:
-        """Take a job's GPUs back; shared ones by the index that `settled` gave."""
+        """Take a job's GPUs back; shared ones by the index that `take` gave."""
         if job.gpu_milli == WHOLE:
             for node, gpus, _ in placement:
                 self._count_free(node, gpus)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wattkeeper.policies.protocols import Job, Placement
-from wattkeeper.sim.cluster import WHOLE, Cluster, ClusterSpec
+from wattkeeper.policies.protocols import WHOLE, Job, Placement
+from wattkeeper.sim.cluster import Cluster, ClusterSpec
 from wattkeeper.sim.recorder import Recorder, whole_units
 
 

@@ -198,7 +198,7 @@ class Recorder:
         self.change.append(change)
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """A field of `Ended` as an array, shape (attempts,)."""
+        """One of `columns` as an array, shape (attempts,)."""
         values = self.columns[name]
         return np.frombuffer(values, dtype=values.typecode)
 

@@ -8,10 +8,10 @@ from typing import Literal, NamedTuple
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile
-from wattkeeper.policies.protocols import Job, Knobs, Measurement, Options, Start
+from wattkeeper.policies.protocols import WHOLE, Job, Knobs, Measurement, Options, Start
 from wattkeeper.sim.backend import Attempt, Done, Listener
 from wattkeeper.sim.clock import COMPLETION, Clock, Due
-from wattkeeper.sim.cluster import WHOLE, GpuPower
+from wattkeeper.sim.cluster import GpuPower
 from wattkeeper.sim.streams import Streams
 
 Occupancy = Literal["simulated", "recorded"]

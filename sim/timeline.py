@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.sim.cluster import WHOLE, ClusterSpec
+from wattkeeper.policies.protocols import WHOLE
+from wattkeeper.sim.cluster import ClusterSpec
 from wattkeeper.sim.recorder import UNITS_PER_WATT, Recorder, whole_units
 
 Floats = npt.NDArray[np.float64]

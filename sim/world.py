@@ -15,10 +15,12 @@ import numpy as np
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.profile import Objective, Profile
 from wattkeeper.policies.protocols import (
+    WHOLE,
     Configuration,
     Configure,
     Context,
     Job,
+    Key,
     Knobs,
     Measurement,
     Options,
@@ -32,7 +34,7 @@ from wattkeeper.policies.protocols import (
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
 from wattkeeper.sim.backend import Attempt, Backend
 from wattkeeper.sim.clock import COMPLETION, Clock, Due
-from wattkeeper.sim.cluster import WHOLE, Cluster
+from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.nodes import NodeStates, PowerBudget
 from wattkeeper.sim.recorder import (
     ABSENT,
@@ -147,7 +149,7 @@ class World:
         self._running: dict[int, Attempt] = {}
         self._paused: dict[int, Attempt] = {}
         self._in_flight = Counter[str]()
-        self._fitting: dict[object, Placement] = {}
+        self._fitting: dict[Key, Placement] = {}
         self._wake: tuple[float, Due] | None = None
         self._starts, self._preempts = (self._journal.choice(x) for x in ("start", "preempt"))
         self._nodes = NodeStates(cluster, self.recorder)
@@ -216,10 +218,9 @@ class World:
             job = job._replace(gpu_type=paused.gpu_type)
         if without:
             return self._fits_without(job, without)
-        key = (job.gpus, job.gpu_milli, job.gpu_type, job.workload)
-        found = self._fitting.get(key)
+        found = self._fitting.get(job.key)
         if found is None:
-            found = self._fitting[key] = self._look(job)
+            found = self._fitting[job.key] = self._look(job)
         return found
 
     def _look(self, job: Job) -> Placement:
@@ -289,9 +290,7 @@ class World:
         attempt = self._paused.pop(job.number, None)
         number = 1 if attempt is None else attempt.number
         delay_s = self._nodes.took(placement, now_s)
-        settled = cluster.settled(job, placement)
-        cluster.take(job, placement)
-        placement = settled
+        placement = cluster.take(job, placement)
         self._fitting.clear()
         add = self._journal.add
         add(now_s, self._by_select, job.number, number, self._starts, waiting, free)
@@ -392,7 +391,15 @@ class World:
             self.recorder.drew(self.env.now, power - attempt.power)
             attempt.power = power
         if attempt.power_limit_w is not None and not attempt.plan.idle:
+            self._settle(job, power_w)
+
+    def _settle(self, job: Job, power_w: float) -> None:
+        """What a job draws is known: under a power cap others may fit now."""
+        if self._budget.cap_w is not None:
             self._budget.settle(job, power_w)
+            self._fitting.clear()
+            if self._waiting:
+                self.env.pass_is_due = True
 
     def measured(self, attempt: Attempt, report: tuple[Measurement, ...]) -> Knobs:
         """See `wattkeeper.sim.backend.Listener`."""

@@ -17,6 +17,14 @@ module         what it does
 `profiles`     from tables to the profiles that policies and the simulator read
 `potential`    what a choice of batch size and power limit could save
 `describe`     what a trace holds and where it is odd
+`streaming`    from a log of jobs to a trace on disk, batch by batch
+`textfile`     batches of lines, with their numbers
+`columns`      from text to values, with what is wrong by row
+`mapping`      workloads for the jobs of a plain trace
+`fetch`        well-known traces from their origin
+`fit`          the distributions of a trace of jobs
+`fits`         fits that are shipped
+`sample`       jobs from a fit
 `synthetic`    profiles of GPUs and workloads that nobody recorded
 =============  ===================================================================
 

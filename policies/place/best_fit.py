@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from wattkeeper.policies.protocols import NEW, ClusterView, Context, Job, Placement
+from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Context, Job, Placement
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
-from wattkeeper.policies.sharing import WHOLE, Parts, fewest, of_type
+from wattkeeper.policies.sharing import Parts, fewest, of_type
 
 
 class BestFitConfig(PolicyConfig):

@@ -7,10 +7,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from wattkeeper.policies.place.best_fit import tightest_gpus, tightest_node
-from wattkeeper.policies.protocols import NEW, ClusterView, Context, Job, Placement
+from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Context, Job, Placement
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
 from wattkeeper.policies.sharing import (
-    WHOLE,
     Parts,
     emptiest_first,
     fewest,

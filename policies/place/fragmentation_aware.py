@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from wattkeeper.policies.place.best_fit import gang, tightest_gpus
-from wattkeeper.policies.protocols import NEW, ClusterView, Context, Demand, Job, Placement
+from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Context, Demand, Job, Placement
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
-from wattkeeper.policies.sharing import WHOLE, room, slots
+from wattkeeper.policies.sharing import room, slots
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -30,8 +30,8 @@ class FragmentationAwareConfig(PolicyConfig):
     fragmentation of a node is the sum, over all demands, of a demand's popularity times the free
     GPU thousandths of the node that it cannot use: all of them if the node cannot serve the
     demand, be it too large, of another GPU type, or in want of GPUs with enough thousandths; else
-    those on GPUs with fewer free thousandths than the demand asks of each. CPU and memory, which
-    the paper has too, are not modelled.
+    those on GPUs with fewer free thousandths than the demand asks of each. CPU, which the authors'
+    simulator counts too, is not modelled.
 
     A demand's popularity is its share of the jobs submitted so far, those that wait or are over
     included; it is counted anew whenever the number of jobs has grown by 5 percent. (The paper

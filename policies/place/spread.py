@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from wattkeeper.policies.protocols import NEW, ClusterView, Context, Job, Placement, Slot
+from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Context, Job, Placement, Slot
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
-from wattkeeper.policies.sharing import WHOLE, Parts, emptiest_first, fill, of_type, room
+from wattkeeper.policies.sharing import Parts, emptiest_first, fill, of_type, room
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -7,16 +7,13 @@ from collections import deque
 from collections.abc import Iterator
 from heapq import heappop, heappush
 from itertools import chain, pairwise
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from wattkeeper.policies.protocols import Context, Demand, Job, Room, Selection
+from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, Room, Selection
 from wattkeeper.policies.queueing import NOTHING
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
-
-Key = tuple[Demand, Any]
-"""Jobs of one demand and workload fit or do not fit together."""
 
 
 class DlasGpuConfig(PolicyConfig):
@@ -61,7 +58,7 @@ class _Run:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.key: Key = (job.demand, job.workload)
+        self.key = job.key
         self.width = job.gpus * job.gpu_milli
         self.queue = 0
         self.runs = False
@@ -184,7 +181,7 @@ class DlasGpu(Policy):
         elif not self._changed:
             return NOTHING
         self._changed = False
-        left = room.gpus * 1000
+        left = room.gpus * WHOLE
         gone: list[_Run] = []
         come: list[_Run] = []
         barred = set(self._barred)
@@ -254,7 +251,7 @@ class DlasGpu(Policy):
         """
         if room.fits(run.job):
             return True
-        free = room.free_gpus * 1000 + sum(other.width for other in gone)
+        free = room.free_gpus * WHOLE + sum(other.width for other in gone)
         without = [other.job for other in gone]
         asked = -1
         for other in self._behind(number):
@@ -303,8 +300,8 @@ class DlasGpu(Policy):
             limit, began_s = self._limits[number], heap[0][0]
             due_s = began_s + _need_s(limit, width)
             demotion_s = min(demotion_s, due_s)
-            if width > 1000 and not width % 1000:
-                due_s = now + (limit - math.floor(now - began_s)) // (width // 1000)
+            if width > WHOLE and not width % WHOLE:
+                due_s = now + (limit - math.floor(now - began_s)) // (width // WHOLE)
             if now < due_s < wake_s:
                 wake_s = due_s
         self._next_demotion_s, self._wake_s = demotion_s, wake_s
@@ -325,7 +322,7 @@ def _keep_demoted(queue: _Queue, left: int, gone: list[_Run]) -> int:
 
 def _need_s(limit: int, width: int) -> int:
     """Whole seconds after which a job of a width in thousandths of a GPU reaches a limit."""
-    return -(-limit * 1000 // width)
+    return -(-limit * WHOLE // width)
 
 
 def _is_current(entry: tuple[float, int, _Run], number: int) -> bool:

@@ -6,10 +6,10 @@ import math
 from bisect import bisect_left, insort
 from heapq import heappop, heappush
 from itertools import accumulate
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import Context, Demand, Job, Room, Selection
+from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, Room, Selection
 from wattkeeper.policies.queueing import NOTHING, Entry, Queueing
 from wattkeeper.policies.registry import Point, PolicyConfig
 
@@ -59,7 +59,7 @@ class EasyBackfill(Queueing):
 
     def __init__(self, config: EasyBackfillConfig) -> None:
         self._perfect = config.estimates == "perfect"
-        self._lines: dict[tuple[Demand, Any], _Line] = {}
+        self._lines: dict[Key, _Line] = {}
         self._waiting: set[int] = set()
         self._running: list[Entry] = []  # by expected end
         self._expected: dict[int, float] = {}
@@ -79,7 +79,7 @@ class EasyBackfill(Queueing):
                 f"{job.job_id} has {column} {estimate_s}: give it one that is not negative{advice}",
                 "select",
             )
-        line = self._lines.setdefault((job.demand, job.workload), _Line())
+        line = self._lines.setdefault(job.key, _Line())
         insort(line.jobs, (job.submit_time_s, job.number, job))
         heappush(line.shortest, (estimate_s, job.number))
         self._waiting.add(job.number)
@@ -101,7 +101,7 @@ class EasyBackfill(Queueing):
         lines = [
             line
             for (gpus, milli, _), line in ((key[0], line) for key, line in self._lines.items())
-            if (gpus <= free or milli < 1000) and room.fits(line.jobs[0][2])
+            if (gpus <= free or milli < WHOLE) and room.fits(line.jobs[0][2])
         ]
         if not lines:
             return NOTHING
@@ -114,7 +114,7 @@ class EasyBackfill(Queueing):
         return job.duration_s if self._perfect else job.estimate_s
 
     def _start(self, job: Job, now: float) -> Selection:
-        key = (job.demand, job.workload)
+        key = job.key
         line = self._lines[key]
         del line.jobs[bisect_left(line.jobs, (job.submit_time_s, job.number))]
         if not line.jobs:

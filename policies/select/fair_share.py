@@ -8,11 +8,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from wattkeeper.policies.protocols import Context, Demand, Job, Room, Selection
+from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, Room, Selection
 from wattkeeper.policies.queueing import NOTHING, Queueing
 from wattkeeper.policies.registry import Point, PolicyConfig
-
-Key = tuple[Demand, Any]
 
 
 class FairShareConfig(PolicyConfig):
@@ -67,7 +65,7 @@ class FairShare(Queueing):
         user = self._users.get(job.user)
         if user is None:
             user = self._users[job.user] = _User()
-        key = (job.demand, job.workload)
+        key = job.key
         user.waiting.setdefault(key, deque()).append(job)
         self._asking.setdefault(key, {})[job.user] = user
 
@@ -80,7 +78,7 @@ class FairShare(Queueing):
         free, now = room.free_gpus, ctx.now_s
         first: dict[str | None, Job] = {}
         for key, users in self._asking.items():
-            if key[0][0] > free and key[0][1] == 1000:
+            if key[0][0] > free and key[0][1] == WHOLE:
                 continue
             if not room.fits(next(iter(users.values())).waiting[key][0]):
                 continue
@@ -108,7 +106,7 @@ class FairShare(Queueing):
             user.gpu_s, user.since_s = gpu_s, since_s
 
     def _take(self, job: Job) -> None:
-        key = (job.demand, job.workload)
+        key = job.key
         user = self._users[job.user]
         user.waiting[key].popleft()
         if not user.waiting[key]:
@@ -129,7 +127,7 @@ class FairShare(Queueing):
 
 
 def _width(job: Job) -> float:
-    return job.gpus * job.gpu_milli / 1000
+    return job.gpus * job.gpu_milli / WHOLE
 
 
 def _order(job: Job) -> tuple[float, int]:
