@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Demand = tuple[int, int, str | None]
 """Number of GPUs, thousandths of each, and the types allowed (None: any)."""
 
-Key = tuple[Demand, str | None]
+Key = tuple[int, int, str | None, str | None]
 """Demand and workload: jobs of one key fit, or do not fit, together."""
 
 WHOLE = 1000
@@ -80,7 +80,7 @@ class Job(NamedTuple):
     @property
     def key(self) -> Key:
         """What decides where it fits, under a power cap too."""
-        return (self.gpus, self.gpu_milli, self.gpu_type), self.workload
+        return self.gpus, self.gpu_milli, self.gpu_type, self.workload
 
 
 class Options(NamedTuple):

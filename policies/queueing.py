@@ -80,7 +80,7 @@ class FirstThatFits(Queueing):
         best: Entry | None = None
         found: Key | None = None
         for key, heap in self._waiting.items():
-            (gpus, milli, _), _ = key
+            gpus, milli, _, _ = key
             if gpus > free and milli == WHOLE:
                 continue
             entry = heap[0]

@@ -25,12 +25,14 @@ class Attempt:
         job: The job.
         number: 1 for the first try of this job, and so on.
         placement: The GPUs it holds, or held before it was preempted.
+        where: The same by its index in the journal.
         gpu_type: Their type.
         begun_s: When it first held GPUs.
         start: The view that `Configure` was shown; None where there is nothing to choose.
         configuration: What `Configure` chose; None where there was nothing to choose.
         power_limit_w: The limit it runs at, W; None until `Tune` chose it.
         profiled: Whether its power limits were profiled.
+        idle: Whether it holds its GPUs without training, or did when it was preempted.
         power: What it draws now beyond idle GPUs, in `wattkeeper.sim.recorder.UNITS_PER_WATT`.
         overhead_s: Seconds that it held GPUs without training.
         overhead_j: Energy of that.
@@ -39,42 +41,33 @@ class Attempt:
         plan: The backend's own.
     """
 
-    __slots__ = (
-        "begun_s",
-        "configuration",
-        "gpu_type",
-        "job",
-        "number",
-        "overhead_j",
-        "overhead_s",
-        "placement",
-        "plan",
-        "power",
-        "power_limit_w",
-        "preempted_s",
-        "preemptions",
-        "profiled",
-        "start",
-    )
+    start: Start | None = None
+    configuration: Configuration | None = None
+    power_limit_w: float | None = None
+    profiled = False
+    idle = False
+    power = 0
+    overhead_s = 0.0
+    overhead_j = 0.0
+    preempted_s: float | None = None
+    preemptions = 0
+    plan: Any = None
 
     def __init__(
-        self, job: Job, number: int, placement: Placement, gpu_type: str, begun_s: float
+        self,
+        job: Job,
+        number: int,
+        placement: Placement,
+        where: int,
+        gpu_type: str,
+        begun_s: float,
     ) -> None:
         self.job = job
         self.number = number
         self.placement = placement
+        self.where = where
         self.gpu_type = gpu_type
         self.begun_s = begun_s
-        self.start: Start | None = None
-        self.configuration: Configuration | None = None
-        self.power_limit_w: float | None = None
-        self.profiled = False
-        self.power = 0
-        self.overhead_s = 0.0
-        self.overhead_j = 0.0
-        self.preempted_s: float | None = None
-        self.preemptions = 0
-        self.plan: Any = None
 
     def running(self, measured: tuple[Measurement, ...] = ()) -> Running:
         """The view for `Tune`."""

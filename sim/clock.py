@@ -50,6 +50,7 @@ class Clock(Environment):
     """A SimPy environment that also calls back.
 
     Attributes:
+        now_s: The time, as a plain attribute; SimPy's `now` is the same.
         events: How many callbacks, arrivals and passes there were.
         arrivals: Called at `next_arrival_s`; it sets the next one.
         next_arrival_s: Infinite if nobody else arrives.
@@ -59,6 +60,7 @@ class Clock(Environment):
 
     def __init__(self) -> None:
         super().__init__(initial_time=0.0)
+        self.now_s = 0.0
         self.events = 0
         self.arrivals: Callable[[], None]
         self.next_arrival_s = math.inf
@@ -68,14 +70,18 @@ class Clock(Environment):
     def call_at(
         self, time_s: float, order: int, callback: Callable[[Any], object], argument: Any = None
     ) -> Due:
-        """Call back at a time (s), among those of the same time by `order`, then first come.
+        """Call back at a time (s), among those of the same time by `order`, then first come."""
+        due = Due(callback, argument)
+        self.enter(time_s, order, due)
+        return due
+
+    def enter(self, time_s: float, order: int, due: Due) -> None:
+        """Let something be due at a time (s).
 
         The heap is SimPy's own (4.1): its `schedule` takes a delay, and `now + (time - now)` is not
         always `time`, so that what the trace has at one time would come at two.
         """
-        due = Due(callback, argument)
         heappush(self._queue, (time_s, order, next(self._eid), due))  # type: ignore[misc]
-        return due
 
     def play(self) -> None:
         """Run until nothing is left to happen.
@@ -83,26 +89,27 @@ class Clock(Environment):
         Arrivals are merged from their sorted column, and passes follow from the events of their
         time: neither takes an entry of the heap.
         """
-        heap, events = self._queue, 0
+        heap: Any = self._queue
+        events = 0
         while True:
-            now = heap[0][0] if heap else math.inf
-            if self.next_arrival_s < now:
-                now = self.next_arrival_s
-            if now == math.inf:
+            now = self.next_arrival_s
+            if heap and heap[0][0] < now:
+                now = heap[0][0]
+            elif now == math.inf:
                 break
-            self._now = now
-            while heap and heap[0][0] == now and heap[0][1] < PASS:
-                if heap[0][1] == COMPLETION or self.next_arrival_s > now:
-                    due: Any = heap[0][3]
-                    events += 1
-                    if type(due) is Due:
-                        heappop(heap)
-                        due.call(due.argument)
-                    else:
-                        self.step()
-                else:
-                    events += 1
+            self._now = self.now_s = now
+            while heap:
+                time_s, order, _, due = heap[0]
+                if time_s != now or order >= PASS:
+                    break
+                events += 1
+                if order != COMPLETION and self.next_arrival_s == now:
                     self.arrivals()
+                elif isinstance(due, Due):
+                    heappop(heap)
+                    due.call(due.argument)
+                else:
+                    self.step()
             if self.next_arrival_s == now:
                 events += 1
                 self.arrivals()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -141,11 +142,11 @@ class Cluster:
         self.gpu_types = spec.gpu_types
         self.node_type, self.capacity = _frozen(spec.node_type), _frozen(spec.capacity)
         self._types: list[int] = spec.node_type.tolist()
-        self._count: list[int] = spec.capacity.tolist()
-        self._free = spec.capacity.copy()
-        self.free = _frozen(self._free)
+        self._count = array("q", spec.capacity.tolist())
+        self.free = _frozen(np.frombuffer(self._count, dtype=np.int64))
         self._shared: dict[int, dict[int, int]] = {}
         self._allowed: dict[str | None, tuple[int, ...]] = {}
+        self._most_entries = 4 * spec.nodes + 64
         self._by_free = [self._index(at) for at in range(len(self.gpu_types))]
 
     def _index(self, gpu_type: int) -> list[list[int]]:
@@ -191,6 +192,11 @@ class Cluster:
         Raises:
             PolicyError: If the placement is not what the job asked for, or not free.
         """
+        if len(placement) == 1 and job.gpu_milli == WHOLE and job.gpu_type is None:
+            ((node, gpus, _),) = placement
+            if gpus == job.gpus and 0 <= node < len(self._types) and gpus <= self._count[node]:
+                self._count_free(node, -gpus)
+                return placement
         self._check(job, placement)
         settled = self._settled(job, placement)
         self.take_again(job, settled)
@@ -237,17 +243,15 @@ class Cluster:
 
     def is_empty(self, node: int) -> bool:
         """Whether no job holds anything of a node."""
-        return self._count[node] == int(self.capacity[node])
+        return bool(self._count[node] == self.capacity[node])
 
     def _count_free(self, node: int, change: int) -> None:
         count = self._count[node] + change
         self._count[node] = count
-        self._free[node] = count
         self.free_gpus += change
-        heaps = self._by_free[self._types[node]]
-        heap = heaps[count]
+        heap = self._by_free[self._types[node]][count]
         heappush(heap, node)
-        if len(heap) > 4 * len(self._count) + 64:
+        if len(heap) > self._most_entries:
             heap[:] = {at for at in heap if self._count[at] == count}
             heapify(heap)
 

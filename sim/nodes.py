@@ -18,6 +18,7 @@ class NodeStates:
 
     Attributes:
         idle_w: What an idle GPU of each type draws, W.
+        matter: Whether nodes sleep or save checkpoints at all.
     """
 
     def __init__(self, cluster: Cluster, recorder: Recorder) -> None:
@@ -28,14 +29,12 @@ class NodeStates:
         self._after_s = spec.sleep_after_s
         self._idle_since: dict[int, float] = {}
         self._saves_until: dict[int, float] = {}
-        self._plain = spec.sleep_after_s is None and not spec.checkpoint_s
+        self.matter = spec.sleep_after_s is not None or spec.checkpoint_s > 0
         if spec.sleep_after_s is not None:
             self._idle_since = dict.fromkeys(range(spec.nodes), 0.0)
 
     def took(self, placement: Placement, now_s: float) -> float:
         """A job is about to take GPUs; returns how long it waits until it can use them, s."""
-        if self._plain:
-            return 0.0
         delay_s = 0.0
         for node in _nodes(placement):
             delay_s = max(delay_s, self._saves_until.get(node, now_s) - now_s)

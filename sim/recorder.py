@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from array import array
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -30,47 +32,43 @@ def whole_units(power_w: float) -> int:
     return round(power_w * UNITS_PER_WATT)
 
 
-_COLUMNS = {
+_EVERY = {
     "number": "q",
-    "attempt": "i",
     "begun_s": "d",
     "ended_s": "d",
     "energy_j": "d",
     "time_s": "d",
     "cost": "d",
-    "overhead_s": "d",
-    "batch_size": "q",
-    "power_limit_w": "d",
-    "epochs": "q",
-    "flags": "b",
-    "preemptions": "i",
-    "gpu_type": "b",
     "where": "i",
 }
+"""What is known of every attempt."""
+
+_TRAINED = {"attempt": "i", "batch_size": "q", "power_limit_w": "d", "epochs": "q", "flags": "b"}
+"""What is known of those of which something was chosen."""
+
+_DELAYED = {"overhead_s": "d", "preemptions": "i"}
+"""What is known of those that were preempted, or had to wait on their GPUs."""
+
+_DEFAULTS: dict[str, float] = {"attempt": 1, "batch_size": ABSENT, "power_limit_w": math.nan,
+                               "epochs": ABSENT, "flags": REACHED}  # fmt: skip
 
 
 class Journal:
     """Decisions in order, as columns.
 
+    That a job starts is decided by `Select` and `Place` together, and written down once: as a
+    choice of `Select` that is a placement.
+
     Attributes:
-        time_s: When each was made.
-        maker: Index into `makers`.
-        number: Of the job that it is about.
-        attempt: Of the job.
-        chose: Index into `choices`.
         makers: Decision point and policy.
-        choices: What was chosen; a placement, or a text.
+        choices: What was chosen, and its index; a placement, or a text.
     """
 
     def __init__(self) -> None:
-        self.time_s = array("d")
-        self.maker = array("b")
-        self.number = array("q")
-        self.attempt = array("i")
-        self.chose = array("i")
         self.makers: list[tuple[str, str]] = []
         self.choices: dict[Placement | str, int] = {}
-        self._seen, self._also_seen = array("q"), array("q")
+        self._columns = {name: array(code) for name, code in _DECISION.items()}
+        self._appends: tuple[Any, ...] = tuple(c.append for c in self._columns.values())
 
     def maker_of(self, point: str, policy: str) -> int:
         """The index of a decision point's policy."""
@@ -91,26 +89,53 @@ class Journal:
         seen: int,
         also_seen: int = 0,
     ) -> None:
-        """Write down a decision; what the policy saw are two numbers, or a digest."""
-        self.time_s.append(now_s)
-        self.maker.append(maker)
-        self.number.append(number)
-        self.attempt.append(attempt)
-        self.chose.append(chose)
-        self._seen.append(seen)
-        self._also_seen.append(also_seen)
+        """Write down a decision about a job; what the policy saw are two numbers, or a digest.
 
-    def saw(self) -> npt.NDArray[np.uint64]:
-        """Digests (64 bits) of what was seen: time, job, attempt, and what the point was shown."""
-        digest = np.zeros(len(self.time_s), dtype=np.uint64)
-        for column in (self.time_s, self.number, self.attempt, self._seen, self._also_seen):
-            values = np.frombuffer(column, dtype=column.typecode)
-            digest = _mixed(digest ^ _mixed(values.astype(_WIDE.get(column.typecode, values.dtype))
-                                            .view(np.uint64)))  # fmt: skip
-        return digest
+        Of a start, `Select` saw how many jobs waited and how many GPUs were free.
+        """
+        a, b, c, d, e, f, g = self._appends
+        a(now_s), b(maker), c(number), d(attempt), e(chose), f(seen), g(also_seen)
+
+    def decisions(self, gpus_of: Callable[[Ints], Ints]) -> dict[str, npt.NDArray[Any]]:
+        """The decisions, those of a start one by one, as columns.
+
+        Args:
+            gpus_of: Gives the GPUs of jobs by their number.
+
+        Returns:
+            `time_s`, `maker` (index into `makers`), `number`, `attempt`, `chose` (index into
+            `choices`) and `saw`: a digest of 64 bits of time, job, attempt, and what was shown:
+            to `Place` the GPUs of the job, and how many are free.
+        """
+        raw = {name: _as_array(values) for name, values in self._columns.items()}
+        places = np.array([not isinstance(choice, str) for choice in self.choices], dtype=bool)
+        starts = places[raw["chose"]] if len(places) else np.zeros(0, dtype=bool)
+        columns = {name: np.repeat(values, 1 + starts) for name, values in raw.items()}
+        placed = np.flatnonzero(starts) + np.arange(1, 1 + int(starts.sum()))
+        columns["chose"][placed - 1] = self.choice("start")
+        columns["maker"][placed] = [point for point, _ in self.makers].index("place")
+        columns["seen"][placed] = gpus_of(columns["number"][placed])
+        digest = np.zeros(len(columns["time_s"]), dtype=np.uint64)
+        for name in ("time_s", "number", "attempt", "seen", "also_seen"):
+            values = columns.pop(name) if name.endswith("seen") else columns[name]
+            wide = values.astype(np.int64) if values.dtype.kind == "i" else values
+            digest = _mixed(digest ^ _mixed(wide.view(np.uint64)))
+        return columns | {"saw": digest}
 
 
-_WIDE = {"i": np.int64}
+_DECISION = {
+    "time_s": "d",
+    "maker": "b",
+    "number": "q",
+    "attempt": "i",
+    "chose": "i",
+    "seen": "q",
+    "also_seen": "q",
+}
+
+
+def _as_array(values: array[Any]) -> npt.NDArray[Any]:
+    return np.frombuffer(values, dtype=values.typecode)
 
 
 def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -130,67 +155,66 @@ class Recorder:
     """Collects attempts, decisions and changes of power.
 
     Attributes:
-        columns: What `ended` is told, in order of ending; placements and GPU types by index.
         journal: Decisions.
-        placements: Where attempts ran, and its index.
-        gpu_types: What they ran on, and its index.
         change_s: When the power that jobs draw changed; ascending but for sleeping nodes.
         change: By how much, in `UNITS_PER_WATT`; beyond what the GPUs would draw idle.
         pauses: Preemptions: number of the job, from and to, s.
     """
 
     def __init__(self) -> None:
-        self.columns = {name: array(code) for name, code in _COLUMNS.items()}
-        self._appends: tuple[Any, ...] = tuple(c.append for c in self.columns.values())
         self.journal = Journal()
-        self.placements: dict[Placement, int] = {}
-        self.gpu_types: dict[str, int] = {}
         self.change_s, self.change = array("d"), array("q")
         self.pauses: list[tuple[int, float, float]] = []
+        self._every = {name: array(code) for name, code in _EVERY.items()}
+        self._appends: tuple[Any, ...] = tuple(c.append for c in self._every.values())
+        self._sparse = [_Sparse(_TRAINED), _Sparse(_DELAYED)]
 
     def ended(
         self,
         number: int,
-        attempt: int,
         begun_s: float,
         ended_s: float,
         energy_j: float,
         time_s: float,
         cost: float,
-        overhead_s: float,
-        batch_size: int,
-        power_limit_w: float,
-        epochs: int,
-        flags: int,
-        preemptions: int,
-        gpu_type: str,
-        placement: Placement,
+        where: int,
     ) -> None:
         """An attempt is over.
 
         Args:
             number: Of the job, by which its source knows it.
-            attempt: 1 for the first try, and so on.
             begun_s: When it first held its GPUs.
             ended_s: When it gave them back.
             energy_j: Of training, with overheads.
             time_s: Of training.
             cost: J.
-            overhead_s: Held GPUs without training: waking, waiting for a checkpoint, restoring.
-            batch_size: `ABSENT` if there was nothing to choose.
-            power_limit_w: NaN if there was nothing to choose.
-            epochs: `ABSENT` if nobody counted.
-            flags: `REACHED`, `EARLY`, `PROFILED`, `REPLAYED`.
-            preemptions: How often it lost its GPUs.
-            gpu_type: Where it ended.
-            placement: Where it ended.
+            where: Its last placement, by its index in the journal.
         """
-        kind = self.gpu_types.setdefault(gpu_type, len(self.gpu_types))
-        where = self.placements.setdefault(placement, len(self.placements))
-        (a, b, c, d, e, f, g, h, i, j, k, m, n, o, p) = self._appends
-        a(number), b(attempt), c(begun_s), d(ended_s), e(energy_j), f(time_s), g(cost)
-        h(overhead_s), i(batch_size), j(power_limit_w), k(epochs), m(flags), n(preemptions)
-        o(kind), p(where)
+        a, b, c, d, e, f, g = self._appends
+        a(number), b(begun_s), c(ended_s), d(energy_j), e(time_s), f(cost), g(where)
+
+    def trained(
+        self, attempt: int, batch_size: int, power_limit_w: float, epochs: int, flags: int
+    ) -> None:
+        """Of the attempt that ended last something was chosen.
+
+        Args:
+            attempt: 1 for the first try of the job, and so on.
+            batch_size: What it ran with.
+            power_limit_w: What it ran with at last.
+            epochs: How many it did.
+            flags: `REACHED`, `EARLY`, `PROFILED`, `REPLAYED`.
+        """
+        self._sparse[0].add(self.attempts - 1, attempt, batch_size, power_limit_w, epochs, flags)
+
+    def delayed(self, overhead_s: float, preemptions: int) -> None:
+        """The attempt that ended last held its GPUs so long without training, or lost them."""
+        self._sparse[1].add(self.attempts - 1, overhead_s, preemptions)
+
+    @property
+    def attempts(self) -> int:
+        """How many ended."""
+        return len(self._every["number"])
 
     def drew(self, now_s: float, change: int) -> None:
         """Power changed."""
@@ -198,9 +222,11 @@ class Recorder:
         self.change.append(change)
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """One of `columns` as an array, shape (attempts,)."""
-        values = self.columns[name]
-        return np.frombuffer(values, dtype=values.typecode)
+        """What `ended`, `trained` or `delayed` were told, by attempt, shape (attempts,)."""
+        if name in self._every:
+            return _as_array(self._every[name])
+        (sparse,) = (s for s in self._sparse if name in s.columns)
+        return sparse.column(name, self.attempts)
 
     def changes(self) -> tuple[Floats, Ints]:
         """When power changed and by how much, shapes (changes,).
@@ -216,3 +242,22 @@ class Recorder:
         ):
             raise OverflowError(f"more than {MOST_UNITS // UNITS_PER_WATT / 1e9:g} GW")
         return np.frombuffer(self.change_s), change
+
+
+class _Sparse:
+    """Columns that few attempts have a value in."""
+
+    def __init__(self, codes: Mapping[str, str]) -> None:
+        self.columns: dict[str, array[Any]] = {name: array(code) for name, code in codes.items()}
+        self._rows = array("q")
+
+    def add(self, row: int, *values: float) -> None:
+        self._rows.append(row)
+        for column, value in zip(self.columns.values(), values, strict=True):
+            column.append(value)
+
+    def column(self, name: str, size: int) -> npt.NDArray[Any]:
+        values = _as_array(self.columns[name])
+        full = np.full(size, _DEFAULTS.get(name, 0), dtype=values.dtype)
+        full[_as_array(self._rows)] = values
+        return full

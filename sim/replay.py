@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile
@@ -22,27 +23,27 @@ Profiles = Mapping[tuple[str, int, str], Profile]
 """By workload, number of GPUs and GPU type."""
 
 
-class _Phase:
-    """A part of an attempt at constant rate and power, and what follows.
+class _Phase(Due):
+    """A part of an attempt at constant rate and power; what follows is called at its end.
 
     Attributes:
-        then: Called at its end.
-        left_s: Seconds of it that are left, as of its last start.
+        left_s: Seconds of it that are left, as of its start.
         power_w: What it draws.
-        idle: Whether it holds its GPUs without training.
-        since_s: When it was started last.
-        due: Its end; None while it is paused.
+        then: What follows, if it holds its GPUs without training.
+        since_s: When it was started.
     """
 
-    __slots__ = ("due", "idle", "left_s", "power_w", "since_s", "then")
+    __slots__ = ("left_s", "power_w", "since_s", "then")
 
-    def __init__(self, then: Done, left_s: float, power_w: float, idle: bool = False) -> None:
-        self.then = then
+    since_s: float
+
+    def __init__(
+        self, call: Callable[[Any], object], left_s: float, power_w: float, then: Done | None = None
+    ) -> None:
+        self.call = call
         self.left_s = left_s
         self.power_w = power_w
-        self.idle = idle
-        self.since_s = 0.0
-        self.due: Due | None = None
+        self.then = then
 
 
 class _Plan(NamedTuple):
@@ -125,45 +126,42 @@ class Replay:
     def pause(self, attempt: Attempt) -> None:
         """Keep what is left of the phase."""
         phase: _Phase = attempt.plan
-        assert phase.due is not None
-        phase.due.cancel()
-        phase.due = None
-        if phase.idle:
+        if phase.then is not None:
             self._count_idle(attempt, phase)
+            attempt.plan = phase.then
         else:
-            phase.left_s -= self.env.now - phase.since_s
+            left_s = phase.left_s - (self.env.now_s - phase.since_s)
+            left = _Phase(phase.call, left_s, phase.power_w)
+            attempt.plan = partial(self._play, phase=left)
+        phase.cancel()
 
     def resume(self, attempt: Attempt, delay_s: float) -> None:
         """Go on with the phase; if it only held its GPUs, what follows comes after the delay."""
-        phase: _Phase = attempt.plan
-
-        def play(_: Attempt) -> None:
-            self._play(attempt, phase)
-
-        then = phase.then if phase.idle else play
+        then: Done = attempt.plan
         if delay_s:
             self._wait(attempt, delay_s, then)
         else:
             then(attempt)
 
     def _wait(self, attempt: Attempt, delay_s: float, then: Done) -> None:
-        self._play(attempt, _Phase(then, delay_s, self._idle_w(attempt), idle=True))
+        self._play(attempt, _Phase(self._waited, delay_s, self._idle_w(attempt), then))
+
+    def _waited(self, attempt: Attempt) -> None:
+        phase: _Phase = attempt.plan
+        assert phase.then is not None
+        self._count_idle(attempt, phase)
+        phase.then(attempt)
 
     def _play(self, attempt: Attempt, phase: _Phase) -> None:
         attempt.plan = phase
-        now_s = phase.since_s = self.env.now
+        attempt.idle = phase.then is not None
+        phase.argument = attempt
+        now_s = phase.since_s = self.env.now_s
         self.listener.draws(attempt, phase.power_w)
-        phase.due = self.env.call_at(now_s + phase.left_s, COMPLETION, self._over, attempt)
-
-    def _over(self, attempt: Attempt) -> None:
-        phase: _Phase = attempt.plan
-        phase.due = None
-        if phase.idle:
-            self._count_idle(attempt, phase)
-        phase.then(attempt)
+        self.env.enter(now_s + phase.left_s, COMPLETION, phase)
 
     def _count_idle(self, attempt: Attempt, phase: _Phase) -> None:
-        spent_s = self.env.now - phase.since_s
+        spent_s = self.env.now_s - phase.since_s
         attempt.overhead_s += spent_s
         attempt.overhead_j += spent_s * phase.power_w
 

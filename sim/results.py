@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -35,10 +36,12 @@ from wattkeeper.sim.recorder import (
     Journal,
     Recorder,
 )
-from wattkeeper.sim.sources import Source
+from wattkeeper.sim.sources import KNOWN, Source
 from wattkeeper.sim.timeline import timeline
 from wattkeeper.traces.replacing import replacing
 from wattkeeper.traces.schema import field
+
+Ints = npt.NDArray[np.int64]
 
 _KEYS = [
     field("variant", pa.string(), "", "variant of the scenario"),
@@ -158,7 +161,7 @@ def collect(
         optima: Smallest expected cost (J) by workload, number of GPUs and GPU type.
         events: How many events the simulator handled.
     """
-    attempts = attempt_columns(recorder, source)
+    attempts = attempt_columns(recorder, source, cluster)
     thousandths = attempts["gpus"].to_numpy().astype(np.int64) * attempts["gpu_milli"].to_numpy()
     line = timeline(recorder, cluster, attempts["submit_time_s"].to_numpy(), thousandths)
     columns = {
@@ -181,26 +184,23 @@ def collect(
     return RunResult(variant, seed, tables, metrics, by, events, digest_tables(tables))
 
 
-def attempt_columns(recorder: Recorder, source: Source) -> dict[str, pa.Array]:
+def attempt_columns(
+    recorder: Recorder, source: Source, cluster: ClusterSpec
+) -> dict[str, pa.Array]:
     """The columns of `JOBS`, less variant and seed, by name."""
     column = recorder.column
-    flags = column("flags")
+    flags, number, where = column("flags"), column("number"), pa.array(column("where"))
     batch_size, limit_w, epochs = (column(n) for n in ("batch_size", "power_limit_w", "epochs"))
-    nodes = [sorted({slot[0] for slot in placement}) for placement in recorder.placements]
-    where = pa.DictionaryArray.from_arrays(
-        pa.array(column("where")), pa.array(nodes, pa.list_(pa.int32()))
-    )
-    kinds = pa.DictionaryArray.from_arrays(
-        pa.array(column("gpu_type")), pa.array(list(recorder.gpu_types), pa.string())
-    )
-    how = pa.DictionaryArray.from_arrays(
-        pa.array(((flags & REPLAYED) > 0).astype(np.int8)), pa.array(REPLAYED_FROM)
-    )
-    known = source.columns(column("number"))
-    return {name: _flat(values) for name, values in known.items()} | {
+    nodes = [
+        [] if isinstance(choice, str) else sorted({slot[0] for slot in choice})
+        for choice in recorder.journal.choices
+    ]
+    types = [cluster.node_type[at[0]] if at else 0 for at in nodes]
+    how = pa.array(((flags & REPLAYED) > 0).astype(np.int8))
+    return {name: source.column(name, number) for name in KNOWN} | {
         "attempt": pa.array(column("attempt")),
-        "gpu_type": kinds.dictionary_decode(),
-        "node_ids": where.dictionary.take(where.indices),
+        "gpu_type": pa.array(cluster.gpu_types).take(pa.array(types, pa.int64()).take(where)),
+        "node_ids": pa.array(nodes, pa.list_(pa.int32())).take(where),
         "start_time_s": pa.array(column("begun_s")),
         "finish_time_s": pa.array(column("ended_s")),
         "batch_size": pa.array(batch_size, mask=batch_size == ABSENT),
@@ -213,7 +213,7 @@ def attempt_columns(recorder: Recorder, source: Source) -> dict[str, pa.Array]:
         "reached_target": pa.array((flags & REACHED) > 0),
         "early_stopped": pa.array((flags & EARLY) > 0),
         "profiled": pa.array((flags & PROFILED) > 0),
-        "replayed": how.dictionary_decode(),
+        "replayed": pa.array(REPLAYED_FROM).take(how),
         "parent_model": pa.nulls(len(flags), pa.string()),
         "preemptions": pa.array(column("preemptions")),
     }
@@ -221,18 +221,23 @@ def attempt_columns(recorder: Recorder, source: Source) -> dict[str, pa.Array]:
 
 def decision_columns(journal: Journal, source: Source) -> dict[str, pa.Array]:
     """The columns of `DECISIONS`, less variant and seed, by name."""
-    maker = pa.array(np.frombuffer(journal.maker, dtype=np.int8))
-    points, policies = zip(*journal.makers, strict=True)
+
+    def gpus_of(numbers: Ints) -> Ints:
+        gpus: Ints = source.column("gpus", numbers).to_numpy()
+        return gpus
+
+    columns = journal.decisions(gpus_of)
     chose = pa.array([show(choice) for choice in journal.choices], pa.string())
-    numbers = np.frombuffer(journal.number, dtype=np.int64)
+    maker = pa.array(columns["maker"])
+    points, policies = zip(*journal.makers, strict=True)
     return {
-        "time_s": pa.array(np.frombuffer(journal.time_s)),
+        "time_s": pa.array(columns["time_s"]),
         "point": pa.array(points).take(maker),
         "policy": pa.array(policies).take(maker),
-        "job_id": _flat(source.columns(numbers)["job_id"]),
-        "attempt": pa.array(np.frombuffer(journal.attempt, dtype=np.int32)),
-        "saw": pa.array(journal.saw()),
-        "chose": chose.take(pa.array(np.frombuffer(journal.chose, dtype=np.int32))),
+        "job_id": source.column("job_id", columns["number"]),
+        "attempt": pa.array(columns["attempt"]),
+        "saw": pa.array(columns["saw"]),
+        "chose": chose.take(pa.array(columns["chose"])),
     }
 
 

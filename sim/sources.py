@@ -31,8 +31,8 @@ class Source(Protocol):
     def finished(self, job: Job, now_s: float) -> Job | None:
         """The job that is submitted now because this one finished."""
 
-    def columns(self, numbers: Ints) -> Mapping[str, Any]:
-        """The columns `KNOWN` of some of its jobs, as Arrow arrays, by `Job.number`."""
+    def column(self, name: str, numbers: Ints) -> pa.Array:
+        """One of the columns `KNOWN` of some of its jobs, by `Job.number`."""
 
 
 class Trace:
@@ -50,17 +50,15 @@ class Trace:
 
     def arrivals(self) -> Iterator[Job]:
         """In order of submission; ties in the order of the trace."""
-        names = ("job_id", "group_id", "workload", "gpus", "submit_time_s", "duration_s",
-                 "time_scale", "gpu_milli", "gpu_type", "user", "estimate_s")  # fmt: skip
-        table = self._jobs.select(names)
+        table = self._jobs.select(
+            ("job_id", "group_id", "workload", "gpus", "submit_time_s", "duration_s", "time_scale",
+             "gpu_milli", "gpu_type", "user", "estimate_s")
+        )  # fmt: skip
         for begin in range(0, len(self._order), CHUNK):
             numbers = self._order[begin : begin + CHUNK]
             part = table.take(pa.array(numbers))
-            columns = [part[name].to_pylist() for name in names]
-            for name in ("duration_s", "estimate_s"):
-                columns[names.index(name)] = part[name].fill_null(math.nan).to_pylist()
             job_id, group, workload, gpus, submit, duration, scale, milli, kind, user, estimate = (
-                columns
+                _listed(column) for column in part.columns
             )
             recurrence = self._recurrence[numbers].tolist()
             yield from map(
@@ -72,11 +70,20 @@ class Trace:
         """Nothing follows."""
         return None
 
-    def columns(self, numbers: Ints) -> Mapping[str, Any]:
+    def column(self, name: str, numbers: Ints) -> pa.Array:
         """See `Source`."""
-        at = pa.array(numbers)
-        known = {name: self._jobs[name].take(at) for name in KNOWN if name != "recurrence"}
-        return known | {"recurrence": pa.array(self._recurrence[numbers], pa.int32())}
+        if name == "recurrence":
+            return pa.array(self._recurrence[numbers], pa.int32())
+        taken = self._jobs[name].take(pa.array(numbers))
+        return taken.chunk(0) if taken.num_chunks == 1 else pa.concat_arrays(taken.chunks)
+
+
+def _listed(column: pa.ChunkedArray) -> list[Any]:
+    """Its values; NaN where a number is absent, None where a text is."""
+    if pa.types.is_floating(column.type):
+        column = column.fill_null(math.nan)
+    values: list[Any] = column.to_numpy().tolist()
+    return values
 
 
 def _recurrences(groups: pa.ChunkedArray, order: Ints) -> Ints:
@@ -119,10 +126,9 @@ class Recurring:
             return None
         return self._job(job.group_id, job.recurrence + 1, now_s)
 
-    def columns(self, numbers: Ints) -> Mapping[str, Any]:
+    def column(self, name: str, numbers: Ints) -> pa.Array:
         """See `Source`."""
-        jobs = [self._jobs[number] for number in numbers.tolist()]
-        return {name: pa.array([getattr(job, name) for job in jobs]) for name in KNOWN}
+        return pa.array([getattr(self._jobs[number], name) for number in numbers.tolist()])
 
     def _job(self, workload: str, recurrence: int, now_s: float) -> Job:
         job_id = f"{workload}/{recurrence}"

@@ -37,7 +37,6 @@ from wattkeeper.sim.clock import COMPLETION, Clock, Due
 from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.nodes import NodeStates, PowerBudget
 from wattkeeper.sim.recorder import (
-    ABSENT,
     EARLY,
     PROFILED,
     REACHED,
@@ -86,7 +85,7 @@ class _Context:
 
     @property
     def now_s(self) -> float:
-        return float(self._world.env.now)
+        return self._world.env.now_s
 
     def rng(self, name: str) -> np.random.Generator:
         if name not in self._streams:
@@ -150,10 +149,12 @@ class World:
         self._paused: dict[int, Attempt] = {}
         self._in_flight = Counter[str]()
         self._fitting: dict[Key, Placement] = {}
+        self._not_fitting: set[Key] = set()
         self._wake: tuple[float, Due] | None = None
-        self._starts, self._preempts = (self._journal.choice(x) for x in ("start", "preempt"))
+        self._preempts = self._journal.choice("preempt")
         self._nodes = NodeStates(cluster, self.recorder)
         self._budget = PowerBudget(cluster.spec)
+        self._capped = cluster.spec.power_cap_w is not None
         self.room = _Room(self)
         self._arrivals = source.arrivals()
         self._next_arrival = next(self._arrivals, None)
@@ -192,7 +193,7 @@ class World:
         self.env.next_arrival_s = math.inf if job is None else job.submit_time_s
 
     def _arrive(self) -> None:
-        now_s = self.env.now
+        now_s = self.env.now_s
         job = self._next_arrival
         while job is not None and job.submit_time_s <= now_s:
             self._submit(job)
@@ -213,21 +214,27 @@ class World:
 
     def fits(self, job: Job, without: Collection[Job] = ()) -> Placement:
         """Where `Place` would put a waiting job if some running ones were preempted, or empty."""
-        paused = self._paused.get(job.number)
-        if paused is not None:
-            job = job._replace(gpu_type=paused.gpu_type)
+        if job.number in self._paused:
+            job = job._replace(gpu_type=self._paused[job.number].gpu_type)
         if without:
             return self._fits_without(job, without)
-        found = self._fitting.get(job.key)
+        key = job.key
+        if key in self._not_fitting:
+            return ()
+        found = self._fitting.get(key)
         if found is None:
-            found = self._fitting[job.key] = self._look(job)
+            found = self._look(job)
+            if found:
+                self._fitting[key] = found
+            else:
+                self._not_fitting.add(key)
         return found
 
     def _look(self, job: Job) -> Placement:
         if job.gpu_milli == WHOLE and job.gpus > self.cluster.free_gpus:
             return ()
         placement = self._place.place(self._place_ctx, job, self.cluster)
-        if not placement or self._budget.cap_w is None:
+        if not placement or not self._capped:
             return placement
         most_w = self.backend.most_power_w(job, self.cluster.gpu_type(placement))
         return placement if self._budget.allows(job, most_w) else ()
@@ -265,7 +272,8 @@ class World:
             raise InputError(
                 f"occupancy: recorded starts every job when it is submitted, but job {job.job_id} "
                 f"finds {self.cluster.free_gpus} of {self.cluster.spec.gpus} GPUs free at "
-                f"{self.env.now:g} s and asks for {job.gpus}: give the cluster more (cluster.gpus)"
+                f"{self.env.now_s:g} s and asks for {job.gpus}: give the cluster more "
+                "(cluster.gpus)"
             )
 
     def _wake_at(self, time_s: float) -> None:
@@ -285,29 +293,28 @@ class World:
         """Start a waiting job, or go on with a preempted one."""
         if self._waiting.pop(job.number, None) is None:
             raise PolicyError(f"job {job.job_id} was started, but does not wait", "select")
-        now_s, cluster = self.env.now, self.cluster
+        now_s, cluster = self.env.now_s, self.cluster
         free, waiting = cluster.free_gpus, len(self._waiting) + 1
-        attempt = self._paused.pop(job.number, None)
-        number = 1 if attempt is None else attempt.number
-        delay_s = self._nodes.took(placement, now_s)
+        delay_s = self._nodes.took(placement, now_s) if self._nodes.matter else 0.0
         placement = cluster.take(job, placement)
         self._fitting.clear()
-        add = self._journal.add
-        add(now_s, self._by_select, job.number, number, self._starts, waiting, free)
         where = self._journal.choice(placement)
-        add(now_s, self._by_place, job.number, number, where, job.gpus, free)
+        attempt = self._paused.pop(job.number, None)
+        number = 1 if attempt is None else attempt.number
+        self._journal.add(now_s, self._by_select, job.number, number, where, waiting, free)
         if attempt is None:
-            self._in_flight[job.group_id] += 1
-            self._try(job, 1, placement, delay_s)
+            if job.workload is not None:
+                self._in_flight[job.group_id] += 1
+            self._try(job, 1, placement, where, delay_s)
             return
         assert attempt.preempted_s is not None
         self.recorder.pauses.append((job.number, attempt.preempted_s, now_s))
-        attempt.placement, attempt.preempted_s = placement, None
+        attempt.placement, attempt.where, attempt.preempted_s = placement, where, None
         self._running[job.number] = attempt
-        if self._budget.cap_w is not None:
+        if self._capped:
             most_w = self.backend.most_power_w(job, attempt.gpu_type)
             self._budget.reserve(job, attempt.gpu_type, most_w)
-        if not attempt.plan.idle:
+        if not attempt.idle:
             delay_s += cluster.spec.restore_s
         self.backend.resume(attempt, delay_s)
 
@@ -315,7 +322,7 @@ class World:
         attempt = self._running.pop(job.number, None)
         if attempt is None:
             raise PolicyError(f"job {job.job_id} was preempted, but does not run", "select")
-        now_s, free = self.env.now, self.cluster.free_gpus
+        now_s, free = self.env.now_s, self.cluster.free_gpus
         waiting = len(self._waiting)
         self._journal.add(
             now_s, self._by_select, job.number, attempt.number, self._preempts, waiting, free
@@ -332,19 +339,24 @@ class World:
         """Take an attempt's GPUs back."""
         job = attempt.job
         if attempt.power:
-            self.recorder.drew(self.env.now, -attempt.power)
+            self.recorder.drew(self.env.now_s, -attempt.power)
             attempt.power = 0
         self.cluster.release(job, attempt.placement)
-        self._budget.free(job)
-        self._nodes.left(attempt.placement, self.env.now)
+        if self._nodes.matter:
+            self._nodes.left(attempt.placement, self.env.now_s)
+        if self._capped:
+            self._budget.free(job)
         self._fitting.clear()
+        self._not_fitting.clear()
 
-    def _try(self, job: Job, number: int, placement: Placement, delay_s: float = 0.0) -> None:
+    def _try(
+        self, job: Job, number: int, placement: Placement, where: int, delay_s: float = 0.0
+    ) -> None:
         """Begin an attempt on GPUs that the job holds."""
         gpu_type = self.cluster.gpu_type(placement)
-        attempt = Attempt(job, number, placement, gpu_type, self.env.now)
+        attempt = Attempt(job, number, placement, where, gpu_type, self.env.now_s)
         self._running[job.number] = attempt
-        if self._budget.cap_w is not None:
+        if self._capped:
             self._budget.reserve(job, gpu_type, self.backend.most_power_w(job, gpu_type))
         options = self.backend.options(job, gpu_type)
         if options is None:
@@ -388,16 +400,17 @@ class World:
         idle_w = self._nodes.idle_w[attempt.gpu_type] * job.gpus * job.gpu_milli / WHOLE
         power = round((power_w - idle_w) * UNITS_PER_WATT)
         if power != attempt.power:
-            self.recorder.drew(self.env.now, power - attempt.power)
+            self.recorder.drew(self.env.now_s, power - attempt.power)
             attempt.power = power
-        if attempt.power_limit_w is not None and not attempt.plan.idle:
+        if attempt.power_limit_w is not None and not attempt.idle:
             self._settle(job, power_w)
 
     def _settle(self, job: Job, power_w: float) -> None:
         """What a job draws is known: under a power cap others may fit now."""
-        if self._budget.cap_w is not None:
+        if self._capped:
             self._budget.settle(job, power_w)
             self._fitting.clear()
+            self._not_fitting.clear()
             if self._waiting:
                 self.env.pass_is_due = True
 
@@ -416,7 +429,7 @@ class World:
             power = self.cluster.spec.power[attempt.gpu_type]
             most_w = (power.busy_w or 0.0) * job.gpu_milli / WHOLE
             cost = self.rules.objective.cost(energy_j, time_s, most_w * job.gpus)
-            self._record(attempt, cost, None, 1.0, time_s, energy_j, REACHED)
+            self._record(attempt, energy_j, time_s, cost)
         else:
             options = start.options
             cost = self.rules.objective.cost(energy_j, time_s, options.max_power_w * options.gpus)
@@ -426,63 +439,49 @@ class World:
             batch_size = attempt.configuration.batch_size
             early = not reached and epochs < options.max_epochs
             flags = REPLAYED | reached * REACHED | early * EARLY | attempt.profiled * PROFILED
-            self._record(attempt, cost, epochs, job.time_scale, time_s, energy_j, flags)
-            outcome = Outcome(
-                start, batch_size, attempt.power_limit_w, epochs, time_s, energy_j, cost, reached
-            )
+            scale, limit_w = job.time_scale, attempt.power_limit_w
+            self._record(attempt, energy_j * scale, time_s * scale, cost * scale)
+            self.recorder.trained(attempt.number, batch_size, limit_w, epochs, flags)
+            outcome = Outcome(start, batch_size, limit_w, epochs, time_s, energy_j, cost, reached)
             for observe, ctx in self._observers:
                 observe(ctx, outcome)
             if not reached and start.attempt < self.rules.max_attempts:
                 if attempt.power:
-                    self.recorder.drew(self.env.now, -attempt.power)
-                self._budget.free(job)
-                self._try(job, start.attempt + 1, attempt.placement)
+                    self.recorder.drew(self.env.now_s, -attempt.power)
+                if self._capped:
+                    self._budget.free(job)
+                self._try(job, start.attempt + 1, attempt.placement, attempt.where)
                 return
+            self._in_flight[job.group_id] -= 1
+            if not self._in_flight[job.group_id]:
+                del self._in_flight[job.group_id]
         del self._running[job.number]
-        self._in_flight[job.group_id] -= 1
-        if not self._in_flight[job.group_id]:
-            del self._in_flight[job.group_id]
         self._rests(attempt)
         self._select.ended(self._select_ctx, job)
-        follower = self.source.finished(job, self.env.now)
+        follower = self.source.finished(job, self.env.now_s)
         if follower is not None:
             self._submit(follower)
         elif self._waiting:
             self.env.pass_is_due = True
 
-    def _record(
-        self,
-        attempt: Attempt,
-        cost: float,
-        epochs: int | None,
-        scale: float,
-        time_s: float,
-        energy_j: float,
-        flags: int,
-    ) -> None:
-        configuration, limit_w = attempt.configuration, attempt.power_limit_w
+    def _record(self, attempt: Attempt, energy_j: float, time_s: float, cost: float) -> None:
+        overhead_s, preemptions = attempt.overhead_s, attempt.preemptions
         self.recorder.ended(
             attempt.job.number,
-            attempt.number,
             attempt.begun_s,
-            self.env.now,
-            energy_j * scale + attempt.overhead_j,
-            time_s * scale,
-            cost * scale,
-            attempt.overhead_s,
-            ABSENT if configuration is None else configuration.batch_size,
-            math.nan if limit_w is None else limit_w,
-            ABSENT if epochs is None else epochs,
-            flags,
-            attempt.preemptions,
-            attempt.gpu_type,
-            attempt.placement,
+            self.env.now_s,
+            energy_j + attempt.overhead_j,
+            time_s,
+            cost,
+            attempt.where,
         )
+        if overhead_s or preemptions:
+            self.recorder.delayed(overhead_s, preemptions)
 
     def _note(self, maker: int, attempt: Attempt, saw: tuple[object, ...], chose: str) -> None:
         journal, job = self._journal, attempt.job
         choice = journal.choice(chose)
-        journal.add(self.env.now, maker, job.number, attempt.number, choice, digest_of(saw))
+        journal.add(self.env.now_s, maker, job.number, attempt.number, choice, digest_of(saw))
 
 
 @contextmanager

@@ -230,7 +230,7 @@ class DecisionRow(NamedTuple):
 
 def attempts(world: World) -> list[AttemptRow]:
     """The attempts, in order of ending."""
-    columns = attempt_columns(world.recorder, world.source)
+    columns = attempt_columns(world.recorder, world.source, world.cluster.spec)
     rows = zip(*(columns[name].to_pylist() for name in AttemptRow._fields), strict=True)
     return [AttemptRow(*row) for row in rows]
 

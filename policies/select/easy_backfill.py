@@ -100,7 +100,7 @@ class EasyBackfill(Queueing):
         free = room.free_gpus
         lines = [
             line
-            for (gpus, milli, _), line in ((key[0], line) for key, line in self._lines.items())
+            for (gpus, milli, _, _), line in self._lines.items()
             if (gpus <= free or milli < WHOLE) and room.fits(line.jobs[0][2])
         ]
         if not lines:

@@ -78,7 +78,7 @@ class FairShare(Queueing):
         free, now = room.free_gpus, ctx.now_s
         first: dict[str | None, Job] = {}
         for key, users in self._asking.items():
-            if key[0][0] > free and key[0][1] == WHOLE:
+            if key[0] > free and key[1] == WHOLE:
                 continue
             if not room.fits(next(iter(users.values())).waiting[key][0]):
                 continue
