@@ -340,7 +340,7 @@ class Select(Stateful, Protocol):
         """The job, which was running, is over."""
 
     def select(self, ctx: Context, room: Room) -> Selection:
-        """What changes now. Asked once more, at the same time, until nothing does."""
+        """What changes now. Asked once more, at the same time, until nothing does or waits."""
 
     def refused(self, ctx: Context, job: Job) -> None:
         """A job that it started cannot be placed: it waits on.

@@ -79,8 +79,8 @@ class Attempt:
 class Backend(Protocol):
     """Runs attempts and reports to the `Listener` what becomes of them."""
 
-    def options(self, job: Job, gpu_type: str) -> Options | None:
-        """What may be chosen for a job on a GPU type; None if it runs as recorded.
+    def options(self, job: Job, gpu_type: str) -> Options:
+        """What may be chosen for a job with a workload on a GPU type.
 
         Raises:
             ProfileMissing: If nothing is known of it.

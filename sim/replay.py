@@ -98,10 +98,9 @@ class Replay:
         self._foreknown = self._recorded or profiling == "foreknown"
         self._options = {key: options_of(profile) for key, profile in profiles.items()}
 
-    def options(self, job: Job, gpu_type: str) -> Options | None:
+    def options(self, job: Job, gpu_type: str) -> Options:
         """The batch sizes and limits of the workload's profile."""
-        if job.workload is None:
-            return None
+        assert job.workload is not None
         return self._options[job.workload, job.gpus, gpu_type]
 
     def most_power_w(self, job: Job, gpu_type: str) -> float:

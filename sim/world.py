@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -16,14 +16,11 @@ from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.profile import Objective, Profile
 from wattkeeper.policies.protocols import (
     WHOLE,
-    Configuration,
     Configure,
     Context,
     Job,
-    Key,
     Knobs,
     Measurement,
-    Options,
     Outcome,
     Place,
     Placement,
@@ -33,6 +30,7 @@ from wattkeeper.policies.protocols import (
 )
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
 from wattkeeper.sim.backend import Attempt, Backend
+from wattkeeper.sim.checks import check_configuration, check_knobs
 from wattkeeper.sim.clock import COMPLETION, Clock, Due
 from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.nodes import NodeStates, PowerBudget
@@ -45,6 +43,7 @@ from wattkeeper.sim.recorder import (
     Recorder,
     digest_of,
 )
+from wattkeeper.sim.room import Room
 from wattkeeper.sim.sources import Source
 from wattkeeper.sim.streams import Streams
 
@@ -148,16 +147,15 @@ class World:
         self._running: dict[int, Attempt] = {}
         self._paused: dict[int, Attempt] = {}
         self._in_flight = Counter[str]()
-        self._fitting: dict[Key, Placement] = {}
-        self._not_fitting: set[Key] = set()
         self._wake: tuple[float, Due] | None = None
         self._preempts = self._journal.choice("preempt")
         self._nodes = NodeStates(cluster, self.recorder)
         self._budget = PowerBudget(cluster.spec)
         self._capped = cluster.spec.power_cap_w is not None
-        self.room = _Room(self)
+        self.room = Room(cluster, self._budget, backend, self._place, self._place_ctx,
+                         self._running, self._paused)  # fmt: skip
         self._arrivals = source.arrivals()
-        self._next_arrival = next(self._arrivals, None)
+        self._next_arrival: Job | None = next(self._arrivals, None)
         env.arrivals, env.passes = self._arrive, self._pass
 
     def _engage(self, point: Point, config: PolicyConfig) -> tuple[Any, Context, int]:
@@ -175,7 +173,7 @@ class World:
             InputError: If a job cannot run on the cluster.
             PolicyError: If a policy chose what is not allowed, or left a job waiting for ever.
         """
-        self._await_arrival()
+        self._await(self._next_arrival)
         with _uncollected():
             self.env.play()
         if self._waiting:
@@ -188,8 +186,8 @@ class World:
             )
         self._nodes.close()
 
-    def _await_arrival(self) -> None:
-        job = self._next_arrival
+    def _await(self, job: Job | None) -> None:
+        self._next_arrival = job
         self.env.next_arrival_s = math.inf if job is None else job.submit_time_s
 
     def _arrive(self) -> None:
@@ -198,75 +196,38 @@ class World:
         while job is not None and job.submit_time_s <= now_s:
             self._submit(job)
             job = next(self._arrivals, None)
-        self._next_arrival = job
-        self._await_arrival()
+        self._await(job)
 
     def _submit(self, job: Job) -> None:
-        if job.gpus > self.cluster.spec.gpus:
+        if job.gpus > self.room.gpus:
             raise InputError(
-                f"job {job.job_id} asks for {job.gpus} GPUs, the cluster has "
-                f"{self.cluster.spec.gpus}: give it more (cluster.gpus)"
+                f"job {job.job_id} asks for {job.gpus} GPUs, the cluster has {self.room.gpus}: "
+                "give it more (cluster.gpus)"
             )
         self._waiting[job.number] = job
         for submitted, ctx in self._followers:
             submitted(ctx, job)
         self.env.pass_is_due = True
 
-    def fits(self, job: Job, without: Collection[Job] = ()) -> Placement:
-        """Where `Place` would put a waiting job if some running ones were preempted, or empty."""
-        if job.number in self._paused:
-            job = job._replace(gpu_type=self._paused[job.number].gpu_type)
-        if without:
-            return self._fits_without(job, without)
-        key = job.key
-        if key in self._not_fitting:
-            return ()
-        found = self._fitting.get(key)
-        if found is None:
-            found = self._look(job)
-            if found:
-                self._fitting[key] = found
-            else:
-                self._not_fitting.add(key)
-        return found
-
-    def _look(self, job: Job) -> Placement:
-        if job.gpu_milli == WHOLE and job.gpus > self.cluster.free_gpus:
-            return ()
-        placement = self._place.place(self._place_ctx, job, self.cluster)
-        if not placement or not self._capped:
-            return placement
-        most_w = self.backend.most_power_w(job, self.cluster.gpu_type(placement))
-        return placement if self._budget.allows(job, most_w) else ()
-
-    def _fits_without(self, job: Job, without: Collection[Job]) -> Placement:
-        holders = [self._running[other.number] for other in without]
-        for holder in holders:
-            self.cluster.release(holder.job, holder.placement)
-            self._budget.lend(holder.job)
-        try:
-            return self._look(job)
-        finally:
-            for holder in reversed(holders):
-                self.cluster.take_again(holder.job, holder.placement)
-                self._budget.take_back(holder.job)
-
     def _pass(self) -> None:
         """Preempt and start what `Select` chooses, until it chooses nothing."""
         select, ctx, room = self._select.select, self._select_ctx, self.room
-        while True:
-            starting, preempted = select(ctx, room)
-            if not starting and not preempted:
-                break
+        starting, preempted = select(ctx, room)
+        while starting or preempted:
             for job in preempted:
                 self._preempt(job)
             for job in starting:
-                placement = self.fits(job)
+                placement = room.where(job)
                 if placement:
                     self._start(job, placement)
                 else:
                     self._select.refused(ctx, job)
-        self._wake_at(self._select.wake_s(ctx))
+            if not self._waiting:
+                break
+            starting, preempted = select(ctx, room)
+        wake_s = self._select.wake_s(ctx)
+        if wake_s < math.inf or self._wake is not None:
+            self._wake_at(wake_s)
         if self._waiting and self.rules.start_on_submit:
             job = next(iter(self._waiting.values()))
             raise InputError(
@@ -297,7 +258,7 @@ class World:
         free, waiting = cluster.free_gpus, len(self._waiting) + 1
         delay_s = self._nodes.took(placement, now_s) if self._nodes.matter else 0.0
         placement = cluster.take(job, placement)
-        self._fitting.clear()
+        self.room.shrank()
         where = self._journal.choice(placement)
         attempt = self._paused.pop(job.number, None)
         number = 1 if attempt is None else attempt.number
@@ -346,8 +307,7 @@ class World:
             self._nodes.left(attempt.placement, self.env.now_s)
         if self._capped:
             self._budget.free(job)
-        self._fitting.clear()
-        self._not_fitting.clear()
+        self.room.grew()
 
     def _try(
         self, job: Job, number: int, placement: Placement, where: int, delay_s: float = 0.0
@@ -358,10 +318,10 @@ class World:
         self._running[job.number] = attempt
         if self._capped:
             self._budget.reserve(job, gpu_type, self.backend.most_power_w(job, gpu_type))
-        options = self.backend.options(job, gpu_type)
-        if options is None:
+        if job.workload is None:
             self.backend.begin(attempt, None, delay_s)
             return
+        options = self.backend.options(job, gpu_type)
         in_flight = self._in_flight[job.group_id] - 1
         start = attempt.start = Start(job, number, options, in_flight)
         configuration = self._configure.configure(self._configure_ctx, start)
@@ -372,7 +332,7 @@ class World:
             (options.key, in_flight),
             f"batch_size={batch_size} power_limit_w={limit_w} cost_bound={bound!r}",
         )
-        _check_configuration(start, configuration)
+        check_configuration(start, configuration)
         attempt.configuration, attempt.power_limit_w = configuration, limit_w
         knobs = Knobs(limit_w) if limit_w is not None else self._turn(attempt, ())
         self.backend.begin(attempt, knobs, delay_s)
@@ -389,7 +349,7 @@ class World:
             (start.options.key, batch_size, report),
             f"profile_w={list(profile_w)}" if profile_w else f"power_limit_w={limit_w}",
         )
-        _check_knobs(start, batch_size, knobs, bool(report))
+        check_knobs(start, batch_size, knobs, bool(report))
         if limit_w is not None:
             attempt.power_limit_w = limit_w
         return knobs
@@ -409,8 +369,7 @@ class World:
         """What a job draws is known: under a power cap others may fit now."""
         if self._capped:
             self._budget.settle(job, power_w)
-            self._fitting.clear()
-            self._not_fitting.clear()
+            self.room.grew()
             if self._waiting:
                 self.env.pass_is_due = True
 
@@ -497,55 +456,3 @@ def _uncollected() -> Iterator[None]:
     finally:
         if collects:
             gc.enable()
-
-
-class _Room:
-    """See `wattkeeper.policies.protocols.Room`."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._cluster = world.cluster
-        self.gpus = world.cluster.spec.gpus
-
-    @property
-    def free_gpus(self) -> int:
-        return self._cluster.free_gpus
-
-    def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
-        if job.gpu_milli == WHOLE and job.gpus > self._cluster.free_gpus and not without:
-            return False
-        return bool(self._world.fits(job, without))
-
-
-def _check_configuration(start: Start, configuration: Configuration) -> None:
-    options = start.options
-    options.check_batch_size(configuration.batch_size, start.job.job_id)
-    if not configuration.cost_bound >= 0:
-        raise PolicyError(
-            f"cost bound {configuration.cost_bound} J was chosen for {start.job.job_id}; it must "
-            "be at least 0",
-            "configure",
-        )
-    if configuration.power_limit_w is not None:
-        _check_limit(options, configuration.batch_size, configuration.power_limit_w, "configure")
-
-
-def _check_knobs(start: Start, batch_size: int, knobs: Knobs, reported: bool) -> None:
-    if (knobs.power_limit_w is None) == (not knobs.profile_w) or (reported and knobs.profile_w):
-        raise PolicyError(
-            f"{start.job.job_id}: Tune answers either a power limit or, before profiling, a "
-            f"profile; found {knobs}",
-            "tune",
-        )
-    for limit_w in knobs.profile_w or (knobs.power_limit_w,):
-        _check_limit(start.options, batch_size, cast("float", limit_w), "tune")
-
-
-def _check_limit(options: Options, batch_size: int, limit_w: float, point: Point) -> None:
-    limits = options.limits(batch_size)
-    if limit_w not in limits:
-        raise PolicyError(
-            f"power limit {limit_w:g} W was chosen for {options.key} at batch size {batch_size}, "
-            f"which has no profile of it; there is {', '.join(f'{x:g}' for x in limits)} W",
-            point,
-        )

@@ -1,0 +1,53 @@
+"""What the world refuses of a policy's choice."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.protocols import Configuration, Knobs, Options, Start
+from wattkeeper.policies.registry import Point
+
+
+def check_configuration(start: Start, configuration: Configuration) -> None:
+    """Refuse a batch size or power limit without a profile, and a negative bound.
+
+    Raises:
+        PolicyError: The message says what is allowed.
+    """
+    options = start.options
+    options.check_batch_size(configuration.batch_size, start.job.job_id)
+    if not configuration.cost_bound >= 0:
+        raise PolicyError(
+            f"cost bound {configuration.cost_bound} J was chosen for {start.job.job_id}; it must "
+            "be at least 0",
+            "configure",
+        )
+    if configuration.power_limit_w is not None:
+        _check_limit(options, configuration.batch_size, configuration.power_limit_w, "configure")
+
+
+def check_knobs(start: Start, batch_size: int, knobs: Knobs, reported: bool) -> None:
+    """Refuse power limits without a profile, and an answer that is neither limit nor profile.
+
+    Raises:
+        PolicyError: The message says what is allowed.
+    """
+    if (knobs.power_limit_w is None) == (not knobs.profile_w) or (reported and knobs.profile_w):
+        raise PolicyError(
+            f"{start.job.job_id}: Tune answers either a power limit or, before profiling, a "
+            f"profile; found {knobs}",
+            "tune",
+        )
+    for limit_w in knobs.profile_w or (knobs.power_limit_w,):
+        _check_limit(start.options, batch_size, cast("float", limit_w), "tune")
+
+
+def _check_limit(options: Options, batch_size: int, limit_w: float, point: Point) -> None:
+    limits = options.limits(batch_size)
+    if limit_w not in limits:
+        raise PolicyError(
+            f"power limit {limit_w:g} W was chosen for {options.key} at batch size {batch_size}, "
+            f"which has no profile of it; there is {', '.join(f'{x:g}' for x in limits)} W",
+            point,
+        )

@@ -1,0 +1,104 @@
+"""What fits where, now or if some running jobs were preempted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, Place, Placement
+from wattkeeper.sim.backend import Attempt, Backend
+from wattkeeper.sim.cluster import Cluster
+from wattkeeper.sim.nodes import PowerBudget
+
+
+class Room:
+    """See `wattkeeper.policies.protocols.Room`; remembers what `Place` said until that may change.
+
+    Args:
+        cluster: Which GPUs are free.
+        budget: Which power is.
+        backend: Says what a job may draw.
+        place: The policy.
+        ctx: Its context.
+        running: Attempts that hold GPUs, by number of the job; kept up to date by the owner.
+        paused: Those that were preempted, which go on on GPUs of the same type; likewise.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        budget: PowerBudget,
+        backend: Backend,
+        place: Place,
+        ctx: Context,
+        running: Mapping[int, Attempt],
+        paused: Mapping[int, Attempt],
+    ) -> None:
+        self.gpus = cluster.spec.gpus
+        self._cluster = cluster
+        self._budget = budget
+        self._backend = backend
+        self._place = place
+        self._ctx = ctx
+        self._running = running
+        self._paused = paused
+        self._fitting: dict[Key, Placement] = {}
+        self._not_fitting: set[Key] = set()
+
+    @property
+    def free_gpus(self) -> int:
+        """See the protocol."""
+        return self._cluster.free_gpus
+
+    def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
+        """See the protocol."""
+        if job.gpus > self._cluster.free_gpus and job.gpu_milli == WHOLE and not without:
+            return False
+        return bool(self.where(job, without))
+
+    def where(self, job: Job, without: Collection[Job] = ()) -> Placement:
+        """Where `Place` puts a waiting job if some running ones are preempted; empty: nowhere."""
+        if job.number in self._paused:
+            job = job._replace(gpu_type=self._paused[job.number].gpu_type)
+        if without:
+            return self._where_without(job, without)
+        key = job.key
+        if key in self._not_fitting:
+            return ()
+        found = self._fitting.get(key)
+        if found is None:
+            found = self._look(job)
+            if found:
+                self._fitting[key] = found
+            else:
+                self._not_fitting.add(key)
+        return found
+
+    def shrank(self) -> None:
+        """A job took GPUs: what did not fit does not fit."""
+        self._fitting.clear()
+
+    def grew(self) -> None:
+        """GPUs or power were given back."""
+        self._fitting.clear()
+        self._not_fitting.clear()
+
+    def _look(self, job: Job) -> Placement:
+        if job.gpu_milli == WHOLE and job.gpus > self._cluster.free_gpus:
+            return ()
+        placement = self._place.place(self._ctx, job, self._cluster)
+        if not placement or self._budget.cap_w is None:
+            return placement
+        most_w = self._backend.most_power_w(job, self._cluster.gpu_type(placement))
+        return placement if self._budget.allows(job, most_w) else ()
+
+    def _where_without(self, job: Job, without: Collection[Job]) -> Placement:
+        holders = [self._running[other.number] for other in without]
+        for holder in holders:
+            self._cluster.release(holder.job, holder.placement)
+            self._budget.lend(holder.job)
+        try:
+            return self._look(job)
+        finally:
+            for holder in reversed(holders):
+                self._cluster.take_again(holder.job, holder.placement)
+                self._budget.take_back(holder.job)
