@@ -34,6 +34,7 @@ class Attempt:
         profiled: Whether its power limits were profiled.
         idle: Whether it holds its GPUs without training, or did when it was preempted.
         power: What it draws now beyond idle GPUs, in `wattkeeper.sim.recorder.UNITS_PER_WATT`.
+        first_power: What it drew from its beginning.
         overhead_s: Seconds that it held GPUs without training.
         overhead_j: Energy of that.
         preempted_s: When it lost its GPUs; None while it holds them.
@@ -47,6 +48,7 @@ class Attempt:
     profiled = False
     idle = False
     power = 0
+    first_power = 0
     overhead_s = 0.0
     overhead_j = 0.0
     preempted_s: float | None = None

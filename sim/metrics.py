@@ -103,6 +103,8 @@ class Jobs(NamedTuple):
 
     def only(self, kept: Bools) -> Jobs:
         """Some of the jobs."""
+        if kept.all():
+            return self
         columns: dict[str, Any] = {name: getattr(self, name)[kept] for name in self._fields[:-1]}
         return Jobs(**columns, names=self.names)
 
@@ -145,7 +147,7 @@ def jobs_of(
             at = codes["workload"] == names["workload"].index(workload)
             at &= codes["gpu_type"] == names["gpu_type"].index(gpu_type)
             best[at & (gpus == number_of_gpus)] = smallest
-    group, _ = _coded(columns["group_id"].filter(pa.array(first)))
+    group = columns["group_id"].filter(pa.array(first)).dictionary_encode().indices.to_numpy()
     return Jobs(
         group=group,
         recurrence=of("recurrence")[first],
@@ -185,10 +187,10 @@ def _coded(column: pa.Array) -> tuple[Ints, list[str]]:
     return rank[codes], [names[at] for at in order]
 
 
-def run_metrics(jobs: Jobs, timeline: Timeline, cluster: ClusterSpec) -> dict[str, float]:
-    """The metrics of a whole run."""
+def cluster_metrics(timeline: Timeline, cluster: ClusterSpec) -> dict[str, float]:
+    """The metrics of a cluster as a whole."""
     span_s = float(timeline.time_s[-1] - timeline.time_s[0])
-    return job_metrics(jobs) | {
+    return {
         "gpu_utilisation": timeline.gpu_seconds() / (span_s * cluster.gpus) if span_s else 0.0,
         "cluster_energy_j": timeline.energy_j(),
     }
@@ -200,33 +202,37 @@ def job_metrics(jobs: Jobs) -> dict[str, float]:
     np.maximum.at(latest, jobs.group, jobs.recurrence)
     last = jobs.only(jobs.recurrence > latest[jobs.group] - LAST)
     reached = jobs.only(jobs.reached)
+    sums: dict[int, float] = {}
+
+    def total(values: Floats) -> float:
+        if id(values) not in sums:
+            sums[id(values)] = math.fsum(values.tolist())
+        return sums[id(values)]
+
+    def mean(values: Floats) -> float:
+        return total(values) / len(values) if len(values) else math.nan
+
+    jct_s = jobs.finish_time_s - jobs.submit_time_s
+    known = jobs.regret[~np.isnan(jobs.regret)]
     return {
         "jobs": float(len(jobs.group)),
         "attempts": float(jobs.attempts.sum()),
         "gave_up": float((~jobs.reached).sum()),
-        "energy_j": math.fsum(jobs.energy_j),
-        "time_s": math.fsum(jobs.time_s),
-        "cost": math.fsum(jobs.cost),
-        "regret": math.fsum(jobs.regret[~np.isnan(jobs.regret)]),
-        "last5_energy_j": _mean(last.energy_j),
-        "last5_time_s": _mean(last.time_s),
-        "last5_cost": _mean(last.cost),
-        "energy_to_accuracy_j": _mean(reached.energy_j),
-        "time_to_accuracy_s": _mean(reached.time_s),
-        "jct_s": _mean(jobs.finish_time_s - jobs.submit_time_s),
-        "queue_delay_s": _mean(jobs.queue_delay_s),
-        "p95_jct_s": _quantile(jobs.finish_time_s - jobs.submit_time_s, 0.95),
+        "energy_j": total(jobs.energy_j),
+        "time_s": total(jobs.time_s),
+        "cost": total(jobs.cost),
+        "regret": total(known),
+        "last5_energy_j": mean(last.energy_j),
+        "last5_time_s": mean(last.time_s),
+        "last5_cost": mean(last.cost),
+        "energy_to_accuracy_j": mean(reached.energy_j),
+        "time_to_accuracy_s": mean(reached.time_s),
+        "jct_s": mean(jct_s),
+        "queue_delay_s": mean(jobs.queue_delay_s),
+        "p95_jct_s": float(np.quantile(jct_s, 0.95)) if len(jct_s) else math.nan,
         "preemptions": float(jobs.preemptions.sum()),
         "makespan_s": float(jobs.finish_time_s.max() - jobs.submit_time_s.min()),
     }
-
-
-def _mean(values: Floats) -> float:
-    return math.fsum(values) / len(values) if len(values) else math.nan
-
-
-def _quantile(values: Floats, share: float) -> float:
-    return float(np.quantile(values, share)) if len(values) else math.nan
 
 
 def over_seeds(values: Sequence[float]) -> dict[str, Any]:

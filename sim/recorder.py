@@ -40,6 +40,7 @@ _EVERY = {
     "time_s": "d",
     "cost": "d",
     "where": "i",
+    "power": "q",
 }
 """What is known of every attempt."""
 
@@ -156,14 +157,12 @@ class Recorder:
 
     Attributes:
         journal: Decisions.
-        change_s: When the power that jobs draw changed; ascending but for sleeping nodes.
-        change: By how much, in `UNITS_PER_WATT`; beyond what the GPUs would draw idle.
         pauses: Preemptions: number of the job, from and to, s.
     """
 
     def __init__(self) -> None:
         self.journal = Journal()
-        self.change_s, self.change = array("d"), array("q")
+        self._change_s, self._change = array("d"), array("q")
         self.pauses: list[tuple[int, float, float]] = []
         self._every = {name: array(code) for name, code in _EVERY.items()}
         self._appends: tuple[Any, ...] = tuple(c.append for c in self._every.values())
@@ -178,6 +177,7 @@ class Recorder:
         time_s: float,
         cost: float,
         where: int,
+        power: int,
     ) -> None:
         """An attempt is over.
 
@@ -189,9 +189,11 @@ class Recorder:
             time_s: Of training.
             cost: J.
             where: Its last placement, by its index in the journal.
+            power: What it drew beyond idle GPUs all the while, in `UNITS_PER_WATT`, but for the
+                changes that `drew` was told.
         """
-        a, b, c, d, e, f, g = self._appends
-        a(number), b(begun_s), c(ended_s), d(energy_j), e(time_s), f(cost), g(where)
+        a, b, c, d, e, f, g, h = self._appends
+        a(number), b(begun_s), c(ended_s), d(energy_j), e(time_s), f(cost), g(where), h(power)
 
     def trained(
         self, attempt: int, batch_size: int, power_limit_w: float, epochs: int, flags: int
@@ -217,9 +219,9 @@ class Recorder:
         return len(self._every["number"])
 
     def drew(self, now_s: float, change: int) -> None:
-        """Power changed."""
-        self.change_s.append(now_s)
-        self.change.append(change)
+        """Power changed in the midst of an attempt, or of a node that sleeps or wakes."""
+        self._change_s.append(now_s)
+        self._change.append(change)
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """What `ended`, `trained` or `delayed` were told, by attempt, shape (attempts,)."""
@@ -229,19 +231,8 @@ class Recorder:
         return sparse.column(name, self.attempts)
 
     def changes(self) -> tuple[Floats, Ints]:
-        """When power changed and by how much, shapes (changes,).
-
-        Raises:
-            OverflowError: If jobs drew more than can be summed exactly.
-        """
-        change = np.frombuffer(self.change, dtype=np.int64)
-        if (
-            len(change)
-            and np.abs(change.astype(float)).sum() > 2 * MOST_UNITS
-            and (np.abs(np.cumsum(change.astype(float))).max() > MOST_UNITS)
-        ):
-            raise OverflowError(f"more than {MOST_UNITS // UNITS_PER_WATT / 1e9:g} GW")
-        return np.frombuffer(self.change_s), change
+        """When power changed and by how much, shapes (changes,)."""
+        return _as_array(self._change_s), _as_array(self._change)
 
 
 class _Sparse:

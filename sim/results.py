@@ -21,10 +21,10 @@ from wattkeeper.sim.cluster import ClusterSpec
 from wattkeeper.sim.metrics import (
     COSTS,
     NOT_COMPARED,
+    cluster_metrics,
     job_metrics,
     jobs_of,
     over_seeds,
-    run_metrics,
     versus,
 )
 from wattkeeper.sim.recorder import (
@@ -114,6 +114,9 @@ REPLAYED_FROM = ("duration", "profile")
 ROWS = 1 << 17
 """Rows of a row group."""
 
+UNIQUE = ("job_id", "group_id")
+"""Texts that a dictionary would only make longer."""
+
 TABLES = {"jobs": JOBS, "decisions": DECISIONS, "timeline": TIMELINE}
 FILES = {*(f"{name}.parquet" for name in TABLES), "summary.json", "manifest.json"}
 
@@ -176,11 +179,12 @@ def collect(
         arrays = [_array((keys | columns[name])[want.name], want.type) for want in schema]
         tables[name] = pa.Table.from_arrays(arrays, schema=schema)
     jobs = jobs_of(attempts, recorder.column("number"), optima)
-    by = {
-        key: {name: job_metrics(jobs.only(codes == code)) for code, name in enumerate(names)}
-        for key, (codes, names) in jobs.parts().items()
-    }
-    metrics = run_metrics(jobs, line, cluster)
+    whole = job_metrics(jobs)
+    by: dict[str, dict[str, dict[str, float]]] = {}
+    for key, (codes, names) in jobs.parts().items():
+        parts = {name: jobs.only(codes == code) for code, name in enumerate(names)}
+        by[key] = {n: whole if part is jobs else job_metrics(part) for n, part in parts.items()}
+    metrics = whole | cluster_metrics(line, cluster)
     return RunResult(variant, seed, tables, metrics, by, events, digest_tables(tables))
 
 
@@ -361,7 +365,13 @@ def write(
     check_folder(folder)
     with replacing(folder.resolve()) as fresh:
         for name, schema in TABLES.items():
-            with pq.ParquetWriter(fresh / f"{name}.parquet", schema, compression="zstd") as file:
+            texts = [want.name for want in schema if pa.types.is_string(want.type)]
+            with pq.ParquetWriter(
+                fresh / f"{name}.parquet",
+                schema,
+                compression="zstd",
+                use_dictionary=[text for text in texts if text not in UNIQUE],
+            ) as file:
                 for result in results:
                     file.write_table(result.tables[name], row_group_size=ROWS)
         (fresh / "summary.json").write_text(to_json(summary), encoding="utf-8")

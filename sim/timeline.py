@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.sim.cluster import ClusterSpec
-from wattkeeper.sim.recorder import UNITS_PER_WATT, Recorder, whole_units
+from wattkeeper.sim.recorder import MOST_UNITS, UNITS_PER_WATT, Recorder, whole_units
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -34,11 +35,11 @@ class Timeline(NamedTuple):
 
     def energy_j(self) -> float:
         """The integral of power over time, J."""
-        return math.fsum(self.power_w[:-1] * np.diff(self.time_s))
+        return math.fsum((self.power_w[:-1] * np.diff(self.time_s)).tolist())
 
     def gpu_seconds(self) -> float:
         """The integral of busy GPUs over time, s."""
-        return math.fsum(self.gpus_busy[:-1] * np.diff(self.time_s))
+        return math.fsum((self.gpus_busy[:-1] * np.diff(self.time_s)).tolist())
 
 
 def timeline(
@@ -57,38 +58,57 @@ def timeline(
     Raises:
         InputError: If jobs draw more power than can be counted.
     """
-    begun = recorder.column("begun_s").astype(np.float64)
-    ended = recorder.column("ended_s").astype(np.float64)
+    begun, ended = recorder.column("begun_s"), recorder.column("ended_s")
     first = recorder.column("attempt") == 1
-    try:
-        changed, change = recorder.changes()
-    except OverflowError as error:
-        raise InputError(f"the jobs draw {error}: check the profiles") from None
+    power, (changed, change) = recorder.column("power"), recorder.changes()
     pauses = np.array(recorder.pauses, dtype=float).reshape(-1, 3)
     paused, resumed = pauses[:, 1], pauses[:, 2]
     held = dict(zip(recorder.column("number").tolist(), thousandths.tolist(), strict=True)) if (
         len(pauses)) else {}  # fmt: skip
     lost = np.array([held[number] for number in pauses[:, 0].astype(int).tolist()], dtype=np.int64)
-    submitted, started = submit_s[first], begun[first]
-    parts = (begun, ended, paused, resumed, submitted, started, changed)
-    times = np.concatenate(parts)
-    order = np.argsort(times, kind="stable")
-    times = times[order]
-    last = np.append(times[1:] != times[:-1], True)
+    parts = (begun, ended, paused, resumed, submit_s[first], changed)
+    times, slots = _slots(parts)
+    at_begun, at_ended, at_paused, at_resumed, at_submitted, at_changed = slots
 
-    def totals(*changes: Ints | int) -> Ints:
-        filled = [np.broadcast_to(np.int64(0) + x, len(at)) for x, at in
-                  zip(changes, parts, strict=True)]  # fmt: skip
-        total: Ints = np.cumsum(np.concatenate(filled)[order])[last]
-        return total
+    def total(*steps: tuple[Ints, Ints | int]) -> Ints:
+        sums = np.zeros(len(times), dtype=np.int64)
+        for at, step in steps:
+            np.add.at(sums, at, step)
+        return np.cumsum(sums, out=sums)
 
-    busy = totals(thousandths, -thousandths, -lost, lost, 0, 0, 0)
-    waiting = totals(0, 0, 1, -1, 1, -1, 0)
-    drawn = totals(0, 0, 0, 0, 0, 0, change)
+    drawing = (at_begun, power), (at_ended, -power), (at_changed, change)
+    busy = total((at_begun, thousandths), (at_ended, -thousandths),
+                 (at_paused, -lost), (at_resumed, lost))  # fmt: skip
+    waiting = total((at_submitted, 1), (at_begun[first], -1), (at_paused, 1), (at_resumed, -1))
+    _check_power(times, drawing)
+    drawn = total(*drawing)
     idle = whole_units(cluster.idle_power_w)
     power_w = (drawn + idle) / UNITS_PER_WATT * cluster.pue
-    times, kept = times[last], slice(None)
+    kept = slice(None)
     if len(ended):
-        begin, end = np.searchsorted(times, [submitted.min(), ended.max()]).tolist()
+        begin, end = np.searchsorted(times, [submit_s.min(), ended.max()]).tolist()
         kept = slice(begin, end + 1)
     return Timeline(times[kept], power_w[kept], busy[kept] / WHOLE, waiting[kept])
+
+
+def _slots(parts: Sequence[Floats]) -> tuple[Floats, list[Ints]]:
+    """All times once, ascending, and where those of each part are among them."""
+    times = np.concatenate(parts)
+    order = np.argsort(times, kind="stable")
+    ascending = times[order]
+    new = np.append(True, ascending[1:] != ascending[:-1])[: len(times)]
+    slot = np.empty(len(times), dtype=np.int64)
+    slot[order] = np.cumsum(new) - 1
+    return ascending[new], np.split(slot, np.cumsum([len(part) for part in parts])[:-1])
+
+
+def _check_power(times: Floats, drawing: Sequence[tuple[Ints, Ints]]) -> None:
+    """Refuse power whose sum in whole units would overflow."""
+    if sum(float(np.abs(step.astype(float)).sum()) for _, step in drawing) <= MOST_UNITS:
+        return
+    sums = np.zeros(len(times))
+    for at, step in drawing:
+        np.add.at(sums, at, step.astype(float))
+    if np.abs(np.cumsum(sums)).max() > MOST_UNITS:
+        most_w = MOST_UNITS // UNITS_PER_WATT
+        raise InputError(f"the jobs draw more than {most_w / 1e9:g} GW: check the profiles")

@@ -289,6 +289,7 @@ class World:
             now_s, self._by_select, job.number, attempt.number, self._preempts, waiting, free
         )
         self.backend.pause(attempt)
+        self._draw(attempt, 0)
         self._rests(attempt)
         self._nodes.checkpoints(attempt.placement, now_s)
         attempt.preempted_s = now_s
@@ -299,9 +300,6 @@ class World:
     def _rests(self, attempt: Attempt) -> None:
         """Take an attempt's GPUs back."""
         job = attempt.job
-        if attempt.power:
-            self.recorder.drew(self.env.now_s, -attempt.power)
-            attempt.power = 0
         self.cluster.release(job, attempt.placement)
         if self._nodes.matter:
             self._nodes.left(attempt.placement, self.env.now_s)
@@ -359,11 +357,17 @@ class World:
         job = attempt.job
         idle_w = self._nodes.idle_w[attempt.gpu_type] * job.gpus * job.gpu_milli / WHOLE
         power = round((power_w - idle_w) * UNITS_PER_WATT)
+        if attempt.begun_s == self.env.now_s and not (attempt.power or attempt.preemptions):
+            attempt.first_power = attempt.power = power
+        else:
+            self._draw(attempt, power)
+        if attempt.power_limit_w is not None and not attempt.idle:
+            self._settle(job, power_w)
+
+    def _draw(self, attempt: Attempt, power: int) -> None:
         if power != attempt.power:
             self.recorder.drew(self.env.now_s, power - attempt.power)
             attempt.power = power
-        if attempt.power_limit_w is not None and not attempt.idle:
-            self._settle(job, power_w)
 
     def _settle(self, job: Job, power_w: float) -> None:
         """What a job draws is known: under a power cap others may fit now."""
@@ -405,8 +409,6 @@ class World:
             for observe, ctx in self._observers:
                 observe(ctx, outcome)
             if not reached and start.attempt < self.rules.max_attempts:
-                if attempt.power:
-                    self.recorder.drew(self.env.now_s, -attempt.power)
                 if self._capped:
                     self._budget.free(job)
                 self._try(job, start.attempt + 1, attempt.placement, attempt.where)
@@ -425,6 +427,7 @@ class World:
 
     def _record(self, attempt: Attempt, energy_j: float, time_s: float, cost: float) -> None:
         overhead_s, preemptions = attempt.overhead_s, attempt.preemptions
+        self._draw(attempt, attempt.first_power)
         self.recorder.ended(
             attempt.job.number,
             attempt.begun_s,
@@ -433,6 +436,7 @@ class World:
             time_s,
             cost,
             attempt.where,
+            attempt.first_power,
         )
         if overhead_s or preemptions:
             self.recorder.delayed(overhead_s, preemptions)
