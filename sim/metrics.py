@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wattkeeper.sim.cluster import ClusterSpec
-from wattkeeper.sim.timeline import Timeline
+from wattkeeper.sim.timeline import Timeline, exact_sum
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -147,10 +147,14 @@ def jobs_of(
             at = codes["workload"] == names["workload"].index(workload)
             at &= codes["gpu_type"] == names["gpu_type"].index(gpu_type)
             best[at & (gpus == number_of_gpus)] = smallest
-    group = columns["group_id"].filter(pa.array(first)).dictionary_encode().indices.to_numpy()
+    recurrence = of("recurrence")[first]
+    if recurrence.max(initial=1) == 1:
+        group = np.arange(len(submit))
+    else:
+        group = columns["group_id"].filter(pa.array(first)).dictionary_encode().indices.to_numpy()
     return Jobs(
         group=group,
-        recurrence=of("recurrence")[first],
+        recurrence=recurrence,
         workload=codes["workload"],
         gpu_type=codes["gpu_type"],
         replayed=codes["replayed"],
@@ -206,7 +210,7 @@ def job_metrics(jobs: Jobs) -> dict[str, float]:
 
     def total(values: Floats) -> float:
         if id(values) not in sums:
-            sums[id(values)] = math.fsum(values.tolist())
+            sums[id(values)] = exact_sum(values)
         return sums[id(values)]
 
     def mean(values: Floats) -> float:

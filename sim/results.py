@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +21,7 @@ from wattkeeper.sim.cluster import ClusterSpec
 from wattkeeper.sim.metrics import (
     COSTS,
     NOT_COMPARED,
+    Jobs,
     cluster_metrics,
     job_metrics,
     jobs_of,
@@ -164,28 +165,39 @@ def collect(
         optima: Smallest expected cost (J) by workload, number of GPUs and GPU type.
         events: How many events the simulator handled.
     """
+    number = recorder.column("number")
+    gpus, milli, submit_s = (
+        source.column(name, number).to_numpy() for name in ("gpus", "gpu_milli", "submit_time_s")
+    )
+    line = timeline(recorder, cluster, submit_s, gpus.astype(np.int64) * milli)
     attempts = attempt_columns(recorder, source, cluster)
-    thousandths = attempts["gpus"].to_numpy().astype(np.int64) * attempts["gpu_milli"].to_numpy()
-    line = timeline(recorder, cluster, attempts["submit_time_s"].to_numpy(), thousandths)
+    metrics, by = _metrics(jobs_of(attempts, number, optima))
     columns = {
         "jobs": attempts,
         "decisions": decision_columns(recorder.journal, source),
         "timeline": line._asdict(),
     }
-    tables = {}
-    for name, schema in TABLES.items():
-        rows = len(columns[name]["time_s"])
-        keys = {"variant": _repeated(variant, rows), "seed": np.full(rows, seed)}
-        arrays = [_array((keys | columns[name])[want.name], want.type) for want in schema]
-        tables[name] = pa.Table.from_arrays(arrays, schema=schema)
-    jobs = jobs_of(attempts, recorder.column("number"), optima)
+    tables = {name: _table(TABLES[name], variant, seed, columns.pop(name)) for name in TABLES}
+    metrics |= cluster_metrics(line, cluster)
+    return RunResult(variant, seed, tables, metrics, by, events, digest_tables(tables))
+
+
+def _metrics(jobs: Jobs) -> tuple[dict[str, float], dict[str, dict[str, dict[str, float]]]]:
+    """Metrics of all jobs, and of the parts that they are broken down by."""
     whole = job_metrics(jobs)
     by: dict[str, dict[str, dict[str, float]]] = {}
     for key, (codes, names) in jobs.parts().items():
         parts = {name: jobs.only(codes == code) for code, name in enumerate(names)}
         by[key] = {n: whole if part is jobs else job_metrics(part) for n, part in parts.items()}
-    metrics = whole | cluster_metrics(line, cluster)
-    return RunResult(variant, seed, tables, metrics, by, events, digest_tables(tables))
+    return whole, by
+
+
+def _table(schema: pa.Schema, variant: str, seed: int, columns: dict[str, Any]) -> pa.Table:
+    rows = len(columns["time_s"])
+    variants = pa.repeat(pa.scalar(variant, pa.string()), rows)
+    keys = {"variant": variants, "seed": np.full(rows, seed)}
+    arrays = [_array((keys | columns)[want.name], want.type) for want in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def attempt_columns(
@@ -265,10 +277,6 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
     return made if made.type == kind else made.cast(kind)
 
 
-def _repeated(text: str, rows: int) -> pa.Array:
-    return pa.repeat(pa.scalar(text, pa.string()), rows)
-
-
 def summarise(
     results: Sequence[RunResult], baselines: Mapping[str, str], etas: Mapping[str, float]
 ) -> dict[str, Any]:
@@ -326,29 +334,29 @@ def digest_tables(tables: Mapping[str, pa.Table]) -> str:
     for name, table in tables.items():
         state.update(name.encode())
         for column in table.columns:
-            state.update(_content(_flat(column)))
+            for part in _content(_flat(column)):
+                state.update(part)
     return state.hexdigest()
 
 
-def _content(column: pa.Array) -> bytes:
+def _content(column: pa.Array) -> Iterator[Any]:
     """The values of a column, the same whatever its offset and padding."""
-    nulls = np.packbits(column.is_null().to_numpy(zero_copy_only=False)).tobytes()
-    if pa.types.is_string(column.type) or pa.types.is_list(column.type):
-        filled = column.fill_null("") if pa.types.is_string(column.type) else column
-        if pa.types.is_string(column.type):
-            sizes, inside = pc.binary_length(filled), filled.cast(pa.binary())
-            start, end = (
-                np.frombuffer(inside.buffers()[1], dtype=np.int32)[at]
-                for at in (inside.offset, inside.offset + len(inside))
-            )
-            data = inside.buffers()[2]
-            content = data[int(start) : int(end)].to_pybytes() if data is not None else b""
-        else:
-            sizes, content = pc.list_value_length(filled), filled.flatten().to_numpy().tobytes()
-        return bytes(nulls + sizes.to_numpy(zero_copy_only=False).tobytes() + content)
-    zero = pa.scalar(0).cast(column.type) if column.null_count else None
-    filled = column.fill_null(zero) if column.null_count else column
-    return nulls + bytes(filled.to_numpy(zero_copy_only=False).tobytes())
+    yield np.packbits(column.is_null().to_numpy(zero_copy_only=False))
+    if pa.types.is_string(column.type):
+        filled = column.fill_null("") if column.null_count else column
+        yield pc.binary_length(filled).to_numpy()
+        inside = filled.cast(pa.binary())
+        offsets = np.frombuffer(inside.buffers()[1], dtype=np.int32)
+        start, end = (int(offsets[at]) for at in (inside.offset, inside.offset + len(inside)))
+        data = inside.buffers()[2]
+        yield b"" if data is None else data[start:end]
+    elif pa.types.is_list(column.type):
+        yield pc.list_value_length(column).to_numpy(zero_copy_only=False)
+        yield column.flatten().to_numpy()
+    else:
+        zero = pa.scalar(0).cast(column.type) if column.null_count else None
+        filled = column.fill_null(zero) if column.null_count else column
+        yield np.ascontiguousarray(filled.to_numpy(zero_copy_only=False))
 
 
 def write(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,14 @@ from wattkeeper.sim.recorder import MOST_UNITS, UNITS_PER_WATT, Recorder, whole_
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+CHUNK = 1 << 14
+
+
+def exact_sum(values: Floats) -> float:
+    """The sum, rounded once."""
+    parts = (values[at : at + CHUNK].tolist() for at in range(0, len(values), CHUNK))
+    return math.fsum(chain.from_iterable(parts))
 
 
 class Timeline(NamedTuple):
@@ -35,11 +44,11 @@ class Timeline(NamedTuple):
 
     def energy_j(self) -> float:
         """The integral of power over time, J."""
-        return math.fsum((self.power_w[:-1] * np.diff(self.time_s)).tolist())
+        return exact_sum(self.power_w[:-1] * np.diff(self.time_s))
 
     def gpu_seconds(self) -> float:
         """The integral of busy GPUs over time, s."""
-        return math.fsum((self.gpus_busy[:-1] * np.diff(self.time_s)).tolist())
+        return exact_sum(self.gpus_busy[:-1] * np.diff(self.time_s))
 
 
 def timeline(
@@ -95,11 +104,11 @@ def _slots(parts: Sequence[Floats]) -> tuple[Floats, list[Ints]]:
     """All times once, ascending, and where those of each part are among them."""
     times = np.concatenate(parts)
     order = np.argsort(times, kind="stable")
-    ascending = times[order]
-    new = np.append(True, ascending[1:] != ascending[:-1])[: len(times)]
+    times = times[order]
+    new = np.append(True, times[1:] != times[:-1])[: len(times)]
     slot = np.empty(len(times), dtype=np.int64)
     slot[order] = np.cumsum(new) - 1
-    return ascending[new], np.split(slot, np.cumsum([len(part) for part in parts])[:-1])
+    return times[new], np.split(slot, np.cumsum([len(part) for part in parts])[:-1])
 
 
 def _check_power(times: Floats, drawing: Sequence[tuple[Ints, Ints]]) -> None:

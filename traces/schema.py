@@ -226,8 +226,11 @@ def repeated(table: pa.Table, schema: pa.Schema) -> dict[int, str]:
     key = [name for name in schema.metadata[b"key"].decode().split(",") if name]
     if not key:
         return {}
-    groups = table.select(key).group_by(key, use_threads=False).aggregate([([], "count_all")])
-    if groups.num_rows == table.num_rows:
+    if len(key) == 1:
+        different = pc.count_distinct(table[key[0]], mode="all").as_py()
+    else:
+        different = table.select(key).group_by(key, use_threads=False).aggregate([]).num_rows
+    if different == table.num_rows:
         return {}
     first: dict[tuple[object, ...], int] = {}
     found = {}
