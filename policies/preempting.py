@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
@@ -118,59 +118,47 @@ class Preempting(Policy):
             self._barred.clear()
             self.advance(now)
         heads = sorted(heap[0] for key, heap in self._waiting.items() if key not in self._barred)
-        if not heads:
-            return NOTHING
-        free = room.free_gpus
-        behind = self._behind(heads, now)
-        for head, (first, gpus) in zip(heads, behind, strict=True):
-            run = head[2]
+        for _, _, run in heads:
             job = run.job
-            if (job.gpus <= free or job.gpu_milli < WHOLE) and room.fits(job):
-                self._start(run, now)
-                return Selection((job,))
-            if not gpus or job.gpus > free + gpus:
-                continue
-            victims = self._victims(room, job, first, now)
-            if victims:
-                for victim in victims:
-                    self._stop(victim, now)
-                self._start(run, now)
-                for victim in victims:
-                    self._wait(victim)
-                return Selection((job,), tuple(victim.job for victim in victims))
+            victims: list[Run] = []
+            if not room.fits(job):
+                victims = self._victims(room, run, now)
+                if not victims:
+                    continue
+            for victim in victims:
+                self._stop(victim, now)
+            self._start(run, now)
+            for victim in victims:
+                self._wait(victim)
+            return Selection((job,), tuple(victim.job for victim in victims))
         return NOTHING
 
-    def _behind(self, heads: Sequence[Entry], now: float) -> list[tuple[int, int]]:
-        """For each head the first running job behind it, and how many GPUs could be freed."""
-        running, shift = self._running, self.shift(now)
-        first, gpus = len(running), 0
-        found: list[tuple[int, int]] = []
-        for order, _, _ in reversed(heads):
-            while first and running[first - 1][0] - shift > order + SLACK:
-                first -= 1
-                run = running[first][2]
-                if run.started_s != now:
-                    gpus += run.job.gpus
-            found.append((first, gpus))
-        found.reverse()
-        return found
-
-    def _victims(self, room: Room, job: Job, first: int, now: float) -> list[Run]:
+    def _victims(self, room: Room, run: Run, now: float) -> list[Run]:
         """The jobs to be preempted for one that does not fit; empty if it would not fit then."""
-        worst = [run for _, _, run in reversed(self._running[first:]) if run.started_s != now]
+        running, shift, job = self._running, self.shift(now), run.job
+        first = bisect_right(running, run.order + SLACK, key=lambda entry: entry[0] - shift)
+        worst = (running[at][2] for at in range(len(running) - 1, first - 1, -1))
+        behind = (other for other in worst if other.started_s != now)
+        victims: list[Run] = []
+        gpus = room.free_gpus
+        for other in behind:
+            victims.append(other)
+            gpus += other.job.gpus
+            if gpus >= job.gpus:
+                break
+        else:
+            return []
 
         def enough(number: int) -> bool:
-            return room.fits(job, [run.job for run in worst[:number]])
+            return room.fits(job, [other.job for other in victims[:number]])
 
-        gpus, few = room.free_gpus, 0
-        while few < len(worst) and (not few or gpus < job.gpus):
-            gpus += worst[few].job.gpus
-            few += 1
+        few = len(victims)
         if not enough(few):
-            if not enough(len(worst)):
+            victims.extend(behind)
+            if len(victims) == few or not enough(len(victims)):
                 return []
-            few += 1 + bisect_left(range(few + 1, len(worst)), True, key=enough)
-        return _needed(room, job, worst[:few])
+            few += 1 + bisect_left(range(few + 1, len(victims)), True, key=enough)
+        return _needed(room, job, victims[:few])
 
     def _wait(self, run: Run) -> None:
         run.order = self.waiting_order(run)

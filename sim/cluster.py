@@ -199,21 +199,17 @@ class Cluster:
                 return placement
         self._check(job, placement)
         settled = self._settled(job, placement)
-        self.take_again(job, settled)
-        return settled
-
-    def take_again(self, job: Job, placement: Placement) -> None:
-        """Give a job what it was given before, and `release` took back."""
         if job.gpu_milli == WHOLE:
-            for node, gpus, _ in placement:
+            for node, gpus, _ in settled:
                 self._count_free(node, -gpus)
-            return
-        for node, _, gpu in placement:
+            return settled
+        for node, _, gpu in settled:
             shared = self._shared.setdefault(node, {})
             if gpu not in shared:
                 shared[gpu] = WHOLE
                 self._count_free(node, -1)
             shared[gpu] -= job.gpu_milli
+        return settled
 
     def _settled(self, job: Job, placement: Placement) -> Placement:
         if job.gpu_milli == WHOLE:

@@ -93,10 +93,10 @@ class PowerBudget:
         self._held_w: dict[int, tuple[float, float]] = {}
         self._least_idle_w = min(self._idle_w.values())
 
-    def allows(self, job: Job, most_w: float) -> bool:
-        """Whether a job that draws so much may start now."""
+    def allows(self, job: Job, most_w: float, released_w: float) -> bool:
+        """Whether a job that draws so much may start, if others released what they hold."""
         idle_w = self._least_idle_w * job.gpus * job.gpu_milli / WHOLE
-        return most_w - idle_w <= self._free_w * (1 + 1e-12)
+        return most_w - idle_w <= (self._free_w + released_w) * (1 + 1e-12)
 
     def reserve(self, job: Job, gpu_type: str, most_w: float) -> None:
         """A job starts that draws at most so much."""
@@ -118,13 +118,9 @@ class PowerBudget:
         if held is not None:
             self._free_w += held[0]
 
-    def lend(self, job: Job) -> None:
-        """As if it drew nothing, until `take_back`."""
-        self._free_w += self._held_w.get(job.number, (0.0, 0.0))[0]
-
-    def take_back(self, job: Job) -> None:
-        """Undo `lend`."""
-        self._free_w -= self._held_w.get(job.number, (0.0, 0.0))[0]
+    def held_w(self, job: Job) -> float:
+        """What a job holds of the budget, beyond its idle GPUs."""
+        return self._held_w.get(job.number, (0.0, 0.0))[0]
 
 
 def _nodes(placement: Placement) -> Iterable[int]:

@@ -178,7 +178,7 @@ def collect(
         "timeline": line._asdict(),
     }
     tables = {name: _table(TABLES[name], variant, seed, columns.pop(name)) for name in TABLES}
-    metrics |= cluster_metrics(line, cluster)
+    metrics = metrics | cluster_metrics(line, cluster)
     return RunResult(variant, seed, tables, metrics, by, events, digest_tables(tables))
 
 

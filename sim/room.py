@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, Place, Placement
+from wattkeeper.policies.protocols import WHOLE, ClusterView, Context, Job, Key, Place, Placement
 from wattkeeper.sim.backend import Attempt, Backend
 from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.nodes import PowerBudget
+from wattkeeper.sim.what_if import Freed
 
 
 class Room:
@@ -85,20 +86,17 @@ class Room:
     def _look(self, job: Job) -> Placement:
         if job.gpu_milli == WHOLE and job.gpus > self._cluster.free_gpus:
             return ()
-        placement = self._place.place(self._ctx, job, self._cluster)
-        if not placement or self._budget.cap_w is None:
-            return placement
-        most_w = self._backend.most_power_w(job, self._cluster.gpu_type(placement))
-        return placement if self._budget.allows(job, most_w) else ()
+        return self._placed(job, self._cluster, 0.0)
 
     def _where_without(self, job: Job, without: Collection[Job]) -> Placement:
         holders = [self._running[other.number] for other in without]
-        for holder in holders:
-            self._cluster.release(holder.job, holder.placement)
-            self._budget.lend(holder.job)
-        try:
-            return self._look(job)
-        finally:
-            for holder in reversed(holders):
-                self._cluster.take_again(holder.job, holder.placement)
-                self._budget.take_back(holder.job)
+        released_w = sum(self._budget.held_w(other) for other in without)
+        view = Freed(self._cluster, [(holder.job, holder.placement) for holder in holders])
+        return self._placed(job, view, released_w)
+
+    def _placed(self, job: Job, cluster: ClusterView, released_w: float) -> Placement:
+        placement = self._place.place(self._ctx, job, cluster)
+        if not placement or self._budget.cap_w is None:
+            return placement
+        most_w = self._backend.most_power_w(job, self._cluster.gpu_type(placement))
+        return placement if self._budget.allows(job, most_w, released_w) else ()

@@ -1,0 +1,54 @@
+"""A cluster as it would be if some jobs were gone."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from wattkeeper.policies.protocols import WHOLE, Job, Placement
+from wattkeeper.sim.cluster import Cluster
+
+
+class Freed:
+    """A cluster without some of its jobs; see `wattkeeper.policies.protocols.ClusterView`.
+
+    Args:
+        cluster: The cluster, which must not change while the view is used.
+        gone: The jobs, and where they run.
+    """
+
+    def __init__(self, cluster: Cluster, gone: Iterable[tuple[Job, Placement]]) -> None:
+        self.gpu_types = cluster.gpu_types
+        self.node_type = cluster.node_type
+        self.capacity = cluster.capacity
+        self.types_for = cluster.types_for
+        self._cluster = cluster
+        self._shared: dict[int, dict[int, int]] = {}
+        count = array("q", cluster.free.tobytes())
+        for job, placement in gone:
+            if job.gpu_milli == WHOLE:
+                for node, gpus, _ in placement:
+                    count[node] += gpus
+                continue
+            for node, _, gpu in placement:
+                shared = self._shared.setdefault(node, dict(self.shared(node)))
+                shared[gpu] += job.gpu_milli
+                if shared[gpu] == WHOLE:
+                    del shared[gpu]
+                    count[node] += 1
+        self.free = np.frombuffer(count, dtype=np.int64)
+
+    def shared(self, node: int) -> Mapping[int, int]:
+        """See the protocol."""
+        found = self._shared.get(node)
+        return self._cluster.shared(node) if found is None else found
+
+    def tightest(self, gpus: int, gpu_type: int) -> int | None:
+        """See the protocol."""
+        enough = self.free >= gpus
+        if len(self.gpu_types) > 1:
+            enough &= self.node_type == gpu_type
+        nodes = np.flatnonzero(enough)
+        return int(nodes[np.argmin(self.free[nodes])]) if len(nodes) else None
