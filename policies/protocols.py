@@ -237,6 +237,13 @@ class ClusterView(Protocol):
     def free(self) -> npt.NDArray[np.int64]:
         """GPUs that nobody holds a part of by node, shape (nodes,)."""
 
+    @property
+    def changes(self) -> npt.NDArray[np.int64]:
+        """Numbers by node, shape (nodes,), that grow when anything is taken or given back there.
+
+        What was computed of a node holds until its number grows.
+        """
+
     def shared(self, node: int) -> Mapping[int, int]:
         """Free thousandths of the GPUs of a node that somebody holds a part of, by their index."""
 

@@ -144,6 +144,8 @@ class Cluster:
         self._types: list[int] = spec.node_type.tolist()
         self._count = array("q", spec.capacity.tolist())
         self.free = _frozen(np.frombuffer(self._count, dtype=np.int64))
+        self._changes = array("q", bytes(8 * spec.nodes))
+        self.changes = _frozen(np.frombuffer(self._changes, dtype=np.int64))
         self._shared: dict[int, dict[int, int]] = {}
         self._allowed: dict[str | None, tuple[int, ...]] = {}
         self._most_entries = 4 * spec.nodes + 64
@@ -209,6 +211,7 @@ class Cluster:
                 shared[gpu] = WHOLE
                 self._count_free(node, -1)
             shared[gpu] -= job.gpu_milli
+            self._changes[node] += 1
         return settled
 
     def _settled(self, job: Job, placement: Placement) -> Placement:
@@ -233,6 +236,7 @@ class Cluster:
         for node, _, gpu in placement:
             shared = self._shared[node]
             shared[gpu] += job.gpu_milli
+            self._changes[node] += 1
             if shared[gpu] == WHOLE:
                 del shared[gpu]
                 self._count_free(node, 1)
@@ -244,6 +248,7 @@ class Cluster:
     def _count_free(self, node: int, change: int) -> None:
         count = self._count[node] + change
         self._count[node] = count
+        self._changes[node] += 1
         self.free_gpus += change
         heap = self._by_free[self._types[node]][count]
         heappush(heap, node)

@@ -255,8 +255,11 @@ def over_seeds(values: Sequence[float]) -> dict[str, Any]:
 def versus(values: Sequence[float], baseline: Sequence[float]) -> dict[str, Any]:
     """Mean of the ratios to the baseline, seed by seed, and its 95 % interval.
 
-    None where one of them does not exist, or a baseline is not above 0.
+    None where one of them does not exist, was not there with every seed, or a baseline is not above
+    0.
     """
+    if len(values) != len(baseline):
+        return NOT_COMPARED
     if not all(base > 0 for base in baseline) or not all(map(math.isfinite, (*values, *baseline))):
         return NOT_COMPARED
     ratios = np.array(values) / np.array(baseline)

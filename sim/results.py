@@ -290,9 +290,10 @@ def summarise(
 
     def against(variant: str, metrics: Mapping[str, Sequence[float]], all_: Any) -> dict[str, Any]:
         baseline = baselines[variant]
-        compared = COSTS if etas[variant] != etas[baseline] else set()
+        of_baseline = all_.get(baseline, {})
+        other = COSTS if etas[variant] != etas[baseline] else set()
         return {"baseline": baseline} | {
-            name: NOT_COMPARED if name in compared else versus(seen, all_[baseline][name])
+            name: NOT_COMPARED if name in other else versus(seen, of_baseline.get(name, []))
             for name, seen in metrics.items()
         }
 

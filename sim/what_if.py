@@ -39,6 +39,7 @@ class Freed:
                     del shared[gpu]
                     count[node] += 1
         self.free = np.frombuffer(count, dtype=np.int64)
+        self.changes = np.zeros_like(self.free)
 
     def shared(self, node: int) -> Mapping[int, int]:
         """See the protocol."""

@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattkeeper.policies.place.fragmentation_aware import FragmentationAware, Workload
-from wattkeeper.policies.protocols import NEW, Context, Demand, Job, Place, Placement
+from wattkeeper.policies.protocols import NEW, ClusterView, Context, Demand, Job, Place, Placement
 from wattkeeper.policies.registry import policies
+from wattkeeper.sim.cluster import Cluster, ClusterSpec, NodeGroup
+from wattkeeper.sim.what_if import Freed
 
 KINDS = ["best-fit", "consolidate", "first-fit", "fragmentation-aware", "spread"]
 NOBODY = cast("Context", None)
@@ -30,6 +32,7 @@ class Fake:
         self.capacity = np.array([node[1] for node in nodes], dtype=np.int64)
         self.free = np.array([node[2] for node in nodes], dtype=np.int64)
         self.free.flags.writeable = False
+        self.changes = np.zeros_like(self.free)
         self._shared = [node[3] for node in nodes]
 
     def shared(self, node: int) -> Mapping[int, int]:
@@ -292,3 +295,72 @@ def test_popularity_is_counted_anew_when_jobs_grew_by_5_percent() -> None:
         known.append(sum(row[-1] for row in policy.state_dict()["demands"]))
     assert len(set(known)) <= 4
     assert known[-1] >= 111 / 1.05
+
+
+def real() -> Cluster:
+    groups = NodeGroup("A100", 2, 4), NodeGroup("T4", 3, 2), NodeGroup("V100", 2, 1)
+    return Cluster(ClusterSpec(groups, {}))
+
+
+def afresh(policy: FragmentationAware, job: Job, cluster: ClusterView) -> Placement:
+    """What a policy would answer that never saw a cluster."""
+    other = FragmentationAware()
+    other.load_state_dict(policy.state_dict())
+    return other.place(NOBODY, job, cluster)
+
+
+@given(st.lists(st.tuples(jobs, st.integers(0, 9)), max_size=40))
+def test_fragmentation_remembers_nothing_that_changed(steps: list[tuple[Job, int]]) -> None:
+    policy, cluster = FragmentationAware(), real()
+    held: list[tuple[Job, Placement]] = []
+    for job, choice in steps:
+        policy.submitted(NOBODY, job)
+        placement = policy.place(NOBODY, job, cluster)
+        assert placement == afresh(policy, job, cluster)
+        freed = Freed(cluster, held[choice:])
+        assert policy.place(NOBODY, job, freed) == afresh(policy, job, freed)
+        assert policy.place(NOBODY, job, cluster) == placement
+        if placement:
+            held.append((job, cluster.take(job, placement)))
+        elif held:
+            cluster.release(*held.pop(choice % len(held)))
+        assert policy.place(NOBODY, job, real()) == afresh(policy, job, real())
+
+
+@given(st.lists(jobs, min_size=1, max_size=12), st.integers(0, 12))
+def test_a_cluster_as_it_would_be_is_what_it_becomes(asked: list[Job], kept: int) -> None:
+    cluster, policy = real(), build("best-fit")
+    held: list[tuple[Job, Placement]] = []
+    for job in asked:
+        placement = policy.place(NOBODY, job, cluster)
+        if placement:
+            held.append((job, cluster.take(job, placement)))
+    before = cluster.free.copy()
+    freed = Freed(cluster, held[kept:])
+    np.testing.assert_array_equal(cluster.free, before)
+    for one in held[kept:]:
+        cluster.release(*one)
+    np.testing.assert_array_equal(freed.free, cluster.free)
+    for node in range(len(cluster.free)):
+        assert freed.shared(node) == cluster.shared(node)
+    for gpu_type in range(len(cluster.gpu_types)):
+        for gpus in range(1, 6):
+            assert freed.tightest(gpus, gpu_type) == cluster.tightest(gpus, gpu_type)
+
+
+@given(st.lists(jobs, min_size=1, max_size=12))
+def test_changes_grow_where_anything_is_taken_or_given_back(asked: list[Job]) -> None:
+    cluster, policy = real(), build("best-fit")
+    for job in asked:
+        placement = policy.place(NOBODY, job, cluster)
+        if not placement:
+            continue
+        nodes = sorted({node for node, _, _ in placement})
+        before = cluster.changes.copy()
+        taken = cluster.take(job, placement)
+        assert np.flatnonzero(cluster.changes > before).tolist() == nodes
+        before = cluster.changes.copy()
+        cluster.release(job, taken)
+        assert np.flatnonzero(cluster.changes > before).tolist() == nodes
+        assert (cluster.changes >= before).all()
+        cluster.take(job, placement)

@@ -52,7 +52,7 @@ from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
 from wattkeeper.sim.clock import ARRIVAL, COMPLETION, PASS, Clock
 from wattkeeper.sim.cluster import Cluster
-from wattkeeper.sim.recorder import UNITS_PER_WATT
+from wattkeeper.sim.recorder import UNITS_PER_WATT, whole_units
 from wattkeeper.sim.results import RunResult, collect
 from wattkeeper.sim.sources import Recurring
 from wattkeeper.sim.streams import NamedStreams
@@ -469,10 +469,11 @@ def test_timeline_stays_within_the_cluster_and_ends_idle(setting: Setting) -> No
     assert line.jobs_waiting.min() >= 0
     assert line.jobs_waiting.max() <= len(setting.jobs)
     assert line.gpus_busy[-1] == line.jobs_waiting[-1] == 0
-    most_w = cluster.idle_power_w * cluster.pue
-    assert line.power_w[-1] <= most_w * (1 + 1e-12)
+    idle_w = whole_units(cluster.idle_power_w) / UNITS_PER_WATT * cluster.pue
     if cluster.sleep_after_s is None:
-        assert line.power_w[-1] == pytest.approx(most_w, abs=1e-6)
+        assert line.power_w[-1] == idle_w
+    else:
+        assert line.power_w[-1] <= idle_w
 
 
 def uneven() -> Setting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -9,15 +10,21 @@ import numpy as np
 from wattkeeper.policies.place.best_fit import gang, tightest_gpus
 from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Context, Demand, Job, Placement
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
-from wattkeeper.policies.sharing import room, slots
+from wattkeeper.policies.sharing import slots
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
 
     Ints = npt.NDArray[np.int64]
 
 State = tuple[int, int, tuple[int, ...]]
 """What of a node matters: GPU type, untouched GPUs, ascending free thousandths of shared ones."""
+
+Ways = list[tuple[int, int]]
+"""Ways to place a job on a node: growth of the fragmentation, and what was free of the GPU that the
+job takes a part of (of the fullest one if several); ascending."""
 
 GROWTH = 0.05
 """Popularities are counted anew when so many more jobs were submitted."""
@@ -55,43 +62,33 @@ class FragmentationAware(Policy):
         self._counts: dict[Demand, int] = {}
         self._jobs = 0
         self._workload = Workload({})
+        self._census: Census | None = None
 
     def submitted(self, ctx: Context, job: Job) -> None:
         """Count its demand."""
         self._counts[job.demand] = self._counts.get(job.demand, 0) + 1
         self._jobs += 1
         if self._jobs >= self._workload.jobs * (1 + GROWTH):
-            self._workload = Workload(dict(self._counts))
+            self._workload.count(dict(self._counts))
 
     def place(self, ctx: Context, job: Job, cluster: ClusterView) -> Placement:
         """The steepest descent."""
+        if self._census is None or self._census.cluster is not cluster:
+            self._census = Census(cluster)
         self._workload.settle(cluster)
-        found = room(job, cluster)
-        if job.gpus == 1 and job.gpu_milli < WHOLE:
-            return self._place_part(job, cluster, found)
-        best: tuple[int, int] | None = None
-        for node, state in _states(cluster, np.flatnonzero(found >= job.gpus)):
-            increase = self._workload.increases(state, job)[0][0]
-            if best is None or increase < best[0]:
-                best = increase, node
+        best = min(self._workload.candidates(job, self._census), default=None)
         if best is not None:
-            return slots(job, cluster, [(best[1], job.gpus)])
+            least, node, ways = best
+            if job.gpus > 1 or job.gpu_milli == WHOLE:
+                return slots(job, cluster, [(node, job.gpus)])
+            lefts = [left for growth, left in ways if growth == least]
+            shared = cluster.shared(node)
+            return ((node, 1, min((gpu for gpu in shared if shared[gpu] in lefts), default=NEW)),)
+        if job.gpus == 1:
+            return ()
         if job.gpu_milli < WHOLE:
             return tightest_gpus(job, cluster)
         return slots(job, cluster, gang(job, cluster))
-
-    def _place_part(self, job: Job, cluster: ClusterView, found: Ints) -> Placement:
-        best: tuple[int, int, list[int]] | None = None
-        for node, state in _states(cluster, np.flatnonzero(found)):
-            ways = self._workload.increases(state, job)
-            least = ways[0][0]
-            if best is None or least < best[0]:
-                best = least, node, [left for increase, left in ways if increase == least]
-        if best is None:
-            return ()
-        _, node, lefts = best
-        shared = cluster.shared(node)
-        return ((node, 1, min((gpu for gpu in shared if shared[gpu] in lefts), default=NEW)),)
 
     def state_dict(self) -> dict[str, Any]:
         """Demands: GPUs, thousandths, types, how often submitted, and how often as counted last."""
@@ -104,21 +101,34 @@ class FragmentationAware(Policy):
         rows = [((gpus, milli, of), *both) for gpus, milli, of, *both in state["demands"]]
         self._counts = {demand: count for demand, count, _ in rows}
         self._jobs = sum(self._counts.values())
-        self._workload = Workload({demand: known for demand, _, known in rows if known})
+        self._workload.count({demand: known for demand, _, known in rows if known})
 
 
-def _states(cluster: ClusterView, nodes: Ints) -> list[tuple[int, State]]:
-    """Nodes with their states, ascending; of untouched equal nodes the first only."""
-    kinds = np.stack([cluster.node_type[nodes], cluster.free[nodes]], axis=1).tolist()
-    seen: set[State] = set()
-    found = []
-    for node, (gpu_type, free) in zip(nodes.tolist(), kinds, strict=True):
-        shared = cluster.shared(node)
-        state = (gpu_type, free, tuple(sorted(shared.values())) if shared else ())
-        if state not in seen:
-            seen.add(state)
-            found.append((node, state))
-    return found
+class Census:
+    """The nodes of a cluster by their state; looks again only at those that changed."""
+
+    def __init__(self, cluster: ClusterView) -> None:
+        self.cluster = cluster
+        self._seen = cluster.changes - 1
+        self._states: dict[int, State] = {}
+        self._nodes: dict[State, list[int]] = {}
+
+    def nodes(self) -> dict[State, list[int]]:
+        """The nodes of each state that there is, ascending."""
+        cluster = self.cluster
+        changed = np.flatnonzero(cluster.changes != self._seen)
+        self._seen[changed] = cluster.changes[changed]
+        for node in changed.tolist():
+            before = self._states.get(node)
+            if before is not None:
+                self._nodes[before].remove(node)
+                if not self._nodes[before]:
+                    del self._nodes[before]
+            shared = tuple(sorted(cluster.shared(node).values()))
+            state = int(cluster.node_type[node]), int(cluster.free[node]), shared
+            self._states[node] = state
+            insort(self._nodes.setdefault(state, []), node)
+        return self._nodes
 
 
 class Workload:
@@ -132,69 +142,70 @@ class Workload:
     """
 
     def __init__(self, counts: dict[Demand, int]) -> None:
+        self._settled: tuple[tuple[str, ...], tuple[Demand, ...]] | None = None
+        self._may: Ints
+        self._useless: dict[State, Ints] = {}
+        self.count(counts)
+
+    def count(self, counts: dict[Demand, int]) -> None:
+        """Learn how often each demand was submitted; what does not depend on it stays."""
         self.counts = counts
         self.jobs = sum(counts.values())
+        self._demands = tuple(counts)
         self._gpus = np.array([gpus for gpus, _, _ in counts], dtype=np.int64)
         self._milli = np.array([milli for _, milli, _ in counts], dtype=np.int64)
         self._times = np.array(list(counts.values()), dtype=np.int64)
-        self._gpu_types: tuple[str, ...] | None = None
-        self._may: Ints
-        self._fragments: dict[State, int] = {}
-        self._increases: dict[tuple[State, int, int], list[tuple[int, int]]] = {}
+        self._ways: dict[tuple[int, int], dict[State, Ways]] = {}
 
     def settle(self, cluster: ClusterView) -> None:
         """Learn which demands may run on which GPU types; what was computed for others goes."""
-        if self._gpu_types == cluster.gpu_types:
+        if self._settled == (cluster.gpu_types, self._demands):
             return
-        self._gpu_types = cluster.gpu_types
-        self._may = np.zeros((len(cluster.gpu_types), len(self.counts)), dtype=np.int64)
-        for at, (gpus, milli, of) in enumerate(self.counts):
+        self._settled = cluster.gpu_types, self._demands
+        self._may = np.zeros((len(cluster.gpu_types), len(self._demands)), dtype=np.int64)
+        for at, (gpus, milli, of) in enumerate(self._demands):
             asks = Job("", "", 1, None, gpus, 0.0, gpu_milli=milli, gpu_type=of)
             self._may[list(cluster.types_for(asks)), at] = 1
-        self._fragments.clear()
-        self._increases.clear()
+        self._useless.clear()
+        self._ways.clear()
+
+    def candidates(self, job: Job, census: Census) -> Iterator[tuple[int, int, Ways]]:
+        """For each state with room for a job: the least growth, the first node, all ways."""
+        known = self._ways.setdefault((job.gpus, job.gpu_milli), {})
+        allowed = census.cluster.types_for(job)
+        for state, nodes in census.nodes().items():
+            if state[0] in allowed:
+                ways = known.get(state)
+                if ways is None:
+                    ways = known[state] = self._compute_ways(state, job)
+                if ways:
+                    yield ways[0][0], nodes[0], ways
+
+    def _compute_ways(self, state: State, job: Job) -> Ways:
+        """One for each amount that is left on a GPU if the job takes one GPU, else at most one."""
+        _, free, shared = state
+        milli = job.gpu_milli
+        lefts = [left for left in shared if left >= milli] + [WHOLE] * min(free, job.gpus)
+        if len(lefts) < job.gpus:
+            return []
+        takes = [[left] for left in dict.fromkeys(lefts)] if job.gpus == 1 else [lefts[: job.gpus]]
+        before = self.fragments(state)
+        return sorted((self.fragments(_after(state, take, milli)) - before, take[0])
+                      for take in takes)  # fmt: skip
 
     def fragments(self, state: State) -> int:
         """The fragmentation of a node, in GPU thousandths times the number of jobs."""
-        known = self._fragments.get(state)
-        if known is not None:
-            return known
-        gpu_type, free, shared = state
-        left = np.array(shared, dtype=np.int64)
-        # From the first shared GPU on that has enough, all have.
-        first = np.searchsorted(left, self._milli)
-        served = self._may[gpu_type] * (free + len(shared) - first >= self._gpus)
-        too_small = np.concatenate([[0], np.cumsum(left)])[first]
-        total = free * WHOLE + sum(shared)
-        amount = int(self._times @ np.where(served, too_small, total))
-        self._fragments[state] = amount
-        return amount
-
-    def increases(self, state: State, job: Job) -> list[tuple[int, int]]:
-        """By how much the fragmentation grows with a job, for each way to place it on a node.
-
-        Returns:
-            Growth, and the free thousandths of the GPU that the job takes a part of (of the
-            fullest one if several), ascending. A job of one GPU has a way for each amount that is
-            left on a GPU, another job has one.
-        """
-        key = (state, job.gpus, job.gpu_milli)
-        known = self._increases.get(key)
-        if known is not None:
-            return known
-        before, milli = self.fragments(state), job.gpu_milli
-        _, free, shared = state
-        lefts = [left for left in shared if left >= milli] + [WHOLE] * min(free, job.gpus)
-        if milli == WHOLE:
-            takes = [[WHOLE] * job.gpus]
-        elif job.gpus > 1:
-            takes = [lefts[: job.gpus]]
-        else:
-            takes = [[left] for left in dict.fromkeys(lefts)]
-        found = sorted((self.fragments(_after(state, take, milli)) - before, take[0])
-                       for take in takes)  # fmt: skip
-        self._increases[key] = found
-        return found
+        useless = self._useless.get(state)
+        if useless is None:
+            gpu_type, free, shared = state
+            left = np.array(shared, dtype=np.int64)
+            # From the first shared GPU on that has enough, all have.
+            first = np.searchsorted(left, self._milli)
+            served = self._may[gpu_type] * (free + len(shared) - first >= self._gpus)
+            too_small = np.concatenate([[0], np.cumsum(left)])[first]
+            useless = np.where(served, too_small, free * WHOLE + sum(shared))
+            self._useless[state] = useless
+        return int(self._times @ useless)
 
 
 def _after(state: State, taken: list[int], milli: int) -> State:
