@@ -21,7 +21,7 @@ help:
 	@echo "make test-all     run all tests"
 	@echo "make check        ruff, mypy, import-linter"
 	@echo "make format       let ruff format the sources and fix what it can"
-	@echo "make bench        run the benchmark of recurring jobs"
+	@echo "make bench        run the benchmarks of recurring jobs and of schedulers (minutes)"
 	@echo "make clean        remove .venv, builds and caches (results/ stays)"
 
 quickstart: $(INSTALLED)
@@ -45,6 +45,7 @@ format: $(INSTALLED_TEST)
 
 bench: $(INSTALLED)
 	@$(BIN)/python benchmarks/recurrences.py
+	@$(BIN)/python benchmarks/schedulers.py
 
 clean:
 	@rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache \

@@ -67,7 +67,7 @@ class Room:
             return ()
         found = self._fitting.get(key)
         if found is None:
-            found = self._look(job)
+            found = self._placed(job, self._cluster, 0.0)
             if found:
                 self._fitting[key] = found
             else:
@@ -82,11 +82,6 @@ class Room:
         """GPUs or power were given back."""
         self._fitting.clear()
         self._not_fitting.clear()
-
-    def _look(self, job: Job) -> Placement:
-        if job.gpu_milli == WHOLE and job.gpus > self._cluster.free_gpus:
-            return ()
-        return self._placed(job, self._cluster, 0.0)
 
     def _where_without(self, job: Job, without: Collection[Job]) -> Placement:
         holders = [self._running[other.number] for other in without]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from wattkeeper.policies.protocols import WHOLE, Job, Placement
-from wattkeeper.sim.cluster import Cluster
+from wattkeeper.sim.cluster import Cluster, Ints
 
 
 class Freed:
@@ -39,7 +39,11 @@ class Freed:
                     del shared[gpu]
                     count[node] += 1
         self.free = np.frombuffer(count, dtype=np.int64)
-        self.changes = np.zeros_like(self.free)
+
+    @property
+    def changes(self) -> Ints:
+        """See the protocol."""
+        return np.zeros_like(self.free)
 
     def shared(self, node: int) -> Mapping[int, int]:
         """See the protocol."""
@@ -48,8 +52,10 @@ class Freed:
 
     def tightest(self, gpus: int, gpu_type: int) -> int | None:
         """See the protocol."""
+        if len(self.free) == 1:
+            return 0 if self.free[0] >= gpus else None
         enough = self.free >= gpus
         if len(self.gpu_types) > 1:
             enough &= self.node_type == gpu_type
-        nodes = np.flatnonzero(enough)
-        return int(nodes[np.argmin(self.free[nodes])]) if len(nodes) else None
+        (nodes,) = enough.nonzero()
+        return int(nodes[self.free[nodes].argmin()]) if len(nodes) else None

@@ -173,7 +173,8 @@ class World:
             InputError: If a job cannot run on the cluster.
             PolicyError: If a policy chose what is not allowed, or left a job waiting for ever.
         """
-        self._await(self._next_arrival)
+        if self._next_arrival is not None:
+            self.env.next_arrival_s = self._next_arrival.submit_time_s
         with _uncollected():
             self.env.play()
         if self._waiting:
@@ -186,17 +187,14 @@ class World:
             )
         self._nodes.close()
 
-    def _await(self, job: Job | None) -> None:
-        self._next_arrival = job
-        self.env.next_arrival_s = math.inf if job is None else job.submit_time_s
-
     def _arrive(self) -> None:
         now_s = self.env.now_s
         job = self._next_arrival
         while job is not None and job.submit_time_s <= now_s:
             self._submit(job)
             job = next(self._arrivals, None)
-        self._await(job)
+        self._next_arrival = job
+        self.env.next_arrival_s = math.inf if job is None else job.submit_time_s
 
     def _submit(self, job: Job) -> None:
         if job.gpus > self.room.gpus:
@@ -359,15 +357,14 @@ class World:
         power = round((power_w - idle_w) * UNITS_PER_WATT)
         if attempt.begun_s == self.env.now_s and not (attempt.power or attempt.preemptions):
             attempt.first_power = attempt.power = power
-        else:
+        elif power != attempt.power:
             self._draw(attempt, power)
         if attempt.power_limit_w is not None and not attempt.idle:
             self._settle(job, power_w)
 
     def _draw(self, attempt: Attempt, power: int) -> None:
-        if power != attempt.power:
-            self.recorder.drew(self.env.now_s, power - attempt.power)
-            attempt.power = power
+        self.recorder.drew(self.env.now_s, power - attempt.power)
+        attempt.power = power
 
     def _settle(self, job: Job, power_w: float) -> None:
         """What a job draws is known: under a power cap others may fit now."""
@@ -427,7 +424,8 @@ class World:
 
     def _record(self, attempt: Attempt, energy_j: float, time_s: float, cost: float) -> None:
         overhead_s, preemptions = attempt.overhead_s, attempt.preemptions
-        self._draw(attempt, attempt.first_power)
+        if attempt.power != attempt.first_power:
+            self._draw(attempt, attempt.first_power)
         self.recorder.ended(
             attempt.job.number,
             attempt.begun_s,
