@@ -22,12 +22,13 @@ SHOWN = {"energy_j": "energy", "time_s": "time", "cost": "cost", "jct_s": "job c
 QUEUE = {
     "cluster_energy_j": "cluster energy",
     "jct_s": "job completion",
-    "p95_jct_s": "95 % below",
+    "p95_jct_s": "95th percentile",
     "queue_delay_s": "queue delay",
+    "preemptions": "preemptions",
 }
 """Of jobs that run for their recorded duration, so that only the queue can differ."""
 
-HOUR_S = 3600.0
+TIMES = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
 
 def show(console: Console, scenario: Scenario, done: Done) -> None:
@@ -45,14 +46,21 @@ def show(console: Console, scenario: Scenario, done: Done) -> None:
     for reason, count in done.manifest["dropped_jobs"].items():
         console.print(f"Left out: {count} jobs {reason}.", style="bold yellow")
     workloads = done.summary["by"]["workload"]
-    console.print(_overall(scenario, done, SHOWN if workloads else QUEUE))
+    shown = dict(SHOWN if workloads else QUEUE)
+    if not _preempts(done):
+        shown.pop("preemptions", None)
+    console.print(_overall(scenario, done, shown))
     if not workloads:
         console.print(
-            "No job has a profile: they run as long as recorded, at the modelled power of a busy "
-            "GPU. job completion: mean, from submission to end. queue delay: mean, from submission "
-            "to the first start.",
+            "No job has a profile: they run as long as recorded, on whatever type of GPU, at its "
+            "modelled power when busy. job completion: from submission to end, mean and 95th "
+            "percentile. queue delay: mean wait for GPUs, before the start and while preempted. "
+            "1 GJ = 277.8 kWh.",
             style="dim",
         )
+        costs = scenario.cluster.preemption
+        if not costs.checkpoint_s and not costs.restore_s and _preempts(done):
+            console.print("Preemption costs no time here (cluster.preemption).", style="dim")
         return
     _explain(console, done)
     title = "Energy of all jobs, learning included"
@@ -63,20 +71,30 @@ def show(console: Console, scenario: Scenario, done: Done) -> None:
 
 def _overall(scenario: Scenario, done: Done, shown: Mapping[str, str]) -> Table:
     seeds = len(scenario.all_seeds)
-    table = Table(title=f"All jobs, mean of {seeds} seed{'s' * (seeds > 1)}, against the baseline")
+    title = f"All jobs, mean of {seeds} seeds" if seeds > 1 else "All jobs"
+    if len(scenario.variants) > 1:
+        title += f", against {scenario.baseline}"
+        if seeds > 1:
+            title += " [95 % interval]"
+    table = Table(title=title)
     table.add_column("variant")
-    for title in (*shown.values(), *(("regret", "gave up") if shown is SHOWN else ())):
+    for title in (*shown.values(), *(("regret", "gave up") if "cost" in shown else ())):
         table.add_column(title, justify="right", no_wrap=True)
     for name, variant in done.summary["variants"].items():
         metrics = variant["metrics"]
         baseline = variant["versus"]["baseline"]
         label = name if baseline in (name, scenario.baseline) else f"{name} (vs {baseline})"
         cells = [_against(variant, name, metric) for metric in shown]
-        if shown is SHOWN:
+        if "cost" in shown:
             cells.append(_value(metrics["regret"]["mean"], "regret"))
             cells.append(f"{metrics['gave_up']['mean']:g} of {metrics['jobs']['mean']:g}")
         table.add_row(escape(label), *cells)
     return table
+
+
+def _preempts(done: Done) -> bool:
+    variants = done.summary["variants"].values()
+    return any(variant["metrics"]["preemptions"]["mean"] for variant in variants)
 
 
 def _explain(console: Console, done: Done) -> None:
@@ -129,8 +147,11 @@ def _against(variant: Mapping[str, Any], name: str, metric: str, with_value: boo
 def _value(value: float | None, metric: str) -> str:
     if value is None:
         return "-"
+    if metric == "preemptions":
+        return f"{value:,.0f}"
     if metric.endswith("_s"):
-        return f"{value / HOUR_S:,.1f} h"
+        unit, size = next((u, s) for u, s in TIMES if abs(value) >= s or s == 1)
+        return f"{value / size:,.1f} {unit}"
     for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= size:
             return f"{value / size:.2f} {prefix}J"

@@ -49,7 +49,7 @@ METRICS: dict[str, Metric] = {
     "jct_s": Metric("s", "job completion time: from submission to end, mean"),
     "p95_jct_s": Metric("s", "job completion time that 95 % of jobs stay below"),
     "preemptions": Metric("1", "how often jobs lost their GPUs"),
-    "queue_delay_s": Metric("s", "from submission to start, mean"),
+    "queue_delay_s": Metric("s", "wait for GPUs: before the start and while preempted, mean"),
     "makespan_s": Metric("s", "from the first submission to the last end"),
     "gpu_utilisation": Metric("1", "share of GPU time that jobs hold"),
     "cluster_energy_j": Metric("J", "energy of the facility: jobs, idle GPUs, times pue"),
@@ -72,7 +72,7 @@ class Jobs(NamedTuple):
         gpu_type: Where: an index into `names`.
         replayed: From what: an index into `names`.
         attempts: How many attempts it took.
-        queue_delay_s: From submission to start.
+        queue_delay_s: From submission to start, and while preempted.
         submit_time_s: Submission.
         finish_time_s: End of the last attempt.
         energy_j: Of all attempts.
@@ -114,18 +114,23 @@ class Jobs(NamedTuple):
 
 
 def jobs_of(
-    columns: Mapping[str, pa.Array], number: Ints, optima: Mapping[tuple[str, int, str], float]
+    columns: Mapping[str, pa.Array],
+    number: Ints,
+    pauses: Sequence[tuple[int, float, float]],
+    optima: Mapping[tuple[str, int, str], float],
 ) -> Jobs:
     """Gather attempts into jobs.
 
     Args:
         columns: From `wattkeeper.sim.results.attempt_columns`, in order of time.
         number: Of the job of each attempt.
+        pauses: Preemptions: number of the job, from and to, s.
         optima: Smallest expected cost (J) by workload, number of GPUs and GPU type.
     """
     attempt = columns["attempt"].to_numpy()
     first = attempt == 1
-    index = _numbered(number, first)
+    places = _places(number[first])
+    index = places[number]
 
     def of(name: str) -> Any:
         return columns[name].to_numpy(zero_copy_only=False)
@@ -137,6 +142,10 @@ def jobs_of(
     for key in ("workload", "gpu_type", "replayed"):
         codes[key], names[key] = _coded(columns[key].filter(pa.array(first)))
     submit = of("submit_time_s")[first]
+    waited = of("start_time_s")[first] - submit
+    if pauses:
+        paused, begun, ended = np.array(pauses, dtype=float).T
+        np.add.at(waited, places[paused.astype(int)], ended - begun)
     finish = np.zeros(len(submit))
     finish[index] = of("finish_time_s")
     cost = total("cost")
@@ -159,7 +168,7 @@ def jobs_of(
         gpu_type=codes["gpu_type"],
         replayed=codes["replayed"],
         attempts=np.bincount(index),
-        queue_delay_s=of("start_time_s")[first] - submit,
+        queue_delay_s=waited,
         submit_time_s=submit,
         finish_time_s=finish,
         energy_j=total("energy_j"),
@@ -172,11 +181,11 @@ def jobs_of(
     )
 
 
-def _numbered(number: Ints, first: Bools) -> Ints:
-    """Which of the jobs an attempt belongs to, in order of their first attempts."""
-    place = np.zeros(int(number.max(initial=-1)) + 1, dtype=np.int64)
-    place[number[first]] = np.arange(int(first.sum()))
-    return place[number]
+def _places(numbers: Ints) -> Ints:
+    """Where each number is among them, by number."""
+    places = np.zeros(int(numbers.max(initial=-1)) + 1, dtype=np.int64)
+    places[numbers] = np.arange(len(numbers))
+    return places
 
 
 def _coded(column: pa.Array) -> tuple[Ints, list[str]]:

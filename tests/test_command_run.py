@@ -183,7 +183,7 @@ def test_the_table(quick: Ran) -> None:
         assert re.search(rf"│ {name} +│", quick.stdout), name
     for workload in ("image", "language", "recommendation"):
         assert re.search(rf"│ {workload} +│", quick.stdout), workload
-    assert "mean of 5 seeds, against the baseline" in quick.stdout
+    assert "mean of 5 seeds, against default" in quick.stdout
     assert lines[-1] == "Results: out"
     assert max(map(len, lines)) <= 120
     versus = quick.json("summary")["variants"]["zeus"]["versus"]
