@@ -76,6 +76,10 @@ class NodeStates:
             self._recorder.drew(to_s, less)
 
 
+SLACK_W = 1e-6
+"""Sums of power that should be equal differ by less, by rounding."""
+
+
 class PowerBudget:
     """Keeps what jobs may draw, with all idle GPUs, below the cluster's cap.
 
@@ -91,12 +95,11 @@ class PowerBudget:
         self._idle_w = {name: power.idle_w for name, power in spec.power.items()}
         self._free_w = (self.cap_w or 0.0) - spec.idle_power_w
         self._held_w: dict[int, tuple[float, float]] = {}
-        self._least_idle_w = min(self._idle_w.values())
 
-    def allows(self, job: Job, most_w: float, released_w: float) -> bool:
-        """Whether a job that draws so much may start, if others released what they hold."""
-        idle_w = self._least_idle_w * job.gpus * job.gpu_milli / WHOLE
-        return most_w - idle_w <= (self._free_w + released_w) * (1 + 1e-12)
+    def allows(self, job: Job, gpu_type: str, most_w: float, released_w: float = 0.0) -> bool:
+        """Whether a job may start that draws so much, if others released what they hold."""
+        idle_w = self._idle_w[gpu_type] * job.gpus * job.gpu_milli / WHOLE
+        return most_w - idle_w <= self._free_w + released_w + SLACK_W
 
     def reserve(self, job: Job, gpu_type: str, most_w: float) -> None:
         """A job starts that draws at most so much."""

@@ -93,5 +93,6 @@ class Room:
         placement = self._place.place(self._ctx, job, cluster)
         if not placement or self._budget.cap_w is None:
             return placement
-        most_w = self._backend.most_power_w(job, self._cluster.gpu_type(placement))
-        return placement if self._budget.allows(job, most_w, released_w) else ()
+        gpu_type = self._cluster.gpu_type(placement)
+        most_w = self._backend.most_power_w(job, gpu_type)
+        return placement if self._budget.allows(job, gpu_type, most_w, released_w) else ()

@@ -103,9 +103,10 @@ class World:
     """One run: a cluster, a source of jobs, policies, and a backend on a clock.
 
     At equal times completions come first, then arrivals, then one scheduling pass. A job whose
-    attempt fails is tried again at once on the GPUs that it holds. A preempted job gives its GPUs
-    up at once and keeps what it did; its node is busy saving that for a while, so that whoever
-    starts there waits (`ClusterSpec.checkpoint_s`), and it goes on later on GPUs of the same type.
+    attempt fails is tried again at once on the GPUs that it holds; under a power cap it may have to
+    wait on them, before jobs that wait in the queue. A preempted job gives its GPUs up at once and
+    keeps what it did; its node is busy saving that for a while, so that whoever starts there waits
+    (`ClusterSpec.checkpoint_s`), and it goes on later on GPUs of the same type.
 
     Attributes:
         env: The clock; ordinary SimPy processes may be added to it.
@@ -146,6 +147,7 @@ class World:
         self._waiting: dict[int, Job] = {}
         self._running: dict[int, Attempt] = {}
         self._paused: dict[int, Attempt] = {}
+        self._stalled: dict[int, Attempt] = {}
         self._in_flight = Counter[str]()
         self._wake: tuple[float, Due] | None = None
         self._preempts = self._journal.choice("preempt")
@@ -177,8 +179,9 @@ class World:
             self.env.next_arrival_s = self._next_arrival.submit_time_s
         with _uncollected():
             self.env.play()
-        if self._waiting:
-            job = next(iter(self._waiting.values()))
+        left = [*self._waiting.values(), *(attempt.job for attempt in self._stalled.values())]
+        if left:
+            job = left[0]
             raise PolicyError(
                 f"job {job.job_id} was never placed, though {self.cluster.free_gpus} of "
                 f"{self.cluster.spec.gpus} GPUs are free and it asks for {job.gpus}"
@@ -209,6 +212,8 @@ class World:
 
     def _pass(self) -> None:
         """Preempt and start what `Select` chooses, until it chooses nothing."""
+        if self._stalled:
+            self._go_on()
         select, ctx, room = self._select.select, self._select_ctx, self.room
         starting, preempted = select(ctx, room)
         while starting or preempted:
@@ -264,18 +269,23 @@ class World:
         if attempt is None:
             if job.workload is not None:
                 self._in_flight[job.group_id] += 1
-            self._try(job, 1, placement, where, delay_s)
+            gpu_type = cluster.gpu_type(placement)
+            attempt = Attempt(job, 1, placement, where, gpu_type, now_s)
+            self._running[job.number] = attempt
+            self._reserve(attempt)
+            self._decide(attempt, delay_s)
             return
         assert attempt.preempted_s is not None
         self.recorder.pauses.append((job.number, attempt.preempted_s, now_s))
         attempt.placement, attempt.where, attempt.preempted_s = placement, where, None
         self._running[job.number] = attempt
-        if self._capped:
-            most_w = self.backend.most_power_w(job, attempt.gpu_type)
-            self._budget.reserve(job, attempt.gpu_type, most_w)
+        self._reserve(attempt)
         if not attempt.idle:
             delay_s += cluster.spec.restore_s
-        self.backend.resume(attempt, delay_s)
+        if attempt.plan is None:
+            self._decide(attempt, delay_s)
+        else:
+            self.backend.resume(attempt, delay_s)
 
     def _preempt(self, job: Job) -> None:
         attempt = self._running.pop(job.number, None)
@@ -286,7 +296,10 @@ class World:
         self._journal.add(
             now_s, self._by_select, job.number, attempt.number, self._preempts, waiting, free
         )
-        self.backend.pause(attempt)
+        if self._stalled.pop(job.number, None) is None:
+            self.backend.pause(attempt)
+        else:
+            self._stalled_until(attempt, now_s)
         self._draw(attempt, 0)
         self._rests(attempt)
         self._nodes.checkpoints(attempt.placement, now_s)
@@ -305,19 +318,49 @@ class World:
             self._budget.free(job)
         self.room.grew()
 
-    def _try(
-        self, job: Job, number: int, placement: Placement, where: int, delay_s: float = 0.0
-    ) -> None:
-        """Begin an attempt on GPUs that the job holds."""
-        gpu_type = self.cluster.gpu_type(placement)
-        attempt = Attempt(job, number, placement, where, gpu_type, self.env.now_s)
+    def _reserve(self, attempt: Attempt) -> None:
+        if self._capped:
+            job, gpu_type = attempt.job, attempt.gpu_type
+            self._budget.reserve(job, gpu_type, self.backend.most_power_w(job, gpu_type))
+
+    def _retry(self, failed: Attempt) -> None:
+        """Try a job again on the GPUs that it holds, once its power is allowed."""
+        job = failed.job
+        attempt = Attempt(job, failed.number + 1, failed.placement, failed.where, failed.gpu_type,
+                          self.env.now_s)  # fmt: skip
         self._running[job.number] = attempt
         if self._capped:
-            self._budget.reserve(job, gpu_type, self.backend.most_power_w(job, gpu_type))
+            self._budget.free(job)
+            self._stalled[job.number] = attempt
+            attempt.idle = True
+            self.room.grew()
+            self.env.pass_is_due = True
+        else:
+            self._decide(attempt, 0.0)
+
+    def _go_on(self) -> None:
+        """Let retries go on, first come first, whose power is allowed now."""
+        for number, attempt in list(self._stalled.items()):
+            job, gpu_type = attempt.job, attempt.gpu_type
+            if self._budget.allows(job, gpu_type, self.backend.most_power_w(job, gpu_type)):
+                del self._stalled[number]
+                self._stalled_until(attempt, self.env.now_s)
+                self._reserve(attempt)
+                self._decide(attempt, 0.0)
+
+    def _stalled_until(self, attempt: Attempt, now_s: float) -> None:
+        job = attempt.job
+        idle_w = self._nodes.idle_w[attempt.gpu_type] * job.gpus * job.gpu_milli / WHOLE
+        attempt.overhead_s += now_s - attempt.begun_s
+        attempt.overhead_j += (now_s - attempt.begun_s) * idle_w
+
+    def _decide(self, attempt: Attempt, delay_s: float) -> None:
+        """Configure an attempt on GPUs that its job holds, and begin it after a delay."""
+        job, number = attempt.job, attempt.number
         if job.workload is None:
             self.backend.begin(attempt, None, delay_s)
             return
-        options = self.backend.options(job, gpu_type)
+        options = self.backend.options(job, attempt.gpu_type)
         in_flight = self._in_flight[job.group_id] - 1
         start = attempt.start = Start(job, number, options, in_flight)
         configuration = self._configure.configure(self._configure_ctx, start)
@@ -371,7 +414,7 @@ class World:
         if self._capped:
             self._budget.settle(job, power_w)
             self.room.grew()
-            if self._waiting:
+            if self._waiting or self._stalled:
                 self.env.pass_is_due = True
 
     def measured(self, attempt: Attempt, report: tuple[Measurement, ...]) -> Knobs:
@@ -406,9 +449,7 @@ class World:
             for observe, ctx in self._observers:
                 observe(ctx, outcome)
             if not reached and start.attempt < self.rules.max_attempts:
-                if self._capped:
-                    self._budget.free(job)
-                self._try(job, start.attempt + 1, attempt.placement, attempt.where)
+                self._retry(attempt)
                 return
             self._in_flight[job.group_id] -= 1
             if not self._in_flight[job.group_id]:
@@ -419,7 +460,7 @@ class World:
         follower = self.source.finished(job, self.env.now_s)
         if follower is not None:
             self._submit(follower)
-        elif self._waiting:
+        elif self._waiting or self._stalled:
             self.env.pass_is_due = True
 
     def _record(self, attempt: Attempt, energy_j: float, time_s: float, cost: float) -> None:

@@ -42,9 +42,11 @@ from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.profile import Curve, Profile
 from wattkeeper.policies.protocols import (
     NEW,
+    ClusterView,
     Configuration,
     Job,
     Knobs,
+    Placement,
     Start,
 )
 from wattkeeper.policies.queueing import InOrder
@@ -115,11 +117,12 @@ def held_between(found: list[Span], row: AttemptRow) -> float:
 
 
 def fifo(setting: Setting, **others: str) -> Setting:
-    """The same setting, where jobs start in order and nobody is preempted."""
+    """The same setting without a power cap, where jobs start in order and nobody is preempted."""
     config = replace(setting.policy_set, select=chosen().select)
     for point, kind in others.items():
         config = replace(config, **{point: getattr(chosen(**{point: kind}), point)})
-    return setting._replace(policy_set=config)
+    cluster = replace(setting.cluster, power_cap_w=None)
+    return setting._replace(policy_set=config, cluster=cluster)
 
 
 def placements(world: World) -> dict[str, dict[int, int]]:
@@ -199,6 +202,21 @@ def test_a_job_that_holds_part_of_a_gpu_alone_may_be_preempted() -> None:
     world = run_world([part, whole], {}, None, chosen(select="srtf"))
     ended = {row.job_id: row.finish_time_s for row in attempts(world)}
     assert ended == {"part": 105.0, "whole": 15.0}
+
+
+@pytest.mark.parametrize("select", ["dlas-gpu", "las", "srtf", "gittins"])
+def test_a_job_that_others_left_no_place_waits(select: str) -> None:
+    """Three are granted GPUs together; once two stand on different nodes, the third has no node."""
+
+    def place(_: object, job: Job, cluster: ClusterView) -> Placement:
+        node = int(np.argmax(cluster.free))
+        return ((node, job.gpus, NEW),) if cluster.free[node] >= job.gpus else ()
+
+    small = [job(name)._replace(workload=None) for name in ("a", "b")]
+    wide = job("wide", gpus=2, duration_s=20.0)._replace(workload=None)
+    policy_set = chosen(select=select, place=stub("place", place=place))
+    world = run_world([*small, wide], {}, spec(nodes=2, gpus_per_node=2), policy_set)
+    assert starts(world) == {"a": 0.0, "b": 0.0, "wide": 10.0}
 
 
 # --- attempts
@@ -474,6 +492,41 @@ def test_timeline_stays_within_the_cluster_and_ends_idle(setting: Setting) -> No
         assert line.power_w[-1] == idle_w
     else:
         assert line.power_w[-1] <= idle_w
+
+
+@few
+@any_world
+def test_power_stays_below_the_cap(setting: Setting) -> None:
+    cap_w = setting.cluster.power_cap_w
+    if cap_w is None:
+        cap_w = math.inf
+    assert timeline_of(setting.run()).power_w.max() / setting.cluster.pue <= cap_w + 1e-5
+
+
+@pytest.mark.parametrize(("cap_w", "starts_s"), [(539.9, 10.0), (540.0, 0.0)])
+def test_a_job_waits_for_power(cap_w: float, starts_s: float) -> None:
+    """Two GPUs that draw 250 W when busy, and two idle ones that draw 20 W."""
+    cluster = replace(spec(gpus_per_node=4), power_cap_w=cap_w)
+    jobs = [job(name)._replace(workload=None) for name in ("a", "b")]
+    assert starts(run_world(jobs, {}, cluster)) == {"a": 0.0, "b": starts_s}
+
+
+def test_a_retry_waits_on_its_gpus_for_power() -> None:
+    """The failed attempt drew little; what it left, another job took before the retry."""
+    curve = Curve(32, (100.0, 250.0), (4.0, 2.0), (100.0, 200.0), (NEVER,))
+    known = steady()._replace(curves={32: curve}, max_epochs=1)
+    limits = iter([100.0, 250.0])
+    tune = stub("tune", tune=lambda ctx, running: Knobs(next(limits)))
+    jobs = [job("a"), job("b", 1.0, duration_s=10.0)._replace(workload=None)]
+    cluster = replace(spec(gpus_per_node=2, idle_power_w=20.0), power_cap_w=400.0)
+    world = run_world(jobs, by_job(known), cluster, chosen(tune=tune), max_attempts=2)
+    first, other, again = sorted(attempts(world), key=lambda row: row.finish_time_s)
+    assert (first.job_id, first.start_time_s, first.finish_time_s) == ("a", 0.0, 4.0)
+    assert (other.job_id, other.start_time_s, other.finish_time_s) == ("b", 1.0, 11.0)
+    assert (again.attempt, again.start_time_s, again.finish_time_s) == (2, 4.0, 13.0)
+    assert again.overhead_s == 7.0
+    assert again.energy_j == pytest.approx(7.0 * 20.0 + 2.0 * 200.0)
+    assert timeline_of(world).power_w.max() <= 400.0
 
 
 def uneven() -> Setting:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
@@ -459,6 +460,23 @@ def demands(draw: st.DrawFn, cluster: ClusterSpec) -> tuple[list[Asked], list[Pr
 
 
 @st.composite
+def caps(
+    draw: st.DrawFn, cluster: ClusterSpec, asked: Sequence[Asked], known: Sequence[Profile]
+) -> float | None:
+    """No power cap, or one under which every job can start at least alone."""
+    room = draw(st.sampled_from([None, None, 1.0, 1.5, 3.0]))
+    if room is None:
+        return None
+    idle_w = {kind: power.idle_w for kind, power in cluster.power.items()}
+    needs_w = [250.0 * one.gpus * one.gpu_milli / 1000 for one in asked] + [
+        max(max(curve.average_power_w) for curve in one.curves.values())
+        - idle_w[one.gpu_type] * one.gpus
+        for one in known
+    ]
+    return cluster.idle_power_w + room * max(0.0, *needs_w)
+
+
+@st.composite
 def policy_sets(draw: st.DrawFn) -> PolicySet:
     """Every combination of the policies that are there; a required field takes its example."""
     drawn: dict[str, PolicyConfig] = {}
@@ -485,6 +503,9 @@ def settings_of_worlds(
     """All clusters, gangs up to all GPUs of a type, parts of GPUs, all policies."""
     cluster = draw(clusters())
     asked, known = draw(demands(cluster))
+    occupancy = draw(st.sampled_from(list(occupancies)))
+    if occupancy == "simulated":
+        cluster = replace(cluster, power_cap_w=draw(caps(cluster, asked, known)))
     return Setting(
         jobs=draw(job_lists(asked)),
         profiles=by_job(*known),
@@ -492,7 +513,7 @@ def settings_of_worlds(
         policy_set=draw(policy_sets()),
         eta=draw(st.sampled_from([0.0, 0.5, 1.0])),
         max_attempts=draw(st.integers(1, 4)),
-        occupancy=draw(st.sampled_from(list(occupancies))),
+        occupancy=occupancy,
         profiling=draw(st.sampled_from(list(profilings))),
         seed=draw(st.integers(0, 1000)),
     )
