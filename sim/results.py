@@ -76,7 +76,12 @@ JOBS = pa.schema(
         field("epochs", pa.int64(), "", "epochs done; 0: it never ran", null=True),
         field("energy_j", pa.float64(), "J", "energy of the attempt"),
         field("time_s", pa.float64(), "s", "training time of the attempt"),
-        field("overhead_s", pa.float64(), "s", "held GPUs without training: waking, restoring"),
+        field(
+            "overhead_s",
+            pa.float64(),
+            "s",
+            "held GPUs without training: waking, restoring, short of power",
+        ),
         field("cost", pa.float64(), "J", "eta * energy + (1 - eta) * largest power limit * time"),
         field("reached_target", pa.bool_(), "", "whether the target was reached"),
         field("early_stopped", pa.bool_(), "", "whether the cost bound ended it"),
