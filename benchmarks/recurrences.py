@@ -12,7 +12,7 @@ from pathlib import Path
 
 from wattkeeper.scenarios.load import load
 from wattkeeper.scenarios.run import Done, run, save
-from wattkeeper.sim.clock import COMPLETION, Clock
+from wattkeeper.sim.clock import Clock, Due
 from wattkeeper.traces import library
 
 SEEDS = 5
@@ -26,10 +26,10 @@ def empty_loop(events: int) -> float:
 
     def again(_: object = None) -> None:
         if next(left, None) is not None:
-            env.call_at(env.now + 1.0, COMPLETION, again)
+            env.enter(env.now_s + 1.0, Due(again))
 
     again()
-    env.run()
+    env.play()
     return time.process_time() - began
 
 

@@ -1,7 +1,7 @@
 """SimPy's clock with callbacks at absolute times, in a fixed order at equal times.
 
-At one time completions come first, then arrivals, then one scheduling pass. A callback costs one
-entry of SimPy's heap and no process; ordinary SimPy processes may run in the same environment.
+At one time callbacks come first, then arrivals, then events of ordinary SimPy processes, which may
+run in the same environment, then one scheduling pass.
 """
 
 from __future__ import annotations
@@ -13,29 +13,15 @@ from typing import Any
 
 from simpy import Environment
 
-COMPLETION, ARRIVAL, PASS = 0, 1, 2
-
 
 class Due:
-    """An entry of the heap that calls back; SimPy itself can step over it as over an event."""
+    """What is called when its time comes."""
 
     __slots__ = ("argument", "call")
 
-    _ok = True
-    _defused = True
-
-    def __init__(self, call: Callable[[Any], object], argument: Any) -> None:
+    def __init__(self, call: Callable[[Any], object], argument: Any = None) -> None:
         self.call = call
         self.argument = argument
-
-    @property
-    def callbacks(self) -> list[Callable[[object], object]]:
-        """As SimPy looks them up; a list that is kept would be a cycle of references an event."""
-        return [lambda _: self.call(self.argument)]
-
-    @callbacks.setter
-    def callbacks(self, value: None) -> None:
-        pass
 
     def cancel(self) -> None:
         """Do nothing when the time comes."""
@@ -49,9 +35,13 @@ def _nothing(_: object) -> None:
 class Clock(Environment):
     """A SimPy environment that also calls back.
 
+    SimPy's own `schedule` takes a delay, and `now + (time - now)` is not always `time`, so that
+    what a trace has at one time would come at two. Callbacks have a heap of bare times, which costs
+    a third of one of events.
+
     Attributes:
         now_s: The time, as a plain attribute; SimPy's `now` is the same.
-        events: How many callbacks, arrivals and passes there were.
+        events: How many callbacks, arrivals, SimPy events and passes there were.
         arrivals: Called at `next_arrival_s`; it sets the next one.
         next_arrival_s: Infinite if nobody else arrives.
         passes: Called at the end of a time at which somebody asked for it by `pass_is_due`.
@@ -66,58 +56,47 @@ class Clock(Environment):
         self.next_arrival_s = math.inf
         self.passes: Callable[[], None]
         self.pass_is_due = False
+        self._times: list[float] = []
+        self._due: dict[float, list[Due]] = {}
 
-    def call_at(
-        self, time_s: float, order: int, callback: Callable[[Any], object], argument: Any = None
-    ) -> Due:
-        """Call back at a time (s), among those of the same time by `order`, then first come."""
-        due = Due(callback, argument)
-        self.enter(time_s, order, due)
-        return due
-
-    def enter(self, time_s: float, order: int, due: Due) -> None:
-        """Let something be due at a time (s).
-
-        The heap is SimPy's own (4.1): its `schedule` takes a delay, and `now + (time - now)` is not
-        always `time`, so that what the trace has at one time would come at two.
-        """
-        heappush(self._queue, (time_s, order, next(self._eid), due))  # type: ignore[misc]
+    def enter(self, time_s: float, due: Due) -> None:
+        """Let something be due at a time (s), after what is due then already."""
+        there = self._due.get(time_s)
+        if there is None:
+            self._due[time_s] = [due]
+            heappush(self._times, time_s)
+        else:
+            there.append(due)
 
     def play(self) -> None:
-        """Run until nothing is left to happen.
-
-        Arrivals are merged from their sorted column, and passes follow from the events of their
-        time: neither takes an entry of the heap.
-        """
-        heap: Any = self._queue
+        """Run until nothing is left to happen."""
+        times, due, processes = self._times, self._due, self._queue
         events = 0
         while True:
             now = self.next_arrival_s
-            if heap and heap[0][0] < now:
-                now = heap[0][0]
-            elif now == math.inf:
+            if times and times[0] < now:
+                now = times[0]
+            if processes and processes[0][0] < now:
+                now = processes[0][0]
+            if now == math.inf:
                 break
             self._now = self.now_s = now
-            while heap:
-                time_s, order, _, due = heap[0]
-                if time_s != now or order >= PASS:
-                    break
-                events += 1
-                if order != COMPLETION and self.next_arrival_s == now:
+            while True:
+                if times and times[0] == now:
+                    heappop(times)
+                    for one in due.pop(now):
+                        events += 1
+                        one.call(one.argument)
+                elif self.next_arrival_s == now:
+                    events += 1
                     self.arrivals()
-                elif isinstance(due, Due):
-                    heappop(heap)
-                    due.call(due.argument)
-                else:
+                elif processes and processes[0][0] == now:
+                    events += 1
                     self.step()
-            if self.next_arrival_s == now:
-                events += 1
-                self.arrivals()
+                else:
+                    break
             if self.pass_is_due:
                 events += 1
                 self.pass_is_due = False
                 self.passes()
-            elif heap and heap[0][0] == now and heap[0][1] >= PASS:
-                events += 1
-                self.step()
         self.events += events

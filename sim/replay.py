@@ -11,7 +11,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import WHOLE, Job, Knobs, Measurement, Options, Start
 from wattkeeper.sim.backend import Attempt, Done, Listener
-from wattkeeper.sim.clock import COMPLETION, Clock, Due
+from wattkeeper.sim.clock import Clock, Due
 from wattkeeper.sim.cluster import GpuPower
 from wattkeeper.sim.streams import Streams
 
@@ -157,7 +157,7 @@ class Replay:
         phase.argument = attempt
         now_s = phase.since_s = self.env.now_s
         self.listener.draws(attempt, phase.power_w)
-        self.env.enter(now_s + phase.left_s, COMPLETION, phase)
+        self.env.enter(now_s + phase.left_s, phase)
 
     def _count_idle(self, attempt: Attempt, phase: _Phase) -> None:
         spent_s = self.env.now_s - phase.since_s

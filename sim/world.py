@@ -31,7 +31,7 @@ from wattkeeper.policies.protocols import (
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
 from wattkeeper.sim.backend import Attempt, Backend
 from wattkeeper.sim.checks import check_configuration, check_knobs
-from wattkeeper.sim.clock import COMPLETION, Clock, Due
+from wattkeeper.sim.clock import Clock, Due
 from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.nodes import NodeStates, PowerBudget
 from wattkeeper.sim.recorder import (
@@ -247,7 +247,8 @@ class World:
             self._wake[1].cancel()
             self._wake = None
         if time_s < math.inf:
-            self._wake = time_s, self.env.call_at(time_s, COMPLETION, self._woken)
+            self._wake = time_s, Due(self._woken)
+            self.env.enter(*self._wake)
 
     def _woken(self, _: object) -> None:
         self._wake = None

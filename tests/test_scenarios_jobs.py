@@ -13,7 +13,7 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile, expectations
 from wattkeeper.scenarios.load import load
 from wattkeeper.scenarios.run import run
-from wattkeeper.sim.clock import ARRIVAL, COMPLETION, Clock
+from wattkeeper.sim.clock import Clock, Due
 from wattkeeper.traces import library
 from wattkeeper.traces.formats import import_trace
 from wattkeeper.traces.replacing import replacing
@@ -133,14 +133,14 @@ def test_import_keeps_the_library_whole(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_arrivals_come_at_their_own_time() -> None:
-    """`now + (time - now)` is not always `time`; a job arrives when its trace says."""
+    """`now + (time - now)` is not always `time`; what is due at 0.9 comes then."""
     clock, called = Clock(), []
-    clock.call_at(8.2, COMPLETION, lambda _: clock.call_at(15.1, ARRIVAL, note))
-    clock.call_at(15.1, COMPLETION, lambda _: called.append("completion"))
+    assert 0.2 + (0.9 - 0.2) != 0.9
 
     def note(_: object) -> None:
-        called.append("arrival")
-        assert clock.now == 15.1
+        called.append((clock.now, clock.now_s))
 
-    clock.run()
-    assert called == ["completion", "arrival"]
+    clock.enter(0.2, Due(lambda _: clock.enter(0.9, Due(note))))
+    clock.enter(0.9, Due(note))
+    clock.play()
+    assert called == [(0.9, 0.9)] * 2

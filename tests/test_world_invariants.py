@@ -52,7 +52,7 @@ from wattkeeper.policies.protocols import (
 from wattkeeper.policies.queueing import InOrder
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
-from wattkeeper.sim.clock import ARRIVAL, COMPLETION, PASS, Clock
+from wattkeeper.sim.clock import Clock, Due
 from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.recorder import UNITS_PER_WATT, whole_units
 from wattkeeper.sim.results import RunResult, collect
@@ -749,21 +749,34 @@ def test_recorded_a_decision_leaves_the_queue_as_it_was() -> None:
 # --- same-time order
 
 
-@pytest.mark.parametrize("shuffled", [(COMPLETION, ARRIVAL, PASS), (PASS, ARRIVAL, COMPLETION)])
-def test_callbacks_of_one_time(shuffled: tuple[int, ...]) -> None:
+def test_what_comes_at_one_time() -> None:
+    """Also what is asked for at that time by what comes later in it."""
     env, called = Clock(), []
 
-    def note(what: object) -> Callable[[object], None]:
-        return lambda _: called.append((env.now, what))
+    def note(what: str) -> Due:
+        return Due(lambda _: called.append((env.now, what)))
 
-    env.call_at(2.0, COMPLETION, note("later"))
-    for order in (*shuffled, *shuffled):
-        env.call_at(1.0, order, note((order, len(env._queue))))
-    env.run()
-    times, orders = zip(*called, strict=True)
-    assert times == (1.0,) * 6 + (2.0,)
-    assert [order for order, _ in orders[:-1]] == [0, 0, 1, 1, 2, 2]
-    assert all(one < other for one, other in zip(orders[:-1:2], orders[1:-1:2], strict=True))
+    def process() -> Generator[Event, None, None]:
+        yield env.timeout(1.0)
+        called.append((env.now, "process"))
+        env.enter(1.0, note("callback of the process"))
+
+    def arrive() -> None:
+        called.append((env.now, "arrival"))
+        env.next_arrival_s, env.pass_is_due = math.inf, True
+
+    env.arrivals, env.next_arrival_s = arrive, 1.0
+    env.passes = lambda: called.append((env.now, "pass"))
+    env.process(process())
+    env.enter(2.0, note("later"))
+    cancelled = note("cancelled")
+    env.enter(1.0, cancelled)
+    for what in ("first", "second"):
+        env.enter(1.0, note(what))
+    cancelled.cancel()
+    env.play()
+    expected = ["first", "second", "arrival", "process", "callback of the process", "pass"]
+    assert called == [(1.0, what) for what in expected] + [(2.0, "later")]
 
 
 class Watch:
