@@ -283,6 +283,8 @@ def import_(
         click.echo(line)
     for note in added.notes:
         click.echo(f"Note: {note}")
+    if warning := library.much_left_out(added.quality):
+        click.echo(warning, err=True)
     click.echo(f"{added.name} ({added.kind}, {added.origin}): {added.folder}")
 
 
@@ -340,6 +342,7 @@ def fetch(
         click.echo("\n".join(listing()))
         return
     from wattkeeper.traces.fetch import fetch as fetch_trace
+    from wattkeeper.traces.library import much_left_out
 
     with _download_bar() as progress:
         done = fetch_trace(
@@ -358,6 +361,8 @@ def fetch(
         click.echo(f"Note: {text}")
     for table, rows in done.added.rows.items():
         click.echo(f"{rows:8} {table}")
+    if warning := much_left_out(done.added.quality):
+        click.echo(warning, err=True)
     click.echo(f"{done.added.name} ({done.added.kind}, {done.added.origin}): {done.added.folder}")
 
 

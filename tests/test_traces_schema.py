@@ -123,11 +123,11 @@ def test_a_repeated_key_is_named_with_both_rows(
         ({"submit_time_s": -1.0}, "submit_time_s is -1.0, must be a finite number >= 0"),
         ({"submit_time_s": None}, "submit_time_s is absent, must be a finite number >= 0"),
         ({"duration_s": math.nan}, "duration_s is nan, must be a finite number >= 0"),
-        ({"gpus": 0}, "gpus is 0, must be a finite number > 0"),
+        ({"gpus": 0}, "gpus is 0, must be a whole number > 0"),
         ({"time_scale": 0.0}, "time_scale is 0.0, must be a finite number > 0"),
         (
             {"gpus": 0, "time_scale": -1.0},
-            "gpus is 0, must be a finite number > 0, at most 1e15; time_scale is",
+            "gpus is 0, must be a whole number > 0; time_scale is",
         ),
     ],
 )

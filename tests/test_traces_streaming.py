@@ -111,8 +111,8 @@ def test_a_bad_line_is_named_and_skipped_on_demand(
     assert [text.partition(": ")[0] for text in problems] == [
         f"{path}, line {at + n}" for n in (1, 3, 4)
     ]
-    assert "is not UTF-8" in problems[1]
-    assert "holds a NUL byte" in problems[2]
+    assert "is not text (UTF-8): byte 0xff at byte 1" in problems[1]
+    assert "is not text (UTF-8): byte 0x00 at byte " in problems[2]
     rows = len([line for line in lines if line and line[:1] != b";"]) + 3
     rows -= 0 if name in ("swf", "gavel") else 1
     assert f"3 of {rows} rows malformed; --skip-bad leaves them out" in problems[-1]
@@ -196,7 +196,7 @@ def test_columns_by_mapping(put: Callable[[str | bytes], Path], home: Path) -> N
     assert [row["gpu_type"] for row in rows] == ["A100", None]
     assert "2024-01-04 23:00:00" in added.quality["time_origin"]
     for wrong, text in (
-        ({"colour": "when"}, "no column 'colour'; there are job_id, "),
+        ({"colour": "when"}, "no canonical name 'colour'; allowed: job_id, "),
         ({"submit_time_s": "then", "gpus": "n"}, "column then is missing; found when, n, kind"),
         ({"gpus": "n"}, "column submit_time_s is missing.*--map submit_time_s=COLUMN"),
     ):
@@ -209,13 +209,16 @@ def test_columns_by_mapping(put: Callable[[str | bytes], Path], home: Path) -> N
 def test_values_that_break_the_rules(put: Callable[[str | bytes], Path]) -> None:
     head = "job_id,submit_time_s,gpus,duration_s\n"
     for line, text in (
-        ("b,x,1,1", "submit_time_s is 'x', must be a finite number"),
-        ("b,,1,1", "submit_time_s is empty, must be a finite number"),
+        ("b,x,1,1", "submit_time_s is 'x', must be a number of seconds or a time as"),
+        ("b,,1,1", "submit_time_s is empty, must be a number of seconds or a time as"),
         ("b,0,1.5,1", "gpus is '1.5', must be a whole number below 2147483648"),
-        ("b,0,-1,1", "gpus is -1, must be a finite number > 0"),
+        ("b,0,-1,1", "gpus is -1, must be a whole number > 0"),
         ("b,0,1,-2", "duration_s is -2.0, must be a finite number >= 0"),
-        ("b,0,1,inf", "duration_s is 'inf', must be a finite number"),
-        ("b,2024-13-01,1,1", "submit_time_s is '2024-13-01', must be a time as"),
+        ("b,0,1,inf", "duration_s is 'inf', must be a finite number of seconds"),
+        (
+            "b,2024-13-01,1,1",
+            "submit_time_s is '2024-13-01', must be a number of seconds or a time as",
+        ),
         (",0,1,1", "job_id is absent"),
         ('"b,0,1,1', "has a quotation mark that is not closed on this line"),
         ("b,0,1", "has 3 values, must have 4"),
@@ -237,7 +240,7 @@ def test_repeated_ids_are_found_across_batches_and_files(
     paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
     with pytest.raises(TraceError) as caught:
         import_trace("slurm", paths)
-    text = "b.txt, line 3: job_id '101' repeats a.txt, line 2; must be unique"
+    text = "b.txt, line 3: JobID '101' repeats a.txt, line 2; must be unique"
     assert text in str(caught.value)
     added = library.add("slurm", paths, "mine", skip_bad=True)
     assert added.quality["wrong"] == 1
@@ -280,7 +283,124 @@ def test_slurm_resources(put: Callable[[str | bytes], Path]) -> None:
     assert jobs["estimate_s"].to_pylist() == [5400, None, None]
     (text,) = said("slurm", put(head + line.format(1, "soon", 1, "gpu:1", 1)))
     assert "line 2: Elapsed is 'soon', must be a time span as 1-02:03:04" in text
+    spans = ["03:04", "02:03:04", "1-02:03:04", "1-02:03", "00:00.5"]
+    lines = [line.format(n, span, 1, "gpu:1", 1) for n, span in enumerate(spans)]
+    jobs = import_trace("slurm", [put(head + "".join(lines))]).tables["jobs"]
+    assert jobs["duration_s"].to_pylist() == [184, 7384, 93784, 86523, 0.5]
     assert "no column tells of GPUs" in said("slurm", put("JobID|Submit|Start\n1|2|3\n"))[0]
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "gpus", "kind"),
+    [
+        ("AllocTRES", "cpu=4,gres/gpu:a100=2,gres/gpu=2,gres/gpumem=4G", 2, "a100"),
+        ("AllocTRES", "cpu=4,gres/gpu:1g.5gb=3", 3, "1g.5gb"),
+        ("AllocTRES", "gres/gpu=two", "gres/gpu is 'two'", None),
+        ("AllocTRES", "cpu=1,gres/gpu=4K,node=1", "gres/gpu is '4K'", None),
+        ("AllocTRES", "gres/gpu:a100=-2", "gres/gpu:a100 is '-2'", None),
+        ("AllocTRES", "gres/gpu=", "gres/gpu is empty", None),
+        ("AllocGRES", "gpu:a100:2(S:0,1),craynetwork:1", 2, "a100"),
+        ("AllocGRES", "gpu:1g.5gb:2", 2, "1g.5gb"),
+        ("AllocGRES", "gpu", 1, None),
+        ("AllocGRES", "gpu:4K", "gpu is '4K'", None),
+        ("AllocGRES", "gpu:a100:x", "gpu:a100 is 'x'", None),
+    ],
+)
+def test_slurm_counts_of_gpus(
+    put: Callable[[str | bytes], Path], column: str, text: str, gpus: int | str, kind: str | None
+) -> None:
+    line = "{}|2024-01-01T00:00:00|2024-01-01T00:00:01|60|{}\n"
+    none = "gres/gpu=0" if column.endswith("TRES") else "gpu:0"
+    path = put(
+        f"JobID|Submit|Start|ElapsedRaw|{column}\n" + line.format(1, text) + line.format(2, none)
+    )
+    if isinstance(gpus, str):
+        (problem,) = said("slurm", path)
+        expected = f"line 2: {column}: {gpus}, must be a whole number > 0, or 0 for none"
+        assert expected in problem
+        return
+    trace = import_trace("slurm", [path])
+    assert trace.tables["jobs"].select(["gpus", "gpu_type"]).to_pylist() == [
+        {"gpus": gpus, "gpu_type": kind}
+    ]
+    assert trace.quality["dropped"] == {"asks for no GPU": 1}
+
+
+def test_slurm_times_in_no_order_are_doubts(put: Callable[[str | bytes], Path]) -> None:
+    day = "2024-01-01T00:00:"
+    rows = [
+        f"1|{day}05|{day}04|{day}09|gres/gpu=1|{{}}",
+        f"2|{day}05|{day}06|{day}02|gres/gpu=1|{{}}",
+        f"3|{day}05|{day}06|{day}09|gres/gpu=1|{{}}",
+    ]
+    text = "JobID|Submit|Start|End|AllocTRES|{}\n" + "\n".join(rows)
+    known = import_trace("slurm", [put(text.format("ElapsedRaw", 5, 6, 7))])
+    assert known.tables["jobs"]["duration_s"].to_pylist() == [5, 6, 7]
+    assert known.quality["doubts"] == {"Start before Submit": 1, "End before Start": 1}
+    unknown = import_trace("slurm", [put(text.format("Comment", *"abc"))])
+    assert unknown.tables["jobs"]["duration_s"].to_pylist() == [5, None, 3]
+    what = "End before Start, so without a duration"
+    assert unknown.quality["doubts"] == {"Start before Submit": 1, what: 1}
+
+
+@pytest.mark.parametrize("size", [1, 64, 10_000])
+def test_the_few_times_of_another_kind_are_to_blame(
+    put: Callable[[str | bytes], Path], size: int, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    real = textfile._blocks
+    monkeypatch.setattr(textfile, "_blocks", lambda path, block_bytes: real(path, size))
+    numbers = [f"{n},{60 * n},1" for n in range(30)]
+    path = put(
+        "\n".join(["job_id,t,gpus", "d,2024-01-01 00:00:00,0.5", *numbers, "3,7,1", "x,y,1"])
+    )
+    mapping = {"submit_time_s": "t"}
+    with pytest.raises(TraceError) as caught:
+        library.add("csv", [path], "mine", mapping=mapping)
+    found = [str(problem).removeprefix(f"{path}, ") for problem in caught.value.problems]
+    assert found[0] == (
+        "line 2: t is '2024-01-01 00:00:00', the others are numbers of seconds; "
+        "all must be of one kind; gpus is '0.5', must be a whole number below 2147483648"
+    )
+    assert [text.partition(":")[0] for text in found] == ["line 2", "line 33", "line 34"]
+    assert "job_id '3' repeats log.txt, line 6" in found[1]
+    assert library.add("csv", [path], "mine", mapping=mapping, skip_bad=True).rows == {"jobs": 30}
+    dates = [f"d{n},2024-01-01 00:00:{n}0,1" for n in range(4)]
+    path = put("\n".join(["job_id,submit_time_s,gpus", "a,5,1", *dates]))
+    (text,) = said("csv", path)
+    assert "line 2: submit_time_s is '5', the others are dates; all must be of one kind" in text
+
+
+def test_messages_name_the_columns_of_the_file(put: Callable[[str | bytes], Path]) -> None:
+    path = put("id,t,long,n\na,0,-1,1\nb,0,10 min,-2\na,0,1,1\n")
+    mapping = {"job_id": "id", "submit_time_s": "t", "duration_s": "long", "gpus": "n"}
+    with pytest.raises(TraceError) as caught:
+        library.add("csv", [path], "mine", mapping=mapping)
+    first, second = (problem.message for problem in caught.value.problems[:2])
+    assert first == "long is -1.0, must be a finite number >= 0, at most 1e15"
+    assert second.startswith("long is '10 min', must be a finite number of seconds")
+
+
+def test_what_is_no_text_is_said_by_auto_too(put: Callable[[str | bytes], Path]) -> None:
+    for content, text in (
+        (b"\xb0\xff\n", "is not text (UTF-8): byte 0xb0 at byte 1"),
+        (b"PK\0\n", "is not text (UTF-8): byte 0x00 at byte 3"),
+        (b"", "is empty"),
+        (b" \n\n", "is empty"),
+    ):
+        for form in ("auto", "csv", "slurm"):
+            (found,) = said(form, put(content))
+            assert text in found
+
+
+def test_times_in_milliseconds_are_a_doubt(put: Callable[[str | bytes], Path]) -> None:
+    path = put("submit_time_s,gpus\n1704067200000,1\n1704067260000,1\n")
+    (doubt,) = import_trace("csv", [path]).quality["doubts"].items()
+    assert doubt == (
+        "submitted after the year 2100 if times count seconds since 1970: milliseconds?",
+        2,
+    )
+    path = put("submit_time_s,gpus\n1704067200,1\n1704067260,1\n")
+    assert import_trace("csv", [path]).quality["doubts"] == {}
 
 
 def test_gavel_durations_come_from_throughputs(tmp_path: Path) -> None:
@@ -313,7 +433,7 @@ def test_the_command(command: Command, tmp_path: Path) -> None:
     path.write_text("when,n\n0,1\nx,1\n")
     maps = ("--map", "submit_time_s=when", "--map", "gpus=n")
     done = command("traces", "import", "csv", path, *maps, code=2)
-    assert "bad.csv, line 3: when is 'x', must be a finite number" in done.stderr
+    assert "bad.csv, line 3: when is 'x', must be a number of seconds or" in done.stderr
     done = command("traces", "import", "csv", path, *maps, "--skip-bad")
     assert "       1 malformed, skipped:\n         bad.csv, line 3: when is 'x'" in done.stdout
     meta = json.loads((tmp_path / "library/bad/trace.json").read_text())
@@ -321,6 +441,12 @@ def test_the_command(command: Command, tmp_path: Path) -> None:
     command("traces", "import", "csv", path, *maps, "--skip-bad", code=2)
     done = command("traces", "import", "csv", path, "--map", "gpus", code=2)
     assert "allowed: CANONICAL=COLUMN" in done.stderr
+    path.write_text("submit_time_s,gpus\n" + "0,1\n" * 9 + "x,1\n")
+    done = command("traces", "import", "csv", path, "--name", "few", "--skip-bad")
+    assert "Warning" not in done.stderr
+    path.write_text("submit_time_s,gpus\n" + "0,1\n" * 8 + "x,1\n" * 2)
+    done = command("traces", "import", "csv", path, "--name", "many", "--skip-bad")
+    assert "Warning: 2 of 10 rows (20.0 %) are malformed and left out" in done.stderr
 
 
 # Not ru_maxrss: that one also counts what the process was before it became this program.

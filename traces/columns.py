@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +70,7 @@ def numbers(
     whole: bool = False,
     needed: bool = False,
     absent: Sequence[str] = ABSENT,
+    unit: str = "",
 ) -> Floats:
     """A column of numbers; NaN where absent, wrong, or where there is no such column.
 
@@ -79,6 +81,7 @@ def numbers(
         whole: Whether they must be whole numbers that fit 32 bits.
         needed: Whether one must be there.
         absent: Texts that stand for no value.
+        unit: What the numbers count, for messages.
     """
     if name not in table.column_names:
         return np.full(table.num_rows, np.nan)
@@ -101,6 +104,7 @@ def numbers(
             fits = (np.floor(result) == result) & (np.abs(result) < WHOLE_BELOW)
             bad |= there & ~fits
     must = "a whole number below 2147483648" if whole else "a finite number"
+    must += f" of {unit}" if unit else ""
     for row in np.flatnonzero(bad).tolist():
         text = found[row].as_py()
         note(wrong, row, f"{name} is {shown(text) if text else 'empty'}, must be {must}")
@@ -124,9 +128,7 @@ def dates(
         return np.full(table.num_rows, np.nan)
     found = cells(table, name)
     gone = np.asarray(pc.is_in(found, value_set=pa.array(absent, pa.string())))
-    parts = pc.extract_regex(found, DATE)
-    times, zones = (pc.struct_field(parts, key) for key in ("time", "zone"))
-    seconds = _seconds(times) - _offsets(zones)
+    seconds = _stamps(found)
     bad = np.isnan(seconds) & (~gone | needed)
     for row in np.flatnonzero(bad).tolist():
         text = found[row].as_py()
@@ -135,24 +137,61 @@ def dates(
     return seconds
 
 
+class Times(NamedTuple):
+    """A column of times.
+
+    Attributes:
+        seconds: Of each row; of dates since 1970-01-01 00:00:00. NaN as in `numbers`.
+        kinds: How many were written as numbers, and how many as dates.
+    """
+
+    seconds: Floats
+    kinds: tuple[int, int]
+
+
 def times(
     table: pa.Table,
     name: str,
     wrong: Wrong,
+    dates: bool | None,
     *,
     needed: bool = False,
     absent: Sequence[str] = ABSENT,
-) -> tuple[Floats, bool]:
-    """A column of numbers (s), or of dates if any value starts like one.
+) -> Times:
+    """A column of numbers (s) or dates.
 
-    Returns:
-        Seconds, and whether they come from dates.
+    Args:
+        table: Columns of text.
+        name: The column.
+        wrong: Takes what is wrong.
+        dates: As in `Batch`: which of the two the others are; None: each is read as it looks.
+        needed: Whether one must be there.
+        absent: Texts that stand for no value.
     """
-    if name in table.column_names:
-        dated = pc.match_substring_regex(cells(table, name), r"^\d{4}-")
-        if pc.any(dated).as_py():
-            return dates(table, name, wrong, needed=needed, absent=absent), True
-    return numbers(table, name, wrong, needed=needed, absent=absent), False
+    if name not in table.column_names:
+        return Times(np.full(table.num_rows, np.nan), (0, 0))
+    found = cells(table, name)
+    gone = np.asarray(pc.is_in(found, value_set=pa.array(absent, pa.string())))
+    stamps, values = _stamps(found), np.full(len(found), np.nan)
+    if not (~np.isnan(stamps) | gone).all():
+        readable = pc.match_substring_regex(found, NUMBER)
+        plain = pc.if_else(readable, found, pa.scalar(None, pa.string())).cast(pa.float64())
+        values = np.array(plain.fill_null(math.nan), dtype=float)
+    dated, counted = ~np.isnan(stamps) & ~gone, np.isfinite(values) & ~gone
+    other = np.zeros(len(found), dtype=bool) if dates is None else (counted if dates else dated)
+    bad = ~dated & ~counted & (~gone | needed)
+    others = "dates" if dates else "numbers of seconds"
+    for row in np.flatnonzero(bad | other).tolist():
+        text = found[row].as_py()
+        must = (
+            f"the others are {others}; all must be of one kind"
+            if other[row]
+            else "must be a number of seconds or a time as 2020-01-31 23:59:59"
+        )
+        note(wrong, row, f"{name} is {shown(text) if text else 'empty'}, {must}")
+    seconds = np.where(dated, stamps, np.where(counted, values, np.nan))
+    seconds[other] = np.nan
+    return Times(seconds, (int(counted.sum()), int(dated.sum())))
 
 
 def each(table: pa.Table, name: str, parse: Callable[[str], float], wrong: Wrong) -> Floats:
@@ -179,6 +218,14 @@ def each(table: pa.Table, name: str, parse: Callable[[str], float], wrong: Wrong
         for row in np.flatnonzero(codes == code).tolist():
             note(wrong, row, text)
     return np.array(values, dtype=float)[codes] if values else np.full(len(codes), np.nan)
+
+
+def _stamps(found: pa.Array) -> Floats:
+    """Seconds since 1970 of each text that is a date, NaN of others."""
+    if not pc.any(pc.match_substring_regex(found, r"^\d{4}-")).as_py():
+        return np.full(len(found), np.nan)
+    parts = pc.extract_regex(found, DATE)
+    return _seconds(pc.struct_field(parts, "time")) - _offsets(pc.struct_field(parts, "zone"))
 
 
 def _seconds(found: pa.Array) -> Floats:
@@ -221,7 +268,10 @@ def keep_rows(
     wrong: Mapping[int, str],
     drops: Sequence[tuple[str, Mask]] = (),
     *,
+    doubts: Sequence[tuple[str, Mask]] = (),
     absolute: bool = False,
+    kinds: tuple[int, int] = (0, 0),
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> Rows:
     """Put a batch together.
 
@@ -231,7 +281,10 @@ def keep_rows(
         wrong: Rows that could not be read.
         drops: Reasons with the rows that they drop; the first that fits counts. A row that is
             wrong is not dropped.
+        doubts: What is odd, with the rows; only kept ones count.
         absolute: As in `Rows`.
+        kinds: As in `Rows`.
+        names: As in `Rows`.
     """
     keep: Mask = np.ones(count, dtype=bool)
     keep[list(wrong)] = False
@@ -242,7 +295,8 @@ def keep_rows(
         keep &= ~mask
     kept = np.flatnonzero(keep).astype(np.int64)
     jobs = {name: _taken(values, kept, JOBS.field(name).type) for name, values in columns.items()}
-    return Rows(jobs, kept, wrong, dropped, absolute)
+    odd = {what: hits for what, mask in doubts if (hits := int((keep & mask).sum()))}
+    return Rows(jobs, kept, wrong, dropped, absolute, odd, kinds, names)
 
 
 def _taken(values: Any, kept: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:

@@ -108,15 +108,24 @@ def _text(data: bytes, path: Path) -> bytes:
     data = data.removeprefix(b"\xef\xbb\xbf")
     if not data.strip():
         raise TraceError(Problem("is empty; a header and rows are needed", str(path)))
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        text = f"is not UTF-8 ({error.reason}); convert it first"
-        raise TraceError(Problem(text, _where(path, data, error.start))) from error
-    at = data.find(b"\0")
-    if at >= 0:
-        raise TraceError(Problem("holds a NUL byte: no text file", _where(path, data, at)))
+    if (at := odd_byte(data)) is not None:
+        raise TraceError(Problem(not_text(data, at), _where(path, data, at)))
     return data.lstrip(b"\r\n") + b"\n"
+
+
+def odd_byte(data: bytes) -> int | None:
+    """The 0-based place of the first byte that is not UTF-8 or is NUL; None in a text."""
+    nul = data.find(b"\0")
+    try:
+        data[: nul if nul >= 0 else None].decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.start
+    return nul if nul >= 0 else None
+
+
+def not_text(data: bytes, at: int) -> str:
+    """The message on an odd byte."""
+    return f"is not text (UTF-8): byte 0x{data[at]:02x} at byte {at + 1}"
 
 
 def _where(path: Path, data: bytes, at: int) -> str:

@@ -10,7 +10,7 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.traces.folder import META, read, write
@@ -18,6 +18,9 @@ from wattkeeper.traces.formats import JobsFormat, find_format
 from wattkeeper.traces.names import check_name, is_name
 from wattkeeper.traces.streaming import default_name, write_jobs
 from wattkeeper.traces.trace import Trace
+
+MUCH: Final = 0.1
+"""Of all rows."""
 
 
 class Added(NamedTuple):
@@ -177,11 +180,23 @@ def add(
 
 
 def counted(quality: Mapping[str, Any]) -> list[str]:
-    """Lines that say what an import left out: reasons, and malformed rows by file and line."""
+    """Lines that say what an import left out, by reason or by file and line, and what it doubts."""
     lines = [f"{count:8} dropped: {reason}" for reason, count in quality.get("dropped", {}).items()]
+    lines += [f"{count:8} doubtful: {what}" for what, count in quality.get("doubts", {}).items()]
     if wrong := quality.get("wrong", 0):
         examples = quality["wrong_examples"]
         lines += [f"{wrong:8} malformed, skipped:", *(f"{'':9}{text}" for text in examples)]
         if wrong > len(examples):
             lines.append(f"{'':9}... and {wrong - len(examples)} more")
     return lines
+
+
+def much_left_out(quality: Mapping[str, Any]) -> str:
+    """A warning if an import left out more than `MUCH` of all rows as malformed; else empty."""
+    wrong, rows = quality.get("wrong", 0), quality.get("rows", 0)
+    if wrong <= MUCH * rows:
+        return ""
+    return (
+        f"Warning: {wrong} of {rows} rows ({100 * wrong / rows:.1f} %) are malformed and left out; "
+        "this trace may not be what its file records"
+    )

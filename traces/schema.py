@@ -7,6 +7,7 @@ Every field carries ``unit``, ``doc`` and ``rule`` in its metadata; every schema
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -183,22 +184,30 @@ def _column_problems(found: pa.Schema, schema: pa.Schema) -> list[str]:
     return problems
 
 
-def row_problems(table: pa.Table, schema: pa.Schema) -> dict[int, str]:
+def row_problems(
+    table: pa.Table, schema: pa.Schema, names: Mapping[str, str] = MappingProxyType({})
+) -> dict[int, str]:
     """What is wrong with the values of each bad row, by 0-based row, ascending.
 
-    The columns must be those of the schema, with its types.
+    Args:
+        table: Has the columns of the schema, with its types.
+        schema: One of the schemas above.
+        names: What messages call a column, where not by its name.
     """
     found: dict[int, list[str]] = {}
     for want in schema:
         column = table[want.name]
         rule = want.metadata[b"rule"].decode()
+        counts = rule in (">= 0", "> 0") and pa.types.is_integer(want.type)
+        allowed = f"a whole number {rule}" if counts else ALLOWED[rule]
         bad = _breaking(column, rule)
         if not want.nullable:
             bad |= np.asarray(column.is_null())
         for row in np.flatnonzero(bad).tolist():
             value = column[row].as_py()
             text = "absent" if value is None else repr(value)
-            found.setdefault(row, []).append(f"{want.name} is {text}, must be {ALLOWED[rule]}")
+            name = names.get(want.name, want.name)
+            found.setdefault(row, []).append(f"{name} is {text}, must be {allowed}")
     return {row: "; ".join(found[row]) for row in sorted(found)}
 
 

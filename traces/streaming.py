@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from bisect import insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -31,6 +32,10 @@ from wattkeeper.traces.trace import Trace
 
 ROW_GROUP: Final = 1 << 16
 LAST_DATE_S: Final = 2.5e11
+YEAR_2100_S: Final = 4102444800.0
+LATE: Final = "submitted after the year 2100 if times count seconds since 1970: milliseconds?"
+"""A doubt about times that are numbers."""
+
 SCRATCH: Final = "scratch.parquet"
 TABLE: Final = "jobs.parquet"
 SUFFIXES: Final = (".gz", ".csv", ".tsv", ".txt", ".swf", ".json", ".trace", ".log")
@@ -42,20 +47,35 @@ class _Found:
 
     rows: int = 0
     wrong: int = 0
-    examples: list[str] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    faults: list[tuple[int, int, str]] = field(default_factory=list)
     dropped: dict[str, int] = field(default_factory=dict)
+    doubts: dict[str, int] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    numbers: int = 0
+    dates: int = 0
     paths: list[Path] = field(default_factory=list)
     hashes: list[npt.NDArray[np.int64]] = field(default_factory=list)
     first_s: float = np.inf
-    absolute: bool | None = None
+    absolute: bool = False
 
-    def fault(self, path: Path, line: int, text: str) -> None:
-        """Count a malformed row; the first ones are kept."""
+    def fault(self, file: int, line: int, text: str) -> None:
+        """Count a malformed row; the first ones by file and line are kept."""
         self.wrong += 1
-        if len(self.problems) < SHOWN:
-            self.problems.append(Problem(text, f"{path}, line {line}"))
-            self.examples.append(f"{path.name}, line {line}: {text}")
+        insort(self.faults, (file, line, text))
+        del self.faults[SHOWN:]
+
+    def problems(self) -> list[Problem]:
+        """The faults that are kept."""
+        return [Problem(text, f"{self.paths[at]}, line {line}") for at, line, text in self.faults]
+
+    def examples(self) -> list[str]:
+        """The same, without folders."""
+        return [f"{self.paths[at].name}, line {line}: {text}" for at, line, text in self.faults]
+
+    def count(self, into: dict[str, int], counts: Mapping[str, int]) -> None:
+        """Add counts by reason."""
+        for reason, count in counts.items():
+            into[reason] = into.get(reason, 0) + count
 
 
 # Before it is made relative, a submission may be any time.
@@ -104,7 +124,10 @@ def write_jobs(
     folders.check_free(folder, overwrite=overwrite)
     with replacing(folder.resolve()) as fresh:
         scratch = fresh / SCRATCH
-        found = _convert(form.batches(paths, mapping or {}), form, scratch)
+        found = _convert(form.batches(paths, mapping or {}), form, scratch, None)
+        if found.numbers and found.dates:
+            mostly_dates = found.dates > found.numbers
+            found = _convert(form.batches(paths, mapping or {}), form, scratch, mostly_dates)
         where = ", ".join(map(str, paths))
         skip = _repeats(found, scratch)
         if found.wrong and not skip_bad:
@@ -144,22 +167,24 @@ def default_name(paths: Sequence[Path]) -> str:
     return name_from(name)
 
 
-def _convert(batches: Iterator[Batch], form: JobsFormat, scratch: Path) -> _Found:
-    """The first pass."""
+def _convert(
+    batches: Iterator[Batch], form: JobsFormat, scratch: Path, dates: bool | None
+) -> _Found:
+    """The first pass; `dates` as in `Batch`."""
     found = _Found()
     with pq.ParquetWriter(scratch, _SCRATCH, compression="zstd") as writer:
         for batch in batches:
             if batch.path not in found.paths:
                 found.paths.append(batch.path)
-            rows = form.convert(batch)
+            rows = form.convert(batch._replace(dates=dates))
             table, lines = _checked(batch, rows, found)
             if not table.num_rows:
                 continue
-            if found.absolute not in (None, rows.absolute):
-                text = "has times as dates, and before as numbers (or the reverse)"
-                raise TraceError(Problem(text, f"{batch.path}, line {lines[0]}"))
-            found.absolute = rows.absolute
-            found.first_s = min(found.first_s, float(np.min(np.asarray(table["submit_time_s"]))))
+            found.absolute |= rows.absolute
+            submit = np.asarray(table["submit_time_s"])
+            found.first_s = min(found.first_s, float(np.min(submit)))
+            if not rows.absolute and (late := int((submit > YEAR_2100_S).sum())):
+                found.count(found.doubts, {LATE: late})
             found.hashes.append(_hashes(table["job_id"]))
             file = np.full(len(lines), found.paths.index(batch.path), dtype=np.int32)
             table = table.append_column(_SCRATCH.field("file"), pa.array(file))
@@ -173,15 +198,18 @@ def _checked(batch: Batch, rows: Rows, found: _Found) -> tuple[pa.Table, npt.NDA
     table = jobs_table({"job_id": pa.array([], pa.string()), **rows.jobs})
     table = table.replace_schema_metadata(_UNPLACED.metadata)
     lines = batch.lines[rows.kept]
-    breaking = row_problems(table, _UNPLACED)
+    breaking = row_problems(table, _UNPLACED, rows.names)
+    found.names = rows.names
+    found.numbers += rows.kinds[0]
+    found.dates += rows.kinds[1]
     faults = dict(batch.wrong)
     faults |= {int(batch.lines[row]): text for row, text in rows.wrong.items()}
     faults |= {int(lines[row]): text for row, text in breaking.items()}
     for line in sorted(faults):
-        found.fault(batch.path, line, faults[line])
+        found.fault(found.paths.index(batch.path), line, faults[line])
     found.rows += len(batch.lines) + len(batch.wrong)
-    for reason, count in rows.dropped.items():
-        found.dropped[reason] = found.dropped.get(reason, 0) + count
+    found.count(found.dropped, rows.dropped)
+    found.count(found.doubts, rows.doubts)
     if breaking:
         good = np.setdiff1d(np.arange(table.num_rows), list(breaking))
         table, lines = table.take(pa.array(good)), lines[good]
@@ -213,8 +241,9 @@ def _repeats(found: _Found, scratch: Path) -> npt.NDArray[np.int64]:
             before = first.setdefault(job, (file, line))
             if before != (file, line):
                 there = f"{found.paths[before[0]].name}, line {before[1]}"
-                text = f"job_id {job!r} repeats {there}; must be unique"
-                found.fault(found.paths[file], line, text)
+                name = found.names.get("job_id", "job_id")
+                text = f"{name} {job!r} repeats {there}; must be unique"
+                found.fault(file, line, text)
                 skip.append(start + row)
         start += part.num_rows
     return np.array(skip, dtype=np.int64)
@@ -223,9 +252,9 @@ def _repeats(found: _Found, scratch: Path) -> npt.NDArray[np.int64]:
 def _refused(found: _Found, where: str) -> list[Problem]:
     """The first malformed rows, and after the last of them what can be done."""
     text = f"{found.wrong} of {found.rows} rows malformed"
-    if found.wrong > len(found.problems):
-        text += f", the first {len(found.problems)} of them above"
-    *others, last = found.problems
+    *others, last = found.problems()
+    if found.wrong > len(found.faults):
+        text += f", the first {len(found.faults)} of them above"
     hint = f"{last.message}\n{where}: {text}; --skip-bad leaves them out and counts them"
     return [*others, Problem(hint, last.where)]
 
@@ -247,8 +276,9 @@ def _fields(form: JobsFormat, name: str, found: _Found, kept: int) -> dict[str, 
         rows=found.rows,
         kept=kept,
         wrong=found.wrong,
-        wrong_examples=found.examples,
+        wrong_examples=found.examples(),
         dropped=dict(sorted(found.dropped.items())),
+        doubts=dict(sorted(found.doubts.items())),
         time_origin=f"the first submission, {first}",
         time_unit=form.time_unit,
         cannot_tell=list(form.cannot_tell),

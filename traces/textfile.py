@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.traces.csvfile import not_text, odd_byte
 from wattkeeper.traces.formats import Batch
 
 BLOCK_BYTES: Final = 1 << 21
@@ -81,16 +82,37 @@ def text_batches(
 
 
 def first_line(path: Path, comment: str = "") -> str:
-    """The first line that is a row or a header, for sniffing; empty if there is none."""
+    """The first line that is a row or a header, for sniffing; empty if there is none of text."""
     try:
         with _opened(path) as file:
-            text = file.read(SNIFFED_BYTES).removeprefix(BOM).decode("utf-8", "replace")
+            data = file.read(SNIFFED_BYTES).removeprefix(BOM)
     except (TraceError, OSError, EOFError, zlib.error, ValueError):
         return ""
-    for line in text.splitlines():
-        if _is_row(line.encode(), comment):
-            return line
+    for line in data.split(b"\n"):
+        if _is_row(line, comment):
+            line = line.removesuffix(b"\r")
+            return "" if _broken(line, quotes=False) else line.decode()
     return ""
+
+
+def check_text(path: Path) -> None:
+    """Check that a file is there and begins like text; a folder passes.
+
+    Raises:
+        TraceError: If it cannot be read, is empty, or is not text.
+    """
+    if path.is_dir():
+        return
+    try:
+        with _opened(path) as file:
+            data = file.read(SNIFFED_BYTES)
+    except (EOFError, OSError, zlib.error) as error:
+        raise TraceError(Problem(f"cannot be read: {error}", str(path))) from error
+    if not data.removeprefix(BOM).strip():
+        raise TraceError(Problem("is empty; a header and rows are needed", str(path)))
+    whole = data[: data.rfind(b"\n") + 1] or data  # the last line may end within a letter
+    if (at := odd_byte(whole)) is not None:
+        raise TraceError(Problem(not_text(whole, at), str(path)))
 
 
 def has_header(*names: str, delimiter: str = ",") -> Callable[[Path], bool]:
@@ -168,10 +190,10 @@ def _is_row(line: bytes, comment: str) -> bool:
 
 def _header(line: bytes, layout: Layout, path: Path, number: int) -> tuple[str, ...]:
     if text := _broken(line, layout.quotes):
-        raise TraceError(Problem(f"the header {text}", f"{path}, line {number}"))
+        raise TraceError(Problem(text, f"{path}, line {number}"))
     values = _values(line, layout)
     if isinstance(values, str):
-        raise TraceError(Problem(f"the header {values}", f"{path}, line {number}"))
+        raise TraceError(Problem(values, f"{path}, line {number}"))
     return tuple(name.strip() for name in values)
 
 
@@ -246,14 +268,10 @@ def _suspects(lines: list[bytes], quotes: bool) -> bool:
 
 def _broken(line: bytes, quotes: bool) -> str:
     """Why a line cannot be divided, or an empty text."""
-    if b"\0" in line:
-        return "holds a NUL byte: no text"
+    if (at := odd_byte(line)) is not None:
+        return not_text(line, at)
     if b"\r" in line:
         return "holds a carriage return; lines must end with LF or CR LF"
-    try:
-        line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return f"is not UTF-8 ({error.reason} at byte {error.start + 1})"
     if quotes and line.count(b'"') % 2:
         return "has a quotation mark that is not closed on this line"
     return ""

@@ -32,7 +32,8 @@ class Quality(TypedDict):
     """What an import found, as `Trace.quality` keeps it.
 
     ``rows`` read = ``kept`` + ``wrong`` (malformed, skipped) + ``dropped`` (by reason).
-    ``wrong_examples`` has the first 20 as ``FILE, line N: text``.
+    ``wrong_examples`` has the first 20 as ``FILE, line N: text``. ``doubts`` counts kept rows that
+    are odd, by what is odd.
     """
 
     rows: int
@@ -40,6 +41,7 @@ class Quality(TypedDict):
     wrong: int
     wrong_examples: list[str]
     dropped: dict[str, int]
+    doubts: dict[str, int]
     time_origin: str
     time_unit: str
     cannot_tell: list[str]
@@ -54,6 +56,8 @@ class Batch(NamedTuple):
         rows: What `JobsFormat.convert` takes: a table of texts, or a list of records.
         wrong: Lines that could not be split into rows: by line number, what is wrong.
         context: Whatever else `convert` needs.
+        dates: Whether times must be dates (True) or numbers (False), where a format takes either;
+            None while nobody knows.
     """
 
     path: Path
@@ -61,6 +65,7 @@ class Batch(NamedTuple):
     rows: Any
     wrong: Mapping[int, str] = {}
     context: Any = None
+    dates: bool | None = None
 
 
 class Rows(NamedTuple):
@@ -73,6 +78,11 @@ class Rows(NamedTuple):
         wrong: Malformed rows, by 0-based number in the batch: what is wrong.
         dropped: Well-formed rows that are no GPU job: how many, by reason.
         absolute: Whether ``submit_time_s`` counts from 1970-01-01 00:00:00.
+        doubts: Kept rows that are odd: how many, by what is odd.
+        kinds: How many times, of all rows, were written as numbers and how many as dates, where a
+            format takes either. If its files mix them, they are converted again with
+            `Batch.dates` set to the kind of most.
+        names: What the file calls a canonical column, where it has another name for it.
     """
 
     jobs: Mapping[str, pa.Array]
@@ -80,6 +90,9 @@ class Rows(NamedTuple):
     wrong: Mapping[int, str]
     dropped: Mapping[str, int]
     absolute: bool = False
+    doubts: Mapping[str, int] = {}
+    kinds: tuple[int, int] = (0, 0)
+    names: Mapping[str, str] = {}
 
 
 class JobsFormat(NamedTuple):
@@ -169,6 +182,10 @@ def find_format(form: str, paths: Sequence[Path]) -> Format | JobsFormat:
     where = ", ".join(map(str, paths))
     if fits:
         raise TraceError(f"{where}: could be {' or '.join(f.name for f in fits)}; name the format")
+    from wattkeeper.traces.textfile import check_text
+
+    for path in paths:
+        check_text(path)
     raise TraceError(f"{where}: no format recognises this; name it: {', '.join(formats)}")
 
 

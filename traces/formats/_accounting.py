@@ -31,9 +31,10 @@ def convert(batch: Batch) -> Rows:
         "user": texts(table, "user"),
         "queue": texts(table, "vc"),
         "submit_time_s": dates(table, "submit_time", wrong, needed=True),
-        "duration_s": numbers(table, "duration", wrong),
+        "duration_s": numbers(table, "duration", wrong, unit="seconds"),
         "gpus": gpus,
         "status": texts(table, "state"),
     }
     drops = [("asks for no GPU", gpus == 0), ("never started", np.isnan(started))]
-    return keep_rows(table.num_rows, columns, wrong, drops, absolute=True)
+    names = {"submit_time_s": "submit_time", "duration_s": "duration", "gpus": "gpu_num"}
+    return keep_rows(table.num_rows, columns, wrong, drops, absolute=True, names=names)

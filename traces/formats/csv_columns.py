@@ -19,6 +19,7 @@ from wattkeeper.traces.schema import JOBS
 from wattkeeper.traces.textfile import Layout, first_line, has_header, one_path, text_batches
 
 NEEDED: Final = ("submit_time_s", "gpus")
+UNITS: Final = {b"s": "seconds"}
 
 
 def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch]:
@@ -33,7 +34,7 @@ def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch
         if name not in JOBS.names:
             allowed = ", ".join(JOBS.names)
             raise InputError(
-                f"--map {name}={mapping[name]}: no column {name!r}; there are {allowed}"
+                f"--map {name}={mapping[name]}: no canonical name {name!r}; allowed: {allowed}"
             )
     header = [name.strip().strip('"') for name in first_line(path).split(",")]
     problems = [
@@ -57,23 +58,32 @@ def convert(batch: Batch) -> Rows:
     mapping: Mapping[str, str] = batch.context
     wrong: Wrong = {}
     columns: dict[str, Any] = {}
-    absolute = False
+    kinds = (0, 0)
     for want in JOBS:
         name = mapping.get(want.name, want.name)
         if name not in table.column_names:
             continue
         needed = not want.nullable
         if want.name == "submit_time_s":
-            columns[want.name], absolute = times(table, name, wrong, needed=True)
+            columns[want.name], kinds = times(table, name, wrong, batch.dates, needed=True)
         elif pa.types.is_string(want.type):
             columns[want.name] = texts(table, name)
         else:
             whole = pa.types.is_integer(want.type)
-            columns[want.name] = numbers(table, name, wrong, whole=whole, needed=needed)
+            unit = UNITS.get(want.metadata[b"unit"], "")
+            columns[want.name] = numbers(table, name, wrong, whole=whole, needed=needed, unit=unit)
     if "job_id" not in columns:
         columns["job_id"] = line_ids(batch.lines)
     drops = [("asks for no GPU", columns["gpus"] == 0)]
-    return keep_rows(table.num_rows, columns, wrong, drops, absolute=absolute)
+    return keep_rows(
+        table.num_rows,
+        columns,
+        wrong,
+        drops,
+        absolute=kinds[1] > 0,
+        kinds=kinds,
+        names=mapping,
+    )
 
 
 FORMAT: Final = JobsFormat(
@@ -81,7 +91,7 @@ FORMAT: Final = JobsFormat(
     summary="jobs with columns by their canonical names, or mapped by --map",
     takes="one CSV file, plain or gzip",
     source="A CSV file of jobs",
-    licence="that of the file that was imported",
+    licence="as the imported file",
     time_unit="s, or ISO 8601 dates",
     cannot_tell=("Whatever its columns do not say; columns that are not mapped are left out.",),
     sniff=has_header(*NEEDED),

@@ -32,7 +32,7 @@ def convert(batch: Batch) -> Rows:
     """Columns by name."""
     table, wrong = batch.rows, dict[int, str]()
     gpus = numbers(table, "num_gpus", wrong, whole=True, needed=True)
-    duration = numbers(table, "duration", wrong)
+    duration = numbers(table, "duration", wrong, unit="seconds")
     columns = {
         "job_id": line_ids(batch.lines),
         "queue": texts(table, "cluster"),
@@ -41,7 +41,8 @@ def convert(batch: Batch) -> Rows:
         "gpus": gpus,
     }
     drops = [("asks for no GPU", gpus == 0), ("has no duration", np.isnan(duration))]
-    return keep_rows(table.num_rows, columns, wrong, drops, absolute=True)
+    names = {"submit_time_s": "timestamp", "duration_s": "duration", "gpus": "num_gpus"}
+    return keep_rows(table.num_rows, columns, wrong, drops, absolute=True, names=names)
 
 
 FORMAT: Final = JobsFormat(

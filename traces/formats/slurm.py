@@ -27,6 +27,7 @@ from wattkeeper.traces.columns import (
     keep_rows,
     note,
     numbers,
+    shown,
     texts,
     times,
 )
@@ -41,8 +42,10 @@ NO_TIME: Final = (*ABSENT, "Unknown", "N/A")
 NO_LIMIT: Final = (*ABSENT, "UNLIMITED", "Partition_Limit", "Unknown", "N/A", "INVALID")
 RUNNING: Final = "^(RUNNING|SUSPENDED|COMPLETING|STOPPED)"
 SPAN: Final = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
-TRES: Final = re.compile(r"(?:^|,)gres/gpu(?::([^=,]+))?=(\d+)(?=,|$)")
-GRES: Final = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?::([A-Za-z][^:,(=]*))?(?:[:=](\d+))?(?=[,(]|$)")
+TRES: Final = re.compile(r"(gres/gpu(?::([^=]+))?)(?:=(.*))?")
+GRES: Final = re.compile(r"((?:gres[:/])?gpu(?::([A-Za-z][^:=]*|[^:=]+(?=[:=])))?)(?:[:=](.*))?")
+PLACES: Final = re.compile(r"\([^)]*\)")
+COUNT: Final = re.compile(r"[0-9]{1,15}")
 
 
 def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch]:
@@ -68,7 +71,8 @@ def convert(batch: Batch) -> Rows:
     """Columns by name; rows of job steps are left out first."""
     steps = np.asarray(pc.match_substring(cells(batch.rows, "JobID"), "."))
     jobs = np.flatnonzero(~steps)
-    rows = _convert(batch.rows.take(pa.array(jobs)) if steps.any() else batch.rows)
+    table = batch.rows.take(pa.array(jobs)) if steps.any() else batch.rows
+    rows = _convert(table, batch.dates)
     dropped = dict(rows.dropped)
     if steps.any():
         dropped["is a step of a job"] = int(steps.sum())
@@ -76,22 +80,23 @@ def convert(batch: Batch) -> Rows:
     return rows._replace(kept=jobs[rows.kept], wrong=wrong, dropped=dropped)
 
 
-def _convert(table: pa.Table) -> Rows:
+def _convert(table: pa.Table, dates: bool | None) -> Rows:
     wrong: Wrong = {}
-    submit, absolute = times(table, "Submit", wrong, needed=True, absent=NO_TIME)
-    start, _ = times(table, "Start", wrong, absent=NO_TIME)
-    end, _ = times(table, "End", wrong, absent=NO_TIME)
+    submit = times(table, "Submit", wrong, dates, needed=True, absent=NO_TIME)
+    start = times(table, "Start", wrong, dates, absent=NO_TIME)
+    end = times(table, "End", wrong, dates, absent=NO_TIME)
+    backwards = end.seconds < start.seconds
     state = texts(table, "State")
-    elapsed = _elapsed(table, start, end, wrong)
+    elapsed = _elapsed(table, start.seconds, end.seconds, wrong)
     gpus, kinds, granted = _gpus(table, wrong)
     running = np.asarray(pc.match_substring_regex(state, RUNNING).fill_null(False))
     if "End" in table.column_names:
-        running |= np.isnan(end)
+        running |= np.isnan(end.seconds)
     columns: dict[str, Any] = {
         "job_id": texts(table, "JobID"),
         "user": texts(table, "User"),
         "queue": texts(table, "Partition"),
-        "submit_time_s": submit,
+        "submit_time_s": submit.seconds,
         "duration_s": np.where(running, np.nan, elapsed),
         "estimate_s": _limit(table, wrong),
         "gpus": gpus,
@@ -99,35 +104,57 @@ def _convert(table: pa.Table) -> Rows:
         "status": pc.replace_substring_regex(state, r" by \d+$", ""),
     }
     drops = [
-        ("never started", np.isnan(start) | (~granted & ~(elapsed > 0))),
+        ("never started", np.isnan(start.seconds) | (~granted & ~(elapsed > 0))),
         ("asks for no GPU", gpus == 0),
     ]
-    return keep_rows(table.num_rows, columns, wrong, drops, absolute=absolute)
+    doubts = [
+        ("Start before Submit", start.seconds < submit.seconds),
+        ("End before Start", backwards & ~np.isnan(elapsed)),
+        ("End before Start, so without a duration", backwards & np.isnan(elapsed)),
+    ]
+    kinds = [sum(each) for each in zip(submit.kinds, start.kinds, end.kinds, strict=True)]
+    return keep_rows(
+        table.num_rows,
+        columns,
+        wrong,
+        drops,
+        doubts=doubts,
+        absolute=submit.kinds[1] > 0,
+        kinds=(kinds[0], kinds[1]),
+        names={"job_id": "JobID", "submit_time_s": "Submit", "duration_s": _elapsed_name(table)},
+    )
+
+
+def _elapsed_name(table: pa.Table) -> str:
+    """The column that durations come from."""
+    found = [name for name in ("ElapsedRaw", "Elapsed") if name in table.column_names]
+    return found[0] if found else "End"
 
 
 def _elapsed(table: pa.Table, start: Floats, end: Floats, wrong: Wrong) -> Floats:
-    if "ElapsedRaw" in table.column_names:
-        return numbers(table, "ElapsedRaw", wrong, absent=NO_TIME)
-    if "Elapsed" in table.column_names:
-        return each(table, "Elapsed", lambda text: _span(text, NO_TIME), wrong)
-    return end - start
+    name = _elapsed_name(table)
+    if name == "ElapsedRaw":
+        return numbers(table, name, wrong, absent=NO_TIME, unit="seconds")
+    if name == "Elapsed":
+        return each(table, name, lambda text: _span(text, NO_TIME), wrong)
+    return np.where(end < start, np.nan, end - start)
 
 
 def _limit(table: pa.Table, wrong: Wrong) -> Floats:
     if "TimelimitRaw" in table.column_names:
-        limit = 60 * numbers(table, "TimelimitRaw", wrong, absent=NO_LIMIT)
+        limit = 60 * numbers(table, "TimelimitRaw", wrong, absent=NO_LIMIT, unit="minutes")
     else:
         limit = each(table, "Timelimit", lambda text: _span(text, NO_LIMIT), wrong)
     return np.where(limit > 0, limit, np.nan)
 
 
 def _span(text: str, absent: Sequence[str]) -> float:
-    """Seconds of ``[D-][HH:]MM:SS``."""
+    """Seconds of ``[D-[HH:]]MM:SS`` or ``HH:MM:SS``, all that sacct writes."""
     if text in absent:
         return math.nan
     found = SPAN.fullmatch(text)
     if found is None:
-        raise ValueError("a time span as 1-02:03:04")
+        raise ValueError("a time span as 1-02:03:04 or 02:03:04 (D-HH:MM:SS), or 03:04 (MM:SS)")
     days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
@@ -146,10 +173,15 @@ def _gpus(table: pa.Table, wrong: Wrong) -> tuple[Floats, pa.Array, np.ndarray[A
         if name not in table.column_names:
             continue
         coded = cells(table, name).dictionary_encode()
-        parsed = [_asked(text, name) for text in coded.dictionary.to_pylist()]
         codes = np.asarray(coded.indices)
+        parsed, filled_in = [], coded.dictionary.to_pylist()
+        for code, text in enumerate(filled_in):
+            total, kind, fault = _asked(text, name)
+            parsed.append((total, kind))
+            for row in np.flatnonzero(codes == code).tolist() if fault else ():
+                note(wrong, row, f"{name}: {fault}")
         count = np.array([count for count, _ in parsed] or [0.0], dtype=float)[codes]
-        filled = np.array([bool(text) for text in coded.dictionary.to_pylist()] or [False])[codes]
+        filled = np.array([bool(text) for text in filled_in] or [False])[codes]
         if name.endswith("GRES"):
             count = count * nodes
         gpus = np.where(np.isnan(gpus) & filled, count, gpus)
@@ -163,16 +195,29 @@ def _gpus(table: pa.Table, wrong: Wrong) -> tuple[Floats, pa.Array, np.ndarray[A
     return np.where(np.isnan(gpus), 0.0, gpus), kinds, granted
 
 
-def _asked(text: str, column: str) -> tuple[float, str | None]:
-    """GPUs and their types in a list of resources: of all nodes (TRES), or of each (GRES)."""
+def _asked(text: str, column: str) -> tuple[float, str | None, str]:
+    """GPUs in a list of resources: of all nodes (TRES), or of each (GRES).
+
+    Returns:
+        Their number, their types, and what is wrong with the list; empty where nothing is.
+    """
     total, typed, kinds = 0.0, 0.0, []
-    for kind, count in (TRES if column.endswith("TRES") else GRES).findall(text):
+    tres = column.endswith("TRES")
+    for item in PLACES.sub("", text).split(","):
+        found = (TRES if tres else GRES).fullmatch(item)
+        if found is None:
+            continue
+        name, kind, number = found.groups()
+        number = "1" if number is None and not tres else number or ""
+        if not COUNT.fullmatch(number):
+            value = shown(number) if number else "empty"
+            return math.nan, None, f"{name} is {value}, must be a whole number > 0, or 0 for none"
         if kind:
             kinds.append(kind)
-            typed += float(count or 1)
+            typed += float(number)
         else:
-            total += float(count or 1)
-    return total or typed, "|".join(sorted(set(kinds))) or None
+            total += float(number)
+    return total or typed, "|".join(sorted(set(kinds))) or None, ""
 
 
 FORMAT: Final = JobsFormat(
@@ -180,7 +225,7 @@ FORMAT: Final = JobsFormat(
     summary="Slurm's accounting: sacct --parsable2",
     takes="the output of sacct --parsable2 --allusers with its header, plain or gzip; any number",
     source="Slurm accounting of a cluster (sacct)",
-    licence="that of the file that was imported",
+    licence="as the imported file",
     time_unit="dates without offset; spans as D-HH:MM:SS or s",
     cannot_tell=(
         "What a job trained, and which jobs recur.",

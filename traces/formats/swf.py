@@ -98,7 +98,7 @@ FORMAT: Final = JobsFormat(
     summary="Standard Workload Format 2.2 of the Parallel Workloads Archive",
     takes="one .swf file, plain or gzip",
     source="A log in the Standard Workload Format (Parallel Workloads Archive)",
-    licence="that of the file that was imported",
+    licence="as the imported file",
     time_unit="s",
     cannot_tell=(
         "GPUs: its processors are taken as GPUs, one for one.",

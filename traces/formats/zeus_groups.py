@@ -63,7 +63,7 @@ def read(paths: Sequence[Path]) -> Trace:
         format=FORMAT.name,
         origin="modelled",
         source="A CSV file in the schema of Zeus (NSDI 2023) for cluster traces",
-        licence="that of the file that was imported",
+        licence="as the imported file",
         inputs={path.name: file.sha256},
         notes=(
             "Which workload a job trains and its run time ratio are assigned by the file's "

@@ -1,0 +1,36 @@
+"""How often things happen in each part of a cycle, such as the hours of a day."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+def rates(time_s: Floats, width_s: float, parts: int) -> Floats | None:
+    """Events in each part of a cycle, over how often their span holds that part.
+
+    A span of 25 Mondays and 26 Tuesdays is so no doubt about Mondays.
+
+    Args:
+        time_s: Times of the events in s; 0 is where a cycle begins.
+        width_s: Length of a part in s.
+        parts: Parts of a cycle.
+
+    Returns:
+        Events per part, one number each; None where the span is shorter than a cycle.
+    """
+    cycle_s = width_s * parts
+    first, last = float(time_s.min()), float(time_s.max())
+    if last - first < cycle_s:
+        return None
+    place = np.minimum(np.mod(time_s, cycle_s) // width_s, parts - 1).astype(np.int64)
+    begins = np.arange(parts) * width_s
+
+    def held_s(until: float) -> Floats:
+        rounds, rest = divmod(until, cycle_s)
+        return np.asarray(rounds * width_s + np.clip(rest - begins, 0, width_s), dtype=np.float64)
+
+    found: Floats = np.bincount(place, minlength=parts) * width_s / (held_s(last) - held_s(first))
+    return found
