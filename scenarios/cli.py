@@ -6,6 +6,7 @@ Only what a subcommand needs is imported, inside it: `wattkeeper --help` stays q
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 LACKING = 3
+CLOSED_PIPE = 141
 MAX_SEEDS = 10_000
 
 
@@ -36,8 +38,9 @@ class Group(click.Group):
             _fail(ctx, str(error), error.exit_code)
         except KeyboardInterrupt:
             _fail(ctx, "interrupted", INTERRUPTED)
-        except BrokenPipeError:
-            raise
+        except BrokenPipeError:  # the reader has seen enough, as with `| head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(CLOSED_PIPE)
         except OSError as error:
             _fail(ctx, f"{error.filename or 'system'}: {error.strerror or error}", LACKING)
 
@@ -132,7 +135,11 @@ def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
 def _console() -> Console:
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    class Piped(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would exit with 1
+
+    return Piped(width=None if sys.stdout.isatty() else 120, highlight=False)
 
 
 @main.command()

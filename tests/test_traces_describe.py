@@ -3,6 +3,9 @@
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from tests.conftest import Command
 from wattkeeper.policies.errors import InputError, ProfileMissing
 from wattkeeper.policies.profile import Curve, Expected, Profile
 from wattkeeper.traces.describe import Report, describe, render
@@ -304,7 +308,14 @@ def test_load_demand_and_a_cluster() -> None:
     report = describe(trace, gpus=3)
     assert report["busy_gpu_s"] == 65.0
     assert report["load"] == {"mean_gpus": 3.25, "peak_gpus": 4.5, "known_share": 0.75}
-    assert report["cluster"] == {"gpus": 3, "too_large": 2, "load": pytest.approx(25 / 60)}
+    assert report["cluster"] == {
+        "gpus": 3,
+        "too_large": 2,
+        "load": pytest.approx(25 / 60),
+        "typed": 0,
+        "gpu_types": [],
+    }
+    assert "name GPU types" not in text_of(report)
     assert [(row["gpus"], row["jobs"], row["gpu_s"]) for row in report["demand"]] == [
         (1, 1, 5.0),
         (2, 1, 20.0),
@@ -345,6 +356,59 @@ def test_jobs_against_the_nodes() -> None:
     assert "1 jobs ask for GPU types that no node has" in text
 
 
+def test_types_that_a_cluster_must_list() -> None:
+    kinds = ["A|B", "A", None, "[C]"]
+    report = describe(jobs_trace({"submit_time_s": [0.0] * 4, "gpu_type": kinds}), gpus=4)
+    assert (report["cluster"]["typed"], report["cluster"]["gpu_types"]) == (3, ["A", "B", "[C]"])
+    text = " ".join(text_of(report).split())
+    assert "3 jobs name GPU types (A, B, [C]): a cluster must list these types" in text
+    assert "(workload.gpu_types: ignore)" in text
+
+
+def test_numbers_are_plain() -> None:
+    columns = {
+        "submit_time_s": [0.0, 1e9],
+        "duration_s": [0.5, 8_640_000.0],
+        "estimate_s": [6e4, 8.64e6],
+    }
+    text = text_of(describe(jobs_trace(columns)))
+    table = text.split("Durations")[1].split("Missing")[0]
+    rows = [line.strip("│").split("│") for line in table.splitlines() if line.startswith("│")]
+    cells = {row[0].strip(): [cell.strip() for cell in row[1:]] for row in rows}
+    assert cells["min"] == ["0.500", "", "< 0.001"]
+    assert cells["max"] == ["8,640,000", "100.0 d", "1"]
+    assert "p0" not in cells
+    assert "e-" not in text
+    assert "s; licence: l" in text
+
+
+def test_milliseconds_are_doubted(tmp_path: Path) -> None:
+    path = tmp_path / "ms.csv"
+    head = "submit_time_s,duration_s,gpus\n"
+    path.write_text(head + "1704067200000,3600000,1\n1704067260000,7200000,1\n")
+    text = text_of(describe(import_trace("csv", [path])))
+    late = (
+        "- 2 jobs: submitted after the year 2100 if times count seconds since 1970: milliseconds?"
+    )
+    assert late in text
+    assert "- 2 jobs ran longer than 30 days, most of all: milliseconds too?" in text
+    path.write_text(head + "1704067200000,36,1\n1704067260000,7200000,1\n")
+    assert "30 days" not in text_of(describe(import_trace("csv", [path])))
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_closed_pipe_is_quiet(command: Command, tmp_path: Path, form: list[str]) -> None:
+    (tmp_path / "one.csv").write_text("submit_time_s,gpus\n0,1\n")
+    command("traces", "import", "csv", "one.csv")
+    reader, writer = os.pipe()
+    os.close(reader)
+    module = [sys.executable, "-m", "wattkeeper.scenarios"]
+    arguments = ["traces", "describe", str(tmp_path / "library/one"), *form]
+    done = subprocess.run([*module, *arguments], stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 def test_people_estimates_and_repetitions() -> None:
     trace = jobs_trace(
         {
@@ -379,6 +443,10 @@ def test_people_estimates_and_repetitions() -> None:
     assert report["together"] == {"jobs": 3, "share": 0.6, "largest": 3, "repeated": 1}
     text = text_of(report)
     assert "1 of 3 jobs with an estimate (33.3 %) outlived it" in text
+    facts, doubts = text.split("Doubts")
+    together = "3 jobs (60.0 %) submitted at the same time as another one"
+    assert together in facts
+    assert together not in doubts
     assert "[r]" in text
 
 

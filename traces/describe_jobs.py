@@ -6,7 +6,7 @@ All of it is computed column by column: a million jobs take seconds.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -14,13 +14,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from wattkeeper.traces.rhythm import rates
 from wattkeeper.traces.schema import JOBS
+from wattkeeper.traces.streaming import LATE
 from wattkeeper.traces.trace import Trace
 
 QUANTILES: Final = (0, 5, 25, 50, 75, 95, 99, 100)
 CLOCK: Final = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 HOUR_S: Final = 3600.0
 DAY_S: Final = 86400.0
+LONG_S: Final = 30 * DAY_S
 
 Json = dict[str, Any]
 Floats = npt.NDArray[np.float64]
@@ -99,7 +102,7 @@ def report(trace: Trace, gpus: int | None = None) -> Json:
         "time_scale": _quantiles(np.asarray(table["time_scale"])),
         "together": _together(table, submit),
         "overlap": {"jobs": overlapping, "share": overlapping / table.num_rows},
-        "oddities": _oddities(table, duration, group),
+        "oddities": _oddities(table, duration, group, trace.quality.get("doubts", {})),
     }
 
 
@@ -147,26 +150,9 @@ def _arrivals(submit: Floats, origin: str) -> Json:
     return {
         "clock": origin if start is not None else None,
         "per_h": len(submit) / (span_s / HOUR_S) if span_s else None,
-        "by_hour": _rates(time_s, HOUR_S, 24),
-        "by_weekday": _rates(time_s, DAY_S, 7),
+        "by_hour": None if (hours := rates(time_s, HOUR_S, 24)) is None else hours.tolist(),
+        "by_weekday": None if (days := rates(time_s, DAY_S, 7)) is None else days.tolist(),
     }
-
-
-def _rates(time_s: Floats, width_s: float, bins: int) -> list[float] | None:
-    """Jobs in each part of a cycle, over how often the span holds that part."""
-    cycle_s = width_s * bins
-    first, last = float(time_s.min()), float(time_s.max())
-    if last - first < cycle_s:
-        return None
-    place = np.minimum(np.mod(time_s, cycle_s) // width_s, bins - 1).astype(np.int64)
-    begins = np.arange(bins) * width_s
-
-    def held_s(until: float) -> Floats:
-        rounds, rest = divmod(until, cycle_s)
-        return np.asarray(rounds * width_s + np.clip(rest - begins, 0, width_s), dtype=np.float64)
-
-    times = (held_s(last) - held_s(first)) / width_s
-    return [float(rate) for rate in np.bincount(place, minlength=bins) / times]
 
 
 def _load(submit: Floats, duration: Floats, width: Floats, gpu_s: Floats) -> Json:
@@ -196,10 +182,11 @@ def _cluster(table: pa.Table, gpu_s: Floats, gpus: int | None) -> Json | None:
     Returns:
         ``gpus``: of the cluster. ``too_large``: jobs that ask for more than it has.
         ``load``: GPU time of the others over what the cluster has in the span; None for a span of
-        none.
+        none. ``typed``: jobs that name GPU types, which are ``gpu_types``.
     """
     if gpus is None:
         return None
+    codes, names = _codes(table["gpu_type"])
     large = np.asarray(table["gpus"]) > gpus
     submit = np.asarray(table["submit_time_s"])
     span_s = float(submit.max() - submit.min())
@@ -207,6 +194,8 @@ def _cluster(table: pa.Table, gpu_s: Floats, gpus: int | None) -> Json | None:
         "gpus": gpus,
         "too_large": int(large.sum()),
         "load": float(gpu_s[~large].sum()) / (gpus * span_s) if span_s else None,
+        "typed": int((codes >= 0).sum()),
+        "gpu_types": sorted({kind for name in names for kind in name.split("|")}),
     }
 
 
@@ -360,13 +349,21 @@ def _overlaps(group: Ints, submit: Floats, duration: Floats) -> Bools:
     return found
 
 
-def _oddities(table: pa.Table, duration: Floats, group: Ints) -> list[Json]:
+def _oddities(
+    table: pa.Table, duration: Floats, group: Ints, doubts: Mapping[str, int]
+) -> list[Json]:
     submit = np.asarray(table["submit_time_s"])
     workload = _codes(table["workload"])[0]
     trained = _different([group, workload], (group >= 0) & (workload >= 0))[0]
     moment = np.unique(submit, return_inverse=True)[1].reshape(-1)
     together = _different([group, moment], group >= 0)[1]
+    long = int((duration > LONG_S).sum())
+    mostly_long = 2 * long > int(np.isfinite(duration).sum())
     counts = {
+        **{f"jobs: {what}": count for what, count in doubts.items()},
+        "jobs ran longer than 30 days, most of all: milliseconds too?": (
+            long if LATE in doubts and mostly_long else 0
+        ),
         "jobs without a recorded duration": int(np.isnan(duration).sum()),
         "jobs of no duration": int((duration == 0).sum()),
         "jobs without a workload": int((workload < 0).sum()),

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Console
 
+from wattkeeper.traces.describe_jobs import DAY_S, HOUR_S
 from wattkeeper.traces.describe_text import print_list, print_table
 
 DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+QUANTILES: Final = {"p0": "min", "p50": "median", "p100": "max"}
+"""What quantiles are called where not by their name in the report."""
+
 ROWS: Final = 12
 """Longer tables are cut to their largest rows; the JSON report has all."""
 
@@ -87,6 +92,12 @@ def _facts(report: Json) -> Iterator[str]:
             f"a cluster of {cluster['gpus']} GPUs: {cluster['too_large']} jobs are larger{used}"
             f"{' of its GPU time in the span' if used else ''}"
         )
+        if cluster["typed"]:
+            yield (
+                f"{cluster['typed']} jobs name GPU types ({_listed(cluster['gpu_types'])}): a "
+                "cluster must list these types, or the scenario ignore them (workload.gpu_types: "
+                "ignore)"
+            )
     if nodes := report["nodes"]:
         yield f"{nodes['nodes']} nodes with {nodes['gpus']} GPUs"
     if users:
@@ -108,6 +119,11 @@ def _facts(report: Json) -> Iterator[str]:
         yield (
             f"{overlap['jobs']} jobs ({100 * overlap['share']:.0f} %) start while another one of "
             "their group runs"
+        )
+    if (together := report["together"])["jobs"]:
+        yield (
+            f"{together['jobs']} jobs ({_percent(together['share'])}) submitted at the same time "
+            f"as another one, as those of a job array are, up to {together['largest']} at once"
         )
     if (fractions := report["fractions"])["jobs"]:
         yield f"{fractions['jobs']} jobs ({_percent(fractions['share'])}) on part of a GPU"
@@ -135,7 +151,27 @@ def _extremes(rates: Sequence[float], names: Sequence[str]) -> str:
 
 
 def _rate(rate: float) -> str:
-    return f"{rate:.1f}" if rate >= 10 else f"{rate:.2g}"
+    return f"{rate:,.1f}" if rate >= 10 else _number(rate)
+
+
+def _number(value: float) -> str:
+    """Three digits that matter, thousands apart, no exponent."""
+    if 0 < value < 0.001:
+        return "< 0.001"
+    decimals = 0 if value == int(value) else 2 - math.floor(math.log10(value))
+    return f"{value:,.{max(decimals, 0)}f}"
+
+
+def _span(seconds: float) -> str:
+    """Hours or days; nothing for less than an hour."""
+    if seconds < HOUR_S:
+        return ""
+    return f"{seconds / HOUR_S:.1f} h" if seconds < 2 * DAY_S else f"{seconds / DAY_S:,.1f} d"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - ROWS} others" if len(names) > ROWS else ""
+    return ", ".join(names[:ROWS]) + more
 
 
 def _doubts(report: Json) -> Iterator[str]:
@@ -143,11 +179,6 @@ def _doubts(report: Json) -> Iterator[str]:
     for row in report["oddities"]:
         if not row["what"].startswith("jobs without"):  # these are in the table of missing values
             yield f"{row['count']} {row['what']}"
-    if together["jobs"]:
-        yield (
-            f"{together['jobs']} jobs ({_percent(together['share'])}) submitted at the same time "
-            f"as another one, up to {together['largest']} at once"
-        )
     if together["repeated"]:
         yield f"{together['repeated']} jobs repeat another one in all but their id"
     if estimates:
@@ -192,13 +223,20 @@ def _demand(demand: Sequence[Json], console: Console) -> None:
 
 
 def _durations(report: Json, console: Console) -> None:
-    columns = {"duration in s": (report["durations_s"], ".0f")}
+    found = report["durations_s"]
+    columns = {
+        "duration in s": {q: _number(value) for q, value in found.items()},
+        "in h or d": {q: _span(value) for q, value in found.items()},
+    }
+    if not any(columns["in h or d"].values()):
+        del columns["in h or d"]
     if report["estimates"]:
-        columns["duration / estimate"] = (report["estimates"]["ratio"], ".3g")
+        ratio = report["estimates"]["ratio"]
+        columns["duration / estimate"] = {q: _number(value) for q, value in ratio.items()}
     if set(report["time_scale"].values()) != {1.0}:
-        columns["time scale"] = (report["time_scale"], ".3g")
+        columns["time scale"] = {q: _number(value) for q, value in report["time_scale"].items()}
     rows = (
-        (q, *(f"{values[q]:{form}}" if q in values else "-" for values, form in columns.values()))
+        (QUANTILES.get(q, q), *(column.get(q, "-") for column in columns.values()))
         for q in report["time_scale"]
     )
     print_table(console, "Durations", ("quantile", *columns), rows)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-NUMBER: Final = re.compile(r"-?[\d.]+( %)?|-")
+NUMBER: Final = re.compile(r"((< )?-?[\d.,]+( [%hd])?|-)?")
 
 Json = Mapping[str, Any]
 
@@ -26,7 +26,7 @@ def head(report: Json, console: Console) -> None:
     rows = ", ".join(f"{count} {name}" for name, count in report["rows"].items())
     title = f"{report['name']}: {report['kind']}, {report['origin']}, {rows}"
     console.print(f"[bold]{escape(title)}[/bold]", soft_wrap=True)
-    console.print(f"{report['source']} ({report['licence']})", markup=False, soft_wrap=True)
+    console.print(f"{report['source']}; licence: {report['licence']}", markup=False, soft_wrap=True)
     for note in report["notes"]:
         console.print(f"- {note}", markup=False, soft_wrap=True)
 
