@@ -436,16 +436,12 @@ def fit_jobs(trace: str, out: Path, compare: Path | None, seed: int) -> None:
     """Fit the jobs of TRACE, a name or a path, for `generate jobs --fit`.
 
     With --compare, as many jobs are sampled from the fit and compared with the trace: numbers in
-    comparison.json, a picture in comparison.png.
+    comparison.json, a picture in comparison.png; the picture needs matplotlib.
     """
     from wattkeeper.traces import library
     from wattkeeper.traces.fit import fit_trace
     from wattkeeper.traces.fits import to_json
 
-    if compare is not None:
-        from wattkeeper.traces.plot_fit import need_matplotlib
-
-        need_matplotlib()
     found = library.find(trace)
     fit = fit_trace(found)
     out.write_text(to_json(fit), encoding="utf-8")

@@ -30,7 +30,7 @@ from wattkeeper.traces.fits import (
     to_json,
 )
 from wattkeeper.traces.folder import files
-from wattkeeper.traces.plot_fit import need_matplotlib
+from wattkeeper.traces.plot_fit import save_comparison
 from wattkeeper.traces.sample import autoregressive, normal_cdf, rate_for_load, sample
 from wattkeeper.traces.schema import jobs_table
 from wattkeeper.traces.trace import Trace
@@ -348,9 +348,13 @@ def test_quantiles_that_fall_and_shares_that_do_not_add_up_are_refused(tmp_path:
     path.write_text(json.dumps(good))
     with pytest.raises(TraceError, match=r"shares of demands add up to 0\.75"):
         load_fit(path)
-    path.write_text("no json")
-    with pytest.raises(TraceError, match="the file: Invalid JSON"):
-        load_fit(path)
+    for text in ("no json", "[]", "", "cluster:\n  gpus: 4\n"):
+        path.write_text(text)
+        with pytest.raises(TraceError) as error:
+            load_fit(path)
+        assert str(error.value) == (
+            f"{path}: is not a fit (JSON, as written by `wattkeeper traces fit`)"
+        )
 
 
 def small(**columns: list[Any]) -> Trace:
@@ -395,10 +399,32 @@ def test_a_sample_needs_jobs() -> None:
         sample(bursty(), "one", 0)
 
 
-def test_without_matplotlib_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(EnvironmentLacks, match=r"pip install 'wattkeeper\[plots\]'"):
-        need_matplotlib()
+def test_without_matplotlib_only_the_plot_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("matplotlib", "matplotlib.figure", "matplotlib.backends.backend_agg"):
+        monkeypatch.setitem(sys.modules, name, None)
+    trace = sample(bursty(), "one", 500)
+    with pytest.raises(EnvironmentLacks, match=r"comparison\.png is not.*'wattkeeper\[plots\]'"):
+        save_comparison(trace, trace, tmp_path / "shown")
+    assert [path.name for path in (tmp_path / "shown").iterdir()] == ["comparison.json"]
+    assert json.loads((tmp_path / "shown/comparison.json").read_text())["ks"]["duration_s"] == 0
+
+
+def test_rhythms_are_rates_not_shares() -> None:
+    # An hourly job over 9 days and 5 hours: two days come twice, and five hours ten times.
+    even = np.arange(0, 9 * DAY_S + 5 * 3600 + 1, 3600.0)
+    found = compare(*(small(submit_time_s=even.tolist(), duration_s=[1.0] * len(even)),) * 2)
+    for side in ("trace", "sample"):
+        assert found[side]["hour_of_day"] == pytest.approx([1.0] * 24, rel=0.15)
+        assert found[side]["day_of_week"] == pytest.approx([1.0] * 7, rel=0.05)
+    longer = np.arange(0, 20 * DAY_S, 3600.0)
+    other = small(submit_time_s=longer.tolist(), duration_s=[1.0] * len(longer))
+    one = small(submit_time_s=even.tolist(), duration_s=[1.0] * len(even))
+    assert compare(one, other)["ks"]["day_of_week"] < 0.01
+    short = small(submit_time_s=[0.0, 3 * DAY_S], duration_s=[1.0, 1.0])
+    assert compare(one, short)["ks"]["day_of_week"] is None
+    assert compare(one, short)["sample"]["day_of_week"] is None
 
 
 def test_the_command_generates_fits_and_compares(command: Command, tmp_path: Path) -> None:

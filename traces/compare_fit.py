@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from wattkeeper.traces.fit import Real, start_of_week_s
 from wattkeeper.traces.fits import DAY_S, DAYS, HOUR_S, HOURS
+from wattkeeper.traces.rhythm import rates
 from wattkeeper.traces.trace import Trace
 
 DIGITS: Final = 6
@@ -63,19 +63,21 @@ def dispersion(submit_s: Real, interval_s: float) -> float | None:
     return _round(counts.var() / counts.mean()) if len(counts) > 1 else None
 
 
-def hourly_rates(submit_s: Real) -> Real:
-    """Share of the arrivals in each hour of the day, in local time of the trace."""
-    return _shares(((submit_s // HOUR_S) % HOURS).astype(np.int64), HOURS)
+def hourly_rates(submit_s: Real) -> Real | None:
+    """Rate of arrivals in each hour of the day over the mean of the 24 rates.
+
+    In local time of the trace. None where the trace is shorter than a day.
+    """
+    return _over_mean(rates(submit_s, HOUR_S, HOURS))
 
 
-def daily_rates(submit_s: Real) -> Real:
-    """Share of the arrivals on each day of the week."""
-    return _shares(((submit_s // DAY_S) % DAYS).astype(np.int64), DAYS)
+def daily_rates(submit_s: Real) -> Real | None:
+    """The same for each day of the week; None where the trace is shorter than a week."""
+    return _over_mean(rates(submit_s, DAY_S, DAYS))
 
 
-def _shares(of_job: npt.NDArray[np.int64], size: int) -> Real:
-    found: Real = np.bincount(of_job, minlength=size) / len(of_job)
-    return found
+def _over_mean(found: Real | None) -> Real | None:
+    return None if found is None else found / found.mean()
 
 
 def compare(real: Trace, sampled: Trace) -> dict[str, Any]:
@@ -83,7 +85,7 @@ def compare(real: Trace, sampled: Trace) -> dict[str, Any]:
 
     Returns:
         Distances, and the same figures of both traces, JSON-ready. A distance is none where one of
-        the traces has no such job.
+        the traces has no such job, or is shorter than the day or week of the rhythm.
     """
     one, other = columns(real), columns(sampled)
     both = (one, other)
@@ -109,8 +111,11 @@ def _ks(a: Real, b: Real) -> float | None:
     return ks_distance(a, b) if len(a) and len(b) else None
 
 
-def _largest_gap(a: Real, b: Real) -> float:
-    return _round(np.abs(np.cumsum(a) - np.cumsum(b)).max())
+def _largest_gap(a: Real | None, b: Real | None) -> float | None:
+    """The distance of two rhythms, each taken as a distribution over its parts."""
+    if a is None or b is None:
+        return None
+    return _round(np.abs(np.cumsum(a / a.sum()) - np.cumsum(b / b.sum())).max())
 
 
 def _figures(side: JobColumns, demands: list[float]) -> dict[str, Any]:
@@ -132,9 +137,13 @@ def _figures(side: JobColumns, demands: list[float]) -> dict[str, Any]:
         "dispersion_1d": dispersion(side.submit_s, DAY_S),
         "same_time": _round(np.mean(np.diff(side.submit_s) == 0)),
         "share_by_gpus": {f"{gpus:g}": _round(np.mean(side.gpus == gpus)) for gpus in demands},
-        "hour_of_day": [_round(rate) for rate in hourly_rates(side.submit_s)],
-        "day_of_week": [_round(rate) for rate in daily_rates(side.submit_s)],
+        "hour_of_day": _listed(hourly_rates(side.submit_s)),
+        "day_of_week": _listed(daily_rates(side.submit_s)),
     }
+
+
+def _listed(found: Real | None) -> list[float] | None:
+    return None if found is None else [_round(rate) for rate in found]
 
 
 def _round(value: Any) -> float:

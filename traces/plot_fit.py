@@ -10,26 +10,13 @@ import numpy as np
 
 from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.traces.compare_fit import JobColumns, columns, compare, daily_rates, hourly_rates
-from wattkeeper.traces.fit import Real
+from wattkeeper.traces.fit import Real, start_of_week_s
 from wattkeeper.traces.fits import DAYS, HOUR_S, HOURS
 from wattkeeper.traces.trace import Trace
 
 COLOURS = ("#20639b", "#e07b39")
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 NAMES = ("trace", "sample of its fit")
-
-
-def need_matplotlib() -> None:
-    """Check that plots can be drawn.
-
-    Raises:
-        EnvironmentLacks: If matplotlib is not installed.
-    """
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise EnvironmentLacks(
-            "plots need matplotlib; install it: pip install 'wattkeeper[plots]'"
-        ) from error
 
 
 def plot_comparison(real: Trace, sampled: Trace, path: Path) -> None:
@@ -38,9 +25,14 @@ def plot_comparison(real: Trace, sampled: Trace, path: Path) -> None:
     Raises:
         EnvironmentLacks: If matplotlib is not installed or the file cannot be written.
     """
-    need_matplotlib()
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise EnvironmentLacks(
+            f"{path} is not drawn, the numbers are written: plots need matplotlib; install it: "
+            "pip install 'wattkeeper[plots]'"
+        ) from error
 
     figure = Figure(figsize=(13, 7.5), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
@@ -50,13 +42,20 @@ def plot_comparison(real: Trace, sampled: Trace, path: Path) -> None:
         style = {"color": colour, "label": f"{name} ({len(side.submit_s):,} jobs)"}
         _steps(axes[0, 0], side.duration_s, style)
         _steps(axes[0, 1], np.maximum(np.diff(side.submit_s), 0.5), style)
-        axes[1, 0].step(range(HOURS), hourly_rates(side.submit_s) * HOURS, where="mid", **style)
-        axes[1, 1].step(range(DAYS), daily_rates(side.submit_s) * DAYS, where="mid", **style)
+        _rhythm(axes[1, 0], hourly_rates(side.submit_s), style)
+        _rhythm(axes[1, 1], daily_rates(side.submit_s), style)
         _arrivals(axes[1, 2], side, style)
         _shares(axes[0, 2], sides, n, style)
     for axis, (title, unit, height) in zip(axes.flat, _TEXTS, strict=True):
         axis.set(title=title, xlabel=unit, ylabel=height)
         axis.grid(alpha=0.3)
+    for axis in axes[1, :2]:
+        axis.set_ylim(0, 1.1 * axis.get_ylim()[1])
+    axes[1, 0].set_xticks(range(0, HOURS + 1, 4))
+    dated = start_of_week_s(real) is not None
+    axes[1, 1].set_xticks(np.arange(DAYS) + 0.5, WEEKDAYS if dated else range(DAYS))
+    if not dated:
+        axes[1, 1].set(xlabel="day, from the first of the trace")
     axes[0, 0].legend(fontsize="small")
     figure.suptitle(f"{real.name}: {real.source}"[:120])
     try:
@@ -69,9 +68,9 @@ def save_comparison(real: Trace, sampled: Trace, folder: Path) -> None:
     """Write ``comparison.json`` and ``comparison.png`` into a folder, made if it is not there.
 
     Raises:
-        EnvironmentLacks: If matplotlib is not installed or a file cannot be written.
+        EnvironmentLacks: If a file cannot be written, or, with the numbers written and only the
+            picture missing, if matplotlib is not installed.
     """
-    need_matplotlib()
     text = json.dumps(compare(real, sampled), indent=2) + "\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +85,7 @@ _TEXTS = (
     ("Time between submissions (0 drawn as 0.5)", "s", "share at most"),
     ("GPU demand", "GPUs", "share of jobs"),
     ("Hour of day", "hour", "rate over the mean"),
-    ("Day of week (0 is the fit's first day)", "day", "rate over the mean"),
+    ("Day of week", "", "rate over the mean"),
     ("Submissions an hour", "jobs in the hour", "share of hours with more"),
 )
 
@@ -97,6 +96,13 @@ def _steps(axis: Any, values: Real, style: dict[str, str]) -> None:
     at = np.unique(np.linspace(0, len(ordered) - 1, 2000).astype(np.int64))
     axis.plot(ordered[at], (at + 1) / len(ordered), **style)
     axis.set_xscale("log")
+
+
+def _rhythm(axis: Any, rates: Real | None, style: dict[str, str]) -> None:
+    """Rates of the parts of a cycle as steps of full width; nothing where there are none."""
+    if rates is not None:
+        axis.stairs(rates, np.arange(len(rates) + 1), baseline=None, **style)
+        axis.set_xlim(0, len(rates))
 
 
 def _arrivals(axis: Any, side: JobColumns, style: dict[str, str]) -> None:
