@@ -6,11 +6,13 @@ Only what a subcommand needs is imported, inside it: `wattkeeper --help` stays q
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -182,6 +184,34 @@ def schema() -> None:
     click.echo(json.dumps(json_schema(), indent=2))
 
 
+def _number(
+    what: str, allowed: Callable[[float], bool], *, whole: bool = False
+) -> Callable[[str], float]:
+    """A reader of an option's number; its message says what the number must be."""
+
+    def number(text: str) -> float:
+        try:
+            found = int(text) if whole else float(text)
+            if math.isfinite(found) and allowed(found):
+                return found
+        except ValueError:
+            pass
+        raise click.BadParameter(f"found {str(text)!r}; must be {what}")
+
+    return number
+
+
+_FACTOR = "a number > 0 without unit, times"
+_ETA = _number(
+    "a number from 0 to 1 without unit, the weight of energy against time", lambda n: 0 <= n <= 1
+)
+_GPUS = _number("a whole number of GPUs >= 1", lambda n: n >= 1, whole=True)
+_JOBS = _number("a whole number of jobs >= 1", lambda n: n >= 1, whole=True)
+_SEED = _number("a whole number >= 0", lambda n: n >= 0, whole=True)
+_RATE = _number(f"{_FACTOR} the fit's arrival rate", lambda n: n > 0)
+_LOAD = _number(f"{_FACTOR} the cluster's GPU time (0.8 is 80 %)", lambda n: n > 0)
+
+
 @main.group()
 def traces() -> None:
     """Import, list and describe traces and profiles."""
@@ -199,11 +229,31 @@ def list_traces(as_json: bool) -> None:
         return
     if not rows:
         click.echo(f"No traces in {library.root()}; import one: wattkeeper traces import --help")
+        return
+    cells: list[tuple[str, ...]] = [
+        ("name", "kind", "origin", "format", "rows", "most GPUs", "span")
+    ]
     for row in rows:
-        click.echo(f"{row.pop('name'):20} {'  '.join(row.values())}")
+        if "broken" in row:
+            cells.append((row["name"], "broken"))
+            continue
+        span = "" if row["span_s"] is None else f"{row['span_s'] / 86400:,.1f} d"
+        most = "" if row["most_gpus"] is None else f"{row['most_gpus']}"
+        about = (row["name"], row["kind"], row["origin"], row["format"])
+        cells.append((*about, f"{row['rows']:,}", most, span))
+    widths = [max(map(len, column)) for column in zip_longest(*cells, fillvalue="")]
+    for line in cells:
+        shown = [
+            text.rjust(width) if n >= 4 else text.ljust(width)
+            for n, (text, width) in enumerate(zip(line, widths, strict=False))
+        ]
+        click.echo("  ".join(shown).rstrip())
+    for row in rows:
+        if "broken" in row:
+            click.echo(f"broken: {row['broken']}")
 
 
-def _listed(name: str) -> dict[str, str]:
+def _listed(name: str) -> dict[str, Any]:
     """A row of the list; a broken trace is listed as such."""
     from wattkeeper.traces import library
 
@@ -211,21 +261,20 @@ def _listed(name: str) -> dict[str, str]:
         trace = library.find(name)
     except WattkeeperError as error:
         return {"name": name, "broken": str(error)}
-    sizes = ", ".join(f"{table.num_rows} {kind}" for kind, table in trace.tables.items())
     return {
         "name": name,
         "kind": trace.kind,
         "origin": trace.origin,
         "format": trace.format,
-        "tables": sizes,
+        **library.sizes(trace),
     }
 
 
 @traces.command()
 @click.argument("name")
 @click.option("--gpu", help="Only this GPU type.")
-@click.option("--eta", type=click.FloatRange(0, 1), default=0.5, help="Of the savings shown [0.5].")
-@click.option("--gpus", type=click.IntRange(1), help="Hold jobs against a cluster of so many GPUs.")
+@click.option("--eta", type=_ETA, default=0.5, help="Of the savings shown [0.5].")
+@click.option("--gpus", type=_GPUS, help="Hold jobs against a cluster of so many GPUs.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def describe(name: str, gpu: str | None, eta: float, gpus: int | None, as_json: bool) -> None:
     """Show what the trace NAME (or a path) covers, what is odd in it, and what could be saved."""
@@ -315,7 +364,7 @@ def generate() -> None:
 
 @generate.command("profiles")
 @click.option("--name", default="synthetic", help="Its name in the library [synthetic].")
-@click.option("--seed", type=click.IntRange(0), default=1, help="Seed of the noise [1].")
+@click.option("--seed", type=_SEED, default=1, help="Seed of the noise [1].")
 @click.option("--replace", is_flag=True, help="Replace a trace of that name.")
 def generate_profiles(name: str, seed: int, replace: bool) -> None:
     """Generate profiles of GPUs and workloads."""
@@ -398,11 +447,11 @@ def _download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
 @generate.command("jobs")
 @click.option("--name", default="synthetic-jobs", help="Its name in the library [synthetic-jobs].")
 @click.option("--fit", default="philly", help="A shipped fit or a file of one [philly].")
-@click.option("--jobs", type=click.IntRange(1), default=100_000, help="How many [100000].")
-@click.option("--seed", type=click.IntRange(0), default=1, help="Seed of all of it [1].")
-@click.option("--rate-scale", type=float, help="Times the fit's arrival rate [1].")
-@click.option("--load", type=float, help="Or: share of the cluster that jobs ask for on average.")
-@click.option("--gpus", type=click.IntRange(1), help="GPUs of that cluster.")
+@click.option("--jobs", type=_JOBS, default=100_000, help="How many [100000].")
+@click.option("--seed", type=_SEED, default=1, help="Seed of all of it [1].")
+@click.option("--rate-scale", type=_RATE, help="Times the fit's arrival rate [1].")
+@click.option("--load", type=_LOAD, help="Or: share of the cluster that jobs ask for on average.")
+@click.option("--gpus", type=_GPUS, help="GPUs of that cluster.")
 @click.option("--replace", is_flag=True, help="Replace a trace of that name.")
 def generate_jobs(
     name: str,
@@ -431,7 +480,7 @@ def generate_jobs(
 @click.argument("trace")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="File to write.")
 @click.option("--compare", type=click.Path(path_type=Path), help="Folder for a comparison.")
-@click.option("--seed", type=click.IntRange(0), default=1, help="Seed of the compared sample [1].")
+@click.option("--seed", type=_SEED, default=1, help="Seed of the compared sample [1].")
 def fit_jobs(trace: str, out: Path, compare: Path | None, seed: int) -> None:
     """Fit the jobs of TRACE, a name or a path, for `generate jobs --fit`.
 

@@ -788,7 +788,7 @@ def test_traces_through_the_command(command: Command, groups: Path, tmp_path: Pa
     done = command("traces", "generate", "profiles", "--seed", "7")
     assert done.stdout.splitlines()[-1].startswith("synthetic (profiles, synthetic): ")
     lines = command("traces", "list").stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["groups", "other", "synthetic"]
+    assert [line.split()[0] for line in lines] == ["name", "groups", "other", "synthetic"]
     rows = json.loads(command("traces", "list", "--json").stdout)
     assert [(row["name"], row["kind"]) for row in rows] == [
         ("groups", "jobs"),

@@ -440,6 +440,15 @@ def test_the_command_generates_fits_and_compares(command: Command, tmp_path: Pat
     assert "philly" in done.stderr
     done = command("traces", "generate", "jobs", "--load", 0.5, code=2)
     assert "give --load with --gpus" in done.stderr
+    for option, value, text in (
+        ("--jobs", "10k", "found '10k'; must be a whole number of jobs >= 1"),
+        ("--gpus", "0", "found '0'; must be a whole number of GPUs >= 1"),
+        ("--load", "80%", "found '80%'; must be a number > 0 without unit, times the cluster's"),
+        ("--rate-scale", "nan", "found 'nan'; must be a number > 0 without unit, times the fit's"),
+        ("--rate-scale", "0", "found '0'; must be a number > 0 without unit, times the fit's"),
+    ):
+        done = command("traces", "generate", "jobs", option, value, code=2)
+        assert text in done.stderr
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import Command
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, TraceError
 from wattkeeper.traces import folder, library
 from wattkeeper.traces.schema import JOBS
@@ -142,6 +143,26 @@ def test_an_unknown_trace_lists_what_there_is(home: Path, text: str) -> None:
     library.save(jobs())
     with pytest.raises(InputError, match=r"there is jobs\..*traces import FORMAT PATH"):
         library.find(text)
+
+
+def test_the_list(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WATTKEEPER_TRACES", str(tmp_path / "library"))
+    library.save(jobs("short"))
+    library.save(generate(SyntheticProfiles(), "a-longer-name"))
+    wrong = library.save(jobs("wrong"))
+    (wrong / "jobs.parquet").unlink()
+    header, *rows, broken = command("traces", "list").stdout.splitlines()
+    assert header.split() == ["name", "kind", "origin", "format", "rows", "most", "GPUs", "span"]
+    for row in rows[::2]:
+        assert row[header.index("kind") :].startswith(("jobs", "profiles", "broken"))
+    assert rows[1].split() == ["short", "jobs", "synthetic", "none", "3", "1", "0.0", "d"]
+    assert len(rows[1]) == len(header)
+    assert broken.startswith("broken: ")
+    assert "jobs.parquet: is missing" in broken
+    found = {row["name"]: row for row in json.loads(command("traces", "list", "--json").stdout)}
+    assert found["short"] | {"format": "none"} == found["short"]
+    assert (found["short"]["span_s"], found["short"]["tables"]) == (2.0, {"jobs": 3})
+    assert found["a-longer-name"]["span_s"] is None
 
 
 def test_the_default_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

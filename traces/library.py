@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import pyarrow.compute as pc
+
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.traces.folder import META, read, write
 from wattkeeper.traces.formats import JobsFormat, find_format
@@ -177,6 +179,24 @@ def add(
     rows = {table: content.num_rows for table, content in trace.tables.items()}
     folder = save(trace, replace=replace)
     return Added(folder, trace.name, trace.kind, trace.origin, rows, trace.notes, trace.quality)
+
+
+def sizes(trace: Trace) -> dict[str, Any]:
+    """How large a trace is, JSON-ready.
+
+    Returns:
+        ``tables``: rows of each; ``rows``: jobs or profiles;
+        ``most_gpus``: of one of them; ``span_s``: from the first
+        submission to the last, s, None for profiles.
+    """
+    table = trace.tables[trace.kind]
+    bounds = pc.min_max(table["submit_time_s"]).as_py() if trace.kind == "jobs" else None
+    return {
+        "tables": {name: content.num_rows for name, content in trace.tables.items()},
+        "rows": table.num_rows,
+        "most_gpus": pc.max(table["gpus"]).as_py(),
+        "span_s": bounds["max"] - bounds["min"] if bounds else None,
+    }
 
 
 def counted(quality: Mapping[str, Any]) -> list[str]:
