@@ -60,8 +60,8 @@ def find(name_or_path: str) -> Path:
         there = False
     if not there:
         raise InputError(
-            f"no scenario {name_or_path!r}: neither a file nor one of the shipped ones, "
-            f"{', '.join(known)}"
+            f"no scenario {name_or_path!r}{_did_you_mean(name_or_path, list(known))}: neither a "
+            f"file nor one of the shipped ones, {', '.join(known)}"
         )
     return path
 
@@ -110,7 +110,7 @@ def _where(detail: ErrorDetails, document: Document) -> str:
         return document.where_key(document.known(loc))
     if detail["type"] == "elsewhere":
         return document.where((*loc, *detail["ctx"]["at"]))
-    if detail["type"] in ("missing", "value_error"):
+    if detail["type"] in ("missing", "value_error", "both_forms"):
         return document.where_inside(loc)
     return document.where(loc)
 
@@ -160,7 +160,7 @@ def _explain(detail: ErrorDetails, document: Document) -> str:
     if kind == "too_short":
         return f"{name}: found none; at least {ctx['min_length']} needed"
     message = detail["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    if kind in ("value_error", "elsewhere"):
+    if kind in ("value_error", "elsewhere", "both_forms"):
         return f"{name}: {message}" if name and kind == "value_error" else message
     for theirs, ours in WORDS.items():
         message = message.replace(theirs, ours)
@@ -168,9 +168,12 @@ def _explain(detail: ErrorDetails, document: Document) -> str:
 
 
 def _unknown_key(key: str, allowed: Sequence[str]) -> str:
-    close = difflib.get_close_matches(key, allowed, 1)
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
-    return f"unknown key {key!r}{hint}; allowed here: {', '.join(allowed)}"
+    return f"unknown key {key!r}{_did_you_mean(key, allowed)}; allowed here: {', '.join(allowed)}"
+
+
+def _did_you_mean(word: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word, known, 1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _allowed_keys(loc: Sequence[int | str]) -> list[str]:
