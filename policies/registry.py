@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, get_args
@@ -33,8 +34,6 @@ class PolicyConfig(BaseModel):
 
     point: ClassVar[Point]
     """The decision point it serves."""
-    needs_durations: ClassVar[bool] = False
-    """Whether it must know how long jobs run before they do."""
     needs_foresight: ClassVar[bool] = False
     """Whether it must know profiles before they are measured: possible in a simulation only."""
     sets_power: ClassVar[bool] = False
@@ -55,6 +54,11 @@ class PolicyConfig(BaseModel):
         before = f"{known.__module__}.{known.__qualname__}"
         if before != name:
             raise PolicyError(f"two {point} policies are called {kind!r}: {before} and {name}")
+
+    @property
+    def needed_columns(self) -> Mapping[str, str]:
+        """Columns of the jobs that it must know of each of them, and what to do if one lacks it."""
+        return {}
 
     def check(self, options: Options) -> None:
         """Refuse, before anything runs, what these options do not allow.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,18 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wattkeeper.policies.errors import (
-    SHOWN,
-    InputError,
-    PolicyError,
-    Problem,
-    TraceError,
-    WattkeeperError,
-)
+from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.policies.profile import Objective, Profile, optimum
+from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.policies.registry import POINTS, Point, PolicyConfig, policies
 from wattkeeper.scenarios.document import Document
 from wattkeeper.scenarios.load import Loaded
+from wattkeeper.scenarios.power import Cap, check_busy_power, check_idle_power
 from wattkeeper.scenarios.schema import Cluster as Equal
 from wattkeeper.scenarios.schema import (
     MixedCluster,
@@ -31,11 +26,11 @@ from wattkeeper.scenarios.schema import (
     Recurring,
     Scenario,
     Synthetic,
-    TraceJobs,
 )
+from wattkeeper.scenarios.usable import Sieve, at_odds, check_groups, gpus_text, on_any_type
 from wattkeeper.sim.clock import Clock
 from wattkeeper.sim.cluster import Cluster, ClusterSpec, GpuPower, NodeGroup
-from wattkeeper.sim.replay import Occupancy, Profiles, Profiling, Replay, options_of
+from wattkeeper.sim.replay import Occupancy, Profiles, Profiling, Replay
 from wattkeeper.sim.results import RunResult, collect
 from wattkeeper.sim.sources import Recurring as RecurringSource
 from wattkeeper.sim.sources import Source
@@ -48,7 +43,7 @@ from wattkeeper.traces.profiles import ProfileSet, load_profiles
 from wattkeeper.traces.synthetic import generate
 from wattkeeper.traces.trace import Trace
 
-Unusable = tuple[npt.NDArray[np.bool_], Callable[[int], str]]
+NO_ROWS: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
 DEFAULTS: dict[Point, str] = {
     "configure": "fixed",
@@ -68,6 +63,8 @@ class Inputs(NamedTuple):
         traces: Where all this comes from.
         cluster: The nodes.
         dropped: Jobs of the trace that are left out, by reason.
+        ignored: Jobs that run on any GPU type, by the type that they ask for.
+        rows: The jobs' rows in the trace, from 0.
         mapping: How jobs got workloads: rows for the manifest.
     """
 
@@ -77,6 +74,8 @@ class Inputs(NamedTuple):
     traces: tuple[Trace, ...]
     cluster: ClusterSpec
     dropped: Mapping[str, int] = {}
+    ignored: Mapping[str, int] = {}
+    rows: npt.NDArray[np.int64] = NO_ROWS
     mapping: Sequence[Mapping[str, Any]] = ()
 
 
@@ -119,6 +118,7 @@ def read_inputs(loaded: Loaded) -> Inputs:
             profiles = _profile_trace(workload.profiles)
     with named_at(document, "cluster"):
         cluster, nodes = cluster_spec(scenario.cluster)
+    check_idle_power(cluster, document)
     if isinstance(workload, Recurring):
         assert profiles is not None
         return _recurring_inputs(scenario, workload, document, profiles, cluster)
@@ -127,16 +127,35 @@ def read_inputs(loaded: Loaded) -> Inputs:
         if trace.kind != "jobs":
             raise InputError(f"trace {trace.name!r} holds {trace.kind}; a trace of jobs is needed")
     jobs, mapped = trace.tables["jobs"], None
+    ignored: Mapping[str, int] = {}
+    if workload.gpu_types == "ignore":
+        jobs, ignored = on_any_type(jobs)
     if workload.mapping is not None:
         with named_at(document, "workload", "mapping"):
             mapped = _mapped(jobs, workload.mapping.by, profiles, cluster)
             jobs = mapped.jobs
-    with named_at(document, "workload", "trace"):
-        jobs, dropped = _usable(jobs, trace.name, scenario, workload, cluster)
+    check_groups(jobs, trace.name)
+    recorded = any(occupancy_of(scenario, variant) == "recorded" for variant in scenario.variants)
+    sieve = Sieve(jobs, trace.name, cluster)
+    sieve.reject(at_odds(jobs, cluster, recorded))
     with named_at(document, "cluster"):
-        found = _needed_profiles(jobs, profiles, cluster)
+        found = _needed_profiles(sieve.jobs, profiles, cluster)
+    check_busy_power(sieve.jobs, cluster, document)
+    if cluster.power_cap_w is not None:
+        sieve.reject(Cap(cluster, found).reasons(sieve))
+    sieve.finish(drop=workload.unusable == "drop")
     sources = tuple(source for source in (profiles, trace, nodes) if source is not None)
-    return Inputs(found, jobs, {}, sources, cluster, dropped, mapped.table if mapped else ())
+    return Inputs(
+        found,
+        sieve.jobs,
+        {},
+        sources,
+        cluster,
+        sieve.dropped,
+        ignored,
+        sieve.rows,
+        mapped.table if mapped else (),
+    )
 
 
 def cluster_spec(cluster: Equal | MixedCluster) -> tuple[ClusterSpec, Trace | None]:
@@ -222,33 +241,6 @@ def _needed_profiles(jobs: pa.Table, trace: Trace | None, cluster: ClusterSpec) 
     return found
 
 
-def check_policies(loaded: Loaded, inputs: Inputs) -> None:
-    """Refuse policies that cannot work on these jobs and the profiles that they need.
-
-    Raises:
-        PolicyError: The message names the place in the scenario.
-    """
-    for variant, own in loaded.scenario.variants.items():
-        configure = policy_of(loaded.scenario, variant, "configure")
-        if configure.sets_power and own.policies.tune is not None:
-            what = f"configure: {configure.kind} sets the power limit itself; leave tune out"
-            raise located(loaded, variant, PolicyError(what, "tune"))
-        for point in POINTS:
-            config = policy_of(loaded.scenario, variant, point)
-            if config.needs_durations and not _all_durations(inputs):
-                what = f"{point}: {config.kind} needs the recorded duration of every job"
-                raise located(loaded, variant, PolicyError(what, point))
-            for profile in inputs.profiles.values():
-                try:
-                    config.check(options_of(profile))
-                except PolicyError as error:
-                    raise located(loaded, variant, error) from None
-
-
-def _all_durations(inputs: Inputs) -> bool:
-    return inputs.jobs is not None and not inputs.jobs["duration_s"].null_count
-
-
 def _recurring_inputs(
     scenario: Scenario,
     workload: Recurring,
@@ -261,7 +253,8 @@ def _recurring_inputs(
     with named_at(document, "workload", "gpus"):
         if workload.gpus > cluster.most_gpus(None):
             raise InputError(
-                f"gpus: each job asks for {workload.gpus}, the cluster has {cluster.gpus}"
+                f"gpus: each job asks for {gpus_text(workload.gpus)}, the cluster has "
+                f"{cluster.most_gpus(None)}" + " of one type" * (len(cluster.gpu_types) > 1)
             )
     with named_at(document, "workload", "workloads"):
         names = workload.workloads or known[0].workloads
@@ -276,6 +269,15 @@ def _recurring_inputs(
             for name in names
             for of_type in known
         }
+    with named_at(document, "cluster", "power_cap_w"):
+        cap = Cap(cluster, profiles)
+        for name in names:
+            above = cap.above((name, workload.gpus, WHOLE, None))
+            if above:
+                raise InputError(
+                    f"power_cap_w: workload {name!r} can never start below "
+                    f"{cluster.power_cap_w:g} W: {above}"
+                )
     often = workload.recurrences
     recurrences = {
         name: often if isinstance(often, int) else often.per_configuration * profile.configurations
@@ -291,94 +293,6 @@ def _profile_trace(source: ProfileSource) -> Trace:
     if trace.kind != "profiles":
         raise InputError(f"trace {trace.name!r} holds {trace.kind}; profiles are needed")
     return trace
-
-
-def _usable(
-    jobs: pa.Table, name: str, scenario: Scenario, workload: TraceJobs, cluster: ClusterSpec
-) -> tuple[pa.Table, dict[str, int]]:
-    """The jobs that can be replayed, and how many others were dropped, by reason.
-
-    Raises:
-        TraceError: One problem for each row that is wrong, unless the scenario drops them.
-    """
-    drop = workload.unusable == "drop"
-    recorded = any(occupancy_of(scenario, variant) == "recorded" for variant in scenario.variants)
-    dropped: dict[str, int] = {}
-    problems: dict[int, list[str]] = {}
-    kept = np.ones(jobs.num_rows, dtype=bool)
-    for reason, (bad, say) in _unusable(jobs, cluster, recorded).items():
-        if bad.any():
-            dropped[reason] = int((bad & kept).sum())
-            kept &= ~bad
-            for row in np.flatnonzero(bad)[: 2 * SHOWN].tolist() if not drop else ():
-                problems.setdefault(row, []).append(say(row))
-    for row, text in _mixed_groups(jobs).items():
-        problems.setdefault(row, []).append(text)
-    if problems:
-        found = [
-            Problem(f"job {jobs['job_id'][row].as_py()!r} {text}", f"{name}/jobs.parquet, row "
-                    f"{row + 1}")
-            for row in sorted(problems) for text in problems[row]
-        ]  # fmt: skip
-        if dropped and not drop:
-            many = sum(dropped.values())
-            what = f"{many} of {jobs.num_rows} jobs cannot be replayed; to leave them out: "
-            found.insert(0, Problem(what + "--set workload.unusable=drop", name))
-        raise TraceError(found)
-    if not kept.any():
-        raise TraceError(Problem("no job of it can be replayed", name))
-    return (jobs if kept.all() else jobs.filter(pa.array(kept))), dropped
-
-
-def _unusable(jobs: pa.Table, cluster: ClusterSpec, recorded: bool) -> dict[str, Unusable]:
-    """Which rows cannot be replayed, and what to say of one, by reason."""
-    duration = jobs["duration_s"].fill_null(-1.0).to_numpy()
-    plain = np.asarray(jobs["workload"].is_null())
-    gpus = jobs["gpus"].to_numpy()
-    types = jobs["gpu_type"].to_pylist() if jobs["gpu_type"].null_count < len(jobs) else None
-    if types is None:
-        most = np.full(len(gpus), cluster.most_gpus(None))
-    else:
-        by_type = {kind: cluster.most_gpus(kind) for kind in set(types)}
-        most = np.array([by_type[kind] for kind in types])
-    return {
-        "larger than the cluster": (
-            gpus > most,
-            lambda row: (
-                f"asks for {gpus[row]} GPUs, the cluster has {most[row]}"
-                + (f" of type {types[row]}" if types is not None and types[row] else "")
-            ),
-        ),
-        "without a recorded duration": (
-            plain & (duration < 0),
-            lambda row: "names no workload and has no recorded duration; one of them is needed",
-        ),
-        "without a duration > 0": (
-            ~plain & (duration <= 0) & recorded,
-            lambda row: (
-                f"has duration_s {jobs['duration_s'][row].as_py()}; occupancy: recorded "
-                "needs a recorded duration > 0 s"
-            ),
-        ),
-    }
-
-
-def _mixed_groups(jobs: pa.Table) -> dict[int, str]:
-    """Jobs that train something else than others of their group, by row."""
-    if jobs["group_id"].null_count == len(jobs) or jobs["workload"].null_count == len(jobs):
-        return {}
-    trained: dict[str, str] = {}
-    found = {}
-    columns = (jobs[name].to_pylist() for name in ("group_id", "workload"))
-    for row, (group, workload) in enumerate(zip(*columns, strict=True)):
-        if group is None or workload is None:
-            continue
-        if trained.setdefault(group, workload) != workload:
-            found[row] = (
-                f"trains {workload!r}, others of its group {group!r} train {trained[group]!r}; the "
-                "jobs of a group recur, so they train the same"
-            )
-    return found
 
 
 def occupancy_of(scenario: Scenario, variant: str) -> Occupancy:
@@ -455,16 +369,3 @@ def _optima(spec: RunSpec, inputs: Inputs) -> dict[tuple[str, int, str], float]:
         key: optimum(profile, spec.rules.objective) for key, profile in inputs.profiles.items()
     }
     return {key: best.cost for key, best in found.items() if best is not None}
-
-
-def located(loaded: Loaded, variant: str, error: InputError | PolicyError) -> WattkeeperError:
-    """The same error with the variant, and where the scenario chose the policy that is to blame."""
-    scenario, document = loaded
-    point = error.point if isinstance(error, PolicyError) else None
-    at: tuple[str, ...] = ("variants", variant)
-    if point is not None:
-        own = getattr(scenario.variants[variant].policies, point) is not None
-        at = (*at, "policies", point) if own else ("policies", point)
-    where = document.where_inside(at)
-    problems = [Problem(f"variant {variant!r}: {p.message}", where) for p in error.problems]
-    return type(error)(problems)

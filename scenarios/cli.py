@@ -103,8 +103,11 @@ def run(
         click.echo(to_json(done.summary), nl=False)
         return
     from wattkeeper.scenarios.table import show
+    from wattkeeper.scenarios.usable import ran_on_any
 
     show(_console(), loaded.scenario, done)
+    for line in ran_on_any(done.manifest["ignored_gpu_types"]):
+        click.echo(line)
     click.echo(f"\nResults: {folder}")
 
 
@@ -149,13 +152,21 @@ def _console() -> Console:
 @_overrides
 def validate(scenario: str, settings: tuple[str, ...]) -> None:
     """Check SCENARIO and the traces that it names, without running it."""
-    from wattkeeper.scenarios.assemble import check_policies, read_inputs, run_specs
+    from wattkeeper.scenarios.assemble import read_inputs, run_specs
+    from wattkeeper.scenarios.check import check_policies
     from wattkeeper.scenarios.load import load
+    from wattkeeper.scenarios.usable import left_out, ran_on_any
 
     loaded = load(scenario, settings)
-    check_policies(loaded, read_inputs(loaded))
+    inputs = read_inputs(loaded)
+    check_policies(loaded, inputs)
+    for line in (*left_out(inputs.dropped), *ran_on_any(inputs.ignored)):
+        click.echo(line)
     runs, variants = len(run_specs(loaded.scenario)), len(loaded.scenario.variants)
-    click.echo(f"{loaded.document.name}: good; {variants} variants, {runs} runs")
+    click.echo(
+        f"{loaded.document.name}: good; {variants} variant{'s' * (variants != 1)}, "
+        f"{runs} run{'s' * (runs != 1)}"
+    )
 
 
 @main.command()
@@ -172,8 +183,9 @@ def scenarios(name: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(known, indent=2))
         return
+    width = max(map(len, known))
     for each, question in known.items():
-        click.echo(f"{each:14} {question}")
+        click.echo(f"{each:{width}}  {question}")
 
 
 @main.command()

@@ -22,12 +22,11 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.scenarios.assemble import (
     Inputs,
     RunSpec,
-    check_policies,
     execute,
-    located,
     read_inputs,
     run_specs,
 )
+from wattkeeper.scenarios.check import check_policies, located
 from wattkeeper.scenarios.load import Loaded
 from wattkeeper.scenarios.schema import Scenario
 from wattkeeper.sim.results import RunResult, digest, digest_tables, summarise, write
@@ -167,6 +166,7 @@ def _manifest(
         "backend": "sim",
         "inputs": [_provenance(trace) for trace in inputs.traces],
         "dropped_jobs": dict(inputs.dropped),
+        "ignored_gpu_types": dict(inputs.ignored),
         "mapping": [dict(row) for row in inputs.mapping],
         "modelled": modelled(inputs, results),
         "results_digest": digest(results, summary),

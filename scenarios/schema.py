@@ -83,40 +83,57 @@ class Nodes(Model):
     """Equal nodes."""
 
     gpu: str
-    """GPU type, as the profiles and the jobs call it."""
+    """Their GPU type, as the profiles and the jobs call it."""
     count: Annotated[int, Field(gt=0, le=MAX_GPUS)]
     """How many nodes."""
     gpus: Annotated[int, Field(gt=0, le=MAX_GPUS)]
     """GPUs of each."""
 
 
+def _check_power(idle: str, idle_w: float, busy: str, busy_w: float | None) -> None:
+    """Refuse a GPU that draws more while it idles than while it works."""
+    if busy_w is not None and idle_w > busy_w:
+        raise PydanticCustomError(
+            "elsewhere",
+            "{busy}: a busy GPU draws {busy_w} W, less than an idle one ({idle}, {idle_w} W)",
+            {"at": (busy,), "busy": busy, "busy_w": f"{busy_w:g}", "idle": idle,
+             "idle_w": f"{idle_w:g}"},
+        )  # fmt: skip
+
+
 class Power(Model):
     """What a GPU of a type draws where nobody measured it: results call it modelled."""
 
     idle_w: Watts
-    """While no job holds it, W."""
+    """Of one GPU while no job holds it, W."""
     busy_w: Watts | None = None
-    """While a job without a profile holds it, W."""
+    """Of one GPU while a job without a profile holds it, W; needed where there are such jobs."""
+
+    @model_validator(mode="after")
+    def _busy_draws_more(self) -> Self:
+        _check_power("idle_w", self.idle_w, "busy_w", self.busy_w)
+        return self
 
 
 class Sleep(Model):
-    """Nodes whose GPUs are all free go to sleep."""
+    """A node whose GPUs are all free goes to sleep, all of it."""
 
     after_s: Seconds
-    """So long after the last job left, s."""
+    """How long after its last job left, or after the start, s."""
     power_w: Watts
     """What each of its GPUs draws asleep, W."""
     wake_s: Seconds
-    """How long a job that starts there waits, s."""
+    """How long it takes to wake, s: a job that starts there holds its GPUs so long, idle, first."""
 
 
 class Preemption(Model):
     """What it costs to take GPUs away from a job that goes on later."""
 
     checkpoint_s: Seconds = 0.0
-    """Its node saves its state for so long; who starts there waits, s."""
+    """How long its nodes save its state, s: a job that starts there meanwhile holds its GPUs,
+    idle, until that is done."""
     restore_s: Seconds = 0.0
-    """How long it takes to go on, s."""
+    """How long it holds its GPUs, idle, before it goes on, s."""
 
 
 class Facility(Model):
@@ -125,9 +142,10 @@ class Facility(Model):
     pue: Annotated[float, Field(ge=1, le=10)] = 1.0
     """Power usage effectiveness: power of the whole facility over that of its GPUs."""
     power_cap_w: Annotated[float, Field(gt=0, le=1e9)] | None = None
-    """A job waits if all GPUs could draw more than this with it, W."""
+    """What all GPUs together may draw, before `pue`, W: a job waits if they could draw more with
+    it. Free GPUs count as idle, asleep or not. No cap if absent."""
     sleep: Sleep | None = None
-    """Whether free nodes sleep."""
+    """Whether free nodes sleep; they never do if absent."""
     preemption: Preemption = Preemption()
     """What it costs to preempt a job."""
 
@@ -136,7 +154,7 @@ class Cluster(Facility):
     """Equal nodes with GPUs of one type."""
 
     gpu: str
-    """GPU type, as the profiles call it."""
+    """GPU type, as the profiles and the jobs call it."""
     gpus: Annotated[int, Field(gt=0, le=MAX_GPUS)]
     """GPUs of all nodes together."""
     gpus_per_node: PositiveInt | None = None
@@ -144,7 +162,13 @@ class Cluster(Facility):
     idle_power_w: Watts
     """What a GPU draws while no job holds it, W. Nobody recorded it: results call it modelled."""
     busy_power_w: Watts | None = None
-    """What a GPU draws while a job without a profile holds it, W; modelled too."""
+    """What a GPU draws while a job without a profile holds it, W; modelled too. Needed where there
+    are such jobs."""
+
+    @model_validator(mode="after")
+    def _busy_draws_more(self) -> Self:
+        _check_power("idle_power_w", self.idle_power_w, "busy_power_w", self.busy_power_w)
+        return self
 
     @model_validator(mode="after")
     def _whole_nodes(self) -> Self:
@@ -161,7 +185,7 @@ class MixedCluster(Facility):
     nodes: str | Annotated[tuple[Nodes, ...], Field(min_length=1)]
     """Groups of equal nodes, or a trace of jobs that knows its nodes, by name or path."""
     power: Annotated[dict[str, Power], Field(min_length=1)]
-    """By GPU type."""
+    """What a GPU draws, by GPU type: every type of the nodes has an entry."""
 
     @model_validator(mode="after")
     def _power_is_stated(self) -> Self:
@@ -172,16 +196,32 @@ class MixedCluster(Facility):
         return self
 
 
-def _form_of(cluster: object) -> str:
-    mixed = isinstance(cluster, MixedCluster) or (isinstance(cluster, dict) and "nodes" in cluster)
-    return MixedCluster.__name__ if mixed else Cluster.__name__
+def _own_keys(form: type[Facility]) -> list[str]:
+    return [key for key in form.model_fields if key not in Facility.model_fields]
+
+
+def _form_of(cluster: object) -> str | None:
+    """The name of the form; None if keys of both are there."""
+    if isinstance(cluster, Facility):
+        return type(cluster).__name__
+    keys = set(cluster) if isinstance(cluster, dict) else set()
+    if keys.isdisjoint(_own_keys(MixedCluster)):
+        return Cluster.__name__
+    return MixedCluster.__name__ if keys.isdisjoint(_own_keys(Cluster)) else None
 
 
 AnyCluster = Annotated[
     Annotated[Cluster, Tag("Cluster")] | Annotated[MixedCluster, Tag("MixedCluster")],
-    Discriminator(_form_of),
+    Discriminator(
+        _form_of,
+        custom_error_type="both_forms",
+        custom_error_message=(
+            f"a cluster has either {', '.join(_own_keys(Cluster))} or "
+            f"{', '.join(_own_keys(MixedCluster))}; this one mixes both"
+        ),
+    ),
 ]
-"""Told apart by the key `nodes`."""
+"""Told apart by their own keys."""
 
 
 class Synthetic(Model):
@@ -234,8 +274,12 @@ class TraceJobs(Model):
     """A trace of profiles by name or path, or `synthetic:`; none if no job names a workload."""
     mapping: WorkloadMapping | None = None
     """Gives workloads to jobs that name none; the others run for their recorded duration."""
+    gpu_types: Literal["obey", "ignore"] = "obey"
+    """Whether a job runs only on the GPU types that the trace names for it, or on any type; it
+    takes equally long on all of them if it has no profile."""
     unusable: Literal["refuse", "drop"] = "refuse"
-    """What becomes of jobs that the cluster cannot hold or that have no recorded duration."""
+    """What becomes of jobs that can never run here: larger than the cluster, of a GPU type that it
+    lacks, above its power cap, or without a recorded duration."""
 
 
 Workload = Annotated[Recurring | TraceJobs, Field(discriminator="kind")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
+from collections.abc import Mapping
 from heapq import heappop, heappush
 from itertools import accumulate
 from typing import ClassVar, Literal
@@ -35,6 +36,13 @@ class EasyBackfillConfig(PolicyConfig):
     estimates: Literal["user", "perfect"] = "user"
     """How long jobs are expected to run: as their users said (`estimate_s`), or exactly as long as
     they will (`duration_s`). A job without is refused."""
+
+    @property
+    def needed_columns(self) -> Mapping[str, str]:
+        """How long jobs are expected to run."""
+        if self.estimates == "perfect":
+            return {"duration_s": "choose a policy that does not need it"}
+        return {"estimate_s": "set `estimates: perfect`"}
 
     def build(self) -> EasyBackfill:
         """A new policy."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.protocols import Context, Job
@@ -16,8 +17,12 @@ class SjfConfig(PolicyConfig):
     """
 
     point: ClassVar[Point] = "select"
-    needs_durations: ClassVar[bool] = True
     kind: Literal["sjf"] = "sjf"
+
+    @property
+    def needed_columns(self) -> Mapping[str, str]:
+        """How long jobs run."""
+        return {"duration_s": "choose a policy that does not need it"}
 
     def build(self) -> Sjf:
         """A new policy."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.preempting import Preempting, Run
@@ -20,8 +21,12 @@ class SrtfConfig(PolicyConfig):
     """
 
     point: ClassVar[Point] = "select"
-    needs_durations: ClassVar[bool] = True
     kind: Literal["srtf"] = "srtf"
+
+    @property
+    def needed_columns(self) -> Mapping[str, str]:
+        """How long jobs run."""
+        return {"duration_s": "choose a policy that does not need it"}
 
     def build(self) -> Srtf:
         """A new policy."""

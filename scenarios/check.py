@@ -1,0 +1,65 @@
+"""Whether the policies of a scenario can work on its jobs."""
+
+from __future__ import annotations
+
+from wattkeeper.policies.errors import InputError, PolicyError, Problem, WattkeeperError
+from wattkeeper.policies.registry import POINTS, PolicyConfig
+from wattkeeper.scenarios.assemble import Inputs, policy_of
+from wattkeeper.scenarios.load import Loaded
+from wattkeeper.scenarios.usable import first
+from wattkeeper.sim.replay import options_of
+
+COLUMNS = {"duration_s": "recorded duration", "estimate_s": "estimate"}
+"""How messages call what jobs may lack."""
+
+
+def check_policies(loaded: Loaded, inputs: Inputs) -> None:
+    """Refuse policies that cannot work on these jobs and the profiles that they need.
+
+    Raises:
+        PolicyError: The message names the place in the scenario.
+    """
+    for variant, own in loaded.scenario.variants.items():
+        configure = policy_of(loaded.scenario, variant, "configure")
+        if configure.sets_power and own.policies.tune is not None:
+            what = f"configure: {configure.kind} sets the power limit itself; leave tune out"
+            raise located(loaded, variant, PolicyError(what, "tune"))
+        for point in POINTS:
+            config = policy_of(loaded.scenario, variant, point)
+            lacks = _lacks(config, inputs)
+            if lacks:
+                what = f"{point}: {config.kind} cannot run: {lacks}"
+                raise located(loaded, variant, PolicyError(what, point))
+            for profile in inputs.profiles.values():
+                try:
+                    config.check(options_of(profile))
+                except PolicyError as error:
+                    raise located(loaded, variant, error) from None
+
+
+def _lacks(config: PolicyConfig, inputs: Inputs) -> str:
+    """What the jobs do not say though the policy must know it; empty if they do."""
+    for column, advice in config.needed_columns.items():
+        named = COLUMNS[column]
+        if inputs.jobs is None:
+            return f"it needs the {named} of every job, and jobs that recur have none"
+        absent = inputs.jobs[column].is_null()
+        many = inputs.jobs[column].null_count
+        if many:
+            at = absent.index(True).as_py()
+            job = first(inputs.jobs["job_id"][at].as_py(), int(inputs.rows[at]))
+            return f"{many} of {len(absent)} jobs have no {named} (first: {job}); {advice}"
+    return ""
+
+
+def located(loaded: Loaded, variant: str, error: InputError | PolicyError) -> WattkeeperError:
+    """The same error with the variant, and where the scenario chose the policy that is to blame."""
+    scenario, document = loaded
+    point = error.point if isinstance(error, PolicyError) else None
+    at: tuple[str, ...] = ("variants", variant)
+    if point is not None:
+        own = getattr(scenario.variants[variant].policies, point) is not None
+        at = (*at, "policies", point) if own else ("policies", point)
+    where = document.where_inside(at)
+    problems = [Problem(f"variant {variant!r}: {p.message}", where) for p in error.problems]
+    return type(error)(problems)
