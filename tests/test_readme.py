@@ -1,51 +1,130 @@
-"""Every command of the README runs as it stands there."""
+"""Every command of the README and of the pages in `docs` runs as it stands there."""
 
 from __future__ import annotations
 
 import gzip
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import click
+import pytest
+import yaml
+from click.testing import CliRunner
+
 from tests.conftest import Command
+from wattkeeper.policies.registry import POINTS, policies
+from wattkeeper.scenarios import schema
+from wattkeeper.scenarios.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {
+    path.name: path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+}
+README = PAGES["README.md"]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCKS = BLOCK.findall(README)
-COMMANDS = [
-    line.removeprefix("$ ")
-    for kind, block in BLOCKS
-    if kind == "console"
-    for line in block.splitlines()
-]
+COMMAND = re.compile(r"^(?:\$ )?(wattkeeper .*(?:(?<=\\)\n.*)*)", re.MULTILINE)
+INDENTED = re.compile(r"^ {4}(.*)$", re.MULTILINE)
+INLINE = re.compile(r"`(wattkeeper [^`]+)`")
+LARGE = re.compile(r"(--jobs) \d{5,}")
+"""So many jobs take longer to generate than to see that it works."""
+
+
+def commands(page: str) -> list[str]:
+    """Those that stand in blocks, each in one line and without its remark."""
+    blocks = [*(block for _, block in BLOCK.findall(PAGES[page])), *INDENTED.findall(PAGES[page])]
+    found = (line.replace("\\\n", " ") for line in COMMAND.findall("\n".join(blocks)))
+    return [line.partition(" #")[0].strip() for line in found]
+
+
+def words(line: str) -> list[str]:
+    return shlex.split(line)[1:]
 
 
 def needs_data(line: str) -> bool:
-    known = "my-jobs" in line or "made-up" in line
-    return not known and ("zeus-" in line or "groups" in line or "traces" in line)
+    return "zeus-" in line or "groups" in line
+
+
+def is_a_pattern(line: str) -> bool:
+    """Whether it stands for many commands, or needs a network."""
+    return bool(re.search(r"\b(FORMAT|PATH|NAME$)", line))
 
 
 def test_all_commands_are_known() -> None:
-    assert len(COMMANDS) > 10
-    assert all(line.startswith("wattkeeper ") for line in COMMANDS)
+    assert len(commands("README.md")) > 10
+    consoles = "".join(block for kind, block in BLOCKS if kind == "console").splitlines()
+    assert [line.removeprefix("$ ") for line in consoles] == commands("README.md")
     targets = re.findall(r"^make (\w+)", README, re.MULTILINE)
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert targets == ["quickstart", "test"]
     assert all(f"\n{target}:" in makefile for target in targets)
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_have_the_options_that_they_are_shown_with(page: str) -> None:
+    shown = [*commands(page), *INLINE.findall(PAGES[page])]
+    assert shown, "no command was found"
+    for line in shown:
+        done = CliRunner().invoke(main, [*words(line), "--help"])
+        assert done.exit_code == 0, f"{line}: {done.output}"
+
+
+@pytest.mark.parametrize(
+    ("page", "names"), [("fetch.md", ["fetch"]), ("generate.md", ["generate jobs", "fit"])]
+)
+def test_options_that_a_page_names(page: str, names: list[str]) -> None:
+    known: set[str] = set()
+    for name in names:
+        found: click.Command = main.commands["traces"]
+        for step in name.split():
+            assert isinstance(found, click.Group)
+            found = found.commands[step]
+        known |= {option for parameter in found.params for option in parameter.opts}
+    named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", PAGES[page]))
+    assert len(named) > 3
+    assert named <= known
+
+
+def save_jobs(folder: Path, name: str) -> None:
+    rows = [f"{n},{37 * n % 9000},{60 + 97 * n % 5000},{1 << n % 4}" for n in range(300)]
+    header = "job_id,submit_time,duration,num_gpus"
+    (folder / name).write_text("\n".join([header, *rows, ""]), encoding="utf-8")
+
+
+def save_sacct(folder: Path) -> None:
+    """What the line of the README would print; the last job still runs."""
+    (columns,) = re.findall(r"^sacct .*--format (\S+) > sacct.txt$", README, re.MULTILINE)
+    assert columns in PAGES["formats.md"], "both pages want the same columns"
+    rows = []
+    for n in range(60):
+        runs = n == 59
+        row = {
+            "JobID": f"{n}", "User": f"u{n % 5}", "Partition": "gpu",
+            "Submit": f"2024-01-05T10:{n:02}:00", "Start": f"2024-01-05T11:{n:02}:00",
+            "End": "Unknown" if runs else f"2024-01-05T12:{n:02}:00", "ElapsedRaw": "3600",
+            "TimelimitRaw": "120", "State": "RUNNING" if runs else "COMPLETED",
+            "AllocTRES": f"cpu=8,gres/gpu:a100={1 << n % 4}", "ReqTRES": "", "NNodes": "1",
+        }  # fmt: skip
+        rows.append("|".join(row[column] for column in columns.split(",")))
+    text = "\n".join([columns.replace(",", "|"), *rows, ""])
+    (folder / "sacct.txt").write_text(text, encoding="utf-8")
+
+
 def test_commands_without_data(command: Command, tmp_path: Path) -> None:
     (scenario,) = (block for kind, block in BLOCKS if kind == "yaml")
     (tmp_path / "mine.yaml").write_text(scenario, encoding="utf-8")
-    rows = [f"{n},{37 * n % 9000},{60 + 97 * n % 5000},{1 << n % 4}" for n in range(300)]
-    header = "job_id,submit_time,duration,num_gpus"
-    (tmp_path / "jobs.csv").write_text("\n".join([header, *rows, ""]), encoding="utf-8")
-    for line in COMMANDS:
+    save_jobs(tmp_path, "jobs.csv")
+    save_sacct(tmp_path)
+    said = ""
+    for line in commands("README.md"):
         if not needs_data(line):
-            command(*shlex.split(line)[1:])
+            said += command(*words(line)).stdout
+    assert re.search("Left out: 1 jobs? without a recorded duration", said)
     assert (tmp_path / "results/mine/jobs.parquet").is_file()
     (example,) = (block for kind, block in BLOCKS if kind == "python")
     done = subprocess.run(
@@ -58,15 +137,56 @@ def test_commands_on_the_zeus_traces(command: Command, shared: Path, tmp_path: P
     (tmp_path / "zeus-traces").symlink_to(shared / "data/zeus-nsdi23")
     groups = gzip.decompress((shared / "reference/zeus/overlapping_groups.csv.gz").read_bytes())
     (tmp_path / "groups.csv").write_bytes(groups)
-    for line in COMMANDS:
+    for line in commands("README.md"):
         if needs_data(line):
-            command(*shlex.split(line)[1:])
+            command(*words(line))
     assert (tmp_path / "results/zeus-overlap/jobs.parquet").is_file()
 
 
-def test_policies_are_all_named() -> None:
-    from wattkeeper.policies.registry import POINTS, policies
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "README.md"])
+def test_commands_of_pages(page: str, command: Command, tmp_path: Path) -> None:
+    for kind, block in BLOCK.findall(PAGES[page]):
+        if kind == "yaml":
+            name = yaml.safe_load(block)["name"]
+            (tmp_path / f"{name}.yaml").write_text(block, encoding="utf-8")
+    save_jobs(tmp_path, "FILE")
+    formats = ROOT / "tests/data/formats"
+    shutil.copy(formats / "gavel.trace", tmp_path / "FILE.trace")
+    shutil.copy(formats / "gavel.json", tmp_path / "simulation_throughputs.json")
+    lines = [line for line in commands(page) if not is_a_pattern(line) or "FILE" in line]
+    if any(" TRACE " in line for line in lines):
+        command("traces", "generate", "jobs", "--name", "TRACE", "--jobs", "2000")
+    for line in lines:
+        replace = ["--replace"] * (" import " in line)
+        command(*words(LARGE.sub(r"\1 2000", line)), *replace)
+    assert lines or page == "formats-clusters.md", "the page shows no command to run"
 
+
+def test_policies_are_all_named() -> None:
     for point in POINTS:
         for kind in policies(point):
             assert f"`{point}: {kind}`" in README
+
+
+@pytest.mark.parametrize(
+    ("form", "prefix"),
+    [
+        (schema.Facility, ""),
+        (schema.Cluster, ""),
+        (schema.MixedCluster, ""),
+        (schema.Nodes, "nodes[]."),
+        (schema.Power, "power.TYPE."),
+        (schema.Sleep, "sleep."),
+        (schema.Preemption, "preemption."),
+    ],
+)
+def test_keys_of_clusters(form: type[schema.Model], prefix: str) -> None:
+    """Each has a row in the page, with its unit and its default."""
+    rows = re.findall(r"^\| `([^`]+)` \| (.*?) ?\| (.*?) \|", PAGES["clusters.md"], re.MULTILINE)
+    known = {key: (unit, default) for key, unit, default in rows}
+    for key, field in form.model_fields.items():
+        unit, default = known[prefix + key]
+        assert unit == {"w": "W", "s": "s"}.get(key.rpartition("_")[2], "")
+        assert (default == "needed") == field.is_required()
+        if isinstance(field.default, float):
+            assert default == str(field.default)
