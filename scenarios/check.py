@@ -40,7 +40,7 @@ def check_policies(loaded: Loaded, inputs: Inputs) -> None:
 def _lacks(config: PolicyConfig, inputs: Inputs) -> str:
     """What the jobs do not say though the policy must know it; empty if they do."""
     for column, advice in config.needed_columns.items():
-        named = COLUMNS[column]
+        named = COLUMNS.get(column, column)
         if inputs.jobs is None:
             return f"it needs the {named} of every job, and jobs that recur have none"
         absent = inputs.jobs[column].is_null()

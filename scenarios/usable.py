@@ -145,15 +145,15 @@ def at_odds(jobs: pa.Table, cluster: ClusterSpec, recorded: bool) -> list[Reason
     """
     duration = jobs["duration_s"].fill_null(-1.0).to_numpy()
     plain = np.asarray(jobs["workload"].is_null())
-    gpus: list[int] = jobs["gpus"].to_pylist()
+    gpus = jobs["gpus"].to_numpy()
     types: list[str | None] = jobs["gpu_type"].to_pylist()
     by_type = {kind: cluster.most_gpus(kind) for kind in set(types)}
-    most = np.array([by_type[kind] for kind in types], dtype=np.int64)
+    most = np.fromiter((by_type[kind] for kind in types), np.int64, len(types))
 
     def too_large(row: int) -> str:
         kind = types[row]
         of = f" of type {_named(kind)}" if kind else " of one type" * (len(cluster.gpu_types) > 1)
-        return f": {gpus_text(gpus[row])}, the cluster has {most[row]}{of}"
+        return f": {gpus_text(int(gpus[row]))}, the cluster has {most[row]}{of}"
 
     return [
         Reason(
@@ -165,7 +165,7 @@ def at_odds(jobs: pa.Table, cluster: ClusterSpec, recorded: bool) -> list[Reason
         ),
         Reason(
             "larger than the cluster",
-            np.array(gpus, dtype=np.int64) > most,
+            gpus > most,
             lambda rows: f"{do(len(rows), 'ask')} for more GPUs than there are",
             too_large,
             ("give the cluster more GPUs",),

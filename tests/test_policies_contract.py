@@ -55,6 +55,7 @@ from wattkeeper.policies.protocols import (
 )
 from wattkeeper.policies.registry import POINTS, Point, PolicyConfig, policies
 from wattkeeper.sim.cluster import Cluster
+from wattkeeper.traces.schema import JOBS
 
 PROTOCOLS: dict[Point, type] = {
     "configure": Configure,
@@ -151,6 +152,12 @@ def test_config_survives_pickle_and_json(config: PolicyConfig) -> None:
     for copy in copies:
         assert type(copy) is type(config)
         assert copy == config
+
+
+@every_config
+def test_config_needs_columns_that_jobs_may_have(config: PolicyConfig) -> None:
+    assert set(config.needed_columns) <= set(JOBS.names)
+    assert all(config.needed_columns.values()), "it says what to do where one is absent"
 
 
 # --- policies, without a world

@@ -60,7 +60,8 @@ def test_a_group_trains_one_workload(jobs: Command, tmp_path: Path) -> None:
 
 def test_a_job_without_a_recorded_duration(jobs: Command) -> None:
     done = jobs("g,1,1,image,1\n", "--set", "occupancy=recorded", code=2)
-    assert "row 1: job 'g/1' has duration_s 0.0; occupancy: recorded needs" in done.stderr
+    assert "1 has no recorded duration > 0 s, which occupancy: recorded needs" in done.stderr
+    assert "(first: row 1, job g/1)" in done.stderr
 
 
 def test_a_cluster_too_small_for_recorded_times(jobs: Command) -> None:
