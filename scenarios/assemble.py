@@ -18,7 +18,7 @@ from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.policies.registry import POINTS, Point, PolicyConfig, policies
 from wattkeeper.scenarios.document import Document
 from wattkeeper.scenarios.load import Loaded
-from wattkeeper.scenarios.power import Cap, check_busy_power, check_idle_power
+from wattkeeper.scenarios.power import Cap, check_busy_power, check_cap
 from wattkeeper.scenarios.schema import Cluster as Equal
 from wattkeeper.scenarios.schema import (
     MixedCluster,
@@ -118,7 +118,8 @@ def read_inputs(loaded: Loaded) -> Inputs:
             profiles = _profile_trace(workload.profiles)
     with named_at(document, "cluster"):
         cluster, nodes = cluster_spec(scenario.cluster)
-    check_idle_power(cluster, document)
+    recorded = any(occupancy_of(scenario, variant) == "recorded" for variant in scenario.variants)
+    check_cap(cluster, recorded, document)
     if isinstance(workload, Recurring):
         assert profiles is not None
         return _recurring_inputs(scenario, workload, document, profiles, cluster)
@@ -135,7 +136,6 @@ def read_inputs(loaded: Loaded) -> Inputs:
             mapped = _mapped(jobs, workload.mapping.by, profiles, cluster)
             jobs = mapped.jobs
     check_groups(jobs, trace.name)
-    recorded = any(occupancy_of(scenario, variant) == "recorded" for variant in scenario.variants)
     sieve = Sieve(jobs, trace.name, cluster)
     sieve.reject(at_odds(jobs, cluster, recorded))
     with named_at(document, "cluster"):

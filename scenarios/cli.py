@@ -103,11 +103,8 @@ def run(
         click.echo(to_json(done.summary), nl=False)
         return
     from wattkeeper.scenarios.table import show
-    from wattkeeper.scenarios.usable import ran_on_any
 
     show(_console(), loaded.scenario, done)
-    for line in ran_on_any(done.manifest["ignored_gpu_types"]):
-        click.echo(line)
     click.echo(f"\nResults: {folder}")
 
 

@@ -22,13 +22,22 @@ Kind = tuple[str | None, int, int, str | None]
 """What the power of a job depends on: workload, GPUs, thousandths of each, types allowed."""
 
 
-def check_idle_power(cluster: ClusterSpec, document: Document) -> None:
-    """Refuse a power cap that the idle cluster exceeds.
+def check_cap(cluster: ClusterSpec, recorded: bool, document: Document) -> None:
+    """Refuse a power cap that the idle cluster exceeds, or that cannot be kept.
+
+    Args:
+        cluster: Its cap and its GPUs.
+        recorded: Whether a variant lets jobs hold their GPUs for as long as the trace says: it
+            spreads their energy over that time, whatever power that makes.
+        document: Where the scenario says so.
 
     Raises:
         InputError: It shows the sum.
     """
     cap_w, idle_w = cluster.power_cap_w, cluster.idle_power_w
+    if cap_w is not None and recorded:
+        what = "power_cap_w: a cap cannot be kept with occupancy: recorded; leave one of them out"
+        raise InputError(Problem(what, document.where(("cluster", "power_cap_w"))))
     if cap_w is not None and idle_w > cap_w:
         parts = " + ".join(
             f"{cluster.most_gpus(name)} x {cluster.power[name].idle_w:g} W ({name})"
@@ -104,14 +113,18 @@ class Cap:
     def above(self, kind: Kind) -> str:
         """The sum that keeps such a job from ever starting; empty if it can start."""
         cluster, job = self._cluster, _job(kind)
-        most_w = min(self._backend.most_power_w(job, name) for name in fitting(job, cluster))
-        if cluster.power_cap_w is None or self._budget.allows(job, most_w, 0.0):
-            return ""
         held = job.gpus * job.gpu_milli / WHOLE
-        others_w = cluster.idle_power_w - held * min(p.idle_w for p in cluster.power.values())
+        sums = []
+        for name in fitting(job, cluster):
+            most_w = self._backend.most_power_w(job, name)
+            if cluster.power_cap_w is None or self._budget.allows(job, name, most_w):
+                return ""
+            others_w = cluster.idle_power_w - held * cluster.power[name].idle_w
+            sums.append((most_w + others_w, most_w, others_w))
+        least_w, most_w, others_w = min(sums)
         return (
-            f"{gpus_text(held)} at up to {most_w:g} W + the others idle at up to {others_w:g} W = "
-            f"{most_w + others_w:g} W"
+            f"{gpus_text(held)} at up to {most_w:g} W + the others idle at {others_w:g} W = "
+            f"{least_w:g} W"
         )
 
 

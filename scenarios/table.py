@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
+from wattkeeper.scenarios.usable import left_out, ran_on_any
 from wattkeeper.sim.metrics import LAST
 
 if TYPE_CHECKING:
@@ -43,8 +44,9 @@ def show(console: Console, scenario: Scenario, done: Done) -> None:
         )
     if scenario.rng == "published" and scenario.workload.kind == "trace":
         console.print("Seeds change nothing here: rng: published takes them from group names.")
-    for reason, count in done.manifest["dropped_jobs"].items():
-        console.print(f"Left out: {count} jobs {reason}.", style="bold yellow")
+    manifest = done.manifest
+    for line in (*left_out(manifest["dropped_jobs"]), *ran_on_any(manifest["ignored_gpu_types"])):
+        console.print(line, style="bold yellow")
     workloads = done.summary["by"]["workload"]
     shown = dict(SHOWN if workloads else QUEUE)
     if not _preempts(done):

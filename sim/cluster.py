@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, insort
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -149,15 +150,11 @@ class Cluster:
         self._shared: dict[int, dict[int, int]] = {}
         self._allowed: dict[str | None, tuple[int, ...]] = {}
         self._most_entries = 4 * spec.nodes + 64
-        self._by_free = [self._index(at) for at in range(len(self.gpu_types))]
-
-    def _index(self, gpu_type: int) -> list[list[int]]:
-        """The nodes of a type by their number of free GPUs: heaps, cleaned when looked at."""
-        nodes = np.flatnonzero(self.node_type == gpu_type).tolist()
-        heaps: list[list[int]] = [[] for _ in range(max(self._count[n] for n in nodes) + 1)]
-        for node in nodes:
-            heaps[self._count[node]].append(node)
-        return heaps
+        # Nodes by type and number of free GPUs: heaps, and which there are; cleaned when looked at.
+        self._by_free: list[dict[int, list[int]]] = [{} for _ in self.gpu_types]
+        for node, (kind, count) in enumerate(zip(self._types, self._count, strict=True)):
+            self._by_free[kind].setdefault(count, []).append(node)
+        self._levels = [sorted(heaps) for heaps in self._by_free]
 
     def shared(self, node: int) -> Mapping[int, int]:
         """See `wattkeeper.policies.protocols.ClusterView`."""
@@ -171,14 +168,17 @@ class Cluster:
 
     def tightest(self, gpus: int, gpu_type: int) -> int | None:
         """See `wattkeeper.policies.protocols.ClusterView`."""
-        heaps, count = self._by_free[gpu_type], self._count
-        for free in range(gpus, len(heaps)):
+        heaps, levels, count = self._by_free[gpu_type], self._levels[gpu_type], self._count
+        at = bisect_left(levels, gpus)
+        while at < len(levels):
+            free = levels[at]
             heap = heaps[free]
             while heap:
                 node = heap[0]
                 if count[node] == free:
                     return node
                 heappop(heap)
+            del heaps[free], levels[at]
         return None
 
     def gpu_type(self, placement: Placement) -> str:
@@ -250,7 +250,12 @@ class Cluster:
         self._count[node] = count
         self._changes[node] += 1
         self.free_gpus += change
-        heap = self._by_free[self._types[node]][count]
+        kind = self._types[node]
+        heap = self._by_free[kind].get(count)
+        if heap is None:
+            self._by_free[kind][count] = [node]
+            insort(self._levels[kind], count)
+            return
         heappush(heap, node)
         if len(heap) > self._most_entries:
             heap[:] = {at for at in heap if self._count[at] == count}

@@ -91,8 +91,17 @@ class Room:
 
     def _placed(self, job: Job, cluster: ClusterView, released_w: float) -> Placement:
         placement = self._place.place(self._ctx, job, cluster)
-        if not placement or self._budget.cap_w is None:
+        if self._budget.cap_w is None:
             return placement
-        gpu_type = self._cluster.gpu_type(placement)
-        most_w = self._backend.most_power_w(job, gpu_type)
-        return placement if self._budget.allows(job, gpu_type, most_w, released_w) else ()
+        others = [cluster.gpu_types[at] for at in cluster.types_for(job)]
+        while placement:
+            gpu_type = self._cluster.gpu_type(placement)
+            most_w = self._backend.most_power_w(job, gpu_type)
+            if self._budget.allows(job, gpu_type, most_w, released_w):
+                break
+            others.remove(gpu_type)
+            if not others:
+                return ()
+            narrowed = job._replace(gpu_type="|".join(others))
+            placement = self._place.place(self._ctx, narrowed, cluster)
+        return placement

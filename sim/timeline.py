@@ -89,9 +89,9 @@ def timeline(
     busy = total((at_begun, thousandths), (at_ended, -thousandths),
                  (at_paused, -lost), (at_resumed, lost))  # fmt: skip
     waiting = total((at_submitted, 1), (at_begun[first], -1), (at_paused, 1), (at_resumed, -1))
-    _check_power(times, drawing)
-    drawn = total(*drawing)
     idle = whole_units(cluster.idle_power_w)
+    _check_power(idle, times, drawing)
+    drawn = total(*drawing)
     power_w = (drawn + idle) / UNITS_PER_WATT * cluster.pue
     kept = slice(None)
     if len(ended):
@@ -111,13 +111,16 @@ def _slots(parts: Sequence[Floats]) -> tuple[Floats, list[Ints]]:
     return times[new], np.split(slot, np.cumsum([len(part) for part in parts])[:-1])
 
 
-def _check_power(times: Floats, drawing: Sequence[tuple[Ints, Ints]]) -> None:
+def _check_power(idle: int, times: Floats, drawing: Sequence[tuple[Ints, Ints]]) -> None:
     """Refuse power whose sum in whole units would overflow."""
-    if sum(float(np.abs(step.astype(float)).sum()) for _, step in drawing) <= MOST_UNITS:
+    changes = sum(float(np.abs(step.astype(float)).sum()) for _, step in drawing)
+    if idle + changes <= MOST_UNITS:
         return
     sums = np.zeros(len(times))
     for at, step in drawing:
         np.add.at(sums, at, step.astype(float))
-    if np.abs(np.cumsum(sums)).max() > MOST_UNITS:
+    if idle + np.abs(np.cumsum(sums)).max() > MOST_UNITS:
         most_w = MOST_UNITS // UNITS_PER_WATT
-        raise InputError(f"the jobs draw more than {most_w / 1e9:g} GW: check the profiles")
+        raise InputError(
+            f"the GPUs draw more than {most_w / 1e9:.2f} GW: check their power and the profiles"
+        )

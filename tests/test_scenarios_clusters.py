@@ -123,13 +123,17 @@ def test_a_policy_that_needs_durations_of_recurring_jobs(command: Command) -> No
 
 def test_a_power_cap_that_is_too_low(ask: Ask, tmp_path: Path) -> None:
     said = ask("j,0,9,1,,\n", "cluster.power_cap_w=519")
-    assert "no job can ever start below 519 W, for all GPUs draw 8 x 50 W (a) + 2 x 60 W (b) = "
-    assert "= 520 W while they idle" in said
+    assert (
+        "no job can ever start below 519 W, for all GPUs draw 8 x 50 W (a) + 2 x 60 W (b) = 520 W "
+        "while they idle"
+    ) in said
+    said = ask("j,0,9,1,,\n", "cluster.power_cap_w=2000", "occupancy=recorded")
+    assert "a cap cannot be kept with occupancy: recorded" in said
     rows = "j,0,9,1,a,\nk,0,9,2,a,\nl,0,9,1,b,\n"
     assert ask(rows, "cluster.power_cap_w=800") == (
         "jobs: 2 of 3 jobs cannot be replayed on this cluster (a x8, b x2):\n"
         "  2 need more power than cluster.power_cap_w, 800 W (first: row 2, job k: 2 GPUs at up to "
-        "600 W + the others idle at up to 420 W = 1020 W; row 3)\n"
+        "600 W + the others idle at 420 W = 1020 W; row 3)\n"
         "raise cluster.power_cap_w, or leave them out (--set workload.unusable=drop)\n"
     )
     drop = ("cluster.power_cap_w=800", "workload.unusable=drop")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -145,3 +146,24 @@ def test_arrivals_come_at_their_own_time() -> None:
     clock.enter(0.9, Due(note))
     clock.play()
     assert called == [(0.9, 0.9)] * 2
+
+
+def test_a_part_that_the_baseline_has_no_jobs_of(command: Command, tmp_path: Path) -> None:
+    """The baseline leaves one type of GPUs alone; the other variant uses both."""
+    rows = "".join(f"j{n},0,60,1\n" for n in range(4))
+    (tmp_path / "jobs.csv").write_text(f"job_id,submit_time_s,duration_s,gpus\n{rows}")
+    command("traces", "import", "csv", "jobs.csv", "--name", "jobs")
+    (tmp_path / "two.yaml").write_text(
+        "name: two\n"
+        "cluster:\n"
+        "  nodes: [{gpu: a, count: 1, gpus: 4}, {gpu: b, count: 2, gpus: 1}]\n"
+        "  power: {a: {idle_w: 50, busy_w: 300}, b: {idle_w: 60, busy_w: 500}}\n"
+        "workload: {kind: trace, trace: jobs}\n"
+        "variants: {one: {policies: {place: first-fit}}, both: {policies: {place: best-fit}}}\n"
+        "baseline: one\n"
+    )
+    command("run", "two.yaml")
+    summary = json.loads((tmp_path / "results/two/summary.json").read_text())
+    of_type = summary["by"]["gpu_type"]["b"]
+    assert set(of_type) == {"both"}
+    assert of_type["both"]["versus"]["jobs"] == {"ratio": None, "ci95": None}

@@ -53,7 +53,7 @@ from wattkeeper.policies.queueing import InOrder
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
 from wattkeeper.sim.clock import Clock, Due
-from wattkeeper.sim.cluster import Cluster
+from wattkeeper.sim.cluster import Cluster, ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.recorder import UNITS_PER_WATT, whole_units
 from wattkeeper.sim.results import RunResult, collect
 from wattkeeper.sim.sources import Recurring
@@ -509,6 +509,16 @@ def test_a_job_waits_for_power(cap_w: float, starts_s: float) -> None:
     cluster = replace(spec(gpus_per_node=4), power_cap_w=cap_w)
     jobs = [job(name)._replace(workload=None) for name in ("a", "b")]
     assert starts(run_world(jobs, {}, cluster)) == {"a": 0.0, "b": starts_s}
+
+
+def test_a_cap_leaves_the_gpu_types_that_it_allows() -> None:
+    """The node that best-fit prefers draws too much; a job that fits elsewhere goes there."""
+    groups = NodeGroup("thirsty", 1, 1), NodeGroup("frugal", 1, 2)
+    power = {"thirsty": GpuPower(10.0, 500.0), "frugal": GpuPower(10.0, 100.0)}
+    cluster = ClusterSpec(groups, power, power_cap_w=130.0)
+    jobs = [job()._replace(workload=None)]
+    world = run_world(jobs, {}, cluster, chosen(place="best-fit"))
+    assert [row.gpu_type for row in attempts(world)] == ["frugal"]
 
 
 def test_a_retry_waits_on_its_gpus_for_power() -> None:
