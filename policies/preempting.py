@@ -46,7 +46,7 @@ class Run:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.key = job.key
-        self.gpus = job.gpus * job.gpu_milli / WHOLE
+        self.gpus = job.gpus_held
         self.level = 0
         self.attained_s = 0.0
         self.began_s = 0.0
@@ -144,7 +144,7 @@ class Preempting(Policy):
         for other in behind:
             victims.append(other)
             gpus += other.job.gpus
-            if gpus >= job.gpus:
+            if gpus >= job.gpus or job.gpu_milli < WHOLE:
                 break
         else:
             return []
@@ -295,9 +295,10 @@ class Levelled(Preempting):
 
 def _needed(room: Room, job: Job, victims: list[Run]) -> list[Run]:
     """Spare those without whose GPUs the job fits too, the best ones first."""
+    parts = any(one.gpu_milli < WHOLE for one in (job, *(run.job for run in victims)))
     spare = room.free_gpus + sum(run.job.gpus for run in victims) - job.gpus
     for index in range(len(victims) - 2, -1, -1):
-        if victims[index].job.gpus <= spare:
+        if parts or victims[index].job.gpus <= spare:
             rest = victims[:index] + victims[index + 1 :]
             if room.fits(job, [run.job for run in rest]):
                 spare -= victims[index].job.gpus

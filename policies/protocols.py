@@ -78,6 +78,11 @@ class Job(NamedTuple):
         return self.gpus, self.gpu_milli, self.gpu_type
 
     @property
+    def gpus_held(self) -> float:
+        """GPUs that it holds, parts counted as parts."""
+        return self.gpus * self.gpu_milli / WHOLE
+
+    @property
     def key(self) -> Key:
         """What decides where it fits, under a power cap too."""
         return self.gpus, self.gpu_milli, self.gpu_type, self.workload
@@ -131,7 +136,7 @@ class Start(NamedTuple):
         job: The job.
         attempt: 1 for the first try of this job, and so on.
         options: What may be chosen.
-        group_in_flight: How many other jobs of the group are running.
+        group_in_flight: How many other jobs of the group have started and not ended.
     """
 
     job: Job
@@ -241,7 +246,7 @@ class ClusterView(Protocol):
     def changes(self) -> npt.NDArray[np.int64]:
         """Numbers by node, shape (nodes,), that grow when anything is taken or given back there.
 
-        What was computed of a node holds until its number grows.
+        What was computed of a node of one view holds until its number grows.
         """
 
     def shared(self, node: int) -> Mapping[int, int]:

@@ -32,7 +32,8 @@ class Attempt:
         configuration: What `Configure` chose; None where there was nothing to choose.
         power_limit_w: The limit it runs at, W; None until `Tune` chose it.
         profiled: Whether its power limits were profiled.
-        idle: Whether it holds its GPUs without training, or did when it was preempted.
+        idle: Whether it holds its GPUs without training.
+        trained: Whether it has trained, so that it must be restored if it is preempted.
         power: What it draws now beyond idle GPUs, in `wattkeeper.sim.recorder.UNITS_PER_WATT`.
         first_power: What it drew from its beginning.
         overhead_s: Seconds that it held GPUs without training.
@@ -47,6 +48,7 @@ class Attempt:
     power_limit_w: float | None = None
     profiled = False
     idle = False
+    trained = False
     power = 0
     first_power = 0
     overhead_s = 0.0

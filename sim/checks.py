@@ -51,3 +51,13 @@ def _check_limit(options: Options, batch_size: int, limit_w: float, point: Point
             f"which has no profile of it; there is {', '.join(f'{x:g}' for x in limits)} W",
             point,
         )
+
+
+def check_wake(wake_s: float, now_s: float) -> None:
+    """Refuse to be woken at a time that is not to come.
+
+    Raises:
+        PolicyError: It shows both.
+    """
+    if not wake_s > now_s:
+        raise PolicyError(f"Select wants to be woken at {wake_s} s; it is {now_s} s", "select")

@@ -116,6 +116,10 @@ class ClusterSpec:
                    for group in self.groups)  # fmt: skip
         return sum(by_type)
 
+    def idle_w(self, job: Job, gpu_type: str) -> float:
+        """What the GPUs of a job would draw if nobody held them, W."""
+        return self.power[gpu_type].idle_w * job.gpus_held
+
     def types_allowed(self, gpu_type: str | None) -> tuple[int, ...]:
         """Indices of the types that are named, with `|` between; all if none is."""
         if gpu_type is None:

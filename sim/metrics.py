@@ -37,7 +37,11 @@ METRICS: dict[str, Metric] = {
     "gave_up": Metric("1", "jobs whose every attempt failed"),
     "energy_j": Metric("J", "energy of all attempts"),
     "time_s": Metric("s", "training time of all attempts"),
-    "cost": Metric("J", "eta * energy + (1 - eta) * largest power limit * time, of all attempts"),
+    "cost": Metric(
+        "J",
+        "eta * energy + (1 - eta) * largest power limit * time of training, without overheads, of "
+        "all attempts",
+    ),
     "regret": Metric(
         "J", "cost less the expected cost of the best configuration, of profiled jobs"
     ),

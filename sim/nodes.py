@@ -4,31 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wattkeeper.policies.protocols import WHOLE, Job, Placement
+from wattkeeper.policies.protocols import Job, Placement
 from wattkeeper.sim.cluster import Cluster, ClusterSpec
 from wattkeeper.sim.recorder import Recorder, whole_units
 
 
 class NodeStates:
-    """When a node fell idle, and until when it saves a checkpoint.
+    """When a node fell idle, and until when it is busy with itself.
 
     A node whose GPUs are all free sleeps `sleep_after_s` later and takes `wake_s` to wake. A node
-    that a job was preempted on saves its state for `checkpoint_s`; a job that starts on it
-    meanwhile waits so long.
+    that a job was preempted on saves its state for `checkpoint_s`. Who starts on it meanwhile waits
+    until it is ready.
 
     Attributes:
-        idle_w: What an idle GPU of each type draws, W.
         matter: Whether nodes sleep or save checkpoints at all.
     """
 
     def __init__(self, cluster: Cluster, recorder: Recorder) -> None:
         spec = cluster.spec
-        self.idle_w = {name: power.idle_w for name, power in spec.power.items()}
         self._cluster = cluster
         self._recorder = recorder
         self._after_s = spec.sleep_after_s
         self._idle_since: dict[int, float] = {}
-        self._saves_until: dict[int, float] = {}
+        self._ready_s: dict[int, float] = {}
         self.matter = spec.sleep_after_s is not None or spec.checkpoint_s > 0
         if spec.sleep_after_s is not None:
             self._idle_since = dict.fromkeys(range(spec.nodes), 0.0)
@@ -37,13 +35,13 @@ class NodeStates:
         """A job is about to take GPUs; returns how long it waits until it can use them, s."""
         delay_s = 0.0
         for node in _nodes(placement):
-            delay_s = max(delay_s, self._saves_until.get(node, now_s) - now_s)
             since_s = self._idle_since.pop(node, None)
             if since_s is not None and self._after_s is not None:
                 asleep_s = since_s + self._after_s
                 if asleep_s < now_s:
                     self._slept(node, asleep_s, now_s)
-                    delay_s = max(delay_s, self._cluster.spec.wake_s)
+                    self._ready_s[node] = now_s + self._cluster.spec.wake_s
+            delay_s = max(delay_s, self._ready_s.get(node, now_s) - now_s)
         return delay_s
 
     def left(self, placement: Placement, now_s: float) -> None:
@@ -52,14 +50,15 @@ class NodeStates:
             return
         for node in _nodes(placement):
             if self._cluster.is_empty(node):
-                self._idle_since[node] = now_s
+                self._idle_since[node] = max(now_s, self._ready_s.get(node, now_s))
 
     def checkpoints(self, placement: Placement, now_s: float) -> None:
-        """A job was preempted."""
+        """A job is about to be preempted."""
         if not self._cluster.spec.checkpoint_s:
             return
         for node in _nodes(placement):
-            self._saves_until[node] = now_s + self._cluster.spec.checkpoint_s
+            saved_s = now_s + self._cluster.spec.checkpoint_s
+            self._ready_s[node] = max(saved_s, self._ready_s.get(node, now_s))
 
     def close(self) -> None:
         """The run is over: nodes that sleep now sleep on."""
@@ -92,18 +91,18 @@ class PowerBudget:
 
     def __init__(self, spec: ClusterSpec) -> None:
         self.cap_w = spec.power_cap_w
-        self._idle_w = {name: power.idle_w for name, power in spec.power.items()}
+        self._spec = spec
         self._free_w = (self.cap_w or 0.0) - spec.idle_power_w
         self._held_w: dict[int, tuple[float, float]] = {}
 
     def allows(self, job: Job, gpu_type: str, most_w: float, released_w: float = 0.0) -> bool:
         """Whether a job may start that draws so much, if others released what they hold."""
-        idle_w = self._idle_w[gpu_type] * job.gpus * job.gpu_milli / WHOLE
-        return most_w - idle_w <= self._free_w + released_w + SLACK_W
+        more_w = most_w - self._spec.idle_w(job, gpu_type)
+        return more_w <= self._free_w + released_w + SLACK_W
 
     def reserve(self, job: Job, gpu_type: str, most_w: float) -> None:
         """A job starts that draws at most so much."""
-        idle_w = self._idle_w[gpu_type] * job.gpus * job.gpu_milli / WHOLE
+        idle_w = self._spec.idle_w(job, gpu_type)
         self._held_w[job.number] = most_w - idle_w, idle_w
         self._free_w -= most_w - idle_w
 

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import Placement
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 UNITS_PER_WATT = 2**32
-"""Power is counted in whole parts of a watt, so that sums of changes are exact up to 2 GW."""
+"""Power is counted in whole parts of a watt, so that sums of changes are exact up to 1 GW."""
 
 MOST_UNITS = 2**62
 
@@ -28,8 +29,21 @@ ABSENT = -1
 
 
 def whole_units(power_w: float) -> int:
-    """Power in whole parts of a watt."""
-    return round(power_w * UNITS_PER_WATT)
+    """Power in whole parts of a watt.
+
+    Raises:
+        InputError: If it is more than can be summed exactly.
+    """
+    units = round(power_w * UNITS_PER_WATT)
+    if units > MOST_UNITS:
+        raise too_much()
+    return units
+
+
+def too_much() -> InputError:
+    """What to say of power that cannot be summed exactly."""
+    most_gw = MOST_UNITS / UNITS_PER_WATT / 1e9
+    return InputError(f"GPUs draw more than {most_gw:.2f} GW: check their power and the profiles")
 
 
 _EVERY = {

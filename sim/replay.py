@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile
-from wattkeeper.policies.protocols import WHOLE, Job, Knobs, Measurement, Options, Start
+from wattkeeper.policies.protocols import Job, Knobs, Measurement, Options, Start
 from wattkeeper.sim.backend import Attempt, Done, Listener
 from wattkeeper.sim.clock import Clock, Due
 from wattkeeper.sim.cluster import GpuPower
@@ -154,6 +154,7 @@ class Replay:
     def _play(self, attempt: Attempt, phase: _Phase) -> None:
         attempt.plan = phase
         attempt.idle = phase.then is not None
+        attempt.trained |= not attempt.idle
         phase.argument = attempt
         now_s = phase.since_s = self.env.now_s
         self.listener.draws(attempt, phase.power_w)
@@ -165,8 +166,7 @@ class Replay:
         attempt.overhead_j += spent_s * phase.power_w
 
     def _idle_w(self, attempt: Attempt) -> float:
-        job = attempt.job
-        return self._power[attempt.gpu_type].idle_w * job.gpus * job.gpu_milli / WHOLE
+        return self._power[attempt.gpu_type].idle_w * attempt.job.gpus_held
 
     def _modelled_w(self, job: Job, gpu_type: str) -> float:
         """A part of a GPU draws that part of what the whole one would (a model)."""
@@ -176,7 +176,7 @@ class Replay:
                 f"job {job.job_id} has no workload, so its power comes from a model: say what a "
                 f"busy {gpu_type} draws (busy_power_w)"
             )
-        return busy_w * job.gpus * job.gpu_milli / WHOLE
+        return busy_w * job.gpus_held
 
     def _train(self, attempt: Attempt, knobs: Knobs | None) -> None:
         job = attempt.job

@@ -44,6 +44,8 @@ from wattkeeper.traces.schema import field
 
 Ints = npt.NDArray[np.int64]
 
+COST = "eta * energy + (1 - eta) * largest power limit * time, of training without overheads"
+
 _KEYS = [
     field("variant", pa.string(), "", "variant of the scenario"),
     field("seed", pa.int64(), "", "seed of the run"),
@@ -74,7 +76,7 @@ JOBS = pa.schema(
             null=True,
         ),
         field("epochs", pa.int64(), "", "epochs done; 0: it never ran", null=True),
-        field("energy_j", pa.float64(), "J", "energy of the attempt"),
+        field("energy_j", pa.float64(), "J", "energy of the attempt, with overheads"),
         field("time_s", pa.float64(), "s", "training time of the attempt"),
         field(
             "overhead_s",
@@ -82,7 +84,12 @@ JOBS = pa.schema(
             "s",
             "held GPUs without training: waking, restoring, short of power",
         ),
-        field("cost", pa.float64(), "J", "eta * energy + (1 - eta) * largest power limit * time"),
+        field(
+            "cost",
+            pa.float64(),
+            "J",
+            COST,
+        ),
         field("reached_target", pa.bool_(), "", "whether the target was reached"),
         field("early_stopped", pa.bool_(), "", "whether the cost bound ended it"),
         field("profiled", pa.bool_(), "", "whether power limits were profiled in it"),

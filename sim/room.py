@@ -99,6 +99,8 @@ class Room:
             most_w = self._backend.most_power_w(job, gpu_type)
             if self._budget.allows(job, gpu_type, most_w, released_w):
                 break
+            if gpu_type not in others:
+                break  # it may not run there at all, which is refused when it starts
             others.remove(gpu_type)
             if not others:
                 return ()

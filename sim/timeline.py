@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.sim.cluster import ClusterSpec
-from wattkeeper.sim.recorder import MOST_UNITS, UNITS_PER_WATT, Recorder, whole_units
+from wattkeeper.sim.recorder import MOST_UNITS, UNITS_PER_WATT, Recorder, too_much, whole_units
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -120,7 +119,4 @@ def _check_power(idle: int, times: Floats, drawing: Sequence[tuple[Ints, Ints]])
     for at, step in drawing:
         np.add.at(sums, at, step.astype(float))
     if idle + np.abs(np.cumsum(sums)).max() > MOST_UNITS:
-        most_w = MOST_UNITS // UNITS_PER_WATT
-        raise InputError(
-            f"the GPUs draw more than {most_w / 1e9:.2f} GW: check their power and the profiles"
-        )
+        raise too_much()

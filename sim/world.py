@@ -15,7 +15,6 @@ import numpy as np
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.profile import Objective, Profile
 from wattkeeper.policies.protocols import (
-    WHOLE,
     Configure,
     Context,
     Job,
@@ -30,7 +29,7 @@ from wattkeeper.policies.protocols import (
 )
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
 from wattkeeper.sim.backend import Attempt, Backend
-from wattkeeper.sim.checks import check_configuration, check_knobs
+from wattkeeper.sim.checks import check_configuration, check_knobs, check_wake
 from wattkeeper.sim.clock import Clock, Due
 from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.nodes import NodeStates, PowerBudget
@@ -39,9 +38,9 @@ from wattkeeper.sim.recorder import (
     PROFILED,
     REACHED,
     REPLAYED,
-    UNITS_PER_WATT,
     Recorder,
     digest_of,
+    whole_units,
 )
 from wattkeeper.sim.room import Room
 from wattkeeper.sim.sources import Source
@@ -228,8 +227,10 @@ class World:
             if not self._waiting:
                 break
             starting, preempted = select(ctx, room)
+        if self._stalled:
+            self._go_on()
         wake_s = self._select.wake_s(ctx)
-        if wake_s < math.inf or self._wake is not None:
+        if wake_s != math.inf or self._wake is not None:
             self._wake_at(wake_s)
         if self._waiting and self.rules.start_on_submit:
             job = next(iter(self._waiting.values()))
@@ -241,6 +242,7 @@ class World:
             )
 
     def _wake_at(self, time_s: float) -> None:
+        check_wake(time_s, self.env.now_s)
         if self._wake is not None:
             if self._wake[0] == time_s:
                 return
@@ -265,6 +267,10 @@ class World:
         self.room.shrank()
         where = self._journal.choice(placement)
         attempt = self._paused.pop(job.number, None)
+        if attempt is not None and cluster.gpu_type(placement) != attempt.gpu_type:
+            raise PolicyError(
+                f"job {job.job_id} goes on on {attempt.gpu_type}, placed on {placement}", "place"
+            )
         number = 1 if attempt is None else attempt.number
         self._journal.add(now_s, self._by_select, job.number, number, where, waiting, free)
         if attempt is None:
@@ -281,7 +287,7 @@ class World:
         attempt.placement, attempt.where, attempt.preempted_s = placement, where, None
         self._running[job.number] = attempt
         self._reserve(attempt)
-        if not attempt.idle:
+        if attempt.trained:
             delay_s += cluster.spec.restore_s
         if attempt.plan is None:
             self._decide(attempt, delay_s)
@@ -302,8 +308,8 @@ class World:
         else:
             self._stalled_until(attempt, now_s)
         self._draw(attempt, 0)
-        self._rests(attempt)
         self._nodes.checkpoints(attempt.placement, now_s)
+        self._rests(attempt)
         attempt.preempted_s = now_s
         attempt.preemptions += 1
         self._paused[job.number] = attempt
@@ -323,6 +329,7 @@ class World:
         if self._capped:
             job, gpu_type = attempt.job, attempt.gpu_type
             self._budget.reserve(job, gpu_type, self.backend.most_power_w(job, gpu_type))
+            self.room.shrank()
 
     def _retry(self, failed: Attempt) -> None:
         """Try a job again on the GPUs that it holds, once its power is allowed."""
@@ -333,7 +340,6 @@ class World:
         if self._capped:
             self._budget.free(job)
             self._stalled[job.number] = attempt
-            attempt.idle = True
             self.room.grew()
             self.env.pass_is_due = True
         else:
@@ -350,8 +356,7 @@ class World:
                 self._decide(attempt, 0.0)
 
     def _stalled_until(self, attempt: Attempt, now_s: float) -> None:
-        job = attempt.job
-        idle_w = self._nodes.idle_w[attempt.gpu_type] * job.gpus * job.gpu_milli / WHOLE
+        idle_w = self.cluster.spec.idle_w(attempt.job, attempt.gpu_type)
         attempt.overhead_s += now_s - attempt.begun_s
         attempt.overhead_j += (now_s - attempt.begun_s) * idle_w
 
@@ -397,8 +402,7 @@ class World:
     def draws(self, attempt: Attempt, power_w: float) -> None:
         """See `wattkeeper.sim.backend.Listener`."""
         job = attempt.job
-        idle_w = self._nodes.idle_w[attempt.gpu_type] * job.gpus * job.gpu_milli / WHOLE
-        power = round((power_w - idle_w) * UNITS_PER_WATT)
+        power = whole_units(power_w - self.cluster.spec.idle_w(job, attempt.gpu_type))
         if attempt.begun_s == self.env.now_s and not (attempt.power or attempt.preemptions):
             attempt.first_power = attempt.power = power
         elif power != attempt.power:
@@ -431,8 +435,8 @@ class World:
         attempt.plan = None
         if start is None:
             power = self.cluster.spec.power[attempt.gpu_type]
-            most_w = (power.busy_w or 0.0) * job.gpu_milli / WHOLE
-            cost = self.rules.objective.cost(energy_j, time_s, most_w * job.gpus)
+            most_w = (power.busy_w or 0.0) * job.gpus_held
+            cost = self.rules.objective.cost(energy_j, time_s, most_w)
             self._record(attempt, energy_j, time_s, cost)
         else:
             options = start.options

@@ -28,7 +28,8 @@ class EasyBackfillConfig(PolicyConfig):
     often kill it; here it runs on, and the head may start after its first reservation.)
 
     Where GPUs are on nodes, the shadow time is when the head could be placed; the extra GPUs are
-    counted, so that a long job that takes some may still be where the head was to go.
+    counted, parts as parts, so that a long job that takes some may still be where the head was to
+    go.
     """
 
     point: ClassVar[Point] = "select"
@@ -132,11 +133,12 @@ class EasyBackfill(Queueing):
         insort(self._running, (end_s, job.number, job))
         return Selection((job,))
 
-    def _reservation(self, head: Job, room: Room, now: float) -> tuple[float, int]:
+    def _reservation(self, head: Job, room: Room, now: float) -> tuple[float, float]:
         """Shadow time, and GPUs that will then be free beyond what the head needs."""
         running = self._running
-        free = list(accumulate((job.gpus for _, _, job in running), initial=room.free_gpus))
-        few = bisect_left(free, head.gpus)
+        held = (job.gpus_held for _, _, job in running)
+        free = list(accumulate(held, initial=float(room.free_gpus)))
+        few = bisect_left(free, head.gpus_held)
         jobs = [job for _, _, job in running]
 
         def enough(number: int) -> bool:
@@ -145,17 +147,15 @@ class EasyBackfill(Queueing):
         if few <= len(running) and not enough(few):
             few += 1 + bisect_left(range(few + 1, len(running) + 1), True, key=enough)
         if few > len(running):
-            return math.inf, 0
-        if few == 0:
-            return now, free[0] - head.gpus
+            return math.inf, 0.0
         shadow_s = running[few - 1][0]
         while few < len(running) and running[few][0] <= max(shadow_s, now):
             few += 1
-        return max(shadow_s, now), free[few] - head.gpus
+        return max(shadow_s, now), free[few] - head.gpus_held
 
-    def _first(self, line: _Line, time_s: float, extra: int) -> Entry | None:
+    def _first(self, line: _Line, time_s: float, extra: float) -> Entry | None:
         """The first job of a line that ends in time or needs only extra GPUs."""
-        if line.jobs[0][2].gpus <= extra:
+        if line.jobs[0][2].gpus_held <= extra:
             return line.jobs[0]
         while line.shortest[0][1] not in self._waiting:
             heappop(line.shortest)

@@ -127,7 +127,7 @@ class FairShare(Queueing):
 
 
 def _width(job: Job) -> float:
-    return job.gpus * job.gpu_milli / WHOLE
+    return job.gpus_held
 
 
 def _order(job: Job) -> tuple[float, int]:
