@@ -85,14 +85,14 @@ def run(
     as_json: bool,
 ) -> None:
     """Run SCENARIO, a shipped one's name or a file, and compare its variants."""
-    import pyarrow as pa
+    from wattkeeper.scenarios.arrow import settle
 
+    settle()
     from wattkeeper.scenarios.load import load
     from wattkeeper.scenarios.run import run as run_scenario
     from wattkeeper.scenarios.run import save
     from wattkeeper.sim.results import check_folder, to_json
 
-    pa.set_memory_pool(pa.system_memory_pool())  # one heap with numpy's: it peaks a tenth lower
     loaded = load(scenario, settings, None if seeds is None else _seeds(seeds))
     folder = out or Path("results") / loaded.scenario.name
     check_folder(folder)

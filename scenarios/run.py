@@ -19,6 +19,7 @@ from threading import Thread, current_thread, main_thread
 from typing import Any, NamedTuple
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
+from wattkeeper.scenarios.arrow import settle
 from wattkeeper.scenarios.assemble import (
     Inputs,
     RunSpec,
@@ -96,6 +97,7 @@ _inputs: Inputs | None = None
 def _start_worker(inputs: Inputs) -> None:
     """Take the inputs once, and do not outlive the parent."""
     global _inputs
+    settle()
     Thread(target=_end_with_parent, daemon=True).start()
     _inputs = inputs
 
