@@ -116,9 +116,12 @@ class Replay:
         return self._profiles[start.job.workload, start.options.gpus, start.options.gpu_type]
 
     def begin(self, attempt: Attempt, knobs: Knobs | None, delay_s: float) -> None:
-        """Plan the attempt, or its profiling epoch."""
+        """Plan the attempt, or its profiling epoch, or let it run as recorded."""
         if delay_s:
-            self._wait(attempt, delay_s, lambda _: self._train(attempt, knobs))
+            self._wait(attempt, delay_s, lambda _: self.begin(attempt, knobs, 0.0))
+        elif knobs is None:
+            power_w = self._modelled_w(attempt.job, attempt.gpu_type)
+            self._play(attempt, _Phase(self._as_recorded, attempt.job.duration_s, power_w))
         else:
             self._train(attempt, knobs)
 
@@ -178,12 +181,8 @@ class Replay:
             )
         return busy_w * job.gpus_held
 
-    def _train(self, attempt: Attempt, knobs: Knobs | None) -> None:
+    def _train(self, attempt: Attempt, knobs: Knobs) -> None:
         job = attempt.job
-        if knobs is None:
-            power_w = self._modelled_w(job, attempt.gpu_type)
-            self._play(attempt, _Phase(self._as_recorded, job.duration_s, power_w))
-            return
         assert attempt.start is not None
         assert attempt.configuration is not None
         curve = self.foresight(attempt.start).curves[attempt.configuration.batch_size]

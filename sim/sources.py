@@ -15,7 +15,7 @@ from wattkeeper.policies.protocols import Job
 
 Ints = npt.NDArray[np.int64]
 
-CHUNK = 1 << 14
+CHUNK = 1 << 11
 
 KNOWN = ("job_id", "group_id", "recurrence", "workload", "gpus", "gpu_milli", "submit_time_s",
          "time_scale")  # fmt: skip

@@ -147,6 +147,7 @@ class World:
         self._running: dict[int, Attempt] = {}
         self._paused: dict[int, Attempt] = {}
         self._stalled: dict[int, Attempt] = {}
+        self._units: dict[tuple[float, int, int, str], int] = {}
         self._in_flight = Counter[str]()
         self._wake: tuple[float, Due] | None = None
         self._preempts = self._journal.choice("preempt")
@@ -402,7 +403,11 @@ class World:
     def draws(self, attempt: Attempt, power_w: float) -> None:
         """See `wattkeeper.sim.backend.Listener`."""
         job = attempt.job
-        power = whole_units(power_w - self.cluster.spec.idle_w(job, attempt.gpu_type))
+        draw = power_w, job.gpus, job.gpu_milli, attempt.gpu_type
+        power = self._units.get(draw)
+        if power is None:
+            more_w = power_w - self.cluster.spec.idle_w(job, attempt.gpu_type)
+            power = self._units[draw] = whole_units(more_w)
         if attempt.begun_s == self.env.now_s and not (attempt.power or attempt.preemptions):
             attempt.first_power = attempt.power = power
         elif power != attempt.power:
