@@ -23,8 +23,8 @@ class _Hidden(MetaPathFinder):
 def settle() -> None:
     """Use Arrow in a process that is ours alone.
 
-    Its memory comes from the same heap as numpy's, so that a run peaks a tenth lower. When it makes
-    its first array it looks for pandas, which would take a third of a second: it finds none.
+    Its memory comes from the same heap as numpy's, which lowers the peak of a run. When it makes
+    its first array it would import pandas, which nothing here needs: it finds none.
     """
     pa.set_memory_pool(pa.system_memory_pool())
     if "pandas" in sys.modules:

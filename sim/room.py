@@ -44,7 +44,6 @@ class Room:
         self._paused = paused
         self._fitting: dict[Key, Placement] = {}
         self._not_fitting: set[Key] = set()
-        self._last: tuple[int | None, Placement] = None, ()
 
     @property
     def free_gpus(self) -> int:
@@ -59,9 +58,6 @@ class Room:
 
     def where(self, job: Job, without: Collection[Job] = ()) -> Placement:
         """Where `Place` puts a waiting job if some running ones are preempted; empty: nowhere."""
-        number, found = self._last
-        if number == job.number and not without:
-            return found
         if job.number in self._paused:
             job = job._replace(gpu_type=self._paused[job.number].gpu_type)
         if without:
@@ -69,25 +65,22 @@ class Room:
         key = job.key
         if key in self._not_fitting:
             return ()
-        known = self._fitting.get(key)
-        if known is None:
-            known = self._placed(job, self._cluster, 0.0)
-            if not known:
+        found = self._fitting.get(key)
+        if found is None:
+            found = self._placed(job, self._cluster, 0.0)
+            if found:
+                self._fitting[key] = found
+            else:
                 self._not_fitting.add(key)
-                return ()
-            self._fitting[key] = known
-        self._last = job.number, known
-        return known
+        return found
 
     def shrank(self) -> None:
         """A job took GPUs: what did not fit does not fit."""
         self._fitting.clear()
-        self._last = None, ()
 
     def grew(self) -> None:
         """GPUs or power were given back."""
         self._fitting.clear()
-        self._last = None, ()
         self._not_fitting.clear()
 
     def _where_without(self, job: Job, without: Collection[Job]) -> Placement:

@@ -101,7 +101,7 @@ class _Context:
 class World:
     """One run: a cluster, a source of jobs, policies, and a backend on a clock.
 
-    At equal times completions come first, then arrivals, then one scheduling pass. A job whose
+    At equal times completions come first, then arrivals, then a scheduling pass. A job whose
     attempt fails is tried again at once on the GPUs that it holds; under a power cap it may have to
     wait on them, before jobs that wait in the queue. A preempted job gives its GPUs up at once and
     keeps what it did; its node is busy saving that for a while, so that whoever starts there waits
@@ -267,8 +267,9 @@ class World:
         placement = cluster.take(job, placement)
         self.room.shrank()
         where = self._journal.choice(placement)
+        gpu_type = cluster.gpu_type(placement)
         attempt = self._paused.pop(job.number, None)
-        if attempt is not None and cluster.gpu_type(placement) != attempt.gpu_type:
+        if attempt is not None and gpu_type != attempt.gpu_type:
             raise PolicyError(
                 f"job {job.job_id} goes on on {attempt.gpu_type}, placed on {placement}", "place"
             )
@@ -277,7 +278,6 @@ class World:
         if attempt is None:
             if job.workload is not None:
                 self._in_flight[job.group_id] += 1
-            gpu_type = cluster.gpu_type(placement)
             attempt = Attempt(job, 1, placement, where, gpu_type, now_s)
             self._running[job.number] = attempt
             self._reserve(attempt)
