@@ -339,7 +339,7 @@ def execute(spec: RunSpec, inputs: Inputs) -> RunResult:
     objective = spec.rules.objective
     hardware = inputs.cluster
     backend = Replay(
-        env, inputs.profiles, streams, objective, hardware.power, spec.occupancy, spec.profiling
+        env, inputs.profiles, streams, objective, hardware, spec.occupancy, spec.profiling
     )
     cluster = Cluster(hardware)
     world = World(env, cluster, source, backend, spec.policies, spec.rules, streams)

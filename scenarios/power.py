@@ -89,7 +89,7 @@ class Cap:
         self._cluster = cluster
         self._budget = PowerBudget(cluster)
         # Nothing runs on this backend: it says what jobs may draw.
-        self._backend = Replay(Clock(), profiles, NamedStreams(0), Objective(0.5), cluster.power)
+        self._backend = Replay(Clock(), profiles, NamedStreams(0), Objective(0.5), cluster)
 
     def reasons(self, sieve: Sieve) -> list[Reason]:
         """Why jobs that are left in a sieve can never start."""

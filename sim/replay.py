@@ -12,7 +12,7 @@ from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import Job, Knobs, Measurement, Options, Start
 from wattkeeper.sim.backend import Attempt, Done, Listener
 from wattkeeper.sim.clock import Clock, Due
-from wattkeeper.sim.cluster import GpuPower
+from wattkeeper.sim.cluster import ClusterSpec
 from wattkeeper.sim.streams import Streams
 
 Occupancy = Literal["simulated", "recorded"]
@@ -68,7 +68,7 @@ class Replay:
         profiles: What is known of each workload.
         streams: Picks the recorded run that an attempt replays.
         objective: What an epoch costs.
-        power: What GPUs of each type draw where nobody measured it.
+        cluster: What its GPUs draw where nobody measured it.
         occupancy: `simulated`: a decision changes how long a job holds its GPUs. `recorded`: every
             attempt holds them for the job's recorded duration, as the published Zeus simulator of
             overlapping jobs has it; energy is spread evenly over it.
@@ -84,7 +84,7 @@ class Replay:
         profiles: Profiles,
         streams: Streams,
         objective: Objective,
-        power: Mapping[str, GpuPower],
+        cluster: ClusterSpec,
         occupancy: Occupancy = "simulated",
         profiling: Profiling = "measured",
     ) -> None:
@@ -93,7 +93,7 @@ class Replay:
         self._profiles = profiles
         self._streams = streams
         self._objective = objective
-        self._power = power
+        self._cluster = cluster
         self._recorded = occupancy == "recorded"
         self._foreknown = self._recorded or profiling == "foreknown"
         self._options = {key: options_of(profile) for key, profile in profiles.items()}
@@ -146,7 +146,8 @@ class Replay:
             then(attempt)
 
     def _wait(self, attempt: Attempt, delay_s: float, then: Done) -> None:
-        self._play(attempt, _Phase(self._waited, delay_s, self._idle_w(attempt), then))
+        idle_w = self._cluster.idle_w(attempt.job, attempt.gpu_type)
+        self._play(attempt, _Phase(self._waited, delay_s, idle_w, then))
 
     def _waited(self, attempt: Attempt) -> None:
         phase: _Phase = attempt.plan
@@ -168,12 +169,9 @@ class Replay:
         attempt.overhead_s += spent_s
         attempt.overhead_j += spent_s * phase.power_w
 
-    def _idle_w(self, attempt: Attempt) -> float:
-        return self._power[attempt.gpu_type].idle_w * attempt.job.gpus_held
-
     def _modelled_w(self, job: Job, gpu_type: str) -> float:
         """A part of a GPU draws that part of what the whole one would (a model)."""
-        busy_w = self._power[gpu_type].busy_w
+        busy_w = self._cluster.power[gpu_type].busy_w
         if busy_w is None:
             raise InputError(
                 f"job {job.job_id} has no workload, so its power comes from a model: say what a "

@@ -439,8 +439,7 @@ class World:
         job, start = attempt.job, attempt.start
         attempt.plan = None
         if start is None:
-            power = self.cluster.spec.power[attempt.gpu_type]
-            most_w = (power.busy_w or 0.0) * job.gpus_held
+            most_w = self.backend.most_power_w(job, attempt.gpu_type)
             cost = self.rules.objective.cost(energy_j, time_s, most_w)
             self._record(attempt, energy_j, time_s, cost)
         else:

@@ -172,8 +172,7 @@ def build_world(
     rules = Rules(Objective(eta), max_attempts, start_on_submit)
     known = by_job(profile()) if profiles is None else profiles
     hardware = Cluster(cluster or spec())
-    power = hardware.spec.power
-    backend = Replay(env, known, luck, rules.objective, power, occupancy, profiling)
+    backend = Replay(env, known, luck, rules.objective, hardware.spec, occupancy, profiling)
     world = World(env, hardware, source, backend, policy_set or chosen(), rules, luck)
     backend.listener = world
     return world
