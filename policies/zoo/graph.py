@@ -1,0 +1,121 @@
+"""Graphs of models: operators, the tensors that they hold, and what feeds what."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+SOURCE = -1
+"""Stands for the predecessor of a node that has none."""
+
+
+class Tensor(NamedTuple):
+    """A parameter or buffer of a node.
+
+    Attributes:
+        name: Its full name, as in the model's state; empty if the graph does not say.
+        role: What it is to its node: `weight`, `bias`, `running_mean`, `weight_hh_l0`, ...
+        shape: Its shape.
+        trained: Whether it is a parameter; a buffer is not.
+    """
+
+    name: str
+    role: str
+    shape: tuple[int, ...]
+    trained: bool = True
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        size = 1
+        for extent in self.shape:
+            size *= extent
+        return size
+
+
+class Node(NamedTuple):
+    """One operator.
+
+    Attributes:
+        op: Its name.
+        inputs: Positions of its predecessors, in the order of its arguments; `SOURCE` if none.
+        tensors: What it holds, its weight first.
+        attributes: What must be equal for the weights of one node to fit another one.
+    """
+
+    op: str
+    inputs: tuple[int, ...]
+    tensors: tuple[Tensor, ...] = ()
+    attributes: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A model as a directed acyclic graph, its nodes in topological order.
+
+    Attributes:
+        name: The model's name; no part of the digest.
+        nodes: Its operators.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Where each node's predecessors begin in `inputs`, shape (nodes + 1,)."""
+        return np.cumsum([0, *(len(node.inputs) for node in self.nodes)], dtype=np.int64)
+
+    @cached_property
+    def inputs(self) -> Ints:
+        """The predecessors of all nodes, node after node, shape (edges,)."""
+        return np.array([at for node in self.nodes for at in node.inputs], dtype=np.int64)
+
+    @cached_property
+    def parameters(self) -> Ints:
+        """Trained elements by node, shape (nodes,)."""
+        return np.array(
+            [sum(tensor.size for tensor in node.tensors if tensor.trained) for node in self.nodes],
+            dtype=np.int64,
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of its content: equal for equal architectures with equal names of tensors."""
+        return blake2b(self.to_json().encode(), digest_size=16).hexdigest()
+
+    def to_json(self) -> str:
+        """Its nodes as canonical JSON, which `of_json` reads."""
+        return json.dumps(self.nodes, separators=(",", ":"))
+
+    @classmethod
+    def of_json(cls, name: str, text: str) -> Graph:
+        """The graph that `to_json` wrote."""
+        return cls(name, tuple(_node(*values) for values in json.loads(text)))
+
+
+def _node(
+    op: str, inputs: Iterable[int], tensors: Iterable[list[Any]], attributes: Iterable[list[Any]]
+) -> Node:
+    return Node(
+        op,
+        tuple(inputs),
+        tuple(Tensor(name, role, tuple(shape), trained) for name, role, shape, trained in tensors),
+        tuple((key, _frozen(value)) for key, value in attributes),
+    )
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
