@@ -333,20 +333,20 @@ def policy_of(scenario: Scenario, variant: str, point: Point) -> PolicyConfig:
 
 def execute(spec: RunSpec, inputs: Inputs) -> RunResult:
     """Run one variant with one seed."""
-    env = Clock()
+    clock = Clock()
     source = _source(inputs)
     streams = _streams(spec, inputs)
     objective = spec.rules.objective
     hardware = inputs.cluster
     backend = Replay(
-        env, inputs.profiles, streams, objective, hardware, spec.occupancy, spec.profiling
+        clock, inputs.profiles, streams, objective, hardware, spec.occupancy, spec.profiling
     )
     cluster = Cluster(hardware)
-    world = World(env, cluster, source, backend, spec.policies, spec.rules, streams)
+    world = World(clock, cluster, source, backend, spec.policies, spec.rules, streams)
     backend.listener = world
     world.run()
     optima = _optima(spec, inputs)
-    return collect(spec.variant, spec.seed, world.recorder, source, hardware, optima, env.events)
+    return collect(spec.variant, spec.seed, world.recorder, source, hardware, optima, clock.events)
 
 
 def _source(inputs: Inputs) -> Source:

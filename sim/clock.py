@@ -32,15 +32,16 @@ def _nothing(_: object) -> None:
     pass
 
 
-class Clock(Environment):
-    """A SimPy environment that also calls back.
+class Clock:
+    """Calls back, and drives a SimPy environment.
 
     SimPy's own `schedule` takes a delay, and `now + (time - now)` is not always `time`, so that
     what a trace has at one time would come at two. Callbacks have a heap of bare times, which are
     compared faster than SimPy's entries.
 
     Attributes:
-        now_s: The time, as a plain attribute; SimPy's `now` is the same.
+        simpy: Where ordinary SimPy processes run; its `now` is `now_s`.
+        now_s: The time.
         events: How many callbacks, arrivals, SimPy events and passes there were.
         arrivals: Called at `next_arrival_s`; it sets the next one.
         next_arrival_s: Infinite if nobody else arrives.
@@ -50,7 +51,7 @@ class Clock(Environment):
     """
 
     def __init__(self) -> None:
-        super().__init__(initial_time=0.0)
+        self.simpy = Environment(initial_time=0.0)
         self.now_s = 0.0
         self.events = 0
         self.arrivals: Callable[[], None]
@@ -71,7 +72,8 @@ class Clock(Environment):
 
     def play(self) -> None:
         """Run until nothing is left to happen."""
-        times, due, processes = self._times, self._due, self._queue
+        times, due, simpy = self._times, self._due, self.simpy
+        processes = simpy._queue
         events = 0
         while True:
             now = self.next_arrival_s
@@ -81,7 +83,7 @@ class Clock(Environment):
                 now = processes[0][0]
             if now == math.inf:
                 break
-            self._now = self.now_s = now
+            self.now_s = simpy._now = now
             while True:
                 if times and times[0] == now:
                     heappop(times)
@@ -93,7 +95,7 @@ class Clock(Environment):
                     self.arrivals()
                 elif processes and processes[0][0] == now:
                     events += 1
-                    self.step()
+                    simpy.step()
                 elif self.pass_is_due:
                     events += 1
                     self.pass_is_due = False

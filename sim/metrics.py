@@ -120,7 +120,7 @@ class Jobs(NamedTuple):
 def jobs_of(
     columns: Mapping[str, pa.Array],
     number: Ints,
-    pauses: Sequence[tuple[int, float, float]],
+    pauses: tuple[Ints, Floats, Floats],
     optima: Mapping[tuple[str, int, str], float],
 ) -> Jobs:
     """Gather attempts into jobs.
@@ -128,7 +128,7 @@ def jobs_of(
     Args:
         columns: From `wattkeeper.sim.results.attempt_columns`, in order of time.
         number: Of the job of each attempt.
-        pauses: Preemptions: number of the job, from and to, s.
+        pauses: Preemptions: number of the job, from and to, s, shapes (pauses,).
         optima: Smallest expected cost (J) by workload, number of GPUs and GPU type.
     """
     attempt = columns["attempt"].to_numpy()
@@ -147,9 +147,8 @@ def jobs_of(
         codes[key], names[key] = _coded(columns[key].filter(pa.array(first)))
     submit = of("submit_time_s")[first]
     waited = of("start_time_s")[first] - submit
-    if pauses:
-        paused, begun, ended = np.array(pauses, dtype=float).T
-        np.add.at(waited, places[paused.astype(int)], ended - begun)
+    paused, begun, ended = pauses
+    np.add.at(waited, places[paused], ended - begun)
     finish = np.zeros(len(submit))
     finish[index] = of("finish_time_s")
     cost = total("cost")

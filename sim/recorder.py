@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ def too_much() -> InputError:
     return InputError(f"GPUs draw more than {most_gw:.2f} GW: check their power and the profiles")
 
 
-_EVERY = {
+_ENDED = {
     "number": "q",
     "begun_s": "d",
     "ended_s": "d",
@@ -58,14 +58,56 @@ _EVERY = {
 }
 """What is known of every attempt."""
 
-_TRAINED = {"attempt": "i", "batch_size": "q", "power_limit_w": "d", "epochs": "q", "flags": "b"}
+_TRAINED = {"row": "q", "attempt": "i", "batch_size": "q", "power_limit_w": "d", "epochs": "q",
+            "flags": "b"}  # fmt: skip
 """What is known of those of which something was chosen."""
 
-_DELAYED = {"overhead_s": "d", "preemptions": "i"}
+_DELAYED = {"row": "q", "overhead_s": "d", "preemptions": "i"}
 """What is known of those that were preempted, or had to wait on their GPUs."""
+
+_PAUSED = {"number": "q", "from_s": "d", "to_s": "d"}
+"""Preemptions: which job, and when it lost its GPUs and went on."""
+
+_CHANGED = {"time_s": "d", "change": "q"}
+"""Changes of power."""
+
+_DECIDED = {"time_s": "d", "maker": "b", "number": "q", "attempt": "i", "chose": "i", "seen": "q",
+            "also_seen": "q"}  # fmt: skip
+"""Decisions."""
 
 _DEFAULTS: dict[str, float] = {"attempt": 1, "batch_size": ABSENT, "power_limit_w": math.nan,
                                "epochs": ABSENT, "flags": REACHED}  # fmt: skip
+
+
+class _Rows:
+    """Rows of numbers, appended one by one, read as columns.
+
+    A row is packed by one call; an array a column would take one call a number.
+
+    Args:
+        codes: Name and type code of each column, as in the modules `struct` and `array`.
+    """
+
+    def __init__(self, codes: Mapping[str, str]) -> None:
+        layout = Struct("=" + "".join(codes.values()))
+        self.pack = layout.pack
+        self.packed = bytearray()
+        self._row_bytes = layout.size
+        self._type = np.dtype(list(codes.items()))
+
+    def __len__(self) -> int:
+        return len(self.packed) // self._row_bytes
+
+    def __contains__(self, name: str) -> bool:
+        return name in (self._type.names or ())
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """A copy of a column, shape (rows,)."""
+        return np.ascontiguousarray(np.frombuffer(self.packed, self._type)[name])
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """Copies of all."""
+        return {name: self.column(name) for name in self._type.names or ()}
 
 
 class Journal:
@@ -82,8 +124,7 @@ class Journal:
     def __init__(self) -> None:
         self.makers: list[tuple[str, str]] = []
         self.choices: dict[Placement | str, int] = {}
-        self._columns = {name: array(code) for name, code in _DECISION.items()}
-        self._appends: tuple[Any, ...] = tuple(c.append for c in self._columns.values())
+        self._rows = _Rows(_DECIDED)
 
     def maker_of(self, point: str, policy: str) -> int:
         """The index of a decision point's policy."""
@@ -108,8 +149,8 @@ class Journal:
 
         Of a start, `Select` saw how many jobs waited and how many GPUs were free.
         """
-        a, b, c, d, e, f, g = self._appends
-        a(now_s), b(maker), c(number), d(attempt), e(chose), f(seen), g(also_seen)
+        rows = self._rows
+        rows.packed += rows.pack(now_s, maker, number, attempt, chose, seen, also_seen)
 
     def decisions(self, gpus_of: Callable[[Ints], Ints]) -> dict[str, npt.NDArray[Any]]:
         """The decisions, those of a start one by one, as columns.
@@ -122,7 +163,7 @@ class Journal:
             `choices`) and `saw`: a digest of 64 bits of time, job, attempt, and what was shown:
             to `Place` the GPUs of the job, and how many are free.
         """
-        raw = {name: _as_array(values) for name, values in self._columns.items()}
+        raw = self._rows.columns()
         places = np.array([not isinstance(choice, str) for choice in self.choices], dtype=bool)
         starts = places[raw["chose"]] if len(places) else np.zeros(0, dtype=bool)
         columns = {name: np.repeat(values, 1 + starts) for name, values in raw.items()}
@@ -136,21 +177,6 @@ class Journal:
             wide = values.astype(np.int64) if values.dtype.kind == "i" else values
             digest = _mixed(digest ^ _mixed(wide.view(np.uint64)))
         return columns | {"saw": digest}
-
-
-_DECISION = {
-    "time_s": "d",
-    "maker": "b",
-    "number": "q",
-    "attempt": "i",
-    "chose": "i",
-    "seen": "q",
-    "also_seen": "q",
-}
-
-
-def _as_array(values: array[Any]) -> npt.NDArray[Any]:
-    return np.frombuffer(values, dtype=values.typecode)
 
 
 def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -171,16 +197,15 @@ class Recorder:
 
     Attributes:
         journal: Decisions.
-        pauses: Preemptions: number of the job, from and to, s.
     """
 
     def __init__(self) -> None:
         self.journal = Journal()
-        self._change_s, self._change = array("d"), array("q")
-        self.pauses: list[tuple[int, float, float]] = []
-        self._every = {name: array(code) for name, code in _EVERY.items()}
-        self._appends: tuple[Any, ...] = tuple(c.append for c in self._every.values())
-        self._sparse = [_Sparse(_TRAINED), _Sparse(_DELAYED)]
+        self._ended = _Rows(_ENDED)
+        self._trained = _Rows(_TRAINED)
+        self._delayed = _Rows(_DELAYED)
+        self._paused = _Rows(_PAUSED)
+        self._changed = _Rows(_CHANGED)
 
     def ended(
         self,
@@ -206,8 +231,8 @@ class Recorder:
             power: What it drew beyond idle GPUs all the while, in `UNITS_PER_WATT`, but for the
                 changes that `drew` was told.
         """
-        a, b, c, d, e, f, g, h = self._appends
-        a(number), b(begun_s), c(ended_s), d(energy_j), e(time_s), f(cost), g(where), h(power)
+        rows = self._ended
+        rows.packed += rows.pack(number, begun_s, ended_s, energy_j, time_s, cost, where, power)
 
     def trained(
         self, attempt: int, batch_size: int, power_limit_w: float, epochs: int, flags: int
@@ -221,48 +246,46 @@ class Recorder:
             epochs: How many it did.
             flags: `REACHED`, `EARLY`, `PROFILED`, `REPLAYED`.
         """
-        self._sparse[0].add(self.attempts - 1, attempt, batch_size, power_limit_w, epochs, flags)
+        rows = self._trained
+        rows.packed += rows.pack(
+            self.attempts - 1, attempt, batch_size, power_limit_w, epochs, flags
+        )
 
     def delayed(self, overhead_s: float, preemptions: int) -> None:
         """The attempt that ended last held its GPUs so long without training, or lost them."""
-        self._sparse[1].add(self.attempts - 1, overhead_s, preemptions)
+        rows = self._delayed
+        rows.packed += rows.pack(self.attempts - 1, overhead_s, preemptions)
 
     @property
     def attempts(self) -> int:
         """How many ended."""
-        return len(self._every["number"])
+        return len(self._ended)
 
     def drew(self, now_s: float, change: int) -> None:
         """Power changed in the midst of an attempt, or of a node that sleeps or wakes."""
-        self._change_s.append(now_s)
-        self._change.append(change)
+        rows = self._changed
+        rows.packed += rows.pack(now_s, change)
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """What `ended`, `trained` or `delayed` were told, by attempt, shape (attempts,)."""
-        if name in self._every:
-            return _as_array(self._every[name])
-        (sparse,) = (s for s in self._sparse if name in s.columns)
-        return sparse.column(name, self.attempts)
+        if name in self._ended:
+            return self._ended.column(name)
+        some = self._trained if name in self._trained else self._delayed
+        values = some.column(name)
+        full = np.full(self.attempts, _DEFAULTS.get(name, 0), dtype=values.dtype)
+        full[some.column("row")] = values
+        return full
+
+    def paused(self, number: int, from_s: float, to_s: float) -> None:
+        """A job, by its number, was preempted and goes on, s."""
+        rows = self._paused
+        rows.packed += rows.pack(number, from_s, to_s)
+
+    def pauses(self) -> tuple[Ints, Floats, Floats]:
+        """Number of the job, from and to of each preemption, shapes (pauses,)."""
+        rows = self._paused
+        return rows.column("number"), rows.column("from_s"), rows.column("to_s")
 
     def changes(self) -> tuple[Floats, Ints]:
         """When power changed and by how much, shapes (changes,)."""
-        return _as_array(self._change_s), _as_array(self._change)
-
-
-class _Sparse:
-    """Columns that few attempts have a value in."""
-
-    def __init__(self, codes: Mapping[str, str]) -> None:
-        self.columns: dict[str, array[Any]] = {name: array(code) for name, code in codes.items()}
-        self._rows = array("q")
-
-    def add(self, row: int, *values: float) -> None:
-        self._rows.append(row)
-        for column, value in zip(self.columns.values(), values, strict=True):
-            column.append(value)
-
-    def column(self, name: str, size: int) -> npt.NDArray[Any]:
-        values = _as_array(self.columns[name])
-        full = np.full(size, _DEFAULTS.get(name, 0), dtype=values.dtype)
-        full[_as_array(self._rows)] = values
-        return full
+        return self._changed.column("time_s"), self._changed.column("change")

@@ -64,7 +64,7 @@ class Replay:
     A job without a workload runs for its recorded duration at the modelled power of its GPUs.
 
     Args:
-        env: The clock.
+        clock: The clock.
         profiles: What is known of each workload.
         streams: Picks the recorded run that an attempt replays.
         objective: What an epoch costs.
@@ -80,7 +80,7 @@ class Replay:
 
     def __init__(
         self,
-        env: Clock,
+        clock: Clock,
         profiles: Profiles,
         streams: Streams,
         objective: Objective,
@@ -88,7 +88,7 @@ class Replay:
         occupancy: Occupancy = "simulated",
         profiling: Profiling = "measured",
     ) -> None:
-        self.env = env
+        self.clock = clock
         self.listener: Listener
         self._profiles = profiles
         self._streams = streams
@@ -132,7 +132,7 @@ class Replay:
             self._count_idle(attempt, phase)
             attempt.plan = phase.then
         else:
-            left_s = phase.left_s - (self.env.now_s - phase.since_s)
+            left_s = phase.left_s - (self.clock.now_s - phase.since_s)
             left = _Phase(phase.call, left_s, phase.power_w)
             attempt.plan = partial(self._play, phase=left)
         phase.cancel()
@@ -160,12 +160,12 @@ class Replay:
         attempt.idle = phase.then is not None
         attempt.trained |= not attempt.idle
         phase.argument = attempt
-        now_s = phase.since_s = self.env.now_s
+        now_s = phase.since_s = self.clock.now_s
         self.listener.draws(attempt, phase.power_w)
-        self.env.enter(now_s + phase.left_s, phase)
+        self.clock.enter(now_s + phase.left_s, phase)
 
     def _count_idle(self, attempt: Attempt, phase: _Phase) -> None:
-        spent_s = self.env.now_s - phase.since_s
+        spent_s = self.clock.now_s - phase.since_s
         attempt.overhead_s += spent_s
         attempt.overhead_j += spent_s * phase.power_w
 

@@ -183,7 +183,7 @@ def collect(
     )
     line = timeline(recorder, cluster, submit_s, gpus.astype(np.int64) * milli)
     attempts = attempt_columns(recorder, source, cluster)
-    metrics, by = _metrics(jobs_of(attempts, number, recorder.pauses, optima))
+    metrics, by = _metrics(jobs_of(attempts, number, recorder.pauses(), optima))
     columns = {
         "jobs": attempts,
         "decisions": decision_columns(recorder.journal, source),

@@ -69,11 +69,10 @@ def timeline(
     begun, ended = recorder.column("begun_s"), recorder.column("ended_s")
     first = recorder.column("attempt") == 1
     power, (changed, change) = recorder.column("power"), recorder.changes()
-    pauses = np.array(recorder.pauses, dtype=float).reshape(-1, 3)
-    paused, resumed = pauses[:, 1], pauses[:, 2]
+    numbers, paused, resumed = recorder.pauses()
     held = dict(zip(recorder.column("number").tolist(), thousandths.tolist(), strict=True)) if (
-        len(pauses)) else {}  # fmt: skip
-    lost = np.array([held[number] for number in pauses[:, 0].astype(int).tolist()], dtype=np.int64)
+        len(paused)) else {}  # fmt: skip
+    lost = np.array([held[number] for number in numbers.tolist()], dtype=np.int64)
     parts = (begun, ended, paused, resumed, submit_s[first], changed)
     times, slots = _slots(parts)
     at_begun, at_ended, at_paused, at_resumed, at_submitted, at_changed = slots

@@ -83,7 +83,7 @@ class _Context:
 
     @property
     def now_s(self) -> float:
-        return self._world.env.now_s
+        return self._world.clock.now_s
 
     def rng(self, name: str) -> np.random.Generator:
         if name not in self._streams:
@@ -108,14 +108,14 @@ class World:
     (`ClusterSpec.checkpoint_s`), and it goes on later on GPUs of the same type.
 
     Attributes:
-        env: The clock; ordinary SimPy processes may be added to it.
+        clock: The clock; ordinary SimPy processes may be added to its `simpy`.
         recorder: What happened.
         rules: What is enforced.
     """
 
     def __init__(
         self,
-        env: Clock,
+        clock: Clock,
         cluster: Cluster,
         source: Source,
         backend: Backend,
@@ -123,7 +123,7 @@ class World:
         rules: Rules,
         streams: Streams,
     ) -> None:
-        self.env = env
+        self.clock = clock
         self.cluster = cluster
         self.source = source
         self.backend = backend
@@ -158,7 +158,7 @@ class World:
                          self._running, self._paused)  # fmt: skip
         self._arrivals = source.arrivals()
         self._next_arrival: Job | None = next(self._arrivals, None)
-        env.arrivals, env.passes = self._arrive, self._pass
+        clock.arrivals, clock.passes = self._arrive, self._pass
 
     def _engage(self, point: Point, config: PolicyConfig) -> tuple[Any, Context, int]:
         policy, ctx = config.build(), cast("Context", _Context(self, point, config))
@@ -176,9 +176,9 @@ class World:
             PolicyError: If a policy chose what is not allowed, or left a job waiting for ever.
         """
         if self._next_arrival is not None:
-            self.env.next_arrival_s = self._next_arrival.submit_time_s
+            self.clock.next_arrival_s = self._next_arrival.submit_time_s
         with _uncollected():
-            self.env.play()
+            self.clock.play()
         left = [*self._waiting.values(), *(attempt.job for attempt in self._stalled.values())]
         if left:
             job = left[0]
@@ -191,13 +191,13 @@ class World:
         self._nodes.close()
 
     def _arrive(self) -> None:
-        now_s = self.env.now_s
+        now_s = self.clock.now_s
         job = self._next_arrival
         while job is not None and job.submit_time_s <= now_s:
             self._submit(job)
             job = next(self._arrivals, None)
         self._next_arrival = job
-        self.env.next_arrival_s = math.inf if job is None else job.submit_time_s
+        self.clock.next_arrival_s = math.inf if job is None else job.submit_time_s
 
     def _submit(self, job: Job) -> None:
         if job.gpus > self.room.gpus:
@@ -208,7 +208,7 @@ class World:
         self._waiting[job.number] = job
         for submitted, ctx in self._followers:
             submitted(ctx, job)
-        self.env.pass_is_due = True
+        self.clock.pass_is_due = True
 
     def _pass(self) -> None:
         """Preempt and start what `Select` chooses, until it chooses nothing."""
@@ -238,12 +238,12 @@ class World:
             raise InputError(
                 f"occupancy: recorded starts every job when it is submitted, but job {job.job_id} "
                 f"finds {self.cluster.free_gpus} of {self.cluster.spec.gpus} GPUs free at "
-                f"{self.env.now_s:g} s and asks for {job.gpus}: give the cluster more "
+                f"{self.clock.now_s:g} s and asks for {job.gpus}: give the cluster more "
                 "(cluster.gpus)"
             )
 
     def _wake_at(self, time_s: float) -> None:
-        check_wake(time_s, self.env.now_s)
+        check_wake(time_s, self.clock.now_s)
         if self._wake is not None:
             if self._wake[0] == time_s:
                 return
@@ -251,17 +251,17 @@ class World:
             self._wake = None
         if time_s < math.inf:
             self._wake = time_s, Due(self._woken)
-            self.env.enter(*self._wake)
+            self.clock.enter(*self._wake)
 
     def _woken(self, _: object) -> None:
         self._wake = None
-        self.env.pass_is_due = True
+        self.clock.pass_is_due = True
 
     def _start(self, job: Job, placement: Placement) -> None:
         """Start a waiting job, or go on with a preempted one."""
         if self._waiting.pop(job.number, None) is None:
             raise PolicyError(f"job {job.job_id} was started, but does not wait", "select")
-        now_s, cluster = self.env.now_s, self.cluster
+        now_s, cluster = self.clock.now_s, self.cluster
         free, waiting = cluster.free_gpus, len(self._waiting) + 1
         delay_s = self._nodes.took(placement, now_s) if self._nodes.matter else 0.0
         placement = cluster.take(job, placement)
@@ -284,7 +284,7 @@ class World:
             self._decide(attempt, delay_s)
             return
         assert attempt.preempted_s is not None
-        self.recorder.pauses.append((job.number, attempt.preempted_s, now_s))
+        self.recorder.paused(job.number, attempt.preempted_s, now_s)
         attempt.placement, attempt.where, attempt.preempted_s = placement, where, None
         self._running[job.number] = attempt
         self._reserve(attempt)
@@ -299,7 +299,7 @@ class World:
         attempt = self._running.pop(job.number, None)
         if attempt is None:
             raise PolicyError(f"job {job.job_id} was preempted, but does not run", "select")
-        now_s, free = self.env.now_s, self.cluster.free_gpus
+        now_s, free = self.clock.now_s, self.cluster.free_gpus
         waiting = len(self._waiting)
         self._journal.add(
             now_s, self._by_select, job.number, attempt.number, self._preempts, waiting, free
@@ -321,7 +321,7 @@ class World:
         job = attempt.job
         self.cluster.release(job, attempt.placement)
         if self._nodes.matter:
-            self._nodes.left(attempt.placement, self.env.now_s)
+            self._nodes.left(attempt.placement, self.clock.now_s)
         if self._capped:
             self._budget.free(job)
         self.room.grew()
@@ -336,13 +336,13 @@ class World:
         """Try a job again on the GPUs that it holds, once its power is allowed."""
         job = failed.job
         attempt = Attempt(job, failed.number + 1, failed.placement, failed.where, failed.gpu_type,
-                          self.env.now_s)  # fmt: skip
+                          self.clock.now_s)  # fmt: skip
         self._running[job.number] = attempt
         if self._capped:
             self._budget.free(job)
             self._stalled[job.number] = attempt
             self.room.grew()
-            self.env.pass_is_due = True
+            self.clock.pass_is_due = True
         else:
             self._decide(attempt, 0.0)
 
@@ -352,7 +352,7 @@ class World:
             job, gpu_type = attempt.job, attempt.gpu_type
             if self._budget.allows(job, gpu_type, self.backend.most_power_w(job, gpu_type)):
                 del self._stalled[number]
-                self._stalled_until(attempt, self.env.now_s)
+                self._stalled_until(attempt, self.clock.now_s)
                 self._reserve(attempt)
                 self._decide(attempt, 0.0)
 
@@ -408,7 +408,7 @@ class World:
         if power is None:
             more_w = power_w - self.cluster.spec.idle_w(job, attempt.gpu_type)
             power = self._units[draw] = whole_units(more_w)
-        if attempt.begun_s == self.env.now_s and not (attempt.power or attempt.preemptions):
+        if attempt.begun_s == self.clock.now_s and not (attempt.power or attempt.preemptions):
             attempt.first_power = attempt.power = power
         elif power != attempt.power:
             self._draw(attempt, power)
@@ -416,7 +416,7 @@ class World:
             self._settle(job, power_w)
 
     def _draw(self, attempt: Attempt, power: int) -> None:
-        self.recorder.drew(self.env.now_s, power - attempt.power)
+        self.recorder.drew(self.clock.now_s, power - attempt.power)
         attempt.power = power
 
     def _settle(self, job: Job, power_w: float) -> None:
@@ -425,7 +425,7 @@ class World:
             self._budget.settle(job, power_w)
             self.room.grew()
             if self._waiting or self._stalled:
-                self.env.pass_is_due = True
+                self.clock.pass_is_due = True
 
     def measured(self, attempt: Attempt, report: tuple[Measurement, ...]) -> Knobs:
         """See `wattkeeper.sim.backend.Listener`."""
@@ -466,11 +466,11 @@ class World:
         del self._running[job.number]
         self._rests(attempt)
         self._select.ended(self._select_ctx, job)
-        follower = self.source.finished(job, self.env.now_s)
+        follower = self.source.finished(job, self.clock.now_s)
         if follower is not None:
             self._submit(follower)
         elif self._waiting or self._stalled:
-            self.env.pass_is_due = True
+            self.clock.pass_is_due = True
 
     def _record(self, attempt: Attempt, energy_j: float, time_s: float, cost: float) -> None:
         overhead_s, preemptions = attempt.overhead_s, attempt.preemptions
@@ -479,7 +479,7 @@ class World:
         self.recorder.ended(
             attempt.job.number,
             attempt.begun_s,
-            self.env.now_s,
+            self.clock.now_s,
             energy_j + attempt.overhead_j,
             time_s,
             cost,
@@ -492,7 +492,7 @@ class World:
     def _note(self, maker: int, attempt: Attempt, saw: tuple[object, ...], chose: str) -> None:
         journal, job = self._journal, attempt.job
         choice = journal.choice(chose)
-        journal.add(self.env.now_s, maker, job.number, attempt.number, choice, digest_of(saw))
+        journal.add(self.clock.now_s, maker, job.number, attempt.number, choice, digest_of(saw))
 
 
 @contextmanager

@@ -140,7 +140,7 @@ def test_arrivals_come_at_their_own_time() -> None:
     assert 0.2 + (0.9 - 0.2) != 0.9
 
     def note(_: object) -> None:
-        called.append((clock.now, clock.now_s))
+        called.append((clock.simpy.now, clock.now_s))
 
     clock.enter(0.2, Due(lambda _: clock.enter(0.9, Due(note))))
     clock.enter(0.9, Due(note))

@@ -645,7 +645,7 @@ def test_a_run_that_never_reaches_is_given_up_after_its_last_epoch() -> None:
 
 def collected(setting: Setting, world: World) -> RunResult:
     return collect(
-        "v", setting.seed, world.recorder, world.source, setting.cluster, {}, world.env.events
+        "v", setting.seed, world.recorder, world.source, setting.cluster, {}, world.clock.events
     )
 
 
@@ -719,35 +719,35 @@ def test_recorded_a_decision_leaves_the_queue_as_it_was() -> None:
 
 def test_what_comes_at_one_time() -> None:
     """Also what is asked for at that time by what comes later in it."""
-    env, called = Clock(), []
+    clock, called = Clock(), []
 
     def note(what: str) -> Due:
-        return Due(lambda _: called.append((env.now, what)))
+        return Due(lambda _: called.append((clock.simpy.now, what)))
 
     def process() -> Generator[Event, None, None]:
-        yield env.timeout(1.0)
-        called.append((env.now, "process"))
-        env.enter(1.0, note("callback of the process"))
+        yield clock.simpy.timeout(1.0)
+        called.append((clock.simpy.now, "process"))
+        clock.enter(1.0, note("callback of the process"))
 
     def arrive() -> None:
-        called.append((env.now, "arrival"))
-        env.next_arrival_s, env.pass_is_due = math.inf, True
+        called.append((clock.simpy.now, "arrival"))
+        clock.next_arrival_s, clock.pass_is_due = math.inf, True
 
-    env.arrivals, env.next_arrival_s = arrive, 1.0
+    clock.arrivals, clock.next_arrival_s = arrive, 1.0
 
     def once_more() -> None:
-        called.append((env.now, "pass"))
-        env.pass_is_due = len(called) < 7
+        called.append((clock.simpy.now, "pass"))
+        clock.pass_is_due = len(called) < 7
 
-    env.passes = once_more
-    env.process(process())
-    env.enter(2.0, note("later"))
+    clock.passes = once_more
+    clock.simpy.process(process())
+    clock.enter(2.0, note("later"))
     cancelled = note("cancelled")
-    env.enter(1.0, cancelled)
+    clock.enter(1.0, cancelled)
     for what in ("first", "second"):
-        env.enter(1.0, note(what))
+        clock.enter(1.0, note(what))
     cancelled.cancel()
-    env.play()
+    clock.play()
     expected = ["first", "second", "arrival", "process", "callback of the process"]
     expected += ["pass", "pass"]
     assert called == [(1.0, what) for what in expected] + [(2.0, "later")]
@@ -955,10 +955,10 @@ def test_an_ordinary_process_may_run_in_the_same_environment() -> None:
 
     def look() -> Generator[Event, Any, None]:
         for _ in range(8):
-            yield beside.env.timeout(5.0)
-            seen.append((beside.env.now, beside.cluster.free_gpus))
+            yield beside.clock.simpy.timeout(5.0)
+            seen.append((beside.clock.simpy.now, beside.cluster.free_gpus))
 
-    beside.env.process(look())
+    beside.clock.simpy.process(look())
     beside.run()
     assert attempts(beside) == attempts(alone)
     assert decisions(beside) == decisions(alone)

@@ -166,14 +166,14 @@ def build_world(
     streams: Streams | None = None,
 ) -> World:
     """A world that has not run yet."""
-    env = Clock()
+    clock = Clock()
     source = cast("Source", jobs) if hasattr(jobs, "arrivals") else trace(jobs)
     luck = streams or NamedStreams(seed)
     rules = Rules(Objective(eta), max_attempts, start_on_submit)
     known = by_job(profile()) if profiles is None else profiles
     hardware = Cluster(cluster or spec())
-    backend = Replay(env, known, luck, rules.objective, hardware.spec, occupancy, profiling)
-    world = World(env, hardware, source, backend, policy_set or chosen(), rules, luck)
+    backend = Replay(clock, known, luck, rules.objective, hardware.spec, occupancy, profiling)
+    world = World(clock, hardware, source, backend, policy_set or chosen(), rules, luck)
     backend.listener = world
     return world
 
