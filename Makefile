@@ -7,13 +7,15 @@ PIP := $(BIN)/python -m pip -q --disable-pip-version-check
 PYTEST := $(BIN)/pytest -q -n 2
 
 # Stamps: an install is repeated only when what it depends on has changed. Both installs are
-# editable, so neither undoes the other, and a change in the sources needs no install at all.
+# editable, so neither undoes the other, and a change in the sources needs no install at all,
+# but for the core, which is compiled in place.
 INSTALLED := $(VENV)/.installed
 INSTALLED_TEST := $(VENV)/.installed-test
-PACKAGING := pyproject.toml setup.py
+CORE := $(shell sed -n 's/^    "\(.*\.py\)",$$/\1/p' setup.py)
+PACKAGING := pyproject.toml setup.py $(CORE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-all check format bench clean
+.PHONY: help quickstart test test-all check format bench interpreted clean
 
 help:
 	@echo "make quickstart   install, then run the scenario 'quickstart' into results/quickstart"
@@ -22,6 +24,7 @@ help:
 	@echo "make check        ruff, mypy, import-linter"
 	@echo "make format       let ruff format the sources and fix what it can"
 	@echo "make bench        run the benchmarks of recurring jobs and of schedulers (minutes)"
+	@echo "make interpreted  run the core as plain Python until it is installed again"
 	@echo "make clean        remove .venv, builds and caches (results/ stays)"
 
 quickstart: $(INSTALLED)
@@ -47,7 +50,10 @@ bench: $(INSTALLED)
 	@$(BIN)/python benchmarks/recurrences.py
 	@$(BIN)/python benchmarks/schedulers.py
 
-clean:
+interpreted:
+	@find $(sort $(dir $(CORE))) -name '*.so' -delete
+
+clean: interpreted
 	@rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache \
 		.pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -244,7 +244,7 @@ class ClusterView(Protocol):
 
     @property
     def changes(self) -> npt.NDArray[np.int64]:
-        """Numbers by node, shape (nodes,), that grow when anything is taken or given back there.
+        """Numbers by node, shape (nodes,), that grow if anything was taken or given back there.
 
         What was computed of a node of one view holds until its number grows.
         """

@@ -6,6 +6,8 @@ import math
 from abc import abstractmethod
 from heapq import heappop, heappush
 
+from mypy_extensions import mypyc_attr
+
 from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, Room, Selection
 from wattkeeper.policies.registry import Policy
 
@@ -14,6 +16,7 @@ NOTHING = Selection()
 Entry = tuple[float, int, Job]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Queueing(Policy):
     """A `Select` policy that never preempts, and never has to be woken."""
 
@@ -29,6 +32,7 @@ class Queueing(Policy):
         return math.inf
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class InOrder(Queueing):
     """Strict order of rank: only the head of the queue may start."""
 
@@ -50,6 +54,7 @@ class InOrder(Queueing):
         return Selection((heappop(self._waiting)[2],))
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class FirstThatFits(Queueing):
     """The first in order of rank among those that fit.
 

@@ -29,14 +29,16 @@ from wattkeeper.scenarios.schema import (
 )
 from wattkeeper.scenarios.usable import Sieve, at_odds, check_groups, gpus_text, on_any_type
 from wattkeeper.sim.clock import Clock
-from wattkeeper.sim.cluster import Cluster, ClusterSpec, GpuPower, NodeGroup
+from wattkeeper.sim.cluster import Cluster
+from wattkeeper.sim.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.replay import Occupancy, Profiles, Profiling, Replay
 from wattkeeper.sim.results import RunResult, collect
+from wattkeeper.sim.rules import PolicySet, Rules
 from wattkeeper.sim.sources import Recurring as RecurringSource
 from wattkeeper.sim.sources import Source
 from wattkeeper.sim.sources import Trace as TraceSource
 from wattkeeper.sim.streams import NamedStreams, PublishedStreams, Streams, checksum
-from wattkeeper.sim.world import PolicySet, Rules, World
+from wattkeeper.sim.world import World
 from wattkeeper.traces import library
 from wattkeeper.traces.mapping import Mapped, map_workloads
 from wattkeeper.traces.profiles import ProfileSet, load_profiles

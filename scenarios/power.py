@@ -13,7 +13,7 @@ from wattkeeper.policies.protocols import WHOLE, Job
 from wattkeeper.scenarios.document import Document
 from wattkeeper.scenarios.usable import Reason, Sieve, do, gpus_text, jobs_text
 from wattkeeper.sim.clock import Clock
-from wattkeeper.sim.cluster import ClusterSpec
+from wattkeeper.sim.cluster_spec import ClusterSpec
 from wattkeeper.sim.nodes import PowerBudget
 from wattkeeper.sim.replay import Profiles, Replay
 from wattkeeper.sim.streams import NamedStreams

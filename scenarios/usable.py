@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.sim.cluster import ClusterSpec
+from wattkeeper.sim.cluster_spec import ClusterSpec
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

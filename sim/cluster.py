@@ -1,136 +1,16 @@
-"""Nodes and their GPUs."""
+"""Which GPUs of which nodes are free."""
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, insort
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from heapq import heapify, heappop, heappush
 
 import numpy as np
-import numpy.typing as npt
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import NEW, WHOLE, Job, Placement
-
-Ints = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class NodeGroup:
-    """Equal nodes.
-
-    Attributes:
-        gpu_type: Name of their GPU type.
-        nodes: Number of nodes.
-        gpus_per_node: GPUs on each.
-    """
-
-    gpu_type: str
-    nodes: int
-    gpus_per_node: int
-
-
-@dataclass(frozen=True, slots=True)
-class GpuPower:
-    """What a GPU draws where nobody measured it: a model, W.
-
-    Attributes:
-        idle_w: While no job holds it.
-        busy_w: While a job without a profile holds it; None if the scenario does not say.
-        sleep_w: While its node sleeps.
-    """
-
-    idle_w: float
-    busy_w: float | None = None
-    sleep_w: float = 0.0
-
-
-@dataclass(frozen=True)
-class ClusterSpec:
-    """A cluster, and what it costs to use it otherwise than by training.
-
-    Attributes:
-        groups: Its nodes; they are numbered in this order, from 0.
-        power: By GPU type.
-        pue: Power usage effectiveness: power of the whole facility over that of its GPUs.
-        power_cap_w: A job starts only if the GPUs draw no more than this with it; None: no cap.
-        sleep_after_s: A node whose GPUs are all free sleeps after so long; None: never.
-        wake_s: How long it takes to wake.
-        checkpoint_s: A preempted job's node is busy saving its state for so long.
-        restore_s: How long a preempted job takes to go on.
-    """
-
-    groups: tuple[NodeGroup, ...]
-    power: Mapping[str, GpuPower]
-    pue: float = 1.0
-    power_cap_w: float | None = None
-    sleep_after_s: float | None = None
-    wake_s: float = 0.0
-    checkpoint_s: float = 0.0
-    restore_s: float = 0.0
-
-    @classmethod
-    def uniform(
-        cls, gpu_type: str, nodes: int, gpus_per_node: int, idle_w: float, busy_w: float | None
-    ) -> ClusterSpec:
-        """A cluster of equal nodes."""
-        group = NodeGroup(gpu_type, nodes, gpus_per_node)
-        return cls((group,), {gpu_type: GpuPower(idle_w, busy_w)})
-
-    @cached_property
-    def gpu_types(self) -> tuple[str, ...]:
-        """Names of the GPU types, in order of appearance."""
-        return tuple(dict.fromkeys(group.gpu_type for group in self.groups))
-
-    @cached_property
-    def nodes(self) -> int:
-        """Number of nodes."""
-        return sum(group.nodes for group in self.groups)
-
-    @cached_property
-    def gpus(self) -> int:
-        """GPUs of all nodes."""
-        return int(self.capacity.sum())
-
-    @cached_property
-    def capacity(self) -> Ints:
-        """GPUs by node, shape (nodes,)."""
-        return np.repeat(
-            np.array([group.gpus_per_node for group in self.groups], dtype=np.int64),
-            [group.nodes for group in self.groups],
-        )
-
-    @cached_property
-    def node_type(self) -> Ints:
-        """Index into `gpu_types` by node, shape (nodes,)."""
-        kinds = [self.gpu_types.index(group.gpu_type) for group in self.groups]
-        return np.repeat(np.array(kinds, dtype=np.int64), [group.nodes for group in self.groups])
-
-    @cached_property
-    def idle_power_w(self) -> float:
-        """What all GPUs draw together while none is held, awake, W."""
-        by_type = (self.power[group.gpu_type].idle_w * group.nodes * group.gpus_per_node
-                   for group in self.groups)  # fmt: skip
-        return sum(by_type)
-
-    def idle_w(self, job: Job, gpu_type: str) -> float:
-        """What the GPUs of a job would draw if nobody held them, W."""
-        return self.power[gpu_type].idle_w * job.gpus_held
-
-    def types_allowed(self, gpu_type: str | None) -> tuple[int, ...]:
-        """Indices of the types that are named, with `|` between; all if none is."""
-        if gpu_type is None:
-            return tuple(range(len(self.gpu_types)))
-        named = gpu_type.split("|")
-        return tuple(at for at, known in enumerate(self.gpu_types) if known in named)
-
-    def most_gpus(self, gpu_type: str | None) -> int:
-        """The largest gang of one type that the empty cluster holds."""
-        allowed = self.types_allowed(gpu_type)
-        return max((int(self.capacity[self.node_type == at].sum()) for at in allowed), default=0)
+from wattkeeper.sim.cluster_spec import ClusterSpec, Ints
 
 
 class Cluster:
@@ -147,10 +27,12 @@ class Cluster:
         self.gpu_types = spec.gpu_types
         self.node_type, self.capacity = _frozen(spec.node_type), _frozen(spec.capacity)
         self._types: list[int] = spec.node_type.tolist()
-        self._count = array("q", spec.capacity.tolist())
-        self.free = _frozen(np.frombuffer(self._count, dtype=np.int64))
-        self._changes = array("q", bytes(8 * spec.nodes))
-        self.changes = _frozen(np.frombuffer(self._changes, dtype=np.int64))
+        self._sizes: list[int] = spec.capacity.tolist()
+        # Lists are faster than arrays by element. Arrays are shown, brought up to date when asked.
+        self._count: list[int] = self._sizes.copy()
+        self._stale: set[int] = set()
+        self._free, self._changes = spec.capacity.copy(), np.zeros(spec.nodes, dtype=np.int64)
+        self._free_shown, self._changes_shown = _frozen(self._free), _frozen(self._changes)
         self._shared: dict[int, dict[int, int]] = {}
         self._allowed: dict[str | None, tuple[int, ...]] = {}
         self._most_entries = 4 * spec.nodes + 64
@@ -159,6 +41,26 @@ class Cluster:
         for node, (kind, count) in enumerate(zip(self._types, self._count, strict=True)):
             self._by_free[kind].setdefault(count, []).append(node)
         self._levels = [sorted(heaps) for heaps in self._by_free]
+
+    @property
+    def free(self) -> Ints:
+        """See `wattkeeper.policies.protocols.ClusterView`."""
+        if self._stale:
+            self._show()
+        return self._free_shown
+
+    @property
+    def changes(self) -> Ints:
+        """See `wattkeeper.policies.protocols.ClusterView`."""
+        if self._stale:
+            self._show()
+        return self._changes_shown
+
+    def _show(self) -> None:
+        stale = list(self._stale)
+        self._free[stale] = [self._count[node] for node in stale]
+        self._changes[stale] += 1
+        self._stale.clear()
 
     def shared(self, node: int) -> Mapping[int, int]:
         """See `wattkeeper.policies.protocols.ClusterView`."""
@@ -215,7 +117,7 @@ class Cluster:
                 shared[gpu] = WHOLE
                 self._count_free(node, -1)
             shared[gpu] -= job.gpu_milli
-            self._changes[node] += 1
+            self._stale.add(node)
         return settled
 
     def _settled(self, job: Job, placement: Placement) -> Placement:
@@ -240,19 +142,19 @@ class Cluster:
         for node, _, gpu in placement:
             shared = self._shared[node]
             shared[gpu] += job.gpu_milli
-            self._changes[node] += 1
+            self._stale.add(node)
             if shared[gpu] == WHOLE:
                 del shared[gpu]
                 self._count_free(node, 1)
 
     def is_empty(self, node: int) -> bool:
         """Whether no job holds anything of a node."""
-        return bool(self._count[node] == self.capacity[node])
+        return self._count[node] == self._sizes[node]
 
     def _count_free(self, node: int, change: int) -> None:
         count = self._count[node] + change
         self._count[node] = count
-        self._changes[node] += 1
+        self._stale.add(node)
         self.free_gpus += change
         kind = self._types[node]
         heap = self._by_free[kind].get(count)

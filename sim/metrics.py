@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wattkeeper.sim.cluster import ClusterSpec
+from wattkeeper.sim.cluster_spec import ClusterSpec
 from wattkeeper.sim.timeline import Timeline, exact_sum
 
 Floats = npt.NDArray[np.float64]
@@ -195,11 +195,11 @@ def _coded(column: pa.Array) -> tuple[Ints, list[str]]:
     """An index for each value, -1 where there is none, and the names in alphabetical order."""
     encoded = column.dictionary_encode()
     names = encoded.dictionary.to_pylist()
-    order = sorted(range(len(names)), key=names.__getitem__)
-    rank = np.empty(len(names) + 1, dtype=np.int64)
-    rank[order] = np.arange(len(names))
-    rank[-1] = -1
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    present = np.flatnonzero(np.bincount(codes + 1, minlength=len(names) + 1)[1:]).tolist()
+    order = sorted(present, key=names.__getitem__)
+    rank = np.full(len(names) + 1, -1)
+    rank[order] = np.arange(len(order))
     return rank[codes], [names[at] for at in order]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wattkeeper.policies.protocols import Job, Placement
-from wattkeeper.sim.cluster import Cluster, ClusterSpec
+from wattkeeper.sim.cluster import Cluster
+from wattkeeper.sim.cluster_spec import ClusterSpec
 from wattkeeper.sim.recorder import Recorder, whole_units
 
 

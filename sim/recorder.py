@@ -102,11 +102,12 @@ class _Rows:
         return name in (self._type.names or ())
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """A copy of a column, shape (rows,)."""
-        return np.ascontiguousarray(np.frombuffer(self.packed, self._type)[name])
+        """A column, shape (rows,); no row can be appended while it is in use."""
+        values: npt.NDArray[Any] = np.frombuffer(self.packed, self._type)[name]
+        return values
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """Copies of all."""
+        """All of them."""
         return {name: self.column(name) for name in self._type.names or ()}
 
 
@@ -124,6 +125,10 @@ class Journal:
     def __init__(self) -> None:
         self.makers: list[tuple[str, str]] = []
         self.choices: dict[Placement | str, int] = {}
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the decisions."""
         self._rows = _Rows(_DECIDED)
 
     def maker_of(self, point: str, policy: str) -> int:
@@ -201,6 +206,10 @@ class Recorder:
 
     def __init__(self) -> None:
         self.journal = Journal()
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all but the journal."""
         self._ended = _Rows(_ENDED)
         self._trained = _Rows(_TRAINED)
         self._delayed = _Rows(_DELAYED)

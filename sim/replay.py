@@ -12,7 +12,7 @@ from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import Job, Knobs, Measurement, Options, Start
 from wattkeeper.sim.backend import Attempt, Done, Listener
 from wattkeeper.sim.clock import Clock, Due
-from wattkeeper.sim.cluster import ClusterSpec
+from wattkeeper.sim.cluster_spec import ClusterSpec
 from wattkeeper.sim.streams import Streams
 
 Occupancy = Literal["simulated", "recorded"]
@@ -230,7 +230,7 @@ class Replay:
         assert attempt.configuration is not None
         time_s, energy_j = curve.epoch(attempt.power_limit_w)
         options = attempt.start.options
-        most: float = options.max_epochs
+        most = float(options.max_epochs)
         bound = attempt.configuration.cost_bound
         if not math.isinf(bound):
             highest_w = curve.max_limit_w * options.gpus

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import NEW, Placement
-from wattkeeper.sim.cluster import ClusterSpec
+from wattkeeper.sim.cluster_spec import ClusterSpec
 from wattkeeper.sim.metrics import (
     COSTS,
     NOT_COMPARED,
@@ -171,24 +171,23 @@ def collect(
     Args:
         variant: Name of the variant.
         seed: Seed of the run.
-        recorder: What happened.
+        recorder: What happened; it is empty afterwards.
         source: What was submitted.
         cluster: Where.
         optima: Smallest expected cost (J) by workload, number of GPUs and GPU type.
         events: How many events the simulator handled.
     """
-    number = recorder.column("number")
+    number = recorder.column("number").copy()
     gpus, milli, submit_s = (
         source.column(name, number).to_numpy() for name in ("gpus", "gpu_milli", "submit_time_s")
     )
     line = timeline(recorder, cluster, submit_s, gpus.astype(np.int64) * milli)
-    attempts = attempt_columns(recorder, source, cluster)
-    metrics, by = _metrics(jobs_of(attempts, number, recorder.pauses(), optima))
-    columns = {
-        "jobs": attempts,
-        "decisions": decision_columns(recorder.journal, source),
-        "timeline": line._asdict(),
-    }
+    decisions = decision_columns(recorder.journal, source)
+    recorder.journal.clear()
+    attempts, pauses = attempt_columns(recorder, source, cluster), recorder.pauses()
+    recorder.clear()
+    metrics, by = _metrics(jobs_of(attempts, number, pauses, optima))
+    columns = {"jobs": attempts, "decisions": decisions, "timeline": line._asdict()}
     tables = {name: _table(TABLES[name], variant, seed, columns.pop(name)) for name in TABLES}
     metrics = metrics | cluster_metrics(line, cluster)
     return RunResult(variant, seed, tables, metrics, by, events, digest_tables(tables))
@@ -206,10 +205,15 @@ def _metrics(jobs: Jobs) -> tuple[dict[str, float], dict[str, dict[str, dict[str
 
 def _table(schema: pa.Schema, variant: str, seed: int, columns: dict[str, Any]) -> pa.Table:
     rows = len(columns["time_s"])
-    variants = pa.repeat(pa.scalar(variant, pa.string()), rows)
-    keys = {"variant": variants, "seed": np.full(rows, seed)}
+    keys = {"variant": _coded([variant], np.zeros(rows, np.int8)), "seed": np.full(rows, seed)}
     arrays = [_array((keys | columns)[want.name], want.type) for want in schema]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    kept = [want.with_type(array.type) for want, array in zip(schema, arrays, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(kept))
+
+
+def _coded(texts: Sequence[str] | pa.Array, codes: npt.ArrayLike) -> pa.DictionaryArray:
+    """Texts of which there are few, by their index; written as texts."""
+    return pa.DictionaryArray.from_arrays(pa.array(codes), texts)
 
 
 def attempt_columns(
@@ -224,10 +228,10 @@ def attempt_columns(
         for choice in recorder.journal.choices
     ]
     types = [cluster.node_type[at[0]] if at else 0 for at in nodes]
-    how = pa.array(((flags & REPLAYED) > 0).astype(np.int8))
+    how = ((flags & REPLAYED) > 0).astype(np.int8)
     return {name: source.column(name, number) for name in KNOWN} | {
         "attempt": pa.array(column("attempt")),
-        "gpu_type": pa.array(cluster.gpu_types).take(pa.array(types, pa.int64()).take(where)),
+        "gpu_type": _coded(cluster.gpu_types, pa.array(types, pa.int16()).take(where)),
         "node_ids": pa.array(nodes, pa.list_(pa.int32())).take(where),
         "start_time_s": pa.array(column("begun_s")),
         "finish_time_s": pa.array(column("ended_s")),
@@ -241,7 +245,7 @@ def attempt_columns(
         "reached_target": pa.array((flags & REACHED) > 0),
         "early_stopped": pa.array((flags & EARLY) > 0),
         "profiled": pa.array((flags & PROFILED) > 0),
-        "replayed": pa.array(REPLAYED_FROM).take(how),
+        "replayed": _coded(REPLAYED_FROM, how),
         "parent_model": pa.nulls(len(flags), pa.string()),
         "preemptions": pa.array(column("preemptions")),
     }
@@ -256,16 +260,16 @@ def decision_columns(journal: Journal, source: Source) -> dict[str, pa.Array]:
 
     columns = journal.decisions(gpus_of)
     chose = pa.array([show(choice) for choice in journal.choices], pa.string())
-    maker = pa.array(columns["maker"])
+    maker = columns["maker"]
     points, policies = zip(*journal.makers, strict=True)
     return {
         "time_s": pa.array(columns["time_s"]),
-        "point": pa.array(points).take(maker),
-        "policy": pa.array(policies).take(maker),
+        "point": _coded(points, maker),
+        "policy": _coded(policies, maker),
         "job_id": source.column("job_id", columns["number"]),
         "attempt": pa.array(columns["attempt"]),
         "saw": pa.array(columns["saw"]),
-        "chose": chose.take(pa.array(columns["chose"])),
+        "chose": _coded(chose, columns["chose"]),
     }
 
 
@@ -286,7 +290,7 @@ def _flat(values: Any) -> pa.Array:
 
 def _array(values: Any, kind: pa.DataType) -> pa.Array:
     made = values if isinstance(values, pa.Array) else pa.array(values)
-    return made if made.type == kind else made.cast(kind)
+    return made if made.type == kind or pa.types.is_dictionary(made.type) else made.cast(kind)
 
 
 def summarise(
@@ -347,7 +351,10 @@ def digest_tables(tables: Mapping[str, pa.Table]) -> str:
     for name, table in tables.items():
         state.update(name.encode())
         for column in table.columns:
-            for part in _content(_flat(column)):
+            flat = _flat(column)
+            if pa.types.is_dictionary(flat.type):
+                flat = flat.dictionary_decode()
+            for part in _content(flat):
                 state.update(part)
     return state.hexdigest()
 
@@ -394,7 +401,9 @@ def write(
                 use_dictionary=[text for text in texts if text not in UNIQUE],
             ) as file:
                 for result in results:
-                    file.write_table(result.tables[name], row_group_size=ROWS)
+                    table = result.tables[name]
+                    for begin in range(0, len(table), ROWS):
+                        file.write_table(table.slice(begin, ROWS).cast(schema))
         (fresh / "summary.json").write_text(to_json(summary), encoding="utf-8")
         (fresh / "manifest.json").write_text(to_json(manifest), encoding="utf-8")
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wattkeeper.policies.protocols import WHOLE
-from wattkeeper.sim.cluster import ClusterSpec
+from wattkeeper.sim.cluster_spec import ClusterSpec
 from wattkeeper.sim.recorder import MOST_UNITS, UNITS_PER_WATT, Recorder, too_much, whole_units
 
 Floats = npt.NDArray[np.float64]

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from wattkeeper.policies.protocols import WHOLE, Job, Placement
-from wattkeeper.sim.cluster import Cluster, Ints
+from wattkeeper.sim.cluster import Cluster
+from wattkeeper.sim.cluster_spec import Ints
 
 
 class Freed:

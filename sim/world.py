@@ -7,13 +7,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
 from wattkeeper.policies.errors import InputError, PolicyError
-from wattkeeper.policies.profile import Objective, Profile
+from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import (
     Configure,
     Context,
@@ -43,32 +42,9 @@ from wattkeeper.sim.recorder import (
     whole_units,
 )
 from wattkeeper.sim.room import Room
+from wattkeeper.sim.rules import PolicySet, Rules
 from wattkeeper.sim.sources import Source
 from wattkeeper.sim.streams import Streams
-
-
-@dataclass(frozen=True, slots=True)
-class PolicySet:
-    """The configs of a run's policies, one a decision point."""
-
-    configure: PolicyConfig
-    select: PolicyConfig
-    place: PolicyConfig
-    tune: PolicyConfig
-
-
-class Rules(NamedTuple):
-    """What the world itself enforces.
-
-    Attributes:
-        objective: What a job costs.
-        max_attempts: A job is given up after so many failed attempts.
-        start_on_submit: A job that does not start when it is submitted is an error.
-    """
-
-    objective: Objective
-    max_attempts: int = 20
-    start_on_submit: bool = False
 
 
 class _Context:

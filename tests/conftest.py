@@ -15,9 +15,19 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("house")
 
-SHARED = Path(__file__).resolve().parents[1].parent / "shared"
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared"
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def pytest_sessionstart() -> None:
+    """Refuse to test a compiled core that is older than its sources."""
+    for compiled in (*ROOT.glob("sim/*.so"), *ROOT.glob("policies/*.so")):
+        source = compiled.with_name(compiled.name.partition(".")[0] + ".py")
+        if source.exists() and source.stat().st_mtime > compiled.stat().st_mtime:
+            pytest.exit(f"{source} has changed since it was compiled: `make test` compiles it, "
+                        "`make interpreted` runs it as it is", returncode=2)  # fmt: skip
 
 
 def run_command(

@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from tests.conftest import Command, run_command
+from tests.conftest import ROOT, Command, run_command
 from wattkeeper.scenarios.cli import main
 from wattkeeper.scenarios.load import load, shipped
 from wattkeeper.scenarios.schema import Synthetic
@@ -420,6 +421,34 @@ def test_same_bytes(
     manifests = [json.loads(files["manifest.json"]) for files in (again, first)]
     assert all(manifest.pop("wall_s") > 0 for manifest in manifests)
     assert manifests[0] == manifests[1]
+
+
+CLUSTER = ("run", "million-jobs", "--set", "workload.trace=some", "--set", "cluster.gpus=64")
+
+
+def test_plain_python_gives_the_same_bytes_as_the_compiled_core(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A world that a C compiler had no part in: the packages without their built modules."""
+    command("traces", "generate", "jobs", "--name", "some", "--jobs", "3000")
+    runs = (("quickstart", ("run", "quickstart")), ("cluster", CLUSTER))
+    for name, arguments in runs:
+        command(*arguments, "--out", f"here/{name}")
+    plain = tmp_path / "plain"
+    for floor in ("policies", "traces", "sim", "live", "scenarios"):
+        built = shutil.ignore_patterns("__pycache__", "*.so")
+        shutil.copytree(ROOT / floor, plain / "wattkeeper" / floor, ignore=built)
+    monkeypatch.setenv("PYTHONPATH", str(plain))
+    where = "import wattkeeper.sim.world as world; print(world.__file__)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", where], capture_output=True, text=True, check=True
+    ).stdout
+    assert loaded.strip() == str(plain / "wattkeeper/sim/world.py")
+    for name, arguments in runs:
+        command(*arguments, "--out", f"there/{name}")
+        here, there = (content(tmp_path / side / name) for side in ("here", "there"))
+        for file in RESULTS:
+            assert here[file] == there[file], (name, file)
 
 
 def test_a_run_does_not_depend_on_the_others(quick: Ran, command: Command, tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from wattkeeper.policies.place.fragmentation_aware import FragmentationAware, Workload
 from wattkeeper.policies.protocols import NEW, ClusterView, Context, Demand, Job, Place, Placement
 from wattkeeper.policies.registry import policies
-from wattkeeper.sim.cluster import Cluster, ClusterSpec, NodeGroup
+from wattkeeper.sim.cluster import Cluster
+from wattkeeper.sim.cluster_spec import ClusterSpec, NodeGroup
 from wattkeeper.sim.what_if import Freed
 
 KINDS = ["best-fit", "consolidate", "first-fit", "fragmentation-aware", "spread"]

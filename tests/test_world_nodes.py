@@ -31,7 +31,7 @@ from wattkeeper.policies.profile import Curve
 from wattkeeper.policies.protocols import NEW, ClusterView, Context, Job, Knobs, Placement
 from wattkeeper.policies.queueing import InOrder
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
-from wattkeeper.sim.cluster import ClusterSpec, GpuPower, NodeGroup
+from wattkeeper.sim.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.world import World
 
 

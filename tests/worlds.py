@@ -16,13 +16,15 @@ from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import Configuration, Job, Options, Outcome, Start
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig, policies
 from wattkeeper.sim.clock import Clock
-from wattkeeper.sim.cluster import Cluster, ClusterSpec, GpuPower, NodeGroup
+from wattkeeper.sim.cluster import Cluster
+from wattkeeper.sim.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.replay import Occupancy, Profiles, Profiling, Replay
 from wattkeeper.sim.results import attempt_columns, decision_columns
+from wattkeeper.sim.rules import PolicySet, Rules
 from wattkeeper.sim.sources import Source, Trace
 from wattkeeper.sim.streams import NamedStreams, Streams
 from wattkeeper.sim.timeline import Timeline, timeline
-from wattkeeper.sim.world import PolicySet, Rules, World
+from wattkeeper.sim.world import World
 from wattkeeper.traces.schema import JOBS, jobs_table
 
 GPU = "V100"

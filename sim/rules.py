@@ -1,0 +1,33 @@
+"""What holds throughout a run: its policies, and what the world enforces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from wattkeeper.policies.profile import Objective
+from wattkeeper.policies.registry import PolicyConfig
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySet:
+    """The configs of a run's policies, one a decision point."""
+
+    configure: PolicyConfig
+    select: PolicyConfig
+    place: PolicyConfig
+    tune: PolicyConfig
+
+
+class Rules(NamedTuple):
+    """What the world itself enforces.
+
+    Attributes:
+        objective: What a job costs.
+        max_attempts: A job is given up after so many failed attempts.
+        start_on_submit: A job that does not start when it is submitted is an error.
+    """
+
+    objective: Objective
+    max_attempts: int = 20
+    start_on_submit: bool = False
