@@ -1,0 +1,30 @@
+"""Which node of a trained parent each node of a child takes its weights from."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wattkeeper.policies.zoo.fitting import prepared
+from wattkeeper.policies.zoo.graph import Graph, Ints
+
+
+def align(parent: Graph, child: Graph) -> Ints:
+    """The alignment of two models that keeps the most of the parent in the child.
+
+    Nodes are matched where they fit (see `fitting`) and in canonical order, each at most once.
+    A match is worth the elements that both have: those that the child takes over. A node left
+    out costs little, on either side alike, and more if it cannot be the identity, since leaving
+    such a node out changes the function. Then equal shapes are preferred, then more matches of
+    nodes without weights, then early matches.
+
+    Returns:
+        Position of the parent's node for each node of the child, or -1, shape (child nodes,).
+    """
+    from wattkeeper.policies.zoo import kernels
+
+    mine, yours = prepared(child), prepared(parent)
+    places = kernels.align(yours, mine)
+    found = np.full(len(child), -1, dtype=np.int64)
+    matched = places >= 0
+    found[mine.order[matched]] = yours.order[places[matched]]
+    return found

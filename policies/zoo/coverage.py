@@ -1,0 +1,19 @@
+"""How much of a child a parent fills: our similarity of models."""
+
+from __future__ import annotations
+
+from wattkeeper.policies.zoo.fitting import prepared
+from wattkeeper.policies.zoo.graph import Graph
+
+
+def coverage(parent: Graph, child: Graph) -> float:
+    """Share of the child's trained elements, 0 to 1, that the alignment fills from the parent.
+
+    A tensor of a matched node is filled wholly, whether it is copied, widened or narrowed. A model
+    fills itself wholly; a child that has nothing to train is not filled at all.
+    """
+    from wattkeeper.policies.zoo import kernels
+
+    mine = prepared(child)
+    total = int(mine.sizes.sum())
+    return int(kernels.filled(prepared(parent), mine)) / total if total else 0.0
