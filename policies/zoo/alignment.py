@@ -20,10 +20,10 @@ def align(parent: Graph, child: Graph) -> Ints:
     Returns:
         Position of the parent's node for each node of the child, or -1, shape (child nodes,).
     """
-    from wattkeeper.policies.zoo import kernels
+    from wattkeeper.policies.zoo import alignment_kernel as kernel
 
     mine, yours = prepared(child), prepared(parent)
-    places = kernels.align(yours, mine)
+    places = kernel.align(yours, mine)
     found = np.full(len(child), -1, dtype=np.int64)
     matched = places >= 0
     found[mine.order[matched]] = yours.order[places[matched]]

@@ -12,8 +12,8 @@ def coverage(parent: Graph, child: Graph) -> float:
     A tensor of a matched node is filled wholly, whether it is copied, widened or narrowed. A model
     fills itself wholly; a child that has nothing to train is not filled at all.
     """
-    from wattkeeper.policies.zoo import kernels
+    from wattkeeper.policies.zoo import alignment_kernel as kernel
 
     mine = prepared(child)
     total = int(mine.sizes.sum())
-    return int(kernels.filled(prepared(parent), mine)) / total if total else 0.0
+    return int(kernel.filled(prepared(parent), mine)) / total if total else 0.0

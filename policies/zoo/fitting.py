@@ -44,12 +44,14 @@ class Prepared(NamedTuple):
         kind: Hash of what must be equal for weights to fit, shape (sorts,).
         inputs: Units taken in, shape (sorts,).
         outputs: Units given out, shape (sorts,).
-        task_inputs: Whether the inputs are the task's, shape (sorts,).
-        task_outputs: Whether the outputs are the task's, shape (sorts,).
-        passable: Whether a node of the sort can be the identity, shape (sorts,).
+        task_inputs: 1 if the inputs are the task's, else 0, shape (sorts,).
+        task_outputs: 1 if the outputs are the task's, else 0, shape (sorts,).
+        passable: 1 if a node of the sort can be the identity, else 0, shape (sorts,).
         size: Trained elements, shape (sorts,).
-        starts: Where each sort's trained tensors begin in `shapes`, shape (sorts + 1,).
-        shapes: First extent, second extent and kernel elements of them, shape (tensors, 3).
+        starts: Where each sort's trained tensors begin in the next three, shape (sorts + 1,).
+        first: Their first extents, shape (tensors,).
+        second: Their second extents, shape (tensors,).
+        kernel: Elements of their kernels, shape (tensors,).
     """
 
     order: Ints
@@ -57,12 +59,14 @@ class Prepared(NamedTuple):
     kind: Ints
     inputs: Ints
     outputs: Ints
-    task_inputs: Flags
-    task_outputs: Flags
-    passable: Flags
+    task_inputs: Ints
+    task_outputs: Ints
+    passable: Ints
     size: Ints
     starts: Ints
-    shapes: Ints
+    first: Ints
+    second: Ints
+    kernel: Ints
 
     @property
     def sizes(self) -> Ints:
@@ -77,7 +81,7 @@ class _Sort(NamedTuple):
     task_inputs: bool
     task_outputs: bool
     passable: bool
-    trained: tuple[tuple[int, int, int], ...]
+    trained: tuple[tuple[int, ...], ...]
 
 
 _prepared: WeakKeyDictionary[Graph, Prepared] = WeakKeyDictionary()
@@ -195,23 +199,31 @@ def _prepare(graph: Graph) -> Prepared:
 
 
 def _arrays(order: Ints, sorts: Ints, met: list[_Sort]) -> Prepared:
-    shapes = np.array([shape for sort in met for shape in sort.trained], dtype=np.int64)
-    shapes = shapes.reshape(-1, 3)
+    shapes = _columns([shape for sort in met for shape in sort.trained], 3)
     starts = np.cumsum([0, *(len(sort.trained) for sort in met)], dtype=np.int64)
-    total = np.concatenate([[0], np.cumsum(shapes.prod(axis=1))])
-    return Prepared(
-        order,
-        sorts,
-        np.array([sort.kind for sort in met], dtype=np.int64),
-        np.array([sort.extents.inputs for sort in met], dtype=np.int64),
-        np.array([sort.extents.outputs for sort in met], dtype=np.int64),
-        np.array([sort.task_inputs for sort in met], dtype=bool),
-        np.array([sort.task_outputs for sort in met], dtype=bool),
-        np.array([sort.passable for sort in met], dtype=bool),
-        np.diff(total[starts]).astype(np.int64),
-        starts,
-        shapes,
+    total = np.cumsum([0, *shapes.prod(axis=0)], dtype=np.int64)
+    kind, inputs, outputs, task_inputs, task_outputs, passable = _columns(
+        [(s.kind, *s.extents, s.task_inputs, s.task_outputs, s.passable) for s in met], 6
     )
+    return Prepared(
+        order=order,
+        sorts=sorts,
+        kind=kind,
+        inputs=inputs,
+        outputs=outputs,
+        task_inputs=task_inputs,
+        task_outputs=task_outputs,
+        passable=passable,
+        size=np.diff(total[starts]),
+        starts=starts,
+        first=shapes[0],
+        second=shapes[1],
+        kernel=shapes[2],
+    )
+
+
+def _columns(rows: list[tuple[int, ...]], width: int) -> Ints:
+    return np.array(rows, dtype=np.int64).reshape(-1, width).T.copy()
 
 
 def _own(node: Node, held: set[str]) -> list[Tensor]:
@@ -221,7 +233,7 @@ def _own(node: Node, held: set[str]) -> list[Tensor]:
     return own
 
 
-def _extents_of(tensor: Tensor) -> tuple[int, int, int]:
+def _extents_of(tensor: Tensor) -> tuple[int, ...]:
     first, second = (*tensor.shape, 1, 1)[:2]
     return first, second, Tensor("", "", tensor.shape[2:]).size
 

@@ -1,4 +1,4 @@
-"""The loops of the zoo's dynamic programs, compiled by numba; imported where they are used."""
+"""The dynamic program of the alignment, compiled by numba; imported where it is used."""
 
 from __future__ import annotations
 
@@ -44,8 +44,12 @@ def gains(parent: Prepared, child: Prepared) -> Ints:
             start, other = child.starts[j], parent.starts[i]
             paired = min(child.starts[j + 1] - start, parent.starts[i + 1] - other)
             for at in range(paired):
-                mine, yours = child.shapes[start + at], parent.shapes[other + at]
-                common += min(mine[0], yours[0]) * min(mine[1], yours[1]) * mine[2]
+                mine, yours = start + at, other + at
+                common += (
+                    min(parent.first[yours], child.first[mine])
+                    * min(parent.second[yours], child.second[mine])
+                    * child.kernel[mine]
+                )
             larger = max(parent.size[i], child.size[j], 1)
             table[i, j] = 1 + common * ELEMENT + int(LIKENESS * common * (common / larger))
     return table
@@ -54,7 +58,7 @@ def gains(parent: Prepared, child: Prepared) -> Ints:
 @njit(cache=True)
 def costs(model: Prepared) -> Ints:
     """What it costs to leave a node out, by sort, shape (sorts,)."""
-    each = np.where(model.passable, LOSS, BREAK)
+    each = np.where(model.passable > 0, LOSS, BREAK)
     return each * model.size
 
 
