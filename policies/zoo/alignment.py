@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattkeeper.policies.zoo.fitting import prepared
 from wattkeeper.policies.zoo.graph import Graph, Ints
+from wattkeeper.policies.zoo.prepared import prepared
 
 
 def align(parent: Graph, child: Graph) -> Ints:
@@ -23,7 +23,7 @@ def align(parent: Graph, child: Graph) -> Ints:
     from wattkeeper.policies.zoo import alignment_kernel as kernel
 
     mine, yours = prepared(child), prepared(parent)
-    places = kernel.align(yours, mine)
+    places = kernel.align(tuple(yours), tuple(mine))
     found = np.full(len(child), -1, dtype=np.int64)
     matched = places >= 0
     found[mine.order[matched]] = yours.order[places[matched]]

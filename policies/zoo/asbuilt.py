@@ -52,7 +52,7 @@ def asbuilt(parent: Graph, child: Graph) -> float:
     """
     from wattkeeper.policies.zoo import asbuilt_kernel as kernel
 
-    return float(kernel.score(chains(parent), chains(child)))
+    return float(kernel.score(tuple(chains(parent)), tuple(chains(child))))
 
 
 def chains(graph: Graph) -> Chains:

@@ -1,6 +1,8 @@
 """The dynamic program of ModelKeeper's published matcher, compiled by numba.
 
-The table is kept child node by child node, so that a parent's rows lie side by side.
+The table is kept child node by child node, so that a parent's rows lie side by side. Models come as
+plain tuples of the arrays of `Chains`: numba's cache on disk would otherwise name that class, and
+fail when it moves.
 """
 
 from __future__ import annotations
@@ -9,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from wattkeeper.policies.zoo.asbuilt import Chains
 from wattkeeper.policies.zoo.graph import Ints
 
+Arrays = tuple[Ints, ...]
 Floats = npt.NDArray[np.float64]
 
 MATCH, SKIP_CHILD, OTHER = 0, 1, 2
@@ -21,27 +23,29 @@ PARENT_SKIPPED = 1.0
 
 
 @njit(cache=True)
-def score(parent: Chains, child: Chains) -> float:
+def score(parent: Arrays, child: Arrays) -> float:
     """The raw score: the last cell of the table."""
-    rows, columns = parent.kinds.size, child.kinds.size
+    parent_kinds, parent_starts, parent_before = parent
+    child_kinds, child_starts, child_before = child
+    rows, columns = parent_kinds.size, child_kinds.size
     table = np.empty((columns + 1, rows + 1))
     _edge(table[0], parent, PARENT_SKIPPED)
     _edge(table[:, 0], child, CHILD_SKIPPED)
-    widest = np.diff(parent.starts).max() + 1 if rows else 1
-    branches = np.diff(child.starts).max() if columns else 1
+    widest = np.diff(parent_starts).max() + 1 if rows else 1
+    branches = np.diff(child_starts).max() if columns else 1
     values = np.empty((branches, widest))
     kinds = np.empty((branches, widest), dtype=np.int64)
     taken = np.empty((branches, widest), dtype=np.int64)
     heads = np.empty(branches, dtype=np.int64)
     used = np.empty(branches, dtype=np.int64)
     for j in range(columns):
-        before = child.before[child.starts[j] : child.starts[j + 1]]
+        before = child_before[child_starts[j] : child_starts[j + 1]]
         if before.size == 1:
-            _follow(table[before[0] + 1], table[j + 1], parent, child.kinds[j])
+            _follow(table[before[0] + 1], table[j + 1], parent, child_kinds[j])
             continue
         for i in range(rows):
-            parents = parent.before[parent.starts[i] : parent.starts[i + 1]]
-            pair = 1.0 if parent.kinds[i] == child.kinds[j] else -1.0
+            parents = parent_before[parent_starts[i] : parent_starts[i + 1]]
+            pair = 1.0 if parent_kinds[i] == child_kinds[j] else -1.0
             if before.size == 2 and parents.size == 1:
                 table[j + 1, i + 1] = _join_two(
                     table[before[0] + 1], table[before[1] + 1], i + 1, parents[0] + 1, pair
@@ -55,24 +59,26 @@ def score(parent: Chains, child: Chains) -> float:
 
 
 @njit(cache=True)
-def _edge(edge: Floats, model: Chains, cost: float) -> None:
+def _edge(edge: Floats, model: Arrays, cost: float) -> None:
     """Fill the row or column in which all nodes so far are skipped."""
+    _, starts, before = model
     edge[0] = 0.0
-    for at in range(model.kinds.size):
+    for at in range(starts.size - 1):
         best = -np.inf
-        for before in model.before[model.starts[at] : model.starts[at + 1]]:
-            best = max(best, edge[before + 1] - cost)
+        for place in before[starts[at] : starts[at + 1]]:
+            best = max(best, edge[place + 1] - cost)
         edge[at + 1] = best
 
 
 @njit(cache=True)
-def _follow(last: Floats, mine: Floats, parent: Chains, kind: int) -> None:
+def _follow(last: Floats, mine: Floats, parent: Arrays, kind: int) -> None:
     """Fill the cells of a child node that has one predecessor, whose cells are `last`."""
-    for i in range(parent.kinds.size):
-        pair = 1.0 if parent.kinds[i] == kind else -1.0
+    kinds, starts, before = parent
+    for i in range(kinds.size):
+        pair = 1.0 if kinds[i] == kind else -1.0
         best = last[i + 1] - CHILD_SKIPPED
-        for at in range(parent.starts[i], parent.starts[i + 1]):
-            row = parent.before[at] + 1
+        for at in range(starts[i], starts[i + 1]):
+            row = before[at] + 1
             best = max(best, max(last[row] + pair, mine[row] - PARENT_SKIPPED))
         mine[i + 1] = best
 

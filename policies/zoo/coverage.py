@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wattkeeper.policies.zoo.fitting import prepared
 from wattkeeper.policies.zoo.graph import Graph
+from wattkeeper.policies.zoo.prepared import prepared
 
 
 def coverage(parent: Graph, child: Graph) -> float:
@@ -16,4 +16,4 @@ def coverage(parent: Graph, child: Graph) -> float:
 
     mine = prepared(child)
     total = int(mine.sizes.sum())
-    return int(kernel.filled(prepared(parent), mine)) / total if total else 0.0
+    return int(kernel.filled(tuple(prepared(parent)), tuple(mine))) / total if total else 0.0
