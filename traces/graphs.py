@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.policies.zoo.graph import SOURCE, Graph, Node, Tensor
@@ -128,7 +129,8 @@ def parse_graph(name: str, data: bytes, where: str) -> Graph:
             Problem("is not text in UTF-8; a graph in JSON is needed", where)
         ) from error
     except ValidationError as error:
-        problems = [_problem(one["loc"], one["msg"], where) for one in error.errors()]
+        found = error.errors(include_url=False)
+        problems = [_problem(one["loc"], _said(one), where) for one in found]
         raise TraceError(problems) from error
 
 
@@ -214,6 +216,12 @@ def _node(found: Published, at: int) -> Node:
     tensors = (Tensor(f"{layer}.weight", "weight", shape),) if shape else ()
     depthwise = op == "Conv" and len(shape) > 2 and shape[1] == 1 and inputs != (SOURCE,)
     return Node(op, inputs, tensors, (("depthwise", True),) if depthwise else ())
+
+
+def _said(error: ErrorDetails) -> str:
+    found = error["input"]
+    shown = isinstance(found, str | int | float | None) and error["type"] != "json_invalid"
+    return f"{error['msg']}, not {found!r}" if shown else error["msg"]
 
 
 def _problem(place: Sequence[int | str], text: str, where: str) -> Problem:

@@ -12,10 +12,10 @@ def align(parent: Graph, child: Graph) -> Ints:
     """The alignment of two models that keeps the most of the parent in the child.
 
     Nodes are matched where they fit (see `fitting`) and in canonical order, each at most once.
-    A match is worth the elements that both have: those that the child takes over. A node left
-    out costs little, on either side alike, and more if it cannot be the identity, since leaving
-    such a node out changes the function. Then equal shapes are preferred, then more matches of
-    nodes without weights, then early matches.
+    A match is worth the elements that both have: those that the child takes over. Among the
+    alignments that keep as many, these decide, on either side alike: equal shapes; few nodes left
+    out that cannot be the identity, since without them the function changes; like shapes; few
+    elements left out; and last, more matches of nodes without weights, and early ones.
 
     Returns:
         Position of the parent's node for each node of the child, or -1, shape (child nodes,).

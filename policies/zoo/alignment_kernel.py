@@ -13,14 +13,18 @@ from wattkeeper.policies.zoo.graph import Ints
 
 Arrays = tuple[Ints, ...]
 
-ELEMENT = 1 << 14
-"""What one of the parent's elements that the child takes over is worth."""
-BREAK = ELEMENT // 10
-"""What an element is worth of a node left out that cannot be the identity."""
-LIKENESS = ELEMENT // 100
-"""What an element is worth for a node of equal shape, and less the more the shapes differ."""
-LOSS = ELEMENT // 1000
-"""What an element is worth of any other node left out."""
+ELEMENT = 1 << 26
+"""What an element is worth that the child takes over; all else only chooses among such optima."""
+EQUAL = 1 << 12
+"""What a node is worth whose match has its shape."""
+BREAK = 1 << 11
+"""What a node left out costs that cannot be the identity, whatever its size."""
+LIKENESS = 1 << 9
+"""What a node is worth times how alike the shapes are (0 to 1)."""
+LOSS = 1 << 8
+"""What all nodes left out cost together, by their share of the model's elements."""
+NODE = 1
+"""What a node without weights is worth."""
 
 LEAVE, SKIP, MATCH = 0, 1, 2
 
@@ -51,17 +55,25 @@ def gains(parent: Arrays, child: Arrays) -> Ints:
                 mine, yours = starts[j] + at, starts_[i] + at
                 units = min(first[mine], first_[yours]) * min(second[mine], second_[yours])
                 common += units * kernel[mine]
-            likeness = common / max(size[j], size_[i], 1)
-            table[i, j] = 1 + common * ELEMENT + int(LIKENESS * common * likeness)
+            larger = max(size[j], size_[i])
+            if common == 0:
+                table[i, j] = NODE
+                continue
+            # Units that grow by one factor on both sides are alike, however large it is.
+            grown = (inputs[j] * outputs_[i]) / (inputs_[i] * outputs[j])
+            alike = (min(grown, 1 / grown) + common / larger) / 2
+            table[i, j] = common * ELEMENT + EQUAL * (common == larger) + int(LIKENESS * alike)
     return table
 
 
 @njit(cache=True)
 def costs(model: Arrays) -> Ints:
     """What it costs to leave a node out, by sort, shape (sorts,)."""
-    _, _, _, _, _, _, _, passable, size, _, _, _, _ = model
-    each = np.where(passable > 0, LOSS, BREAK)
-    return each * size
+    sorts, passable, size = model[1], model[7], model[8]
+    total = max(size[sorts].sum(), 1)
+    broken = (passable == 0) & (size > 0)
+    each: Ints = LOSS * size // total + np.where(broken, BREAK, 0)
+    return each
 
 
 @njit(cache=True)
@@ -114,7 +126,7 @@ def align(parent: Arrays, child: Arrays) -> Ints:
 @njit(cache=True)
 def filled(parent: Arrays, child: Arrays) -> int:
     """Trained elements of the child's nodes that the best alignment matches."""
-    _, sorts, _, _, _, _, _, _, size, _, _, _, _ = child
+    sorts, size = child[1], child[8]
     found = align(parent, child)
     total = 0
     for j in range(found.size):

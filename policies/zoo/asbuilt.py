@@ -1,4 +1,4 @@
-"""ModelKeeper's similarity of models exactly as its authors published it (NSDI '23, section 4.2).
+"""ModelKeeper's similarity of models exactly as its authors published it (NSDI '23).
 
 Where the description leaves a choice, this is the reading under which the authors' scores come out
 for all pairs of their models:

@@ -16,7 +16,7 @@ from wattkeeper.policies.zoo.graph import SOURCE, Graph, Node
 
 
 class Extents(NamedTuple):
-    """The units at both ends of a node, told by its first tensor; 0 if it has none.
+    """The units at both ends of a node, told by its first tensor; 0 if it has no tensor.
 
     Attributes:
         inputs: Units that it takes in.
@@ -39,9 +39,9 @@ def kind(node: Node) -> int:
 
 def extents(node: Node) -> Extents:
     """The units at both ends of a node."""
-    if not node.tensors or not node.tensors[0].shape:
+    if not node.tensors:
         return Extents(0, 0)
-    shape = node.tensors[0].shape
+    shape = node.tensors[0].shape or (1,)
     if len(shape) == 1 or ("depthwise", True) in node.attributes:
         return Extents(shape[0], shape[0])
     if node.op.lower() == "embedding":  # its rows are what comes in
