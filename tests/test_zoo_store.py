@@ -16,6 +16,7 @@ import pytest
 
 from tests import zoo_kills
 from wattkeeper.live.zoo import Zoo
+from wattkeeper.live.zoo_files import Files
 from wattkeeper.live.zoo_tensors import read_safetensors
 from wattkeeper.policies.errors import InputError, StoreError
 from wattkeeper.policies.zoo.graph import Graph, Node, Tensor
@@ -351,6 +352,70 @@ def test_what_is_no_zoo_is_refused(tmp_path: Path) -> None:
 
 
 # --- several processes, and their end
+
+
+def test_who_removes_takes_nothing_from_an_add_in_flight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a model is added, the one that it shares all tensors with goes, and all is swept."""
+    adding, other = Zoo(tmp_path), Zoo(tmp_path)
+    adding.add(GRAPH, state(1), **ABOUT)
+    settle = Files.settle
+
+    def meanwhile(files: Files) -> None:
+        settle(files)
+        other.remove(1)
+        assert other.gc() == (0, 0)
+        Zoo(tmp_path)
+
+    monkeypatch.setattr(Files, "settle", meanwhile)
+    number = adding.add(GRAPH, state(1), **ABOUT)
+    assert same(other.read(number), state(1))
+    assert other.bytes == sum(files(other).values()) > 0
+    assert other.check() == ()
+
+
+def test_an_add_that_fails_leaves_nothing(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(files: Files) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Files, "settle", full)
+    with pytest.raises(OSError, match="No space"):
+        zoo.add(GRAPH, state(1), **ABOUT)
+    assert files(zoo) == {}
+    assert list((zoo.path / "incoming").iterdir()) == []
+    assert zoo.models() == ()
+
+
+def test_a_model_that_goes_while_it_is_read(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    zoo.add(GRAPH, state(1), **ABOUT)
+    read = Files.read
+
+    def meanwhile(files: Files, digest: str) -> Any:
+        if Zoo(zoo.path).models():
+            Zoo(zoo.path).remove(1)
+        return read(files, digest)
+
+    monkeypatch.setattr(Files, "read", meanwhile)
+    with pytest.raises(StoreError, match=r"model 1 is not in the zoo .* \(any more\)"):
+        zoo.read(1)
+
+
+def test_two_processes_add_the_same_tensors(tmp_path: Path) -> None:
+    code = (
+        "import sys; from tests.zoo_kills import GRAPH, Zoo, state; zoo = Zoo(sys.argv[1])\n"
+        "for n in range(10): zoo.add(GRAPH, state(f'{n}'), task='t', accuracy=0.9, name=f'{n}')"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "zoo")]
+    both = [subprocess.Popen(command, cwd=ROOT) for _ in range(2)]
+    assert [process.wait() for process in both] == [0, 0]
+    zoo = Zoo(tmp_path / "zoo")
+    assert len(zoo.models()) == 20
+    for model in zoo.models():
+        assert same(zoo.read(model.model_id), zoo_kills.state(model.name))
+    assert len(files(zoo)) == 10 * (zoo_kills.LAYERS - 1) + 3
+    assert zoo.bytes == sum(files(zoo).values())
+    assert zoo.check() == ()
 
 
 def run_kills(folder: Path, bounded: bool, kills: int, seed: int) -> Zoo:
