@@ -248,7 +248,7 @@ def mismatches(tensors: Tensors, graph: Graph) -> Iterator[str]:
     if nameless:
         yield (
             f"the graph has {nameless} tensors without a name, so that weights cannot be held "
-            "against it; make the graph from the model or from ONNX"
+            "against it; make the graph from the model"
         )
         return
     for name, shape in shapes.items():

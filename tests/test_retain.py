@@ -188,8 +188,9 @@ def test_modelkeeper_admits_no_outlier_of_a_task() -> None:
 
 
 def test_modelkeeper_refuses_nobody_where_all_are_equal() -> None:
-    store = full("modelkeeper", 10, a=1, b=1)
-    assert store.add(store.new("c", 1, accuracy=0.1)).admit
+    for count in range(1, 12):
+        store = full("modelkeeper", 50, **{f"m{n}": 1 for n in range(count)})
+        assert store.add(store.new("low", 1, accuracy=0.1)).admit
 
 
 def test_least_recently_used_goes_first() -> None:

@@ -76,10 +76,10 @@ class Modelkeeper(Retaining):
 
 def _outlier(models: Sequence[Stored], new: Stored) -> Retention | None:
     peers = np.array([model.accuracy for model in models if model.task == new.task])
-    if not len(peers):
+    if not len(peers) or peers.min() == peers.max():
         return None
     mean, deviation = float(peers.mean()), float(peers.std())
-    if not deviation or new.accuracy >= mean - DEVIATIONS * deviation:
+    if new.accuracy >= mean - DEVIATIONS * deviation:
         return None
     return Retention(
         False,
