@@ -6,7 +6,8 @@
     ├── InputError          something that the user wrote or named is wrong
     │   ├── ScenarioError   a scenario file: file, line, column
     │   ├── TraceError      a trace or profile: file, row
-    │   └── ProfileMissing  a job asks for a profile that is not there
+    │   ├── ProfileMissing  a job asks for a profile that is not there
+    │   └── StoreError      a model of the zoo, or one that shall go there: file, tensor
     ├── PolicyError         a policy chose what is not allowed
     └── EnvironmentLacks    a package, a device or a permission is absent
 
@@ -19,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Point = Literal["configure", "select", "place", "tune"]
+Point = Literal["configure", "select", "place", "tune", "retain"]
 """A decision point."""
 
 SHOWN = 20
@@ -75,6 +76,10 @@ class TraceError(InputError):
 
 class ProfileMissing(InputError):
     """A job asks for a workload, GPU type, batch size or limit that was never profiled."""
+
+
+class StoreError(InputError):
+    """The zoo, a model in it, or a checkpoint that shall go there is wrong or not there."""
 
 
 class PolicyError(WattkeeperError):

@@ -15,7 +15,7 @@ import pyarrow as pa
 from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.policies.profile import Objective, Profile, optimum
 from wattkeeper.policies.protocols import WHOLE
-from wattkeeper.policies.registry import POINTS, Point, PolicyConfig, policies
+from wattkeeper.policies.registry import Point, PolicyConfig, policies
 from wattkeeper.scenarios.document import Document
 from wattkeeper.scenarios.load import Loaded
 from wattkeeper.scenarios.power import Cap, check_busy_power, check_cap
@@ -53,6 +53,7 @@ DEFAULTS: dict[Point, str] = {
     "select": "fifo",
     "place": "first-fit",
 }
+"""Of the decision points that a scenario chooses a policy for."""
 
 
 class Inputs(NamedTuple):
@@ -316,7 +317,7 @@ def _run_spec(scenario: Scenario, name: str, seed: int) -> RunSpec:
     return RunSpec(
         variant=name,
         seed=seed,
-        policies=PolicySet(**{point: policy_of(scenario, name, point) for point in POINTS}),
+        policies=PolicySet(**{point: policy_of(scenario, name, point) for point in DEFAULTS}),
         rules=Rules(Objective(objective.eta), scenario.max_attempts, occupancy == "recorded"),
         occupancy=occupancy,
         profiling=variant.profiling or scenario.profiling,

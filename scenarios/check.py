@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, WattkeeperError
-from wattkeeper.policies.registry import POINTS, PolicyConfig
-from wattkeeper.scenarios.assemble import Inputs, policy_of
+from wattkeeper.policies.registry import PolicyConfig
+from wattkeeper.scenarios.assemble import DEFAULTS, Inputs, policy_of
 from wattkeeper.scenarios.load import Loaded
 from wattkeeper.scenarios.usable import first
 from wattkeeper.sim.replay import options_of
@@ -24,7 +24,7 @@ def check_policies(loaded: Loaded, inputs: Inputs) -> None:
         if configure.sets_power and own.policies.tune is not None:
             what = f"configure: {configure.kind} sets the power limit itself; leave tune out"
             raise located(loaded, variant, PolicyError(what, "tune"))
-        for point in POINTS:
+        for point in DEFAULTS:
             config = policy_of(loaded.scenario, variant, point)
             lacks = _lacks(config, inputs)
             if lacks:

@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from wattkeeper.policies.errors import WattkeeperError
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from wattkeeper.scenarios import terminal
+from wattkeeper.scenarios.zoo_cli import zoo
 
 INTERRUPTED = 130
 LACKING = 3
@@ -96,7 +95,7 @@ def run(
     loaded = load(scenario, settings, None if seeds is None else _seeds(seeds))
     folder = out or Path("results") / loaded.scenario.name
     check_folder(folder)
-    with _progress(loaded.scenario.name) as progress:
+    with terminal.progress(loaded.scenario.name) as progress:
         done = run_scenario(loaded, workers, progress)
     save(done, folder)
     if as_json:
@@ -104,7 +103,7 @@ def run(
         return
     from wattkeeper.scenarios.table import show
 
-    show(_console(), loaded.scenario, done)
+    show(terminal.console(), loaded.scenario, done)
     click.echo(f"\nResults: {folder}")
 
 
@@ -116,32 +115,6 @@ def _seeds(text: str) -> range:
             return seeds
     allowed = f"allowed: N (1 to N) or A..B, at most {MAX_SEEDS} seeds"
     raise click.BadParameter(f"found {text!r}; {allowed}", param_hint="--seeds")
-
-
-@contextmanager
-def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar over runs on a terminal; nothing in a pipe."""
-    if not sys.stderr.isatty():
-        yield lambda done, all_: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, all_: bar.update(task, completed=done, total=all_)
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    class Piped(Console):
-        def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # rich would exit with 1
-
-    return Piped(width=None if sys.stdout.isatty() else 120, highlight=False)
 
 
 @main.command()
@@ -295,7 +268,7 @@ def describe(name: str, gpu: str | None, eta: float, gpus: int | None, as_json: 
     if as_json:
         click.echo(json.dumps(report, indent=2))
     else:
-        render(report, _console())
+        render(report, terminal.console())
 
 
 class _Import(click.Command):
@@ -524,3 +497,6 @@ def _save(trace: Any, replace: bool) -> None:
     for note in trace.notes:
         click.echo(f"Note: {note}")
     click.echo(f"{trace.name} ({trace.kind}, {trace.origin}): {folder}")
+
+
+main.add_command(zoo)

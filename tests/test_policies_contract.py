@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.worlds import (
+    DEFAULTS,
     NEVER,
     ScriptedContext,
     attempts,
@@ -54,6 +55,7 @@ from wattkeeper.policies.protocols import (
     Tune,
 )
 from wattkeeper.policies.registry import POINTS, Point, PolicyConfig, policies
+from wattkeeper.policies.retaining import Retain, Retention, Shelf, Stored, check_retention
 from wattkeeper.sim.cluster import Cluster
 from wattkeeper.traces.schema import JOBS
 
@@ -62,10 +64,12 @@ PROTOCOLS: dict[Point, type] = {
     "select": Select,
     "place": Place,
     "tune": Tune,
+    "retain": Retain,
 }
 OBJECTIVE = Objective(0.5)
 GROUPS = 3
 NODES, GPUS_PER_NODE = 3, 2
+CAPACITY_BYTES = 100
 MAX_ATTEMPTS = 3
 SIZES = {
     16: (3.0, NEVER, 4.0),
@@ -222,6 +226,8 @@ class Rehearsal:
         self.ctx = ScriptedContext(profile(runs=SIZES, max_epochs=5), seed)
         self.cluster = Cluster(spec(NODES, GPUS_PER_NODE))
         self.flights: list[Flight] = []
+        self.stored: dict[str, Stored] = {}
+        self.count = 0
         self.waiting: dict[int, tuple[Job, int]] = {}
         self.submitted = [0] * GROUPS
         self.calls = 0
@@ -238,7 +244,9 @@ class Rehearsal:
         """Put the policy through more of the stream."""
         for action, number in stream:
             self.ctx.now_s += 1.0
-            if action == "submit":
+            if self.config.point == "retain":
+                self._finish(number) if action == "submit" else self._use(number)
+            elif action == "submit":
                 self._submit(number % GROUPS)
             elif self.flights:
                 self._end(number % len(self.flights))
@@ -264,9 +272,10 @@ class Rehearsal:
     def _ask(self, method: str, *views: Any) -> Any:
         self.calls += 1
         shown = repr(views)
-        answer = getattr(self.policy, method)(self.ctx, *views)
+        context = () if method in ("retain", "used") else (self.ctx,)
+        answer = getattr(self.policy, method)(*context, *views)
         assert repr(views) == shown, f"{method} changed what it was shown"
-        if method in ("observe", "submitted", "ended", "refused"):
+        if method in ("observe", "submitted", "ended", "refused", "used"):
             assert answer is None
         else:
             self.decisions.append(repr(answer))
@@ -359,6 +368,34 @@ class Rehearsal:
             self._ask("ended", flight.start.job)
         elif flight.placement:
             self.cluster.release(flight.start.job, flight.placement)
+
+    def _finish(self, kind: int) -> None:
+        """A model is offered to a store with room for about five."""
+        self.count += 1
+        accuracy = (0.9, 0.8, 0.85, 0.9, 0.2, 0.95)[kind % 6]
+        size_bytes = 10 + 7 * (self.count % 4) + 60 * (self.count % 29 == 0)
+        new = Stored(
+            f"{self.count}", f"task-{kind % 2}", accuracy, size_bytes, self.count, self.count
+        )
+        shelf = Shelf(CAPACITY_BYTES, tuple(self.stored.values()))
+        decision = self._ask("retain", shelf, new)
+        assert isinstance(decision, Retention)
+        assert type(decision.admit) is bool
+        assert decision.admit == (not decision.reason)
+        assert len(set(decision.evict)) == len(decision.evict)
+        check_retention(shelf, new, decision)
+        for name in decision.evict:
+            del self.stored[name]
+        if decision.admit:
+            self.stored[new.model_id] = new
+
+    def _use(self, number: int) -> None:
+        if self.stored:
+            self.count += 1
+            name = list(self.stored)[number % len(self.stored)]
+            self._ask("used", self.stored[name])
+            model = self.stored[name]
+            self.stored[name] = model._replace(uses=model.uses + 1, used=self.count)
 
     def _of_a_stranger(self) -> Outcome:
         start = Start(job("stranger/1", group="stranger"), 1, self.ctx.options(), 0)
@@ -493,7 +530,9 @@ def test_outcomes_of_an_unknown_group_change_nothing(config: PolicyConfig) -> No
 # --- policies, in a world
 
 
-@every_config
+@pytest.mark.parametrize(
+    "config", [config for config in CONFIGS if config.point in DEFAULTS], ids=label
+)
 @pytest.mark.parametrize("occupancy", ["simulated", "recorded"])
 @pytest.mark.parametrize("profiling", ["measured", "foreknown"])
 def test_policy_in_a_world(config: PolicyConfig, occupancy: str, profiling: str) -> None:

@@ -8,16 +8,20 @@ import shlex
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner
 
 from tests.conftest import Command
 from wattkeeper.policies.registry import POINTS, policies
+from wattkeeper.policies.zoo.graph import Graph, Node, Tensor
 from wattkeeper.scenarios import schema
+from wattkeeper.scenarios.assemble import DEFAULTS
 from wattkeeper.scenarios.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -115,6 +119,27 @@ def save_sacct(folder: Path) -> None:
     (folder / "sacct.txt").write_text(text, encoding="utf-8")
 
 
+def save_models(folder: Path, lines: list[str]) -> list[str]:
+    """What the page of the zoo calls its models; the lines that can run here."""
+    from safetensors.numpy import save_file
+
+    graph = Graph("net", (Node("linear", (-1,), (Tensor("fc.weight", "weight", (3, 2)),)),))
+    (folder / "graphs").mkdir()
+    for path in (folder / "net.json", folder / "graphs/net.json"):
+        path.write_text(graph.to_json(), encoding="utf-8")
+    save_file({"fc.weight": np.ones((3, 2), np.float32)}, folder / "net.safetensors")
+    if not find_spec("torch"):
+        return [line for line in lines if "my-zoo" not in line]
+    (code,) = (block for kind, block in BLOCK.findall(PAGES["zoo.md"]) if kind == "python")
+    (folder / "my_models.py").write_text(code, encoding="utf-8")
+    save = (
+        "import my_models, safetensors.torch as s; "
+        "s.save_file(my_models.small().state_dict(), 'small.safetensors')"
+    )
+    subprocess.run([sys.executable, "-c", save], cwd=folder, check=True)
+    return lines
+
+
 def test_commands_without_data(command: Command, tmp_path: Path) -> None:
     (scenario,) = (block for kind, block in BLOCKS if kind == "yaml")
     (tmp_path / "mine.yaml").write_text(scenario, encoding="utf-8")
@@ -154,6 +179,8 @@ def test_commands_of_pages(page: str, command: Command, tmp_path: Path) -> None:
     shutil.copy(formats / "gavel.trace", tmp_path / "FILE.trace")
     shutil.copy(formats / "gavel.json", tmp_path / "simulation_throughputs.json")
     lines = [line for line in commands(page) if not is_a_pattern(line) or "FILE" in line]
+    if page == "zoo.md":
+        lines = save_models(tmp_path, lines)
     if any(" TRACE " in line for line in lines):
         command("traces", "generate", "jobs", "--name", "TRACE", "--jobs", "2000")
     for line in lines:
@@ -164,8 +191,9 @@ def test_commands_of_pages(page: str, command: Command, tmp_path: Path) -> None:
 
 def test_policies_are_all_named() -> None:
     for point in POINTS:
+        page = README if point in DEFAULTS else PAGES["zoo.md"]
         for kind in policies(point):
-            assert f"`{point}: {kind}`" in README
+            assert f"`{point}: {kind}`" in page
 
 
 @pytest.mark.parametrize(

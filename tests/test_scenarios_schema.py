@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from tests.conftest import Command
 from wattkeeper.policies.errors import InputError, ScenarioError
-from wattkeeper.policies.registry import POINTS, policies
+from wattkeeper.policies.registry import policies
+from wattkeeper.scenarios.assemble import DEFAULTS
 from wattkeeper.scenarios.cli import main
 from wattkeeper.scenarios.document import MAX_BYTES, MAX_DEPTH
 from wattkeeper.scenarios.load import load, shipped
@@ -772,7 +773,7 @@ def test_json_schema_documents_everything() -> None:
             if key not in ("kind", "policies", "objective", "occupancy", "profiling"):
                 assert inner.get("description"), f"{name}.{key} is not described"
     names = json.dumps(root)
-    for point in POINTS:
+    for point in DEFAULTS:
         for kind in policies(point):
             assert f'"{kind}"' in names
 

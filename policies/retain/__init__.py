@@ -1,0 +1,1 @@
+"""Retain: what does a bounded store admit and evict?"""

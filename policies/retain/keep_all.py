@@ -1,0 +1,34 @@
+"""Nothing is evicted."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.retaining import Retaining, Retention, Shelf, Stored
+
+
+class KeepAllConfig(PolicyConfig):
+    """Every model is kept; where one does not fit any more, it is refused."""
+
+    point: ClassVar[Point] = "retain"
+    kind: Literal["keep-all"] = "keep-all"
+
+    def build(self) -> KeepAll:
+        """A new policy."""
+        return KeepAll()
+
+
+class KeepAll(Retaining):
+    """See `KeepAllConfig`."""
+
+    def retain(self, shelf: Shelf, new: Stored) -> Retention:
+        """Admit it if there is room."""
+        excess = shelf.excess_bytes(new)
+        if excess <= 0:
+            return Retention(True)
+        return Retention(
+            False,
+            reason=f"{excess} bytes are missing, the capacity is {shelf.capacity_bytes} bytes, "
+            "and keep-all evicts nothing",
+        )

@@ -1,0 +1,27 @@
+"""The least frequently used models go first."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.retaining import Retaining, Retention, Shelf, Stored, evict_in_order
+
+
+class LfuConfig(PolicyConfig):
+    """Evicts the models with the fewest uses; of those, the least recently used ones."""
+
+    point: ClassVar[Point] = "retain"
+    kind: Literal["lfu"] = "lfu"
+
+    def build(self) -> Lfu:
+        """A new policy."""
+        return Lfu()
+
+
+class Lfu(Retaining):
+    """See `LfuConfig`."""
+
+    def retain(self, shelf: Shelf, new: Stored) -> Retention:
+        """Admit it, and evict the least frequently used ones."""
+        return evict_in_order(shelf, new, lambda model: (model.uses, model.used))

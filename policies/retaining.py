@@ -1,0 +1,145 @@
+"""The decision point `Retain`: what it is shown and answers, and what its policies share.
+
+A store of models outlives any run, and several processes share it. So a policy is given no clock
+and no random stream: time is a count of what happened to the store, and what the policy learnt is
+kept with the store as its state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple, Protocol
+
+from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.protocols import Stateful
+from wattkeeper.policies.registry import Policy
+
+
+class Stored(NamedTuple):
+    """A model in a store, or one that shall go there.
+
+    Attributes:
+        model_id: Unique among all that were ever in the store.
+        task: What its accuracy is measured on; accuracies of one task can be compared.
+        accuracy: The larger, the better.
+        size_bytes: Of all its tensors.
+        added: The count at its addition. Additions and uses are counted, from 1 on.
+        used: The count at its last use; `added` if there was none.
+        uses: How often it was used, as the parent of another one.
+        shared: Name and bytes of those of its tensors that another model of the store, or the new
+            one, has too: they take room once.
+    """
+
+    model_id: str
+    task: str
+    accuracy: float
+    size_bytes: int
+    added: int
+    used: int
+    uses: int = 0
+    shared: tuple[tuple[str, int], ...] = ()
+
+
+class Shelf(NamedTuple):
+    """What is in a store.
+
+    Attributes:
+        capacity_bytes: What may be in it; None if there is no bound.
+        models: In the order of their addition.
+    """
+
+    capacity_bytes: int | None
+    models: tuple[Stored, ...] = ()
+
+    def excess_bytes(self, new: Stored | None, without: Collection[str] = ()) -> int:
+        """What is above the capacity with a new model and without some; below 1 if it fits."""
+        if self.capacity_bytes is None:
+            return 0
+        kept = [model for model in self.models if model.model_id not in without]
+        return room_bytes([*kept, new] if new else kept) - self.capacity_bytes
+
+
+class Retention(NamedTuple):
+    """What becomes of a finished model, and of those that are there.
+
+    Attributes:
+        admit: Whether the new one is kept.
+        evict: Those that go.
+        reason: Why the new one is not kept, for the user; empty if it is.
+    """
+
+    admit: bool
+    evict: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class Retain(Stateful, Protocol):
+    """What does a bounded store admit and evict?"""
+
+    def retain(self, shelf: Shelf, new: Stored) -> Retention:
+        """Asked when a finished model is to be stored.
+
+        What it leaves fits in the capacity, if what was there did.
+        """
+
+    def used(self, model: Stored) -> None:
+        """A stored model became the parent of another one; the view shows it before that."""
+
+
+def room_bytes(models: Iterable[Stored]) -> int:
+    """What models take together, B: shared tensors count once."""
+    total, shared = 0, dict[str, int]()
+    for model in models:
+        total += model.size_bytes - sum(size for _, size in model.shared)
+        shared.update(model.shared)
+    return total + sum(shared.values())
+
+
+def check_retention(shelf: Shelf, new: Stored, decision: Retention) -> Retention:
+    """The decision, if it is allowed.
+
+    Raises:
+        PolicyError: If it evicts what is not there, or admits more than the capacity.
+    """
+    unknown = set(decision.evict) - {model.model_id for model in shelf.models}
+    if unknown:
+        raise PolicyError(f"{', '.join(sorted(unknown))} shall go, but is not there", "retain")
+    excess = shelf.excess_bytes(new, decision.evict) if decision.admit else 0
+    if excess > 0:
+        raise PolicyError(
+            f"model {new.model_id} was admitted, with which {excess} bytes are above the capacity "
+            f"of {shelf.capacity_bytes}",
+            "retain",
+        )
+    return decision
+
+
+def too_large(shelf: Shelf, new: Stored) -> Retention | None:
+    """The refusal of a model that would not fit in an empty store; None if it would."""
+    if shelf.capacity_bytes is None or new.size_bytes <= shelf.capacity_bytes:
+        return None
+    return Retention(
+        False,
+        reason=f"its {new.size_bytes} bytes are more than the store's capacity of "
+        f"{shelf.capacity_bytes}",
+    )
+
+
+def evict_in_order(shelf: Shelf, new: Stored, key: Callable[[Stored], Any]) -> Retention:
+    """Evict models, those with the smallest key first, until the new one fits."""
+    if refusal := too_large(shelf, new):
+        return refusal
+    evicted: list[str] = []
+    if shelf.excess_bytes(new) > 0:
+        for model in sorted(shelf.models, key=key):
+            evicted.append(model.model_id)
+            if shelf.excess_bytes(new, evicted) <= 0:
+                break
+    return Retention(True, tuple(evicted))
+
+
+class Retaining(Policy):
+    """What most `Retain` policies inherit: uses are seen in the views, so nothing is kept."""
+
+    def used(self, model: Stored) -> None:
+        """Take no notice."""

@@ -1,0 +1,30 @@
+"""Which node of a trained parent each node of a child takes its weights from."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wattkeeper.policies.zoo.graph import Graph, Ints
+from wattkeeper.policies.zoo.prepared import prepared
+
+
+def align(parent: Graph, child: Graph) -> Ints:
+    """The alignment of two models that keeps the most of the parent in the child.
+
+    Nodes are matched where they fit (see `fitting`) and in canonical order, each at most once.
+    A match is worth the elements that both have: those that the child takes over. Among the
+    alignments that keep as many, these decide, on either side alike: equal shapes; few nodes left
+    out that cannot be the identity, since without them the function changes; like shapes; few
+    elements left out; and last, more matches of nodes without weights, and early ones.
+
+    Returns:
+        Position of the parent's node for each node of the child, or -1, shape (child nodes,).
+    """
+    from wattkeeper.policies.zoo import alignment_kernel as kernel
+
+    mine, yours = prepared(child), prepared(parent)
+    places = kernel.align(tuple(yours), tuple(mine))
+    found = np.full(len(child), -1, dtype=np.int64)
+    matched = places >= 0
+    found[mine.order[matched]] = yours.order[places[matched]]
+    return found

@@ -1,0 +1,135 @@
+"""The dynamic program of the alignment, compiled by numba; imported where it is used.
+
+Models come as plain tuples of the arrays of `Prepared`, in its order: numba's cache on disk would
+otherwise name that class, and fail when it moves.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from wattkeeper.policies.zoo.graph import Ints
+
+Arrays = tuple[Ints, ...]
+
+ELEMENT = 1 << 26
+"""What an element is worth that the child takes over; all else only chooses among such optima."""
+EQUAL = 1 << 12
+"""What a node is worth whose match has its shape."""
+BREAK = 1 << 11
+"""What a node left out costs that cannot be the identity, whatever its size."""
+LIKENESS = 1 << 9
+"""What a node is worth times how alike the shapes are (0 to 1)."""
+LOSS = 1 << 8
+"""What all nodes left out cost together, by their share of the model's elements."""
+NODE = 1
+"""What a node without weights is worth."""
+
+LEAVE, SKIP, MATCH = 0, 1, 2
+
+
+@njit(cache=True)
+def gains(parent: Arrays, child: Arrays) -> Ints:
+    """What it is worth to match nodes by their sorts, -1 where they do not fit.
+
+    Returns:
+        Shape (sorts of the parent, sorts of the child).
+    """
+    _, _, kind, inputs, outputs, task_in, task_out, _, size, starts, first, second, kernel = child
+    _, _, kind_, inputs_, outputs_, task_in_, task_out_, _, size_, starts_, first_, second_, _ = (
+        parent
+    )
+    table = np.full((kind_.size, kind.size), -1, dtype=np.int64)
+    for i in range(kind_.size):
+        for j in range(kind.size):
+            if kind_[i] != kind[j]:
+                continue
+            if (task_in_[i] or task_in[j]) and inputs_[i] != inputs[j]:
+                continue
+            if (task_out_[i] or task_out[j]) and outputs_[i] != outputs[j]:
+                continue
+            common = 0
+            # Either may lack tensors that it shares with an earlier node.
+            for at in range(min(starts[j + 1] - starts[j], starts_[i + 1] - starts_[i])):
+                mine, yours = starts[j] + at, starts_[i] + at
+                units = min(first[mine], first_[yours]) * min(second[mine], second_[yours])
+                common += units * kernel[mine]
+            larger = max(size[j], size_[i])
+            if common == 0:
+                table[i, j] = NODE
+                continue
+            # Units that grow by one factor on both sides are alike, however large it is.
+            grown = (inputs[j] * outputs_[i]) / (inputs_[i] * outputs[j])
+            alike = (min(grown, 1 / grown) + common / larger) / 2
+            table[i, j] = common * ELEMENT + EQUAL * (common == larger) + int(LIKENESS * alike)
+    return table
+
+
+@njit(cache=True)
+def costs(model: Arrays) -> Ints:
+    """What it costs to leave a node out, by sort, shape (sorts,)."""
+    sorts, passable, size = model[1], model[7], model[8]
+    total = max(size[sorts].sum(), 1)
+    broken = (passable == 0) & (size > 0)
+    each: Ints = LOSS * size // total + np.where(broken, BREAK, 0)
+    return each
+
+
+@njit(cache=True)
+def align(parent: Arrays, child: Arrays) -> Ints:
+    """The best monotone alignment.
+
+    Returns:
+        For each child node in canonical order the place of its parent node in canonical order, or
+        -1, shape (child nodes,).
+    """
+    table, skip, leave = gains(parent, child), costs(parent), costs(child)
+    above_sorts, sorts = parent[1], child[1]
+    rows, columns = above_sorts.size, sorts.size
+    steps = np.empty((rows, columns), dtype=np.int8)
+    score = np.zeros(columns + 1, dtype=np.int64)
+    for j in range(columns):
+        score[j + 1] = score[j] - leave[sorts[j]]
+    for i in range(rows):
+        gain = table[above_sorts[i]]
+        skipped = skip[above_sorts[i]]
+        diagonal = score[0]
+        left = score[0] - skipped
+        score[0] = left
+        for j in range(columns):
+            sort = sorts[j]
+            # Of equal scores, leaving the child's node wins: matches move to the front.
+            best, step = left - leave[sort], LEAVE
+            above = score[j + 1] - skipped
+            if above > best:
+                best, step = above, SKIP
+            if gain[sort] >= 0 and diagonal + gain[sort] > best:
+                best, step = diagonal + gain[sort], MATCH
+            diagonal = score[j + 1]
+            score[j + 1] = best
+            left = best
+            steps[i, j] = step
+    found = np.full(columns, -1, dtype=np.int64)
+    i, j = rows - 1, columns - 1
+    while i >= 0 and j >= 0:
+        step = steps[i, j]
+        if step == MATCH:
+            found[j] = i
+        if step != SKIP:
+            j -= 1
+        if step != LEAVE:
+            i -= 1
+    return found
+
+
+@njit(cache=True)
+def filled(parent: Arrays, child: Arrays) -> int:
+    """Trained elements of the child's nodes that the best alignment matches."""
+    sorts, size = child[1], child[8]
+    found = align(parent, child)
+    total = 0
+    for j in range(found.size):
+        if found[j] >= 0:
+            total += size[sorts[j]]
+    return total

@@ -1,0 +1,88 @@
+"""Which weights fit which node.
+
+Two nodes fit if their operators and attributes are equal and their tensors pair up by role, with
+equal rank and equal kernels: a kernel is all of a shape but its first two extents, and those are
+the units that may be widened or narrowed. Two extents are no widths but the task's, and must be
+equal too: the inputs of the first nodes that mix units (channels of an image, words of a
+vocabulary) and the outputs of the last ones (classes).
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import NamedTuple
+
+from wattkeeper.policies.zoo.graph import SOURCE, Graph, Node
+
+
+class Extents(NamedTuple):
+    """The units at both ends of a node, told by its first tensor; 0 if it has no tensor.
+
+    Attributes:
+        inputs: Units that it takes in.
+        outputs: Units that it gives out.
+    """
+
+    inputs: int
+    outputs: int
+
+
+def kind(node: Node) -> int:
+    """Hash (64 bits) of all that must be equal for the weights of one node to fit another."""
+    tensors = sorted(
+        (tensor.role, len(tensor.shape), tensor.shape[2:], tensor.trained)
+        for tensor in node.tensors
+    )
+    text = repr((node.op, node.attributes, tensors)).encode()
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little", signed=True)
+
+
+def extents(node: Node) -> Extents:
+    """The units at both ends of a node."""
+    if not node.tensors:
+        return Extents(0, 0)
+    shape = node.tensors[0].shape or (1,)
+    if len(shape) == 1 or ("depthwise", True) in node.attributes:
+        return Extents(shape[0], shape[0])
+    if node.op.lower() == "embedding":  # its rows are what comes in
+        return Extents(shape[0], shape[1])
+    return Extents(shape[1], shape[0])
+
+
+def mixes(node: Node) -> bool:
+    """Whether each unit that a node gives out depends on several that it takes in."""
+    return bool(node.tensors) and len(node.tensors[0].shape) > 1
+
+
+def passable(node: Node) -> bool:
+    """Whether some weights make a node the identity: as many units out as in, and no stride."""
+    for key, value in node.attributes:
+        steps = value if isinstance(value, tuple) else (value,)
+        if key == "stride" and any(step != 1 for step in steps):
+            return False
+    ends = extents(node)
+    return ends.inputs == ends.outputs
+
+
+def task_ends(graph: Graph) -> tuple[list[bool], list[bool]]:
+    """Which nodes take in, and which give out, what the task says and no width does.
+
+    Returns:
+        For each node, whether its inputs are the task's: no node before it mixes units; and
+        whether its outputs are: it mixes units and no node after it has weights.
+    """
+    mixing = [mixes(node) for node in graph.nodes]
+    mixed_before = [False] * len(graph)
+    weighted_after = [False] * len(graph)
+    for at, node in enumerate(graph.nodes):
+        for before in node.inputs:
+            if before != SOURCE and (mixing[before] or mixed_before[before]):
+                mixed_before[at] = True
+    for at in range(len(graph) - 1, -1, -1):
+        if weighted_after[at] or graph.nodes[at].tensors:
+            for before in graph.nodes[at].inputs:
+                weighted_after[before] |= before != SOURCE
+    return (
+        [bool(n.tensors) and not mixed for n, mixed in zip(graph.nodes, mixed_before, strict=True)],
+        [mix and not after for mix, after in zip(mixing, weighted_after, strict=True)],
+    )

@@ -1,0 +1,122 @@
+"""What the user names to the zoo's commands: capacities, graphs, and modules, which are code."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, Problem
+from wattkeeper.policies.zoo.graph import Graph
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+UNITS: Final = {
+    "": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40,
+}  # fmt: skip
+SHAPES: Final = re.compile(r"[1-9]\d*(,[1-9]\d*)*(;[1-9]\d*(,[1-9]\d*)*)*")
+MODULE: Final = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)")
+
+
+def capacity_bytes(text: str) -> int:
+    """Bytes of a capacity as 10GB.
+
+    Raises:
+        InputError: If it is none.
+    """
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)", text.strip())
+    if found and found[2].upper() in UNITS:
+        size = round(float(found[1]) * UNITS[found[2].upper()])
+        if size > 0:
+            return size
+    raise InputError(
+        f"found the capacity {text!r}; allowed: a number above 0 with B, kB, MB, GB, TB (powers of "
+        "1000), KiB, MiB, GiB or TiB (powers of 1024), as 10GB"
+    )
+
+
+def is_module(text: str) -> bool:
+    """Whether a text names code rather than a file."""
+    return bool(MODULE.fullmatch(text)) and not Path(text).exists()
+
+
+def module(text: str) -> nn.Module:
+    """What a callable of the user returns: this imports and runs the user's code.
+
+    Modules are looked for in the working directory first.
+
+    Raises:
+        InputError: If there is none, it fails, or what it returns is no torch module.
+        EnvironmentLacks: If torch is not installed.
+    """
+    try:
+        from torch import nn
+    except ImportError:
+        raise EnvironmentLacks(
+            "models named by their code need PyTorch; install it: pip install torch"
+        ) from None
+    found = MODULE.fullmatch(text)
+    if not found:
+        raise InputError(f"found {text!r}; allowed: MODULE:CALLABLE, as my_models:resnet18")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        made: Any = import_module(found[1])
+        for name in found[2].split("."):
+            made = getattr(made, name)
+        made = made()
+    except Exception as error:  # whatever the user's code does
+        raise InputError(
+            Problem(f"cannot be made: {type(error).__name__}: {error}", text)
+        ) from error
+    if not isinstance(made, nn.Module):
+        raise InputError(
+            Problem(
+                f"gave {type(made).__name__}; allowed: a callable that gives a torch module", text
+            )
+        )
+    return made
+
+
+def example_inputs(text: str | None, *modules: nn.Module) -> tuple[torch.Tensor, ...]:
+    """Inputs that modules can be traced with: of the shape that the user named, or derived.
+
+    Args:
+        text: A shape as 1,3,32,32, of each input, with a semicolon between; None derives them.
+        modules: What shall take them.
+
+    Raises:
+        InputError: If it is no list of shapes, or they cannot be derived.
+    """
+    import torch
+
+    from wattkeeper.live.inputs import inputs_for
+
+    if text is None:
+        return inputs_for(*modules)
+    if not SHAPES.fullmatch(text):
+        raise InputError(f"found {text!r} as --input; allowed: the input's shape, as 1,3,32,32")
+    shapes = [tuple(map(int, shape.split(","))) for shape in text.split(";")]
+    return tuple(torch.zeros(shape) for shape in shapes)
+
+
+def graph_of(text: str, input_shapes: str | None) -> Graph:
+    """The graph in a file, or of a module that is named by its code.
+
+    Raises:
+        InputError: If there is none.
+    """
+    if is_module(text):
+        from wattkeeper.live import graphs
+
+        made = module(text)
+        return graphs.graph_of(made, example_inputs(input_shapes, made), text.partition(":")[2])
+    from wattkeeper.traces.graphs import read_graph
+
+    return read_graph(Path(text))

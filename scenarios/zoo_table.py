@@ -1,0 +1,66 @@
+"""The zoo's models on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from wattkeeper.live.zoo import Zoo
+    from wattkeeper.live.zoo_match import Match
+    from wattkeeper.live.zoo_rows import Model
+
+SHOWN = 20
+"""Of all matches; the rest is in the JSON."""
+
+
+def show_models(console: Console, zoo: Zoo, models: Sequence[Model]) -> None:
+    """Print all models and how full the zoo is."""
+    table = Table(title=f"{len(models)} models of {escape(str(zoo.path))}")
+    for title in ("model", "name", "task", "data set"):
+        table.add_column(title, justify="right" if title == "model" else "left")
+    for title in ("accuracy", "parent", "size", "uses"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for model in models:
+        parent = "" if model.parent is None else f"{model.parent}"
+        table.add_row(*_about(model), parent, size(model.bytes), f"{model.uses}")
+    console.print(table)
+    capacity = "unbounded" if zoo.capacity_bytes is None else f"of {size(zoo.capacity_bytes)}"
+    console.print(
+        f"{size(zoo.bytes)} {capacity}, kept by {zoo.retain}. size: of a model's tensors; what "
+        "several models share is stored once.",
+        style="dim",
+    )
+
+
+def show_matches(console: Console, child: str, matcher: str, matches: Sequence[Match]) -> None:
+    """Print the most similar models."""
+    table = Table(title=f"Parents of {escape(child)} by {escape(matcher)}")
+    for title in ("model", "name", "task", "data set"):
+        table.add_column(title, justify="right" if title == "model" else "left")
+    for title in ("accuracy", "score", "over own"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for match in matches[:SHOWN]:
+        over_own = "-" if match.over_own is None else f"{match.over_own:.4g}"
+        table.add_row(*_about(match.model), f"{match.score:.4g}", over_own)
+    console.print(table)
+    if len(matches) > SHOWN:
+        console.print(f"... and {len(matches) - SHOWN} more (--json has all)", style="dim")
+
+
+def _about(model: Model) -> tuple[str, ...]:
+    named = (escape(text) for text in (model.name, model.task, model.dataset))
+    return (f"{model.model_id}", *named, f"{model.accuracy:g}")
+
+
+def size(count: int) -> str:
+    """Bytes for a reader."""
+    for prefix, unit in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= unit:
+            return f"{count / unit:.1f} {prefix}B"
+    return f"{count} B"
