@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.models import Spec, build, draw, lineage, mutate
+from tests.random_graphs import Spec, build, draw, lineage, mutate
 from wattkeeper.policies.zoo.clusters import TwoStage
 from wattkeeper.policies.zoo.graph import Graph
 from wattkeeper.policies.zoo.matchers import MATCHERS, Matcher

@@ -8,7 +8,7 @@ world around it is simulated or live. Units: seconds, watts, joules.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wattkeeper.policies.errors import PolicyError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from wattkeeper.policies.profile import Objective, Profile
+    from wattkeeper.policies.zoo.models import Child, Trained
 
 
 Demand = tuple[int, int, str | None]
@@ -56,6 +57,8 @@ class Job(NamedTuple):
         gpu_type: GPU types that it may run on, with `|` between; None if any.
         user: Who submitted it; None if nobody knows.
         estimate_s: Run time that its user expected; NaN if nobody knows.
+        model: Name of the model that it trains, by which the zoo knows its graph; None if it has
+            no part in the zoo.
     """
 
     job_id: str
@@ -71,6 +74,7 @@ class Job(NamedTuple):
     gpu_type: str | None = None
     user: str | None = None
     estimate_s: float = math.nan
+    model: str | None = None
 
     @property
     def demand(self) -> Demand:
@@ -157,11 +161,15 @@ class Configuration(NamedTuple):
         batch_size: One of the options' batch sizes.
         power_limit_w: Power limit of each GPU in W; None leaves it to `Tune`.
         cost_bound: The attempt stops before the epoch that would make it cost more (J).
+        parent: Model of the zoo whose weights it starts from, by its id; None: from scratch.
+        query_s: How long the choice took, while the job holds its GPUs.
     """
 
     batch_size: int
     power_limit_w: float | None = None
     cost_bound: float = math.inf
+    parent: str | None = None
+    query_s: float = 0.0
 
 
 class Measurement(NamedTuple):
@@ -284,8 +292,22 @@ class Selection(NamedTuple):
     preempt: tuple[Job, ...] = ()
 
 
+class ZooView(Protocol):
+    """What `Configure` is shown of the zoo."""
+
+    def child(self, job: Job) -> Child | None:
+        """What a job is about to train; None if it has no part in the zoo."""
+
+    def models(self) -> Sequence[Trained]:
+        """What is in the zoo now, in the order of addition."""
+
+
 class Context(Protocol):
     """What every policy may ask of the world."""
+
+    @property
+    def zoo(self) -> ZooView:
+        """Trained models to start from; empty where the scenario has no zoo."""
 
     @property
     def now_s(self) -> float:

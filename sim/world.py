@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -25,8 +25,10 @@ from wattkeeper.policies.protocols import (
     Select,
     Start,
     Tune,
+    ZooView,
 )
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.zoo.models import Child, Trained
 from wattkeeper.sim.backend import Attempt, Backend
 from wattkeeper.sim.checks import check_configuration, check_knobs, check_wake
 from wattkeeper.sim.clock import Clock, Due
@@ -56,6 +58,7 @@ class _Context:
         self._config = config
         self._streams: dict[str, np.random.Generator] = {}
         self.objective = world.rules.objective
+        self.zoo: ZooView = NoZoo()
 
     @property
     def now_s(self) -> float:
@@ -72,6 +75,17 @@ class _Context:
                 f"{self._point} policy {self._config.kind!r} declares no foresight", self._point
             )
         return self._world.backend.foresight(start)
+
+
+class NoZoo:
+    """The zoo of a scenario that has none."""
+
+    def child(self, job: Job) -> Child | None:
+        """None."""
+
+    def models(self) -> Sequence[Trained]:
+        """Nothing."""
+        return ()
 
 
 class World:
@@ -347,7 +361,7 @@ class World:
         in_flight = self._in_flight[job.group_id] - 1
         start = attempt.start = Start(job, number, options, in_flight)
         configuration = self._configure.configure(self._configure_ctx, start)
-        batch_size, limit_w, bound = configuration
+        batch_size, limit_w, bound = configuration[:3]
         self._note(
             self._by_configure,
             attempt,

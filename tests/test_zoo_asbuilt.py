@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.models import build, draw
 from tests.nasbench import nasbench201
+from tests.random_graphs import build, draw
 from wattkeeper.policies.zoo.asbuilt import asbuilt
 from wattkeeper.policies.zoo.graph import Graph
 from wattkeeper.traces.graphs import read_graphs

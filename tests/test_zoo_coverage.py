@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models import BLOCKS, Builder, Spec, build, draw, mutate
+from tests.random_graphs import BLOCKS, Builder, Spec, build, draw, mutate
 from wattkeeper.policies.zoo.alignment import align
 from wattkeeper.policies.zoo.coverage import coverage
 from wattkeeper.policies.zoo.fitting import kind

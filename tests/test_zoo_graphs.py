@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.models import build, draw
+from tests.random_graphs import build, draw
 from wattkeeper.policies.errors import TraceError
 from wattkeeper.policies.zoo.graph import SOURCE, Graph
 from wattkeeper.policies.zoo.matchers import MATCHERS, find_matcher

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.models import build, draw, lineage, mutate
+from tests.random_graphs import build, draw, lineage, mutate
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.zoo.clusters import TwoStage, cluster, distances
 from wattkeeper.policies.zoo.matchers import MATCHERS, Matcher, find_matcher

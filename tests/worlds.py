@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from wattkeeper.policies import registry
 from wattkeeper.policies.profile import Curve, Objective, Profile
-from wattkeeper.policies.protocols import Configuration, Job, Options, Outcome, Start
+from wattkeeper.policies.protocols import Configuration, Job, Options, Outcome, Start, ZooView
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig, policies
 from wattkeeper.sim.clock import Clock
 from wattkeeper.sim.cluster import Cluster
@@ -24,7 +24,7 @@ from wattkeeper.sim.rules import PolicySet, Rules
 from wattkeeper.sim.sources import Source, Trace
 from wattkeeper.sim.streams import NamedStreams, Streams
 from wattkeeper.sim.timeline import Timeline, timeline
-from wattkeeper.sim.world import World
+from wattkeeper.sim.world import NoZoo, World
 from wattkeeper.traces.schema import JOBS, jobs_table
 
 GPU = "V100"
@@ -298,6 +298,7 @@ class ScriptedContext:
     def __init__(self, known: Profile, seed: int = 1, eta: float = 0.5) -> None:
         self.now_s = 0.0
         self.objective = Objective(eta)
+        self.zoo: ZooView = NoZoo()
         self.known = known
         self._names = NamedStreams(seed)
         self._streams: dict[str, np.random.Generator] = {}
