@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 FLOORS = ("policies", "traces", "sim", "live", "scenarios")
 PACKAGING = ("pyproject.toml", "setup.py", "LICENSE")
-HEAVY = {"matplotlib", "numpy", "pandas", "pyarrow", "pynvml", "ray", "simpy", "torch"}
+HEAVY = {"matplotlib", "numba", "numpy", "pandas", "pyarrow", "pynvml", "ray", "simpy", "torch"}
 OPTIONAL = {"matplotlib", "psycopg", "pynvml", "ray", "torch"}
 
 # Imports a floor with all its modules, then prints every module that is loaded.
