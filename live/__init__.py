@@ -1,1 +1,22 @@
-"""Floor 4, real GPUs: the live backend comes here."""
+"""Floor 4, real GPUs: torch modules as graphs, and weights that go from one to another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wattkeeper.live.graphs import graph_of
+    from wattkeeper.live.report import TransferReport
+    from wattkeeper.live.transformer import transfer
+
+__all__ = ["TransferReport", "graph_of", "transfer"]
+
+_HOMES = {"TransferReport": "report", "graph_of": "graphs", "transfer": "transformer"}
+
+
+def __getattr__(name: str) -> Any:  # torch is loaded where it is used, not by importing the floor
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

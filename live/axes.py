@@ -1,0 +1,175 @@
+"""Units of a network, unified over everything that forces two tensors to share them.
+
+An `Axis` is one dimension of a tensor. It is `free` (units that may be replicated or left out),
+`fixed` (an extent that must be as in the parent: batch, time, classes), a `product` of axes
+(heads times units of a head, channels times pixels) or a `concat` of axes, as terms are in
+unification. Structural pruning groups layers alike (DepGraph, Fang et al., CVPR '23, section 3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+
+class Axis:
+    """One dimension of a tensor; axes that must agree are bound to one another.
+
+    Attributes:
+        extent: Its number of elements.
+        kind: `free`, `fixed`, `product` (parts from the outermost) or `concat`.
+        parts: Of a product or a concatenation.
+    """
+
+    __slots__ = ("_bound", "extent", "kind", "parts")
+
+    def __init__(self, extent: int, kind: str = "free", parts: tuple[Axis, ...] = ()) -> None:
+        self.extent = extent
+        self.kind = kind
+        self.parts = parts
+        self._bound: Axis | None = None
+
+    def find(self) -> Axis:
+        """The axis that stands for this one."""
+        axis = self
+        while axis._bound is not None:
+            axis = axis._bound
+        if axis is not self:
+            self._bound = axis
+        return axis
+
+    def bind(self, other: Axis) -> None:
+        """Let another axis stand for this one."""
+        self._bound = other
+
+
+def free(extent: int) -> Axis:
+    """Units of their own; a single one may still become several."""
+    return Axis(extent)
+
+
+def fixed(extent: int) -> Axis:
+    """An extent that must not change."""
+    return Axis(extent, "fixed")
+
+
+def product(parts: Iterable[Axis]) -> Axis:
+    """Axes merged into one, the first the outermost."""
+    flat = [factor for part in parts for factor in factors(part)]
+    flat = [factor for factor in flat if (factor.extent, factor.kind) != (1, "fixed")]
+    if len(flat) < 2:
+        return flat[0] if flat else fixed(1)
+    return Axis(math.prod(part.extent for part in flat), "product", tuple(flat))
+
+
+def concat(parts: Iterable[Axis]) -> Axis:
+    """Axes one after another."""
+    flat = [piece for part in parts for piece in pieces(part)]
+    if len(flat) == 1:
+        return flat[0]
+    return Axis(sum(part.extent for part in flat), "concat", tuple(flat))
+
+
+def factors(axis: Axis) -> list[Axis]:
+    """What an axis is a product of; itself if it is none."""
+    axis = axis.find()
+    if axis.kind != "product":
+        return [axis]
+    return [factor for part in axis.parts for factor in factors(part)]
+
+
+def pieces(axis: Axis) -> list[Axis]:
+    """What an axis is a concatenation of; itself if it is none."""
+    axis = axis.find()
+    if axis.kind != "concat":
+        return [axis]
+    return [piece for part in axis.parts for piece in pieces(part)]
+
+
+def pin(axis: Axis) -> None:
+    """Make an axis and all its parts fixed."""
+    axis = axis.find()
+    if axis.kind == "free":
+        axis.kind = "fixed"
+    for part in axis.parts:
+        pin(part)
+
+
+def unify(first: Axis, second: Axis) -> None:
+    """Let two axes have the same units; what cannot be reconciled is fixed on both sides."""
+    a, b = first.find(), second.find()
+    if a is b:
+        return
+    if a.extent != b.extent:
+        pin(a)
+        pin(b)
+    elif a.kind == "free":
+        a.bind(b)
+    elif b.kind == "free":
+        b.bind(a)
+    elif "fixed" in (a.kind, b.kind):
+        pin(a)
+        pin(b)
+        (b if a.kind == "fixed" else a).bind(a if a.kind == "fixed" else b)
+    elif a.kind == b.kind == "product":
+        _zip(factors(a), factors(b), _outer)
+    elif a.kind == b.kind == "concat":
+        _zip(pieces(a), pieces(b), _first)
+    else:
+        pin(a)
+        pin(b)
+
+
+def _zip(a: list[Axis], b: list[Axis], cut: Callable[[Axis, int], Axis | None]) -> None:
+    """Unify two lists part by part, cutting the larger part where they do not match."""
+    while a and b:
+        x, y = a.pop(0).find(), b.pop(0).find()
+        if x.extent != y.extent:
+            large, rest = (x, a) if x.extent > y.extent else (y, b)
+            left = cut(large, min(x.extent, y.extent))
+            if left is None:
+                for axis in (x, y, *a, *b):
+                    pin(axis)
+                return
+            head, tail = left.parts
+            rest.insert(0, tail)
+            x, y = (head, y) if large is x else (x, head)
+        unify(x, y)
+
+
+def _outer(axis: Axis, extent: int) -> Axis | None:
+    if axis.parts or axis.extent % extent:
+        return None
+    return _replace(axis, "product", (extent, axis.extent // extent))
+
+
+def _first(axis: Axis, extent: int) -> Axis | None:
+    if axis.parts:
+        return None
+    return _replace(axis, "concat", (extent, axis.extent - extent))
+
+
+def _replace(axis: Axis, kind: str, extents: Sequence[int]) -> Axis:
+    whole = Axis(axis.extent, kind, tuple(Axis(extent, axis.kind) for extent in extents))
+    axis.bind(whole)
+    return whole
+
+
+def split(axis: Axis, extents: Sequence[int]) -> tuple[Axis, ...]:
+    """Take an axis as a product of these extents, the first the outermost."""
+    if sum(extent != 1 for extent in extents) < 2:
+        whole = next((at for at, extent in enumerate(extents) if extent != 1), 0)
+        return tuple(axis if at == whole else fixed(1) for at in range(len(extents)))
+    parts = tuple(fixed(1) if extent == 1 else free(extent) for extent in extents)
+    unify(axis, product(parts))
+    return parts
+
+
+def cut(axis: Axis, extents: Sequence[int]) -> tuple[Axis, ...]:
+    """Take an axis as a concatenation of these extents."""
+    parts = tuple(free(extent) for extent in extents)
+    if len(parts) == 1:
+        unify(axis, parts[0])
+    else:
+        unify(axis, concat(parts))
+    return parts

@@ -1,0 +1,243 @@
+"""Follows a child's program and says which value of its parent each of its values is."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import Any, Final
+
+from wattkeeper.live.axes import Axis, factors
+from wattkeeper.live.graphs import Traced
+from wattkeeper.live.kinds import (
+    CLAMPS,
+    KEEPS_RANGE,
+    LINEAR,
+    ORDERINGS,
+    PARTS,
+    SIZES,
+    TRANSPARENT,
+    UNIFORM,
+    VIEWS,
+)
+from wattkeeper.live.program import Held, Op, Program, Ref
+from wattkeeper.live.units import UnitMaps, covers, evenly
+from wattkeeper.live.weights import read_dim
+
+MOVING: Final = TRANSPARENT | VIEWS | ORDERINGS | PARTS | {"expand"}
+
+
+def base(program: Program, at: int) -> int:
+    """The first operator with a value; another one that passes or makes up the same is none."""
+    while program.ops[at].kind in TRANSPARENT:
+        at = program.ops[at].refs[0]
+    op = program.ops[at]
+    if op.kind in UNIFORM:
+        same = (other for other in program.ops if other.kind == op.kind)
+        twin = next(other for other in same if _constants(other) == _constants(op))
+        return program.ops.index(twin)
+    return at
+
+
+def users(program: Program) -> dict[int, list[int]]:
+    """Operators that take each value, seen through those that change nothing."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for at, op in enumerate(program.ops):
+        if op.kind not in TRANSPARENT:
+            for ref in op.refs:
+                if at not in found[base(program, ref)]:
+                    found[base(program, ref)].append(at)
+    return found
+
+
+def clamped(program: Program, at: int, op: Op) -> bool:
+    """Whether a value is in the range of a clamp already, so that the clamp changes nothing."""
+    source = program.ops[at]
+    if source.kind in CLAMPS:
+        return op.kind == "relu" or _constants(source) == _constants(op)
+    if source.kind in KEEPS_RANGE:
+        return clamped(program, source.refs[0], op)
+    if source.kind == "cat" or (source.kind == "add" and op.kind == "relu"):
+        return len(source.refs) > 1 and all(clamped(program, ref, op) for ref in source.refs)
+    return False
+
+
+def _constants(op: Op) -> Any:
+    return [
+        value
+        for name, value in op.args.items()
+        if name not in SIZES and not isinstance(value, Ref | Held)
+    ]
+
+
+def scales(program: Program, at: int) -> tuple[float, frozenset[int]]:
+    """By what a product of two computed tensors is scaled before and after it.
+
+    Returns:
+        The factor, and the operators that apply it.
+    """
+    op = program.ops[at]
+    factor = 1.0
+    if op.kind == "attention":
+        units = program.ops[op.args["query"].op].shape[-1] // op.args["heads"]
+        return 1 / math.sqrt(units), frozenset()
+    if op.kind == "scaled_dot_product_attention":
+        given = op.args["scale"]
+        units = program.ops[op.args["query"].op].shape[-1]
+        factor = 1 / math.sqrt(units) if given is None else float(given)
+    steps: set[int] = set()
+    taken = users(program)
+    for start in op.refs[:2]:
+        while program.ops[start].kind in MOVING or _scalar(program.ops[start]):
+            factor *= _scalar(program.ops[start]) or 1
+            steps |= {start} if _scalar(program.ops[start]) else set()
+            start = program.ops[start].refs[0]
+    while len(taken[at]) == 1 and op.kind != "scaled_dot_product_attention":
+        (at,) = taken[at]
+        if not _scalar(program.ops[at]):
+            break
+        factor *= _scalar(program.ops[at]) or 1
+        steps.add(at)
+    return factor, frozenset(steps)
+
+
+def _scalar(op: Op) -> float | None:
+    other = op.args.get("other")
+    if op.kind not in ("mul", "div") or not isinstance(other, int | float) or not other:
+        return None
+    return float(other) if op.kind == "mul" else 1 / other
+
+
+class Pair:
+    """Whether an operator of the child does what one of the parent does, widths apart."""
+
+    def __init__(
+        self, child: Traced, parent: Traced, maps: UnitMaps, scaled: frozenset[int]
+    ) -> None:
+        self.child, self.parent, self.maps = child, parent, maps
+        self.scaled = scaled
+
+    def same_arguments(self, mine: Op, theirs: Op, at: int) -> bool:
+        """Whether two operators are of one kind, with the same constants."""
+        if mine.kind != theirs.kind and not {mine.kind, theirs.kind} <= VIEWS:
+            return False
+        if mine.kind in VIEWS:
+            return True
+        free = set(SIZES)
+        if at in self.scaled:
+            free.add("other")
+        if mine.kind == "scaled_dot_product_attention" and at in self.child.spaces.contracted:
+            free.add("scale")
+        if mine.kind == "slice" and len(mine.shape) == len(theirs.shape):
+            axis = self.child.spaces.of(mine.args["self"])[mine.args["dim"]]
+            free |= {"start", "end"} if axis.find().kind != "fixed" else set()
+        names = mine.args.keys() | theirs.args.keys()
+        return all(
+            _like(mine.args.get(name), theirs.args.get(name)) for name in names if name not in free
+        )
+
+    def same_units(self, mine: int, theirs: int) -> bool:
+        """Whether every dimension of two values maps."""
+        x, y = self.child.spaces.values[mine], self.parent.spaces.values[theirs]
+        return self._same(x, y)
+
+    def _same(self, x: Any, y: Any) -> bool:
+        if isinstance(x, Axis) and isinstance(y, Axis):
+            return self.maps.build(x, y) is not None
+        if isinstance(x, Axis) or isinstance(y, Axis) or len(x) != len(y):
+            return False
+        return all(self._same(a, b) for a, b in zip(x, y, strict=True))
+
+    def loss(self, at: int, there: int) -> str:
+        """Why an operator with the same inputs and weights gives another result; empty if not."""
+        mine, theirs = self.child.program.ops[at], self.parent.program.ops[there]
+        if not self.same_arguments(mine, theirs, at):
+            return f"{self.label(at)} has other settings than {label(theirs, there)} in the parent"
+        for role, name in mine.tensors.items():
+            problem = self._tensor_loss(mine, role, name, theirs.tensors.get(role, ""))
+            if problem:
+                return problem
+        if not self.same_units(at, there):
+            return f"the result of {self.label(at)} is built otherwise than in the parent"
+        return self._statistics_loss(at, there) or self._product_loss(at, there)
+
+    def _tensor_loss(self, op: Op, role: str, name: str, source: str) -> str:
+        if source not in self.parent.spaces.tensors:
+            return f"{name} has no tensor in the parent"
+        axes = self.child.spaces.tensors[name], self.parent.spaces.tensors[source]
+        for dim, (x, y) in enumerate(zip(*axes, strict=True)):
+            units = self.maps.build(x, y)
+            if units is None:
+                return f"dimension {dim} of {name} is built otherwise than that of {source}"
+            if dim == read_dim(op.kind, role, len(axes[0])) and not covers(units, y.extent):
+                return (
+                    f"{name} reads {x.extent} units, {source} reads {y.extent}: some are left out"
+                )
+        return ""
+
+    def _statistics_loss(self, at: int, there: int) -> str:
+        """Norms and means over units need every unit equally often."""
+        mine, theirs = self.child.program.ops[at], self.parent.program.ops[there]
+        over: list[tuple[Axis, Axis]] = []
+        x, y = (
+            traced.spaces.of(Ref(op.refs[0])) if op.refs and not _several(traced, op) else ()
+            for traced, op in ((self.child, mine), (self.parent, theirs))
+        )
+        if mine.kind in ("layer_norm", "rms_norm"):
+            over = list(zip(x, y, strict=True))[-len(mine.args["normalized_shape"]) :]
+        elif mine.kind == "group_norm":
+            over = [(factors(x[1])[-1], factors(y[1])[-1])]
+        elif mine.kind == "mean" and mine.args.get("dim") is not None:
+            dims = mine.args["dim"]
+            over = [(x[dim], y[dim]) for dim in ((dims,) if isinstance(dims, int) else dims)]
+        for a, b in over:
+            units = self.maps.build(a, b)
+            if units is None or not evenly(units, b.extent):
+                return (
+                    f"{self.label(at)} takes statistics over {a.extent} units that stand for "
+                    f"{b.extent}: only replicas of all units, equally many, keep them"
+                )
+        return ""
+
+    def _product_loss(self, at: int, there: int) -> str:
+        x, y = self.child.spaces.contracted.get(at), self.parent.spaces.contracted.get(there)
+        if x is not None and y is not None:
+            units = self.maps.build(x, y)
+            if units is None or not covers(units, y.extent):
+                return f"{self.label(at)} multiplies {x.extent} units, the parent {y.extent}"
+        if self.child.program.ops[at].kind not in LINEAR:
+            for x, y in _axes(self.child, self.parent, at, there):
+                if self.maps.amplitude(x, y) is not None:
+                    return f"{self.label(at)} comes between units that are multiplied by each other"
+        return ""
+
+    def label(self, at: int) -> str:
+        """What messages call an operator of the child."""
+        return label(self.child.program.ops[at], at)
+
+
+def label(op: Op, at: int) -> str:
+    """What messages call an operator: the module that holds its weights, or its kind."""
+    if op.tensors:
+        first = next(iter(op.tensors.values()))
+        return first.removesuffix(".out_proj.weight").rpartition(".")[0] or first
+    return f"{op.kind} (operator {at})"
+
+
+def _several(traced: Traced, op: Op) -> bool:
+    shape = traced.program.ops[op.refs[0]].shape
+    return bool(shape) and isinstance(shape[0], tuple)
+
+
+def _axes(child: Traced, parent: Traced, at: int, there: int) -> list[tuple[Axis, Axis]]:
+    x, y = child.spaces.values[at], parent.spaces.values[there]
+    if any(not isinstance(axis, Axis) for axis in (*x, *y)):
+        return []
+    return list(zip(x, y, strict=True))
+
+
+def _like(mine: Any, theirs: Any) -> bool:
+    if isinstance(mine, Ref | Held) or isinstance(theirs, Ref | Held):
+        return isinstance(mine, Ref | Held) == isinstance(theirs, Ref | Held)
+    if isinstance(mine, tuple) and isinstance(theirs, tuple):
+        return len(mine) == len(theirs) and all(map(_like, mine, theirs))
+    return bool(mine == theirs)

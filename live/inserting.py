@@ -1,0 +1,114 @@
+"""Residual blocks that only the child has: they begin by adding nothing.
+
+The last scale of the branch starts at zero (Goyal et al., 2017, section 5.1), so the block is the
+identity in train mode, too.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import torch
+from torch import Tensor
+
+from wattkeeper.live.kinds import PASSES_ZERO
+from wattkeeper.live.program import Program
+
+ENDS: Final = {
+    "batch_norm": ("weight", "bias"),
+    "layer_norm": ("weight", "bias"),
+    "group_norm": ("weight", "bias"),
+    "conv1d": ("weight", "bias"),
+    "conv2d": ("weight", "bias"),
+    "linear": ("weight", "bias"),
+    "attention": ("out_proj.weight", "out_proj.bias"),
+}
+"""Operators that give zero if these tensors are zero."""
+
+
+class Blocks(NamedTuple):
+    """Inserted residual blocks.
+
+    Attributes:
+        inside: Operators of their branches.
+        passed: Of each addition that ends a block, the operator whose value it passes on.
+        ends: Operators whose last scale becomes zero.
+        held: Names of all tensors in the branches.
+    """
+
+    inside: frozenset[int]
+    passed: dict[int, int]
+    ends: frozenset[int]
+    held: frozenset[str]
+
+
+def find_blocks(program: Program, filled: frozenset[int]) -> Blocks:
+    """Additions of the child with a branch that holds weights, none of them from the parent.
+
+    Args:
+        program: What the child computes.
+        filled: Operators that take weights from the parent.
+    """
+    before: list[int] = []  # as bits, each operator with all before it
+    for at, op in enumerate(program.ops):
+        bits = 1 << at
+        for ref in op.refs:
+            bits |= before[ref]
+        before.append(bits)
+    inside: set[int] = set()
+    passed: dict[int, int] = {}
+    ends: set[int] = set()
+    for at, op in enumerate(program.ops):
+        if op.kind != "add" or len(op.refs) != 2:
+            continue
+        for kept, branch in (op.refs, op.refs[::-1]):
+            own = _members(before[branch] & ~before[kept])
+            other = _members(before[kept] & ~before[branch])
+            weights = [one for one in own if program.ops[one].tensors]
+            if not weights or filled & {*own, *other}:
+                continue
+            if len(weights) < sum(bool(program.ops[one].tensors) for one in other):
+                continue
+            last = _ends(program, branch, set(own))
+            if last:
+                inside |= {*own}
+                passed[at] = kept
+                ends |= last
+                break
+    held = {name for one in inside for name in program.ops[one].tensors.values()}
+    return Blocks(frozenset(inside), passed, frozenset(ends), frozenset(held))
+
+
+def _members(bits: int) -> list[int]:
+    members = []
+    while bits:
+        low = bits & -bits
+        members.append(low.bit_length() - 1)
+        bits ^= low
+    return members
+
+
+def _ends(program: Program, at: int, own: set[int]) -> set[int]:
+    """The operators to make zero so that a value is zero; empty if there are none."""
+    op = program.ops[at]
+    if at not in own:
+        return set()
+    if op.kind in ENDS:
+        return {at} if op.tensors.get(ENDS[op.kind][0]) else set()
+    if op.kind == "add":
+        parts = [_ends(program, ref, own) for ref in op.refs]
+        return set().union(*parts) if len(parts) == 2 and all(parts) else set()
+    if op.kind in PASSES_ZERO:
+        return _ends(program, op.refs[0], own)
+    return set()
+
+
+def zeros(program: Program, blocks: Blocks, own: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors that make the inserted blocks add nothing, by name."""
+    made = {}
+    for at in sorted(blocks.ends):
+        op = program.ops[at]
+        for role in ENDS[op.kind]:
+            if role in op.tensors:
+                made[op.tensors[role]] = torch.zeros_like(own[op.tensors[role]])
+    return made

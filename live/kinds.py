@@ -1,0 +1,94 @@
+"""What is known of operators, by ATen's names."""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+def _names(*lines: str) -> frozenset[str]:
+    return frozenset(name for line in lines for name in line.split())
+
+
+CONVOLUTIONS: Final = _names("conv1d conv2d conv3d")
+
+TRANSPOSED: Final = _names("conv_transpose1d conv_transpose2d")
+"""Convolutions whose weights have inputs before outputs."""
+
+NORMS: Final = _names("batch_norm layer_norm group_norm instance_norm rms_norm")
+
+TABLES: Final = _names("parameter buffer")
+"""Parameters and buffers that are used as values."""
+
+HOLDERS: Final = (
+    CONVOLUTIONS | TRANSPOSED | NORMS | _names("linear embedding lstm gru attention prelu")
+)
+"""Operators that hold their parameters; elsewhere a parameter is an operator of its own."""
+
+TRANSPARENT: Final = _names(
+    "dropout feature_dropout alpha_dropout contiguous clone detach alias to _to_copy lift_fresh"
+)
+"""Operators that change no value in eval mode."""
+
+SCALED: Final = _names("add sub mul div")
+
+POINTWISE: Final = (
+    TRANSPARENT
+    | SCALED
+    | _names(
+        "relu relu6 leaky_relu prelu elu selu celu gelu silu mish hardtanh hardswish hardsigmoid",
+        "softplus softsign tanh sigmoid logsigmoid maximum minimum pow",
+    )
+)
+
+UNIFORM: Final = _names("zeros ones full new_zeros new_ones zeros_like ones_like")
+"""Operators that make up values, all of them equal."""
+
+VIEWS: Final = _names("view reshape flatten unflatten _unsafe_view squeeze unsqueeze")
+
+ORDERINGS: Final = _names("permute transpose t movedim")
+
+PARTS: Final = _names("chunk split split_with_sizes tensor_split unbind getitem select slice")
+
+SILENT: Final = (
+    TRANSPARENT
+    | VIEWS
+    | ORDERINGS
+    | PARTS
+    | UNIFORM
+    | _names("input constant arange expand repeat")
+)
+"""Operators that only pass, rearrange or make up values: no nodes of a graph."""
+
+CLAMPS: Final = _names("relu hardtanh relu6")
+"""Activations that change nothing the second time."""
+
+KEEPS_RANGE: Final = (
+    TRANSPARENT
+    | VIEWS
+    | ORDERINGS
+    | PARTS
+    | _names(
+        "max_pool1d max_pool2d avg_pool1d avg_pool2d adaptive_avg_pool1d adaptive_avg_pool2d mean"
+    )
+)
+"""Operators whose results are in the range of their input."""
+
+PASSES_ZERO: Final = TRANSPARENT | VIEWS | ORDERINGS | _names("getitem relu gelu silu mul")
+"""Operators that give zero for zero."""
+
+SIZES: Final = _names(
+    "size shape sizes split_size split_sizes normalized_shape num_groups groups heads",
+    "dtype generator memory_format copy implicit",
+)
+"""Arguments that follow from widths, or that change no value."""
+
+COMMUTING: Final = _names("add mul maximum minimum")
+
+LINEAR: Final = (
+    TRANSPARENT
+    | VIEWS
+    | ORDERINGS
+    | PARTS
+    | _names("expand linear matmul bmm mul div attention scaled_dot_product_attention cat")
+)
+"""Operators that pass a factor of units on."""

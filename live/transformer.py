@@ -1,0 +1,350 @@
+"""Starts a child from the weights of a trained parent.
+
+Along an alignment of their graphs, weights are copied; a wider child gets replicas of units, a
+narrower one the units that matter most, and layers that only the child has become identities,
+wherever that keeps the function (Net2Net, Chen et al., ICLR '16; ModelKeeper, Lai et al.,
+NSDI '23, section 4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from wattkeeper.live.axes import Axis
+from wattkeeper.live.following import Pair, base, clamped, label, scales, users
+from wattkeeper.live.graphs import Traced, traced
+from wattkeeper.live.inserting import Blocks, find_blocks, zeros
+from wattkeeper.live.kinds import CLAMPS, COMMUTING, CONVOLUTIONS, TRANSPARENT
+from wattkeeper.live.program import Inputs, Op, Ref
+from wattkeeper.live.report import Status, TensorReport, TransferReport
+from wattkeeper.live.units import UnitMaps
+from wattkeeper.live.weights import filled, identity, importance, read_dim, state
+from wattkeeper.policies.zoo.alignment import align
+from wattkeeper.policies.zoo.graph import Ints
+
+SEED: Final = 20230417
+"""Of the shares among replicas: the same transfer gives the same weights."""
+
+
+def transfer(
+    parent: nn.Module, child: nn.Module, example_inputs: Inputs | None = None
+) -> TransferReport:
+    """Fill a child in place from the weights of a trained parent.
+
+    Args:
+        parent: A trained module; it is left as it is.
+        child: A module with weights of its own, which it keeps where nothing fits.
+        example_inputs: Positional arguments that the forward of both takes. Only shapes and types
+            matter. Without them, inputs are derived from the first layer, where that is possible.
+
+    Returns:
+        What became of each tensor, and whether the child computes what the parent does.
+
+    Raises:
+        InputError: If a module cannot be traced, or example inputs are needed.
+    """
+    from wattkeeper.live.inputs import inputs_for
+
+    inputs = inputs_for(parent, child) if example_inputs is None else example_inputs
+    return grow(traced(parent, inputs, "parent"), traced(child, inputs, "child"))
+
+
+def grow(parent: Traced, child: Traced, alignment: Ints | None = None) -> TransferReport:
+    """Fill a traced child from a traced parent; see `transfer`.
+
+    Args:
+        parent: The parent.
+        child: The child; its module is filled.
+        alignment: The parent's node that each of the child's takes its weights from, or -1,
+            shape (child nodes,); by default that of `align`.
+    """
+    places = align(parent.graph, child.graph) if alignment is None else alignment
+    origins = {
+        child.positions[at]: parent.positions[int(place)]
+        for at, place in enumerate(places)
+        if place >= 0 and child.graph.nodes[at].tensors
+    }
+    return _Transfer(parent, child, origins).run()
+
+
+class _Transfer:
+    """One transfer: new tensors are collected first, and written when all is known."""
+
+    def __init__(self, parent: Traced, child: Traced, origins: dict[int, int]) -> None:
+        self.parent, self.child, self.origins = parent, child, origins
+        self.rng = np.random.default_rng(SEED)
+        self.maps = UnitMaps(lambda leaf: importance(parent, leaf), self.rng)
+        self.theirs, self.own = state(parent), state(child)
+        self.values: dict[str, Tensor] = {}
+        self.notes: dict[str, tuple[Status, str, str]] = {}
+        self.lost_in_eval: list[str] = []
+        self.lost_in_train: list[str] = []
+        self.blocks: Blocks = find_blocks(child.program, frozenset(origins))
+        self.stands: list[int | None] = []  # for each value of the child, which of the parent it is
+        self.taken = users(parent.program)
+
+    def run(self) -> TransferReport:
+        self._relate()
+        scaled = self._scale()
+        self.pair = Pair(self.child, self.parent, self.maps, scaled)
+        for at in sorted(self.origins):
+            self._fill(at, self.origins[at])
+        for at, op in enumerate(self.child.program.ops):
+            self.stands.append(self._follow(at, op))
+        self._outputs()
+        with torch.no_grad():
+            for name, value in self.values.items():
+                self.own[name].copy_(value)
+        return self._report()
+
+    def _relate(self) -> None:
+        """Units come from where the weights come from that give them, else that read them."""
+        for reading in (False, True):
+            for at, there in sorted(self.origins.items()):
+                mine, theirs = self.child.program.ops[at], self.parent.program.ops[there]
+                for role, name in mine.tensors.items():
+                    if role not in theirs.tensors:
+                        continue
+                    x = self.child.spaces.tensors[name]
+                    y = self.parent.spaces.tensors[theirs.tensors[role]]
+                    for dim, (a, b) in enumerate(zip(x, y, strict=True)):
+                        if (dim == read_dim(mine.kind, role, len(x))) is reading:
+                            self.maps.relate(a, b)
+
+    def _scale(self) -> frozenset[int]:
+        """Amplitudes for units that are multiplied by each other, as queries and keys are."""
+        there: dict[Axis, float] = {}
+        scaled: set[int] = set()
+        for at, axis in self.parent.spaces.contracted.items():
+            there.setdefault(axis.find(), scales(self.parent.program, at)[0])
+        for at, axis in self.child.spaces.contracted.items():
+            leaf = axis.find()
+            origin = self.maps.origins.get(leaf)
+            if origin in there:
+                factor, steps = scales(self.child.program, at)
+                self.maps.scales[leaf] = there[origin] / factor
+                scaled |= steps
+        return frozenset(scaled)
+
+    def _fill(self, at: int, there: int) -> None:
+        mine, theirs = self.child.program.ops[at], self.parent.program.ops[there]
+        for role, name in mine.tensors.items():
+            source = theirs.tensors.get(role)
+            if source is None or name in self.values:
+                continue
+            axes = self.child.spaces.tensors[name], self.parent.spaces.tensors[source]
+            reads = read_dim(mine.kind, role, len(axes[0]))
+            value, plain = filled(self.maps, self.theirs[source], self.own[name], axes, reads)
+            self.values[name] = value
+            self.notes[name] = (*_status(value, self.theirs[source], plain), source)
+
+    def _follow(self, at: int, op: Op) -> int | None:
+        """Which value of the parent an operator's result is, units apart; None if none."""
+        program = self.parent.program
+        if at in self.blocks.inside:
+            return None
+        if at in self.blocks.passed:
+            return self.stands[self.blocks.passed[at]]
+        inputs = [self.stands[ref] for ref in op.refs]
+        if op.kind in TRANSPARENT:
+            return inputs[0]
+        there = self.origins.get(at)
+        if there is not None:
+            wanted = [base(program, ref) for ref in program.ops[there].refs]
+            if None not in inputs and inputs != wanted:
+                self._lose(
+                    f"{label(op, at)} takes the weights of {label(program.ops[there], there)}, "
+                    "which reads another value in the parent"
+                )
+            elif None not in inputs and (problem := self.pair.loss(at, there)):
+                self._lose(problem)
+            return there
+        if None in inputs and op.kind != "cat":
+            return None
+        if op.tensors and op.kind != "unused":
+            return self._insert(at, op)
+        return self._match(at, op, inputs)
+
+    def _match(self, at: int, op: Op, inputs: Sequence[int | None]) -> int | None:
+        """The parent's operator without weights that does the same to the same values."""
+        program = self.parent.program
+        known = [ref for ref in inputs if ref is not None]
+        if op.kind == "cat":
+            found = self._joined(at, op, inputs)
+            if found is not None:
+                return found
+            if not known or None in inputs:
+                return None
+        candidates = self.taken[known[0]] if known else range(len(program.ops))
+        problem = ""
+        for there in candidates:
+            theirs = program.ops[there]
+            if theirs.tensors or not self.pair.same_arguments(op, theirs, at):
+                continue
+            wanted = [base(program, ref) for ref in theirs.refs]
+            if wanted == inputs or (op.kind in COMMUTING and sorted(wanted) == sorted(known)):
+                problem = self.pair.loss(at, there)
+                if not problem:
+                    return there
+        if op.kind in CLAMPS and len(known) == 1 and clamped(program, known[0], op):
+            return known[0]
+        if op.kind != "unused":
+            self._lose(problem or f"{label(op, at)} has no counterpart in the parent")
+        return None
+
+    def _joined(self, at: int, op: Op, inputs: Sequence[int | None]) -> int | None:
+        """A concatenation that holds all that one of the parent holds, and maybe more."""
+        program = self.parent.program
+        known = [ref for ref in inputs if ref is not None]
+        for ref in known:
+            for there in self.taken[ref]:
+                theirs = program.ops[there]
+                wanted = [base(program, item) for item in theirs.refs]
+                held = theirs.kind == "cat" and set(wanted) <= set(known)
+                if held and not self.pair.loss(at, there):
+                    return there
+        return known[0] if len(known) == 1 and self.pair.same_units(at, known[0]) else None
+
+    def _insert(self, at: int, op: Op) -> int | None:
+        """Make a layer that only the child has the identity, if that survives what follows."""
+        source = self.stands[op.refs[0]] if op.refs else None
+        problem = "" if source is not None and self._survives(at, source) else "its activation"
+        done = False
+        if source is not None and not problem:
+            done = self._identity(at, op, source)
+        if done:
+            return source
+        reason = (
+            "the activation after it changes what it has changed before"
+            if problem
+            else f"a {op.kind} of this shape cannot pass its input through"
+        )
+        for name in op.tensors.values():
+            self.notes.setdefault(name, ("left", f"inserted, but {reason}", ""))
+        self._lose(f"{label(op, at)} is new and cannot be the identity: {reason}")
+        return None
+
+    def _survives(self, at: int, source: int) -> bool:
+        """Whether what follows up to the next activation can be passed unchanged."""
+        program = self.child.program
+        following = users(program)
+        while True:
+            after = following[at]
+            if len(after) != 1:
+                return True
+            (at,) = after
+            op = program.ops[at]
+            if op.tensors:
+                if at in self.origins or op.kind != "batch_norm":
+                    return True
+                continue
+            if not op.pointwise or len(op.refs) != 1:
+                return True
+            if op.kind in CLAMPS and clamped(self.parent.program, source, op):
+                return True
+            return any(
+                self.pair.same_arguments(op, self.parent.program.ops[there], at)
+                for there in self.taken[source]
+            )
+
+    def _identity(self, at: int, op: Op, source: int) -> bool:
+        if op.kind == "batch_norm":
+            return self._pass_norm(op)
+        if op.kind not in CONVOLUTIONS | {"linear"} or "weight" not in op.tensors:
+            return False
+        given, mine = self.child.program.ops[op.refs[0]].shape, op.shape
+        channel = -1 if op.kind == "linear" else 1
+        if len(given) != len(mine) or (channel == 1 and given[2:] != mine[2:]):
+            return False
+        if channel == 1 and set(op.args["stride"]) != {1}:
+            return False
+        theirs = self.parent.spaces.values[source]
+        out = self.maps.build(self.child.spaces.values[at][channel], theirs[channel])
+        taken = self.maps.build(self.child.spaces.of(Ref(op.refs[0]))[channel], theirs[channel])
+        if out is None or taken is None:
+            return False
+        shares = None if np.array_equal(out, taken) else self.maps.shares(taken, len(out))
+        weight = identity(op, self.own[op.tensors["weight"]], out, taken, shares)
+        if weight is None:
+            return False
+        self._put(op.tensors["weight"], weight, "passes its input through")
+        if "bias" in op.tensors:
+            bias = self.own[op.tensors["bias"]]
+            self._put(op.tensors["bias"], torch.zeros_like(bias), "passes its input through")
+        return True
+
+    def _pass_norm(self, op: Op) -> bool:
+        """Batch norm passes its input in eval mode if its scale undoes its statistics."""
+        if not {"weight", "bias", "running_mean", "running_var"} <= op.tensors.keys():
+            return False
+        own = {role: self.own[name] for role, name in op.tensors.items()}
+        ones = torch.ones_like(own["running_var"])
+        made = {
+            "weight": (ones.double() + op.args["eps"]).sqrt().to(own["weight"].dtype),
+            "bias": torch.zeros_like(own["bias"]),
+            "running_mean": torch.zeros_like(own["running_mean"]),
+            "running_var": ones,
+        }
+        for role, value in made.items():
+            self._put(op.tensors[role], value, "passes its input through in eval mode")
+        name = op.tensors["weight"].rpartition(".")[0]
+        self.lost_in_train.append(f"{name} is an inserted batch norm, which takes its batch's mean")
+        return True
+
+    def _put(self, name: str, value: Tensor, why: str) -> None:
+        self.values[name] = value
+        self.notes[name] = ("inserted", why, "")
+
+    def _lose(self, reason: str) -> None:
+        if reason not in self.lost_in_eval:
+            self.lost_in_eval.append(reason)
+
+    def _outputs(self) -> None:
+        for name, value in zeros(self.child.program, self.blocks, self.own).items():
+            self._put(name, value, "ends an inserted block, which adds nothing at first")
+        for name in self.blocks.held - self.values.keys():
+            self.notes[name] = ("inserted", "inside an inserted block; own initialisation", "")
+        wanted = [base(self.parent.program, at) for at in self.parent.program.outputs]
+        found = [self.stands[at] for at in self.child.program.outputs]
+        if found != wanted and not self.lost_in_eval:
+            self._lose("the child's outputs are other values of the parent")
+
+    def _report(self) -> TransferReport:
+        program = self.child.program
+        tensors = []
+        for name, shape in program.shapes.items():
+            default: tuple[Status, str, str] = ("left", "nothing in the parent fits it", "")
+            status, why, source = self.notes.get(name, default)
+            tensors.append(
+                TensorReport(
+                    name=name,
+                    status=status,
+                    source=source,
+                    why=why,
+                    shape=shape,
+                    trained=name in program.trained,
+                )
+            )
+        return TransferReport(
+            parent=self.parent.program.name,
+            child=program.name,
+            tensors=tuple(tensors),
+            lost_in_eval=tuple(self.lost_in_eval),
+            lost_in_train=(*self.lost_in_eval, *self.lost_in_train),
+        )
+
+
+def _status(value: Tensor, source: Tensor, plain: bool) -> tuple[Status, str]:
+    if plain:
+        return "copied", "the same units"
+    pairs = list(zip(value.shape, source.shape, strict=True))
+    if any(mine < theirs for mine, theirs in pairs):
+        return "narrowed", "keeps the units that matter most"
+    if value.shape == source.shape:
+        return "copied", "the same units, rescaled or in another order"
+    return "widened", "replicates units; what reads replicas splits its weight among them"

@@ -1,0 +1,156 @@
+"""Fills tensors of a child from tensors of its parent, along maps of units."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wattkeeper.live.axes import Axis
+from wattkeeper.live.graphs import Traced
+from wattkeeper.live.kinds import NORMS, TABLES, TRANSPOSED
+from wattkeeper.live.program import Op
+from wattkeeper.live.spaces import Axes
+from wattkeeper.live.units import NOBODY, Floats, Ints, UnitMaps, spread
+
+
+def read_dim(kind: str, role: str, dims: int) -> int | None:
+    """The dimension of a tensor that its operator sums over, if any."""
+    if kind in TABLES | {"embedding", "unused"} or dims < 2:
+        return None
+    return 0 if kind in TRANSPOSED else 1
+
+
+def state(traced: Traced) -> dict[str, Tensor]:
+    """Parameters and buffers of a module by name."""
+    module = traced.module
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def filled(
+    maps: UnitMaps, source: Tensor, own: Tensor, axes: tuple[Axes, Axes], reads: int | None
+) -> tuple[Tensor, bool]:
+    """A tensor of the child made of one of the parent.
+
+    Args:
+        maps: Which units become which.
+        source: The parent's tensor.
+        own: The child's, which gives what has no unit in the parent.
+        axes: Dimensions of the child's and of the parent's tensor.
+        reads: The dimension that its operator sums over: there, weights are split among replicas.
+
+    Returns:
+        The tensor, in the type and on the device of `own`, and whether it is a plain copy.
+    """
+    value = source.detach().to(own.device)
+    plain = source.shape == own.shape
+    for dim, (mine, theirs) in enumerate(zip(*axes, strict=True)):
+        units = maps.forced(mine, theirs)
+        if not np.array_equal(units, np.arange(theirs.extent)):
+            plain = False
+            value = value.index_select(dim, torch.from_numpy(np.maximum(units, 0)).to(own.device))
+            if dim != reads and (units < 0).any():
+                value = _along(dim, units < 0, value, own)
+        factor = _factor(maps, mine, theirs, units, own.shape[0] if reads == 1 else 1, dim == reads)
+        if factor is not None:
+            plain = False
+            value = value * _broadcast(factor, dim, value)
+    return value.to(own.dtype).clone(), plain
+
+
+def _along(dim: int, nobody: np.ndarray, value: Tensor, own: Tensor) -> Tensor:
+    shape = [1] * value.dim()
+    shape[dim] = -1
+    return torch.where(torch.from_numpy(nobody).to(own.device).view(shape), own.detach(), value)
+
+
+def _factor(
+    maps: UnitMaps, mine: Axis, theirs: Axis, units: Ints, rows: int, reads: bool
+) -> Floats | None:
+    """What to multiply by along a dimension, shape (rows or 1, units); None if by nothing."""
+    amplitude = maps.amplitude(mine, theirs)
+    if not reads:
+        return None if amplitude is None else amplitude[None]
+    known = units[units >= 0]
+    split = len(known) < len(units) or len(np.unique(known)) < len(known)
+    factor = maps.shares(units, rows) if split else None
+    if amplitude is None:
+        return factor
+    return (1 if factor is None else factor) / amplitude[None]
+
+
+def _broadcast(factor: Floats, dim: int, value: Tensor) -> Tensor:
+    shape = [1] * value.dim()
+    shape[dim] = factor.shape[1]
+    if factor.shape[0] > 1:
+        shape[0] = factor.shape[0]
+    return torch.from_numpy(factor).to(value.device).view(shape)
+
+
+def importance(traced: Traced, leaf: Axis) -> Floats:
+    """How much each unit matters: L1 norm of what it reads, times that of what reads it.
+
+    The scale of norms on the way is a factor, too.
+    """
+    taken, given, scale = (np.zeros(leaf.extent) for _ in range(3))
+    tensors = state(traced)
+    for op in traced.program.ops:
+        for role, name in op.tensors.items():
+            for dim, axis in enumerate(traced.spaces.tensors[name]):
+                units = _holds(axis, leaf)
+                if units is None or not tensors[name].is_floating_point():
+                    continue
+                if op.kind in NORMS:
+                    total = scale if role == "weight" else None
+                else:
+                    reads = dim == read_dim(op.kind, role, tensors[name].dim())
+                    total = given if reads else taken
+                if total is not None:
+                    others = [at for at in range(tensors[name].dim()) if at != dim]
+                    size = tensors[name].detach().abs().double()
+                    size = size.sum(others) if others else size
+                    np.add.at(total, units[units >= 0], size.cpu().numpy()[units >= 0])
+    result = np.ones(leaf.extent)
+    for part in (taken, given, scale):
+        if part.any():
+            result = result * part
+    return result
+
+
+def _holds(axis: Axis, leaf: Axis) -> Ints | None:
+    units = spread(axis, leaf)
+    return units if (units != NOBODY).any() else None
+
+
+def identity(op: Op, own: Tensor, out: Ints, taken: Ints, shares: Floats | None) -> Tensor | None:
+    """A weight that passes its input through: Dirac's, or its like between unequal widths.
+
+    Args:
+        op: A convolution or linear layer.
+        own: Its weight.
+        out: The parent's unit of each of its outputs.
+        taken: The parent's unit of each of its inputs.
+        shares: How each output takes from replicated inputs; unused where both sides are equal.
+
+    Returns:
+        None if no weight of that shape does so.
+    """
+    kernel = own.shape[2:]
+    if any(extent % 2 == 0 for extent in kernel):
+        return None
+    groups = op.args.get("groups", 1)
+    depthwise = own.shape[1] == 1 < groups == len(out) == len(taken)
+    if groups > 1 and not depthwise:
+        return None
+    if not np.array_equal(out, taken):
+        if depthwise or shares is None or not set(out) <= set(taken):
+            return None
+        matrix = shares * (out[:, None] == taken[None])
+    else:
+        matrix = np.ones((len(out), 1)) if depthwise else np.eye(len(out))
+    weight = torch.zeros_like(own)
+    middle = weight
+    for extent in reversed(kernel):
+        middle = middle[..., extent // 2]
+    middle.copy_(torch.from_numpy(matrix))
+    return weight
