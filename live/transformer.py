@@ -87,6 +87,7 @@ class _Transfer:
         self.blocks: Blocks = find_blocks(child.program, frozenset(origins))
         self.stands: list[int | None] = []  # for each value of the child, which of the parent it is
         self.taken = users(parent.program)
+        self.readers = users(child.program)
 
     def run(self) -> TransferReport:
         self._relate()
@@ -232,9 +233,8 @@ class _Transfer:
     def _survives(self, at: int, source: int) -> bool:
         """Whether what follows up to the next activation can be passed unchanged."""
         program = self.child.program
-        following = users(program)
         while True:
-            after = following[at]
+            after = self.readers[at]
             if len(after) != 1:
                 return True
             (at,) = after
@@ -255,6 +255,8 @@ class _Transfer:
     def _identity(self, at: int, op: Op, source: int) -> bool:
         if op.kind == "batch_norm":
             return self._pass_norm(op)
+        if op.kind == "layer_norm":
+            return self._pass_plain(at, op)
         if op.kind not in CONVOLUTIONS | {"linear"} or "weight" not in op.tensors:
             return False
         given, mine = self.child.program.ops[op.refs[0]].shape, op.shape
@@ -295,6 +297,27 @@ class _Transfer:
         name = op.tensors["weight"].rpartition(".")[0]
         self.lost_in_train.append(f"{name} is an inserted batch norm, which takes its batch's mean")
         return True
+
+    def _pass_plain(self, at: int, op: Op) -> bool:
+        """A layer norm without scale changes nothing if all that reads it normalises again."""
+        if not self._normalised(at) or not {"weight", "bias"} <= op.tensors.keys():
+            return False
+        why = "normalises only, since what reads it normalises again"
+        self._put(op.tensors["weight"], torch.ones_like(self.own[op.tensors["weight"]]), why)
+        self._put(op.tensors["bias"], torch.zeros_like(self.own[op.tensors["bias"]]), why)
+        name = op.tensors["weight"].rpartition(".")[0]
+        self._lose(f"{name} is an inserted layer norm: the function is kept up to its eps alone")
+        return True
+
+    def _normalised(self, at: int) -> bool:
+        """Whether only inserted blocks and layer norms read a value."""
+        following = self.readers[at]
+        for reader in following:
+            passes = reader in self.blocks.passed and self._normalised(reader)
+            again = self.child.program.ops[reader].kind == "layer_norm"
+            if not (reader in self.blocks.inside or passes or again):
+                return False
+        return bool(following) and at not in self.child.program.outputs
 
     def _put(self, name: str, value: Tensor, why: str) -> None:
         self.values[name] = value
