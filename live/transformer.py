@@ -84,7 +84,12 @@ class _Transfer:
         self.notes: dict[str, tuple[Status, str, str]] = {}
         self.lost_in_eval: list[str] = []
         self.lost_in_train: list[str] = []
-        self.blocks: Blocks = find_blocks(child.program, frozenset(origins))
+        self.holders: dict[str, list[int]] = {}
+        for at, op in enumerate(child.program.ops):
+            for name in op.tensors.values():
+                self.holders.setdefault(name, []).append(at)
+        shared = {at for places in self.holders.values() if len(places) > 1 for at in places}
+        self.blocks: Blocks = find_blocks(child.program, frozenset({*origins, *shared}))
         self.stands: list[int | None] = []  # for each value of the child, which of the parent it is
         self.taken = users(parent.program)
         self.readers = users(child.program)
@@ -136,7 +141,7 @@ class _Transfer:
         mine, theirs = self.child.program.ops[at], self.parent.program.ops[there]
         for role, name in mine.tensors.items():
             source = theirs.tensors.get(role)
-            if source is None or name in self.values:
+            if source is None or self.holders[name][0] != at:
                 continue
             axes = self.child.spaces.tensors[name], self.parent.spaces.tensors[source]
             reads = read_dim(mine.kind, role, len(axes[0]))
@@ -164,12 +169,34 @@ class _Transfer:
                 )
             elif None not in inputs and (problem := self.pair.loss(at, there)):
                 self._lose(problem)
+            elif None not in inputs and not self._shares(at, there):
+                self._lose(f"{label(op, at)} shares weights, and they do not do for all that do so")
             return there
         if None in inputs and op.kind != "cat":
             return None
         if op.tensors and op.kind != "unused":
             return self._insert(at, op)
         return self._match(at, op, inputs)
+
+    def _shares(self, at: int, there: int) -> bool:
+        """Whether the weights that an operator shares with others are those that it needs."""
+        op, theirs = self.child.program.ops[at], self.parent.program.ops[there]
+        for role, name in op.tensors.items():
+            first = self.holders[name][0]
+            source = theirs.tensors.get(role, "")
+            if self.notes.get(name, ("", "", ""))[2] != source:
+                return False
+            x, y = self.child.spaces.tensors[name], self.parent.spaces.tensors[source]
+            reads = {
+                read_dim(self.child.program.ops[one].kind, role, len(x)) for one in (first, at)
+            }
+            split = any(
+                dim is not None and x[dim].extent != y[dim].extent and len(reads) > 1
+                for dim in reads
+            )
+            if split:  # whole for the one, divided among replicas for the other
+                return False
+        return True
 
     def _match(self, at: int, op: Op, inputs: Sequence[int | None]) -> int | None:
         """The parent's operator without weights that does the same to the same values."""
@@ -213,6 +240,9 @@ class _Transfer:
 
     def _insert(self, at: int, op: Op) -> int | None:
         """Make a layer that only the child has the identity, if that survives what follows."""
+        if any(len(self.holders[name]) > 1 for name in op.tensors.values()):
+            self._lose(f"{label(op, at)} is new here and shares its weights with other places")
+            return None
         source = self.stands[op.refs[0]] if op.refs else None
         problem = "" if source is not None and self._survives(at, source) else "its activation"
         done = False
@@ -223,7 +253,7 @@ class _Transfer:
         reason = (
             "the activation after it changes what it has changed before"
             if problem
-            else f"a {op.kind} of this shape cannot pass its input through"
+            else f"a {op.kind} of this shape cannot pass its input on"
         )
         for name in op.tensors.values():
             self.notes.setdefault(name, ("left", f"inserted, but {reason}", ""))
