@@ -59,7 +59,7 @@ KEPT = [
     *pairs(ResNet, ((), (40, (2, 2))), expansion=2, groups=4),
     *pairs(zoo.MobileNet, ((), (40,))),
     *pairs(zoo.MobileNetV2, ((), (40, (3, 4)))),
-    *pairs(zoo.DenseNet, ((), (20, (3, 4)))),
+    *pairs(zoo.DenseNet, ((), (20, (3, 4))), ((), (8, (3, 3)))),
     *pairs(zoo.SqueezeExcite, ((), (40, 4))),
     *pairs(zoo.Autoencoder, ((), (20,))),
     *pairs(zoo.mlp, ((), (80, 8))),
