@@ -12,7 +12,7 @@ import types
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, fx, nn
@@ -78,7 +78,7 @@ class Program:
     trained: frozenset[str]
 
 
-Inputs = Sequence[Tensor] | Tensor
+Inputs: TypeAlias = Sequence[Tensor] | Tensor
 
 
 def program_of(module: nn.Module, example_inputs: Inputs, name: str) -> Program:
@@ -127,11 +127,13 @@ def _on_meta(module: nn.Module) -> nn.Module:
     for tensor in (*module.parameters(), *module.buffers()):
         empty = torch.empty_like(tensor, device="meta")
         # Attention takes a fused path that shows no operators unless something needs a gradient.
-        memo[id(tensor)] = nn.Parameter(empty) if isinstance(tensor, nn.Parameter) else empty
+        if isinstance(tensor, nn.Parameter):
+            empty = nn.Parameter(empty, empty.is_floating_point())
+        memo[id(tensor)] = empty
     twin = copy.deepcopy(module, memo).eval()
     for part in twin.modules():
         if isinstance(part, nn.MultiheadAttention) and not _unusual(part):
-            part.forward = types.MethodType(_attend, part)  # type: ignore[method-assign]
+            vars(part)["forward"] = types.MethodType(_attend, part)
     return twin
 
 
@@ -160,8 +162,7 @@ def _attend(
     return out, weights if need_weights else None
 
 
-@torch.library.custom_op("wattkeeper::attention", mutates_args=())
-def _attention(
+def _computes(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -174,8 +175,7 @@ def _attention(
     raise NotImplementedError("stands for an operator in traces, computes nothing")
 
 
-@_attention.register_fake
-def _(
+def _shapes(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -189,6 +189,9 @@ def _(
     batch = query.shape[:1] if time else query.shape[1:-1]
     weights = query.new_empty((*batch, query.shape[time], key.shape[time]))
     return torch.empty_like(query), weights
+
+
+torch.library.custom_op("wattkeeper::attention", _computes, mutates_args=()).register_fake(_shapes)
 
 
 class _Reader:

@@ -15,8 +15,6 @@ Arrays = tuple[Ints, ...]
 
 ELEMENT = 1 << 26
 """What an element is worth that the child takes over; all else only chooses among such optima."""
-EQUAL = 1 << 12
-"""What a node is worth whose match has its shape."""
 BREAK = 1 << 11
 """What a node left out costs without which the function changes, whatever its size: it can neither
 be the identity nor lies beside one."""
@@ -25,6 +23,8 @@ PLACE = 1 << 9
 after it, how often its input was made coarser, and whether it lies beside an identity."""
 LIKENESS = 1 << 9
 """What a node is worth times how alike the shapes are (0 to 1)."""
+EQUAL = 1 << 8
+"""What a node is worth whose match has its shape."""
 LOSS = 1 << 8
 """What all nodes left out cost together, by their share of the model's elements."""
 NODE = 1

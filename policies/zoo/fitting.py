@@ -15,6 +15,9 @@ from zlib import crc32
 
 from wattkeeper.policies.zoo.graph import SOURCE, Graph, Node
 
+INPUTS_FIRST: Final = frozenset({"embedding", "gather", "matmul"})
+"""Operators whose weight has what comes in as its rows; in lower case."""
+
 JOINS: Final = frozenset({"add", "sum", "cat", "concat"})
 """Operators that join a branch to its own input; in lower case."""
 
@@ -48,9 +51,9 @@ def extents(node: Node) -> Extents:
     shape = node.tensors[0].shape or (1,)
     if len(shape) == 1 or ("depthwise", True) in node.attributes:
         return Extents(shape[0], shape[0])
-    op = node.op.lower()
-    if op == "embedding" or op.replace("_", "").startswith("convtranspose"):
-        return Extents(shape[0], shape[1])  # rows of a table are what comes in
+    op = node.op.lower().replace("_", "")
+    if op in INPUTS_FIRST or op.startswith("convtranspose") or ("transB", 0) in node.attributes:
+        return Extents(shape[0], shape[1])
     return Extents(shape[1], shape[0])
 
 

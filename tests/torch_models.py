@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+torch.set_num_threads(1)  # the models are small, and tests run side by side
+
 
 def trained_like(model: nn.Module, seed: int = 0) -> nn.Module:
     """Random affine weights and running statistics in every norm, random biases elsewhere."""
@@ -378,3 +380,58 @@ class SqueezeExcite(nn.Module):
             y = conv(x)
             x = torch.relu(x + y * gate(y.mean((2, 3)))[:, :, None, None])
         return self.head(x.mean((2, 3)))
+
+
+def families() -> list[tuple[str, nn.Module, Tensor]]:
+    """Forty models of many kinds with example inputs: name, model, inputs."""
+    images, words = torch.zeros(2, 3, 16, 16), torch.zeros(2, 12, dtype=torch.long)
+    seen: dict[str, nn.Module] = {
+        "vgg": vgg(),
+        "vgg-wide": vgg(40),
+        "vgg-deep": vgg(depths=(3, 4)),
+        "vgg-deep-wide": vgg(32, (4, 4)),
+        "vgg-plain": vgg(bn=False),
+        "vgg-classes": vgg(classes=7),
+        "resnet": ResNet(),
+        "resnet-wide": ResNet(40),
+        "resnet-deep": ResNet(depths=(3, 4)),
+        "resnet-three": ResNet(depths=(2, 2, 2)),
+        "resnet-narrow": ResNet(8),
+        "bottleneck": ResNet(expansion=4),
+        "bottleneck-wide": ResNet(24, (2, 2), expansion=4),
+        "resnext": ResNet(16, (2, 2), expansion=2, groups=4),
+        "resnext-wide": ResNet(32, (2, 2), expansion=2, groups=4),
+        "mobilenet": MobileNet(),
+        "mobilenet-wide": MobileNet(40),
+        "mobilenet-deep": MobileNet(depths=(2, 3)),
+        "mobilenet2": MobileNetV2(),
+        "mobilenet2-wide": MobileNetV2(24, (3, 2)),
+        "densenet": DenseNet(),
+        "densenet-wide": DenseNet(12),
+        "densenet-deep": DenseNet(depths=(3, 4)),
+        "squeeze-excite": SqueezeExcite(),
+        "squeeze-excite-deep": SqueezeExcite(24, 4),
+        "vit": VisionTransformer(),
+        "vit-wide": VisionTransformer(32, 4),
+        "vit-fused": VisionTransformer(kind=FusedAttention),
+        "autoencoder": Autoencoder(),
+        "autoencoder-wide": Autoencoder(20),
+        "mlp": mlp(),
+        "mlp-deep": mlp(48, 4),
+    }
+    read: dict[str, nn.Module] = {
+        "lstm": Recurrent(),
+        "lstm-wide": Recurrent(40),
+        "lstm-both": Recurrent(layers=2, both=True),
+        "gru": Recurrent(kind="GRU"),
+        "gru-wide": Recurrent(24, "GRU"),
+        "encoder": Encoder(),
+        "encoder-wide": Encoder(32, 4, 3),
+        "encoder-post": Encoder(norm_first=False),
+        "text1d": Text1d(),
+        "text1d-deep": Text1d(32, 3),
+    }
+    return [
+        *((name, model, images) for name, model in seen.items()),
+        *((name, model, words) for name, model in read.items()),
+    ]
