@@ -23,7 +23,7 @@ help:
 	@echo "make test-all     run all tests"
 	@echo "make check        ruff, mypy, import-linter"
 	@echo "make format       let ruff format the sources and fix what it can"
-	@echo "make bench        run the benchmarks of recurring jobs and of schedulers (minutes)"
+	@echo "make bench        run the benchmarks: recurring jobs, schedulers, zoo (minutes)"
 	@echo "make interpreted  run the core as plain Python until it is installed again"
 	@echo "make clean        remove .venv, builds and caches (results/ stays)"
 
@@ -49,6 +49,7 @@ format: $(INSTALLED_TEST)
 bench: $(INSTALLED)
 	@$(BIN)/python benchmarks/recurrences.py
 	@$(BIN)/python benchmarks/schedulers.py
+	@$(BIN)/python -m benchmarks.zoo_search
 
 interpreted:
 	@find $(sort $(dir $(CORE))) -name '*.so' -delete

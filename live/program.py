@@ -7,6 +7,7 @@ is computed. A module that it cannot trace is traced by `torch.fx` first.
 from __future__ import annotations
 
 import copy
+import logging
 import operator
 import types
 import warnings
@@ -113,9 +114,14 @@ def _export(module: nn.Module, inputs: tuple[Tensor, ...], name: str) -> Any:
 
 
 def _exported(module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
-    with warnings.catch_warnings(), torch.enable_grad(), torch.device("meta"):
-        warnings.simplefilter("ignore")
-        return torch.export.export(module, inputs, strict=False)
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)  # torch logs what it also raises, and what is said here shorter
+    try:
+        with warnings.catch_warnings(), torch.enable_grad(), torch.device("meta"):
+            warnings.simplefilter("ignore")
+            return torch.export.export(module, inputs, strict=False)
+    finally:
+        logging.disable(before)
 
 
 def _line(error: Exception) -> str:

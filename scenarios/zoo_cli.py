@@ -55,7 +55,7 @@ def _open(folder: Path) -> Zoo:
 
 @zoo.command()
 @_zoo
-@click.option("--graph", type=FOLDER, help="Its graph, a JSON file.")
+@click.option("--graph", type=FOLDER, help="Its graph, a JSON or ONNX file.")
 @click.option("--module", metavar="MODULE:CALLABLE", help="Or its code, which warm-start needs.")
 @_input
 @click.option("--weights", type=FOLDER, required=True, help="Its state, a safetensors file.")

@@ -107,7 +107,7 @@ def example_inputs(text: str | None, *modules: nn.Module) -> tuple[torch.Tensor,
 
 
 def graph_of(text: str, input_shapes: str | None) -> Graph:
-    """The graph in a file, or of a module that is named by its code.
+    """The graph in a JSON or ONNX file, or of a module that is named by its code.
 
     Raises:
         InputError: If there is none.
@@ -117,6 +117,10 @@ def graph_of(text: str, input_shapes: str | None) -> Graph:
 
         made = module(text)
         return graphs.graph_of(made, example_inputs(input_shapes, made), text.partition(":")[2])
+    if text.endswith(".onnx"):
+        from wattkeeper.live.onnx_graphs import graph_of_onnx
+
+        return graph_of_onnx(text)
     from wattkeeper.traces.graphs import read_graph
 
     return read_graph(Path(text))

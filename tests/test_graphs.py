@@ -82,11 +82,12 @@ class Remembers(nn.Module):
         return torch.relu(self.seen[0])
 
 
-def test_what_cannot_be_traced_is_refused_with_a_reason() -> None:
+def test_what_cannot_be_traced_is_refused_with_a_reason(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(InputError, match=r"model 'b' cannot be traced with inputs of shape \[2\]"):
         graph_of(Branching(), torch.zeros(2), "b")
     with pytest.raises(InputError, match=r"of shape \[2, 7\].*pass example inputs"):
         graph_of(ResNet(), torch.zeros(2, 7), "r")
+    assert not caplog.records, "torch's own log says nothing beside the error"
     assert [n.op for n in graph_of(Remembers(), torch.zeros(2, 3), "r").nodes] == ["linear", "relu"]
 
 

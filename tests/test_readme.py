@@ -151,11 +151,20 @@ def test_commands_without_data(command: Command, tmp_path: Path) -> None:
             said += command(*words(line)).stdout
     assert re.search("Left out: 1 jobs? without a recorded duration", said)
     assert (tmp_path / "results/mine/jobs.parquet").is_file()
-    (example,) = (block for kind, block in BLOCKS if kind == "python")
-    done = subprocess.run(
-        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert "batch_size" in done.stdout
+    transfer, results = (block for kind, block in BLOCKS if kind == "python")
+    examples = [(results, "batch_size")]
+    if find_spec("torch"):
+        examples.append((transfer, "function in eval mode: kept"))
+    for example, expected in examples:
+        done = subprocess.run(
+            [sys.executable, "-c", example],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert expected in done.stdout
+        assert not done.stderr
 
 
 def test_commands_on_the_zeus_traces(command: Command, shared: Path, tmp_path: Path) -> None:

@@ -279,6 +279,20 @@ def test_warm_start(code: Callable[..., str], tmp_path: Path) -> None:
     assert [row["name"] for row in ranked] == ["deep", "small"]
 
 
+def test_match_of_an_onnx_file(code: Callable[..., str], tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    helper, real = onnx.helper, onnx.TensorProto.FLOAT
+    ends = [helper.make_tensor_value_info(name, real, [1, 4]) for name in "xy"]
+    weight = helper.make_tensor("w", real, (4, 4), [0.0] * 16)
+    gemm = helper.make_node("Gemm", ["x", "w"], ["y"], transB=1)
+    graph = helper.make_graph([gemm], "net", ends[:1], ends[1:], [weight])
+    onnx.save(helper.make_model(graph), str(tmp_path / "net.onnx"))
+    ranked = json.loads(code("match", "--zoo", "z", "--child", "net.onnx", "--json"))
+    assert {row["name"]: row["score"] for row in ranked} == {"small": 0.0, "deep": 0.0}
+    (tmp_path / "bad.onnx").write_text("no model")
+    assert "bad.onnx is no ONNX model" in code("match", "--zoo", "z", "--child", "bad.onnx", code=2)
+
+
 def test_warm_starts_that_are_refused(code: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("from my_models import small\ntext = str\n")
     asked = ("warm-start", "--zoo", "z", "--out", "c.safetensors", "--task", "images")
