@@ -1,8 +1,8 @@
 """Graphs of torch modules and ONNX files."""
 
-from pathlib import logging
+import logging
+from pathlib import Path
 
-import Path
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
