@@ -57,6 +57,12 @@ METRICS: dict[str, Metric] = {
     "makespan_s": Metric("s", "from the first submission to the last end"),
     "gpu_utilisation": Metric("1", "share of GPU time that jobs hold"),
     "cluster_energy_j": Metric("J", "energy of the facility: jobs, idle GPUs, times pue"),
+    "gpu_s_saved": Metric(
+        "s", "with a zoo: GPU seconds of training that parents saved, queries not subtracted"
+    ),
+    "with_parent": Metric("1", "with a zoo: share of the trained models that had a parent"),
+    "mean_accuracy": Metric("1", "with a zoo: accuracy of the trained models, mean"),
+    "zoo_bytes": Metric("B", "with a zoo: what its models take at the end"),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -11,8 +12,8 @@ from pydantic import NonNegativeFloat
 
 from wattkeeper.policies.protocols import Configuration, Context, Start
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
-from wattkeeper.policies.zoo.choice import Candidate, Rule, choose, eligible
-from wattkeeper.policies.zoo.graph import Graph, Ints
+from wattkeeper.policies.zoo.choice import Candidate, Rule, best, bucketed, eligible
+from wattkeeper.policies.zoo.graph import Graph
 from wattkeeper.policies.zoo.matchers import find_matcher
 from wattkeeper.policies.zoo.models import Trained
 from wattkeeper.policies.zoo.search import Search
@@ -53,6 +54,7 @@ class Modelkeeper(Policy):
         self._matcher = find_matcher(config.matcher)
         self._search: Search[Any] = Search(self._matcher)
         self._places: dict[str, int] = {}
+        self._place_of: dict[str, int] = {}
         self._known: defaultdict[str, dict[int, float]] = defaultdict(dict)
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
@@ -70,40 +72,34 @@ class Modelkeeper(Policy):
         arrays = self._matcher.arrays(graph)
         own = self._matcher.own(arrays)
         minimum = self._config.minimum * own
-        where = np.array([self._place(model.graph) for model in peers])
         known = self._known[graph.digest]
+        places = [self._place(model) for model in peers]
+        sound = [Candidate(minimum, model.accuracy, task) for model in peers]
+        allowed = np.flatnonzero(eligible(sound, task, minimum)).tolist()
+        among = np.unique([places[at] for at in allowed]).astype(np.int64)
         if self._config.rule == "best":
-            sound = [Candidate(minimum, model.accuracy, task) for model in peers]
-            allowed = eligible(sound, task, minimum)
-            among = np.unique(where[allowed])
-            scores = self._highest(arrays, among, known, minimum)
+            scores = {
+                one.at: one.score for one in self._search.best(arrays, 1, among, known, ties=True)
+            }
         else:
-            among = np.unique(where)
-            self._search.best(arrays, len(among), among, known)
             scores = known
-        candidates = [
-            Candidate(scores.get(at, -np.inf), model.accuracy, task)
-            for at, model in zip(where.tolist(), peers, strict=True)
-        ]
-        chosen = choose(self._config.rule, candidates, task, minimum, own)
-        return None if chosen is None else peers[chosen].model_id
+            for place in among.tolist():
+                if place not in known:
+                    known[place] = self._matcher.score(self._search.parents[place], arrays)
+        finalists = [at for at in allowed if places[at] in scores and scores[places[at]] >= minimum]
+        if not finalists:
+            return None
+        candidates = [Candidate(scores[places[at]], peers[at].accuracy, task) for at in finalists]
+        rule = best if self._config.rule == "best" else partial(bucketed, own=own)
+        return peers[finalists[rule(candidates)]].model_id
 
-    def _place(self, graph: Graph) -> int:
-        """Position of an architecture in the search; those with the same graph share one."""
-        place = self._places.get(graph.digest)
+    def _place(self, model: Trained) -> int:
+        """Position of a model's architecture in the search; those with one graph share it."""
+        place = self._place_of.get(model.model_id)
         if place is None:
-            place = self._places[graph.digest] = len(self._places)
-            self._search.add(self._matcher.arrays(graph))
+            digest = model.graph.digest
+            if digest not in self._places:
+                self._places[digest] = len(self._places)
+                self._search.add(self._matcher.arrays(model.graph))
+            place = self._place_of[model.model_id] = self._places[digest]
         return place
-
-    def _highest(
-        self, child: Any, among: Ints, known: dict[int, float], minimum: float
-    ) -> dict[int, float]:
-        """The architectures of the highest score, all of them if several share it."""
-        count = 1
-        while True:
-            found = self._search.best(child, count, among, known)
-            best, worst = found[0].score, found[-1].score
-            if len(found) < count or worst < best or best < minimum:
-                return {one.at: one.score for one in found}
-            count *= 2
