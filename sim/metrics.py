@@ -57,6 +57,12 @@ METRICS: dict[str, Metric] = {
     "makespan_s": Metric("s", "from the first submission to the last end"),
     "gpu_utilisation": Metric("1", "share of GPU time that jobs hold"),
     "cluster_energy_j": Metric("J", "energy of the facility: jobs, idle GPUs, times pue"),
+    "gpu_s_saved": Metric(
+        "s", "with a zoo: GPU seconds of training that parents saved, queries not subtracted"
+    ),
+    "with_parent": Metric("1", "with a zoo: share of the trained models that had a parent"),
+    "mean_accuracy": Metric("1", "with a zoo: accuracy of the trained models, mean"),
+    "zoo_bytes": Metric("B", "with a zoo: what its models take at the end"),
 }
 
 
@@ -209,6 +215,24 @@ def cluster_metrics(timeline: Timeline, cluster: ClusterSpec) -> dict[str, float
     return {
         "gpu_utilisation": timeline.gpu_seconds() / (span_s * cluster.gpus) if span_s else 0.0,
         "cluster_energy_j": timeline.energy_j(),
+    }
+
+
+def zoo_metrics(models: Mapping[str, pa.Array]) -> dict[str, float]:
+    """The metrics of a zoo, of the models that were trained.
+
+    Args:
+        models: From `wattkeeper.sim.results.model_columns`.
+    """
+    count = len(models["job_id"])
+    saved = models["saved_gpu_s"].to_numpy()
+    accuracy = models["accuracy"].to_numpy()
+    size = models["zoo_bytes"].to_numpy()
+    return {
+        "gpu_s_saved": exact_sum(saved),
+        "with_parent": 1 - models["parent_model"].null_count / count if count else math.nan,
+        "mean_accuracy": exact_sum(accuracy) / count if count else math.nan,
+        "zoo_bytes": float(size[-1]) if count else 0.0,
     }
 
 

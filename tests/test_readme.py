@@ -123,9 +123,13 @@ def save_models(folder: Path, lines: list[str]) -> list[str]:
     """What the page of the zoo calls its models; the lines that can run here."""
     from safetensors.numpy import save_file
 
+    names = ["Net(depth=1)", "Net(depth=2)", "Net(depth=1)"]
+    rows = [f'"{name}",{600 * at}' for at, name in enumerate(names)]
+    (folder / "arrivals.csv").write_text("\n".join(["name,arrival", *rows, ""]), encoding="utf-8")
     graph = Graph("net", (Node("linear", (-1,), (Tensor("fc.weight", "weight", (3, 2)),)),))
     (folder / "graphs").mkdir()
-    for path in (folder / "net.json", folder / "graphs/net.json"):
+    for name in ("net", "graphs/net", "graphs/Net_depth_1", "graphs/Net_depth_2"):
+        path = folder / f"{name}.json"
         path.write_text(graph.to_json(), encoding="utf-8")
     save_file({"fc.weight": np.ones((3, 2), np.float32)}, folder / "net.safetensors")
     if not find_spec("torch"):

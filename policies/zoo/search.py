@@ -64,7 +64,15 @@ class Search(Generic[A]):
         """The score of each parent: all are computed, shape (parents,)."""
         return np.array([self._matcher.score(parent, child) for parent in self.parents])
 
-    def best(self, child: A, count: int = 1, among: Ints | None = None) -> list[Found]:
+    def best(
+        self,
+        child: A,
+        count: int = 1,
+        among: Ints | None = None,
+        known: dict[int, float] | None = None,
+        *,
+        ties: bool = False,
+    ) -> list[Found]:
         """The parents with the highest scores, as if all had been scored.
 
         They are scored in the order of their bounds, the highest first, until no bound that is
@@ -74,22 +82,31 @@ class Search(Generic[A]):
             child: The child.
             count: How many parents are wanted.
             among: Positions that are allowed; None allows all.
+            known: Scores for this child by position, from earlier searches; what is computed is
+                added.
+            ties: Whether all that equal the last of them are wanted too.
 
         Returns:
-            At most `count` parents, the best first; of equal ones, the one added first.
+            At most `count` parents and `ties`, the best first; of equal ones, the one added first.
         """
         bounds = self.bounds(child)
         allowed = np.arange(len(bounds)) if among is None else np.unique(among)
         order = allowed[np.argsort(-bounds[allowed], kind="stable")]
         found: list[Found] = []
+        known = {} if known is None else known
         self.scored = 0
         for at in order.tolist():
-            if len(found) == count and bounds[at] < found[-1].score:
+            if len(found) >= count and bounds[at] < found[-1].score:
                 break
-            if len(found) == count and bounds[at] == found[-1].score and at > found[-1].at:
+            surely_later = len(found) >= count and at > found[-1].at
+            if surely_later and bounds[at] == found[-1].score and not ties:
                 continue
-            self.scored += 1
-            found.append(Found(at, self._matcher.score(self.parents[at], child)))
+            if at not in known:
+                self.scored += 1
+                known[at] = self._matcher.score(self.parents[at], child)
+            found.append(Found(at, known[at]))
             found.sort(key=lambda one: (-one.score, one.at))
-            del found[count:]
+            last = found[min(count, len(found)) - 1].score
+            while len(found) > count and not (ties and found[-1].score == last):
+                del found[-1]
         return found

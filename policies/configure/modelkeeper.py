@@ -1,0 +1,105 @@
+"""The parent is the most similar trained model."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import NonNegativeFloat
+
+from wattkeeper.policies.protocols import Configuration, Context, Start
+from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.zoo.choice import Candidate, Rule, best, bucketed, eligible
+from wattkeeper.policies.zoo.graph import Graph
+from wattkeeper.policies.zoo.matchers import find_matcher
+from wattkeeper.policies.zoo.models import Trained
+from wattkeeper.policies.zoo.search import Search
+from wattkeeper.policies.zoo.starting import started_from
+
+
+class ModelkeeperConfig(PolicyConfig):
+    """Starts from the most similar of the stored models of the same task (ModelKeeper, NSDI '23).
+
+    A model that is clearly less accurate than its peers is no parent.
+    """
+
+    point: ClassVar[Point] = "configure"
+    sets_parent: ClassVar[bool] = True
+    kind: Literal["modelkeeper"] = "modelkeeper"
+    matcher: Literal["coverage", "modelkeeper-asbuilt"] = "coverage"
+    """How similarity is measured: by the share of the child's parameters that the parent fills, or
+    as ModelKeeper published it."""
+    rule: Rule = "best"
+    """`best`: the most similar model; `bucketed`: the most accurate of the most similar ones, as
+    published. The latter scores every stored model."""
+    minimum: float = 0.01
+    """The least similarity of a parent, over the child's similarity to itself."""
+    query_s: NonNegativeFloat = 0.0
+    """Seconds that a query takes while the job holds its GPUs; none where the zoo holds nothing of
+    the task. ModelKeeper reports 8 against 2,500 models."""
+
+    def build(self) -> Modelkeeper:
+        """A new policy."""
+        return Modelkeeper(self)
+
+
+class Modelkeeper(Policy):
+    """See `ModelkeeperConfig`. What it keeps is derived from graphs: nothing is learnt."""
+
+    def __init__(self, config: ModelkeeperConfig) -> None:
+        self._config = config
+        self._matcher = find_matcher(config.matcher)
+        self._search: Search[Any] = Search(self._matcher)
+        self._places: dict[str, int] = {}
+        self._place_of: dict[str, int] = {}
+        self._known: defaultdict[str, dict[int, float]] = defaultdict(dict)
+
+    def configure(self, ctx: Context, start: Start) -> Configuration:
+        """The parent, if there is one."""
+        child = ctx.zoo.child(start.job)
+        if child is None:
+            return started_from(start, None)
+        peers = [model for model in ctx.zoo.models() if model.task == child.task]
+        if not peers:
+            return started_from(start, None)
+        parent = self._parent(peers, child.task, child.graph)
+        return started_from(start, parent, self._config.query_s)
+
+    def _parent(self, peers: Sequence[Trained], task: str, graph: Graph) -> str | None:
+        arrays = self._matcher.arrays(graph)
+        own = self._matcher.own(arrays)
+        minimum = self._config.minimum * own
+        known = self._known[graph.digest]
+        places = [self._place(model) for model in peers]
+        sound = [Candidate(minimum, model.accuracy, task) for model in peers]
+        allowed = np.flatnonzero(eligible(sound, task, minimum)).tolist()
+        among = np.unique([places[at] for at in allowed]).astype(np.int64)
+        if self._config.rule == "best":
+            scores = {
+                one.at: one.score for one in self._search.best(arrays, 1, among, known, ties=True)
+            }
+        else:
+            scores = known
+            for place in among.tolist():
+                if place not in known:
+                    known[place] = self._matcher.score(self._search.parents[place], arrays)
+        finalists = [at for at in allowed if places[at] in scores and scores[places[at]] >= minimum]
+        if not finalists:
+            return None
+        candidates = [Candidate(scores[places[at]], peers[at].accuracy, task) for at in finalists]
+        rule = best if self._config.rule == "best" else partial(bucketed, own=own)
+        return peers[finalists[rule(candidates)]].model_id
+
+    def _place(self, model: Trained) -> int:
+        """Position of a model's architecture in the search; those with one graph share it."""
+        place = self._place_of.get(model.model_id)
+        if place is None:
+            digest = model.graph.digest
+            if digest not in self._places:
+                self._places[digest] = len(self._places)
+                self._search.add(self._matcher.arrays(model.graph))
+            place = self._place_of[model.model_id] = self._places[digest]
+        return place
