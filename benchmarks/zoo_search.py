@@ -22,7 +22,7 @@ from wattkeeper.policies.zoo.search import Search
 
 MODELS, NODES = 2500, 500
 CHILDREN, COMPARED, CHILD_NODES = 40, 5, (180, 280)
-CLUSTERED = 200
+CLUSTERED = 100
 """Parents that the search in two stages gets, which scores all their pairs beforehand."""
 
 

@@ -1,4 +1,4 @@
-"""Floor 4, real GPUs: torch modules as graphs, weights that go from one to another, and the zoo."""
+"""Floor 4, real GPUs: torch modules as graphs, and weights that go from one to another."""
 
 from __future__ import annotations
 
@@ -8,16 +8,10 @@ if TYPE_CHECKING:
     from wattkeeper.live.graphs import graph_of
     from wattkeeper.live.report import TransferReport
     from wattkeeper.live.transformer import transfer
-    from wattkeeper.live.zoo import Zoo
 
-__all__ = ["TransferReport", "Zoo", "graph_of", "transfer"]
+__all__ = ["TransferReport", "graph_of", "transfer"]
 
-_HOMES = {
-    "TransferReport": "report",
-    "Zoo": "zoo",
-    "graph_of": "graphs",
-    "transfer": "transformer",
-}
+_HOMES = {"TransferReport": "report", "graph_of": "graphs", "transfer": "transformer"}
 
 
 def __getattr__(name: str) -> Any:  # torch is loaded where it is used, not by importing the floor

@@ -115,9 +115,26 @@ def unify(first: Axis, second: Axis) -> None:
         _zip(factors(a), factors(b), _outer)
     elif a.kind == b.kind == "concat":
         _zip(pieces(a), pieces(b), _first)
+    elif a.kind == "product":
+        _distribute(a, b)
     else:
-        pin(a)
-        pin(b)
+        _distribute(b, a)
+
+
+def _distribute(whole: Axis, joined: Axis) -> None:
+    """Unify a product with a concatenation that cuts nothing but its outermost factor."""
+    outer, *inner = factors(whole)
+    size = math.prod(axis.extent for axis in inner)
+    ends = pieces(joined)
+    if any(end.extent % size for end in ends):
+        pin(whole)
+        pin(joined)
+        return
+    parts = [free(end.extent // size) for end in ends]
+    joined.bind(whole)
+    unify(outer, concat(parts))
+    for end, part in zip(ends, parts, strict=True):
+        unify(end, product((part, *inner)))
 
 
 def _zip(a: list[Axis], b: list[Axis], cut: Callable[[Axis, int], Axis | None]) -> None:

@@ -123,6 +123,8 @@ class Pair:
         if mine.kind in VIEWS:
             return True
         free = set(SIZES)
+        if mine.kind == "pad":
+            return self._pads(mine) == self._pads(mine, theirs)
         if at in self.scaled:
             free.add("other")
         if mine.kind == "scaled_dot_product_attention" and at in self.child.spaces.contracted:
@@ -134,6 +136,15 @@ class Pair:
         return all(
             _like(mine.args.get(name), theirs.args.get(name)) for name in names if name not in free
         )
+
+    def _pads(self, mine: Op, padded: Op | None = None) -> list[Any]:
+        """What is padded with what, but for units, whose number follows from widths."""
+        op = mine if padded is None else padded
+        pads = op.args["pad"]
+        for back, axis in enumerate(reversed(self.child.spaces.of(mine.args["self"]))):
+            if 2 * back < len(pads) and axis.find().kind != "fixed":
+                pads = (*pads[: 2 * back], 0, 0, *pads[2 * back + 2 :])
+        return [pads, op.args.get("mode"), op.args.get("value")]
 
     def same_units(self, mine: int, theirs: int) -> bool:
         """Whether every dimension of two values maps."""

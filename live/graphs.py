@@ -39,7 +39,8 @@ def graph_of(module: nn.Module, example_inputs: Inputs, name: str) -> Graph:
 
     Besides stride, dilation and groups, a node's attribute `layout` says which of its first two
     dimensions are no units that could be widened: `("weight", 0, 10)` for ten classes,
-    `("weight", 1, ("units", 49))` for units of 49 pixels each.
+    `("weight", 1, ("units", 49))` for units of 49 pixels each. A tensor that several nodes share
+    stands at each of them, under one name.
 
     Args:
         module: Any module; it is left as it is.
@@ -59,12 +60,11 @@ def traced(module: nn.Module, example_inputs: Inputs, name: str) -> Traced:
     kept: dict[int, int] = {}
     nodes: list[Node] = []
     positions: list[int] = []
-    held: set[str] = set()
     for at, op in enumerate(program.ops):
         if op.kind in SILENT or (op.kind in SCALED and len(op.refs) == 1):
             continue
         inputs = tuple(_feeds(program, at, kept)) or (SOURCE,)
-        tensors = _tensors(program, op, held)
+        tensors = _tensors(program, op)
         attributes = _attributes(program, spaces, op) if tensors else ()
         kept[at] = len(nodes)
         name = "embedding" if op.kind in TABLES else op.kind
@@ -80,12 +80,10 @@ def _feeds(program: Program, at: int, kept: dict[int, int]) -> list[int]:
     return feeds
 
 
-def _tensors(program: Program, op: Op, held: set[str]) -> tuple[Tensor, ...]:
-    own = {role: name for role, name in op.tensors.items() if name not in held}
-    held.update(own.values())
+def _tensors(program: Program, op: Op) -> tuple[Tensor, ...]:
     return tuple(
         Tensor(name, role, _shown(op, program.shapes[name]), name in program.trained)
-        for role, name in own.items()
+        for role, name in op.tensors.items()
     )
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from wattkeeper.live.kinds import PASSES_ZERO
-from wattkeeper.live.program import Program
+from wattkeeper.live.program import Op, Program
 
 ENDS: Final = {
     "batch_norm": ("weight", "bias"),
@@ -43,7 +43,9 @@ class Blocks(NamedTuple):
 
 
 def find_blocks(program: Program, filled: frozenset[int]) -> Blocks:
-    """Additions of the child with a branch that holds weights, none of them from the parent.
+    """Additions and concatenations with a branch that holds weights, none of them from the parent.
+
+    What a branch gives a concatenation is read by nobody at first: its readers' weights are zero.
 
     Args:
         program: What the child computes.
@@ -59,6 +61,8 @@ def find_blocks(program: Program, filled: frozenset[int]) -> Blocks:
     passed: dict[int, int] = {}
     ends: set[int] = set()
     for at, op in enumerate(program.ops):
+        if op.kind == "cat":
+            inside |= _unread(program, before, op, filled)
         if op.kind != "add" or len(op.refs) != 2:
             continue
         for kept, branch in (op.refs, op.refs[::-1]):
@@ -77,6 +81,17 @@ def find_blocks(program: Program, filled: frozenset[int]) -> Blocks:
                 break
     held = {name for one in inside for name in program.ops[one].tensors.values()}
     return Blocks(frozenset(inside), passed, frozenset(ends), frozenset(held))
+
+
+def _unread(program: Program, before: list[int], op: Op, filled: frozenset[int]) -> set[int]:
+    unread: set[int] = set()
+    for kept in op.refs:
+        for branch in op.refs:
+            if before[branch] >> kept & 1 and branch != kept:
+                own = _members(before[branch] & ~before[kept])
+                if any(program.ops[at].tensors for at in own) and not filled & {*own}:
+                    unread |= {*own}
+    return unread
 
 
 def _members(bits: int) -> list[int]:

@@ -84,9 +84,15 @@ class _Transfer:
         self.notes: dict[str, tuple[Status, str, str]] = {}
         self.lost_in_eval: list[str] = []
         self.lost_in_train: list[str] = []
-        self.blocks: Blocks = find_blocks(child.program, frozenset(origins))
+        self.holders: dict[str, list[int]] = {}
+        for at, op in enumerate(child.program.ops):
+            for name in op.tensors.values():
+                self.holders.setdefault(name, []).append(at)
+        shared = {at for places in self.holders.values() if len(places) > 1 for at in places}
+        self.blocks: Blocks = find_blocks(child.program, frozenset({*origins, *shared}))
         self.stands: list[int | None] = []  # for each value of the child, which of the parent it is
         self.taken = users(parent.program)
+        self.readers = users(child.program)
 
     def run(self) -> TransferReport:
         self._relate()
@@ -135,7 +141,7 @@ class _Transfer:
         mine, theirs = self.child.program.ops[at], self.parent.program.ops[there]
         for role, name in mine.tensors.items():
             source = theirs.tensors.get(role)
-            if source is None or name in self.values:
+            if source is None or self.holders[name][0] != at:
                 continue
             axes = self.child.spaces.tensors[name], self.parent.spaces.tensors[source]
             reads = read_dim(mine.kind, role, len(axes[0]))
@@ -163,12 +169,34 @@ class _Transfer:
                 )
             elif None not in inputs and (problem := self.pair.loss(at, there)):
                 self._lose(problem)
+            elif None not in inputs and not self._shares(at, there):
+                self._lose(f"{label(op, at)} shares weights, and they do not do for all that do so")
             return there
         if None in inputs and op.kind != "cat":
             return None
         if op.tensors and op.kind != "unused":
             return self._insert(at, op)
         return self._match(at, op, inputs)
+
+    def _shares(self, at: int, there: int) -> bool:
+        """Whether the weights that an operator shares with others are those that it needs."""
+        op, theirs = self.child.program.ops[at], self.parent.program.ops[there]
+        for role, name in op.tensors.items():
+            first = self.holders[name][0]
+            source = theirs.tensors.get(role, "")
+            if self.notes.get(name, ("", "", ""))[2] != source:
+                return False
+            x, y = self.child.spaces.tensors[name], self.parent.spaces.tensors[source]
+            reads = {
+                read_dim(self.child.program.ops[one].kind, role, len(x)) for one in (first, at)
+            }
+            split = any(
+                dim is not None and x[dim].extent != y[dim].extent and len(reads) > 1
+                for dim in reads
+            )
+            if split:  # whole for the one, divided among replicas for the other
+                return False
+        return True
 
     def _match(self, at: int, op: Op, inputs: Sequence[int | None]) -> int | None:
         """The parent's operator without weights that does the same to the same values."""
@@ -212,6 +240,9 @@ class _Transfer:
 
     def _insert(self, at: int, op: Op) -> int | None:
         """Make a layer that only the child has the identity, if that survives what follows."""
+        if any(len(self.holders[name]) > 1 for name in op.tensors.values()):
+            self._lose(f"{label(op, at)} is new here and shares its weights with other places")
+            return None
         source = self.stands[op.refs[0]] if op.refs else None
         problem = "" if source is not None and self._survives(at, source) else "its activation"
         done = False
@@ -222,7 +253,7 @@ class _Transfer:
         reason = (
             "the activation after it changes what it has changed before"
             if problem
-            else f"a {op.kind} of this shape cannot pass its input through"
+            else f"a {op.kind} of this shape cannot pass its input on"
         )
         for name in op.tensors.values():
             self.notes.setdefault(name, ("left", f"inserted, but {reason}", ""))
@@ -232,9 +263,8 @@ class _Transfer:
     def _survives(self, at: int, source: int) -> bool:
         """Whether what follows up to the next activation can be passed unchanged."""
         program = self.child.program
-        following = users(program)
         while True:
-            after = following[at]
+            after = self.readers[at]
             if len(after) != 1:
                 return True
             (at,) = after
@@ -255,6 +285,8 @@ class _Transfer:
     def _identity(self, at: int, op: Op, source: int) -> bool:
         if op.kind == "batch_norm":
             return self._pass_norm(op)
+        if op.kind == "layer_norm":
+            return self._pass_plain(at, op)
         if op.kind not in CONVOLUTIONS | {"linear"} or "weight" not in op.tensors:
             return False
         given, mine = self.child.program.ops[op.refs[0]].shape, op.shape
@@ -295,6 +327,27 @@ class _Transfer:
         name = op.tensors["weight"].rpartition(".")[0]
         self.lost_in_train.append(f"{name} is an inserted batch norm, which takes its batch's mean")
         return True
+
+    def _pass_plain(self, at: int, op: Op) -> bool:
+        """A layer norm without scale changes nothing if all that reads it normalises again."""
+        if not self._normalised(at) or not {"weight", "bias"} <= op.tensors.keys():
+            return False
+        why = "normalises only, since what reads it normalises again"
+        self._put(op.tensors["weight"], torch.ones_like(self.own[op.tensors["weight"]]), why)
+        self._put(op.tensors["bias"], torch.zeros_like(self.own[op.tensors["bias"]]), why)
+        name = op.tensors["weight"].rpartition(".")[0]
+        self._lose(f"{name} is an inserted layer norm: the function is kept up to its eps alone")
+        return True
+
+    def _normalised(self, at: int) -> bool:
+        """Whether only inserted blocks and layer norms read a value."""
+        following = self.readers[at]
+        for reader in following:
+            passes = reader in self.blocks.passed and self._normalised(reader)
+            again = self.child.program.ops[reader].kind == "layer_norm"
+            if not (reader in self.blocks.inside or passes or again):
+                return False
+        return bool(following) and at not in self.child.program.outputs
 
     def _put(self, name: str, value: Tensor, why: str) -> None:
         self.values[name] = value

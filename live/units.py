@@ -169,7 +169,7 @@ class UnitMaps:
         Returns:
             Shape (rows, units); over the replicas of a unit they sum to 1, over `NOBODY` 0.
         """
-        raw = self._rng.uniform(0.5, 1.5, size=(rows, len(units)))
+        raw = self._rng.exponential(size=(rows, len(units)))
         raw[:, units < 0] = 0
         sums = np.zeros((rows, int(units.max(initial=0)) + 1))
         np.add.at(sums.T, np.maximum(units, 0), raw.T)

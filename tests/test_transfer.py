@@ -1,63 +1,240 @@
 """Weights go from a parent to a child that computes the same."""
 
 import copy
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from torch import nn  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
 
-from tests.models import MobileNet, ResNet, mlp, trained_like, vgg  # noqa: E402
+from tests import torch_models as zoo  # noqa: E402
+from tests.torch_models import Encoder, FusedAttention, Recurrent, ResNet, VisionTransformer  # noqa: E402
 from wattkeeper.live import TransferReport, transfer  # noqa: E402
 
 LIMIT = 1e-5
 
 IMAGES = torch.randn(8, 3, 16, 16, generator=torch.Generator().manual_seed(3))
+WORDS = torch.randint(0, 50, (8, 12), generator=torch.Generator().manual_seed(3))
 
 
-def error(parent: nn.Module, child: nn.Module, inputs: torch.Tensor, train: bool) -> float:
+def error(parent: nn.Module, child: nn.Module, inputs: Tensor, train: bool) -> float:
     """Relative L2 of the child's outputs against the parent's."""
     outputs = []
     for model in (parent, child):
         twin = copy.deepcopy(model).train(train)
         with torch.no_grad():
             outputs.append(twin(inputs))
+    if outputs[0].shape != outputs[1].shape:
+        return float("inf")
     return float((outputs[1] - outputs[0]).norm() / outputs[0].norm())
 
 
-def grown(parent: nn.Module, child: nn.Module, inputs: torch.Tensor) -> TransferReport:
-    """Transfer, and hold what the report says against what the models compute."""
-    trained_like(parent, 1)
-    trained_like(child, 2)
+def verdicts_hold(report: TransferReport, parent: Any, child: Any, inputs: Tensor) -> None:
+    """What the report says of the function is what the models compute."""
+    for train, kept in ((False, report.preserved_in_eval), (True, report.preserved_in_train)):
+        found = error(parent, child, inputs, train)
+        assert kept is (found <= LIMIT), f"train={train}: {found}\n{report}"
+
+
+def grown(parent: nn.Module, child: nn.Module, inputs: Tensor = IMAGES) -> TransferReport:
+    zoo.trained_like(parent, 1)
+    zoo.trained_like(child, 2)
     report = transfer(parent, child, inputs)
-    assert report.preserved_in_eval is (error(parent, child, inputs, train=False) <= LIMIT), report
-    assert report.preserved_in_train is (error(parent, child, inputs, train=True) <= LIMIT), report
+    verdicts_hold(report, parent, child, inputs)
     return report
+
+
+def pairs(model: Any, *sizes: tuple[Any, Any], inputs: Tensor = IMAGES, **more: Any) -> list[Any]:
+    """A parent and a child of each pair of sizes, with their inputs."""
+    return [(model(*old, **more), model(*new, **more), inputs) for old, new in sizes]
+
+
+KEPT = [
+    *pairs(zoo.vgg, ((), ()), ((), (32,)), ((), (40,))),
+    *pairs(zoo.vgg, ((), (40, (3, 4))), bn=False),
+    *pairs(ResNet, ((), (40,)), ((), (40, (3, 2))), ((), (16, (7, 2)))),
+    *pairs(ResNet, ((), (40, (2, 7))), expansion=4),
+    *pairs(ResNet, ((), (40, (2, 2))), expansion=2, groups=4),
+    *pairs(zoo.MobileNet, ((), (40,))),
+    *pairs(zoo.MobileNetV2, ((), (40, (3, 4)))),
+    *pairs(zoo.DenseNet, ((), (20, (3, 4)))),
+    *pairs(zoo.SqueezeExcite, ((), (40, 4))),
+    *pairs(zoo.Autoencoder, ((), (20,))),
+    *pairs(zoo.mlp, ((), (80, 8))),
+]
+
+KEPT_WORDS = [
+    *pairs(Recurrent, ((), (40,)), ((16, "GRU"), (40, "GRU")), inputs=WORDS),
+    *pairs(Recurrent, ((), (40,)), inputs=WORDS, layers=2, both=True),
+    *pairs(Encoder, ((), ()), ((), (32, 4)), ((), (32, 2)), inputs=WORDS),
+    *pairs(Encoder, ((), (16, 2, 3)), ((), (48, 6, 8)), inputs=WORDS),
+    *pairs(Encoder, ((), (32, 4)), inputs=WORDS, norm_first=False),
+    *pairs(VisionTransformer, ((), (32, 4)), ((), (32, 2, 4))),
+    *pairs(VisionTransformer, ((), (32, 4, 4)), kind=FusedAttention),
+    *pairs(zoo.Text1d, ((), (32,)), inputs=WORDS),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("parent", "child", "inputs"), [*KEPT, *KEPT_WORDS])
+def test_function_is_kept_in_both_modes(parent: Any, child: Any, inputs: Tensor) -> None:
+    report = grown(parent, child, inputs)
+    assert report.preserved_in_eval
+    assert report.preserved_in_train
 
 
 @pytest.mark.parametrize(
     ("parent", "child"),
     [
-        (vgg(), vgg()),
-        (vgg(), vgg(32)),
-        (vgg(), vgg(40)),
-        (vgg(bn=False), vgg(40, bn=False)),
-        (ResNet(), ResNet(40)),
-        (ResNet(expansion=4), ResNet(40, expansion=4)),
-        (ResNet(), ResNet(40, depths=(3, 2))),
-        (ResNet(), ResNet(depths=(3, 7))),
-        (MobileNet(), MobileNet(40)),
-        (mlp(), mlp(80, 8)),
+        *[(zoo.vgg(), zoo.vgg(depths=depths)) for depths in ((3, 2), (2, 4), (5, 5))],
+        (zoo.vgg(), zoo.vgg(40, (4, 3))),
+        (zoo.MobileNet(), zoo.MobileNet(40, (4, 4))),
     ],
 )
-def test_function_is_kept_in_both_modes(parent: nn.Module, child: nn.Module) -> None:
-    report = grown(parent, child, IMAGES)
+def test_inserted_batch_norm_keeps_the_function_in_eval_mode_alone(parent: Any, child: Any) -> None:
+    report = grown(parent, child)
     assert report.preserved_in_eval
-    assert report.preserved_in_train
+    assert "inserted batch norm" in report.lost_in_train[0]
+    assert {tensor.status for tensor in report.tensors} >= {"inserted"}
 
 
 def test_a_model_fills_itself_wholly() -> None:
-    report = grown(ResNet(), ResNet(), IMAGES)
+    parent, child = ResNet(), ResNet()
+    report = grown(parent, child)
     assert report.coverage == 1
     assert {tensor.status for tensor in report.tensors} == {"copied"}
+    for name, value in parent.state_dict().items():
+        assert torch.equal(value, child.state_dict()[name])
+
+
+def test_twice_the_width_is_filled_wholly() -> None:
+    report = grown(ResNet(), ResNet(32))
+    assert report.coverage == 1
+    assert {tensor.status for tensor in report.tensors if tensor.trained} == {"widened", "copied"}
+
+
+@pytest.mark.parametrize(
+    ("parent", "child", "inputs", "name", "axis"),
+    [
+        (zoo.vgg(), zoo.vgg(32), IMAGES, "0.weight", 0),
+        (zoo.vgg(), zoo.vgg(40), IMAGES, "3.weight", 0),
+        (ResNet(), ResNet(40), IMAGES, "stages.0.body.0.0.weight", 0),
+        (Encoder(), Encoder(32, 4), WORDS, "encoder.layers.0.linear1.weight", 0),
+        (Encoder(), Encoder(32, 2), WORDS, "embedding.weight", 1),
+        (Recurrent(), Recurrent(32), WORDS, "embedding.weight", 1),
+    ],
+)
+@pytest.mark.parametrize("optimiser", [torch.optim.SGD, torch.optim.Adam])
+def test_replicas_differ_after_one_step(
+    parent: Any, child: Any, inputs: Tensor, name: str, axis: int, optimiser: Any
+) -> None:
+    grown(parent, child, inputs)
+    twin = copy.deepcopy(child).train()
+    weight = dict(twin.named_parameters())[name]
+    steps = optimiser(twin.parameters(), lr=1e-2)
+    loss = nn.functional.cross_entropy(twin(inputs), torch.arange(8) % 5)
+    loss.backward()
+    steps.step()
+    after = weight.detach().movedim(axis, 0).flatten(1)
+    step = after - dict(child.named_parameters())[name].detach().movedim(axis, 0).flatten(1)
+    units = dict(parent.named_parameters())[name].shape[axis]
+    assert len(after) > units
+    for unit in range(units, len(after)):  # units are replicated in turn
+        moved = float(step[unit].norm())
+        assert moved > 0
+        assert float((after[unit] - after[unit % units]).norm()) > 0.01 * moved
+
+
+def test_narrowing_keeps_the_units_that_matter() -> None:
+    parent, child = zoo.mlp(32, 1), zoo.mlp(8, 1)
+    with torch.no_grad():
+        parent[1].weight[torch.arange(32) % 4 != 0] *= 1e-6
+        parent[1].bias[torch.arange(32) % 4 != 0] *= 1e-6
+    report = transfer(parent, child, IMAGES)
+    assert {tensor.status for tensor in report.tensors} == {"narrowed", "copied"}
+    assert torch.equal(child[1].weight, parent[1].weight[::4])
+    assert not report.preserved_in_eval
+    assert error(parent, child, IMAGES, train=False) < 1e-4
+
+
+def test_what_does_not_fit_keeps_its_own_initialisation() -> None:
+    parent, child = ResNet(), ResNet(classes=7)
+    before = copy.deepcopy(child.state_dict())
+    report = transfer(parent, child, IMAGES)
+    left = {tensor.name for tensor in report.tensors if tensor.status == "left"}
+    assert left == {"head.weight", "head.bias"}
+    assert all(torch.equal(before[name], child.state_dict()[name]) for name in left)
+    assert report.lost_in_eval == (
+        "head is new and cannot be the identity: a linear of this shape cannot pass its input on",
+    )
+
+
+def test_layer_norm_over_uneven_replicas_is_reported() -> None:
+    report = grown(Encoder(), Encoder(40, 2), WORDS)
+    assert report.coverage == 1
+    assert "over 40 units that stand for 16" in report.lost_in_eval[0]
+
+
+def test_post_norm_blocks_are_kept_up_to_eps() -> None:
+    parent, child = Encoder(norm_first=False), Encoder(norm_first=False, depth=4)
+    zoo.trained_like(parent, 1)
+    report = transfer(parent, child, WORDS)
+    assert "eps" in report.lost_in_eval[0]
+    assert error(parent, child, WORDS, train=True) < LIMIT
+
+
+def test_the_same_transfer_gives_the_same_weights_and_report() -> None:
+    parent, children = ResNet(), [ResNet(40, (2, 1)) for _ in range(2)]
+    children[1].load_state_dict(children[0].state_dict())
+    reports = [transfer(parent, child, IMAGES) for child in children]
+    assert reports[0] == reports[1]
+    for name, value in children[0].state_dict().items():
+        assert torch.equal(value, children[1].state_dict()[name])
+
+
+def test_the_report_prints_as_a_table_and_goes_to_json() -> None:
+    report = transfer(ResNet(), ResNet(32, (2, 1)), IMAGES)
+    lines = str(report).splitlines()
+    assert lines[0].split() == ["tensor", "shape", "status", "source", "why"]
+    assert len(lines) == 1 + len(report.tensors) + 3
+    assert lines[-1] == "function in train mode: kept"
+    read = TransferReport.model_validate_json(
+        report.model_dump_json(exclude={"coverage", "preserved_in_eval", "preserved_in_train"})
+    )
+    assert read == report
+
+
+class Repeated(nn.Module):
+    """One layer, used several times."""
+
+    def __init__(self, width: int, times: int) -> None:
+        super().__init__()
+        self.first, self.layer = nn.Linear(768, width), nn.Linear(width, width)
+        self.times = times
+
+    def forward(self, x: Tensor):
+        x = self.first(x.flatten(1))
+        for _ in range(self.times):
+            x = torch.relu(self.layer(x))
+        return x.sum(1, keepdim=True)
+
+
+class Tied(nn.Module):
+    """Words come out by the weights that they came in by."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.embedding, self.layer = nn.Embedding(50, width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor):
+        x = torch.tanh(self.layer(self.embedding(x)))
+        return nn.functional.linear(x, self.embedding.weight)
+
+
+def test_shared_weights_are_filled_once() -> None:
+    assert grown(Repeated(16, 3), Repeated(16, 3)).coverage == 1
+    assert not grown(Repeated(16, 2), Repeated(16, 4)).preserved_in_eval
+    assert grown(Tied(16), Tied(16), WORDS).preserved_in_eval
+    assert "shares weights" in grown(Tied(16), Tied(40), WORDS).lost_in_eval[0]

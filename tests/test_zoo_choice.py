@@ -27,9 +27,11 @@ def chosen(rule: Rule, *more: Candidate, minimum: float = 0.1) -> int | None:
     return choose(rule, [*PEERS, *more], TASK, minimum, own=1.0)
 
 
-@given(rules, st.lists(candidate, max_size=20), st.floats(-1, 1))
-def test_who_is_chosen_may_be(rule: Rule, candidates: list[Candidate], minimum: float) -> None:
-    at = choose(rule, candidates, TASK, minimum, own=1.0)
+@given(rules, st.lists(candidate, max_size=20), st.floats(-1, 1), st.floats(-2, 2))
+def test_who_is_chosen_may_be(
+    rule: Rule, candidates: list[Candidate], minimum: float, own: float
+) -> None:
+    at = choose(rule, candidates, TASK, minimum, own)
     allowed = eligible(candidates, TASK, minimum)
     if at is None:
         assert not allowed.any()

@@ -14,8 +14,9 @@ def align(parent: Graph, child: Graph) -> Ints:
     Nodes are matched where they fit (see `fitting`) and in canonical order, each at most once.
     A match is worth the elements that both have: those that the child takes over. Among the
     alignments that keep as many, these decide, on either side alike: equal shapes; few nodes left
-    out that cannot be the identity, since without them the function changes; like shapes; few
-    elements left out; and last, more matches of nodes without weights, and early ones.
+    out without which the function changes, since they can neither be the identity nor lie beside
+    one; like places in the model and like shapes; few elements left out; and last, more matches of
+    nodes without weights, and early ones.
 
     Returns:
         Position of the parent's node for each node of the child, or -1, shape (child nodes,).

@@ -18,13 +18,17 @@ ELEMENT = 1 << 26
 EQUAL = 1 << 12
 """What a node is worth whose match has its shape."""
 BREAK = 1 << 11
-"""What a node left out costs that cannot be the identity, whatever its size."""
+"""What a node left out costs without which the function changes, whatever its size: it can neither
+be the identity nor lies beside one."""
+PLACE = 1 << 9
+"""What a node is worth for each of these that its match shares: the operators before it, those
+after it, how often its input was made coarser, and whether it lies beside an identity."""
 LIKENESS = 1 << 9
 """What a node is worth times how alike the shapes are (0 to 1)."""
 LOSS = 1 << 8
 """What all nodes left out cost together, by their share of the model's elements."""
 NODE = 1
-"""What a node without weights is worth."""
+"""What a node without weights is worth, and again for each of the above that it shares."""
 
 LEAVE, SKIP, MATCH = 0, 1, 2
 
@@ -36,10 +40,12 @@ def gains(parent: Arrays, child: Arrays) -> Ints:
     Returns:
         Shape (sorts of the parent, sorts of the child).
     """
-    _, _, kind, inputs, outputs, task_in, task_out, _, size, starts, first, second, kernel = child
-    _, _, kind_, inputs_, outputs_, task_in_, task_out_, _, size_, starts_, first_, second_, _ = (
-        parent
+    _, _, kind, inputs, outputs, task_in, task_out, _, beside, before, after, stage = child[:12]
+    _, _, kind_, inputs_, outputs_, task_in_, task_out_, _, beside_, before_, after_, stage_ = (
+        parent[:12]
     )
+    size, starts, first, second, kernel = child[12:]
+    size_, starts_, first_, second_, _ = parent[12:]
     table = np.full((kind_.size, kind.size), -1, dtype=np.int64)
     for i in range(kind_.size):
         for j in range(kind.size):
@@ -55,23 +61,26 @@ def gains(parent: Arrays, child: Arrays) -> Ints:
                 mine, yours = starts[j] + at, starts_[i] + at
                 units = min(first[mine], first_[yours]) * min(second[mine], second_[yours])
                 common += units * kernel[mine]
-            larger = max(size[j], size_[i])
+            place = int(before[j] == before_[i]) + int(after[j] == after_[i])
+            place += int(stage[j] == stage_[i]) + int(beside[j] == beside_[i])
             if common == 0:
-                table[i, j] = NODE
+                table[i, j] = NODE * (1 + place)
                 continue
+            larger = max(size[j], size_[i])
             # Units that grow by one factor on both sides are alike, however large it is.
             grown = (inputs[j] * outputs_[i]) / (inputs_[i] * outputs[j])
             alike = (min(grown, 1 / grown) + common / larger) / 2
-            table[i, j] = common * ELEMENT + EQUAL * (common == larger) + int(LIKENESS * alike)
+            table[i, j] = common * ELEMENT + EQUAL * (common == larger)
+            table[i, j] += PLACE * place + int(LIKENESS * alike)
     return table
 
 
 @njit(cache=True)
 def costs(model: Arrays) -> Ints:
     """What it costs to leave a node out, by sort, shape (sorts,)."""
-    sorts, passable, size = model[1], model[7], model[8]
+    sorts, passable, beside, size = model[1], model[7], model[8], model[12]
     total = max(size[sorts].sum(), 1)
-    broken = (passable == 0) & (size > 0)
+    broken = (passable + beside == 0) & (size > 0)
     each: Ints = LOSS * size // total + np.where(broken, BREAK, 0)
     return each
 
@@ -126,7 +135,7 @@ def align(parent: Arrays, child: Arrays) -> Ints:
 @njit(cache=True)
 def filled(parent: Arrays, child: Arrays) -> int:
     """Trained elements of the child's nodes that the best alignment matches."""
-    sorts, size = child[1], child[8]
+    sorts, size = child[1], child[12]
     found = align(parent, child)
     total = 0
     for j in range(found.size):

@@ -107,10 +107,11 @@ def bucketed(candidates: Sequence[Candidate], own: float) -> int:
 
     Scores are normalised to the range from the lowest to the child's own, and put into ten buckets;
     of the highest that is not empty, the most accurate is taken; of equal ones the most similar,
-    then the first.
+    then the first. Scores above the child's own are in the highest bucket.
     """
     score = np.array([one.score for one in candidates])
-    normalised = (score - score.min()) / (own - score.min() + WIDENING)
+    width = max(own - score.min(), 0) + WIDENING
+    normalised = (score - score.min()) / width
     bucket = np.clip(np.floor(normalised * BUCKETS), 0, BUCKETS - 1)
     highest = np.flatnonzero(bucket == bucket.max()).tolist()
     return int(max(highest, key=lambda at: (candidates[at].accuracy, candidates[at].score, -at)))

@@ -10,9 +10,16 @@ vocabulary) and the outputs of the last ones (classes).
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Final, NamedTuple
+from zlib import crc32
 
 from wattkeeper.policies.zoo.graph import SOURCE, Graph, Node
+
+INPUTS_FIRST: Final = frozenset({"embedding", "gather", "matmul"})
+"""Operators whose weight has what comes in as its rows; in lower case."""
+
+JOINS: Final = frozenset({"add", "sum", "cat", "concat"})
+"""Operators that join a branch to its own input; in lower case."""
 
 
 class Extents(NamedTuple):
@@ -44,7 +51,8 @@ def extents(node: Node) -> Extents:
     shape = node.tensors[0].shape or (1,)
     if len(shape) == 1 or ("depthwise", True) in node.attributes:
         return Extents(shape[0], shape[0])
-    if node.op.lower() == "embedding":  # its rows are what comes in
+    op = node.op.lower().replace("_", "")
+    if op in INPUTS_FIRST or op.startswith("convtranspose") or ("transB", 0) in node.attributes:
         return Extents(shape[0], shape[1])
     return Extents(shape[1], shape[0])
 
@@ -56,12 +64,68 @@ def mixes(node: Node) -> bool:
 
 def passable(node: Node) -> bool:
     """Whether some weights make a node the identity: as many units out as in, and no stride."""
+    ends = extents(node)
+    return ends.inputs == ends.outputs and not _strided(node)
+
+
+def beside_identity(graph: Graph) -> list[bool]:
+    """Which nodes lie in a branch that joins its own input again, by addition or concatenation.
+
+    Such a branch can be left out as a whole: it may add nothing, or nobody need read its units.
+    """
+    before: list[int] = []  # as bits, each node with all before it
+    beside = 0
+    for at, node in enumerate(graph.nodes):
+        inputs = [place for place in node.inputs if place != SOURCE]
+        joined = [before[place] for place in inputs]
+        whole = 1 << at
+        for bits in joined:
+            whole |= bits
+        before.append(whole)
+        if node.op.lower() in JOINS:
+            for kept in inputs:
+                for bits in joined:
+                    if bits >> kept & 1:
+                        beside |= bits & ~before[kept]
+    return [bool(beside >> at & 1) for at in range(len(graph))]
+
+
+def stages(graph: Graph) -> list[int]:
+    """How often what a node takes in was made coarser, by a stride or by pooling."""
+    after: list[int] = []
+    found: list[int] = []
+    for node in graph.nodes:
+        stage = max((after[place] for place in node.inputs if place != SOURCE), default=0)
+        found.append(stage)
+        after.append(stage + coarser(node))
+    return found
+
+
+def coarser(node: Node) -> bool:
+    """Whether a node gives out fewer positions than it takes in."""
+    return _strided(node) or "pool" in node.op.lower()
+
+
+def _strided(node: Node) -> bool:
     for key, value in node.attributes:
         steps = value if isinstance(value, tuple) else (value,)
         if key == "stride" and any(step != 1 for step in steps):
-            return False
-    ends = extents(node)
-    return ends.inputs == ends.outputs
+            return True
+    return False
+
+
+def neighbours(graph: Graph) -> list[tuple[int, int]]:
+    """Hashes (32 bits) of the operators before and after each node."""
+    after: list[list[str]] = [[] for _ in graph.nodes]
+    for node in graph.nodes:
+        for place in node.inputs:
+            if place != SOURCE:
+                after[place].append(node.op)
+    before = [[graph.nodes[at].op for at in n.inputs if at != SOURCE] for n in graph.nodes]
+    return [
+        (crc32(" ".join(ops).encode()), crc32(" ".join(sorted(users)).encode()))
+        for ops, users in zip(before, after, strict=True)
+    ]
 
 
 def task_ends(graph: Graph) -> tuple[list[bool], list[bool]]:

@@ -8,7 +8,16 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from wattkeeper.policies.zoo.fitting import Extents, extents, kind, passable, task_ends
+from wattkeeper.policies.zoo.fitting import (
+    Extents,
+    beside_identity,
+    extents,
+    kind,
+    neighbours,
+    passable,
+    stages,
+    task_ends,
+)
 from wattkeeper.policies.zoo.graph import SOURCE, Graph, Ints, Node
 
 
@@ -26,6 +35,10 @@ class Prepared(NamedTuple):
         task_inputs: 1 if the inputs are the task's, else 0, shape (sorts,).
         task_outputs: 1 if the outputs are the task's, else 0, shape (sorts,).
         passable: 1 if a node of the sort can be the identity, else 0, shape (sorts,).
+        beside: 1 if it lies beside an identity, else 0, shape (sorts,).
+        before: Hash of the operators before it, shape (sorts,).
+        after: Hash of the operators after it, shape (sorts,).
+        stage: How often its input was made coarser, shape (sorts,).
         size: Trained elements, shape (sorts,).
         starts: Where each sort's trained tensors begin in the next three, shape (sorts + 1,).
         first: Their first extents, shape (tensors,).
@@ -41,6 +54,10 @@ class Prepared(NamedTuple):
     task_inputs: Ints
     task_outputs: Ints
     passable: Ints
+    beside: Ints
+    before: Ints
+    after: Ints
+    stage: Ints
     size: Ints
     starts: Ints
     first: Ints
@@ -65,6 +82,10 @@ class _Sort(NamedTuple):
     trait: _Trait
     task_inputs: bool
     task_outputs: bool
+    beside: bool
+    before: int
+    after: int
+    stage: int
 
 
 _prepared: WeakKeyDictionary[Graph, Prepared] = WeakKeyDictionary()
@@ -114,6 +135,7 @@ def canonical_order(graph: Graph) -> list[int]:
 def _prepare(graph: Graph) -> Prepared:
     order = canonical_order(graph)
     first, last = task_ends(graph)
+    beside, around, stage = beside_identity(graph), neighbours(graph), stages(graph)
     repeated = _repeated(graph, order)
     traits: dict[tuple[object, ...], _Trait] = {}
     met: dict[_Sort, int] = {}
@@ -124,7 +146,8 @@ def _prepare(graph: Graph) -> Prepared:
         trait = traits.get(key)
         if trait is None:
             trait = traits[key] = _trait(node, twice)
-        sorts[place] = met.setdefault(_Sort(trait, first[at], last[at]), len(met))
+        sort = _Sort(trait, first[at], last[at], beside[at], *around[at], stage[at])
+        sorts[place] = met.setdefault(sort, len(met))
     return _arrays(np.array(order, dtype=np.int64), sorts, list(met))
 
 
@@ -156,8 +179,22 @@ def _arrays(order: Ints, sorts: Ints, met: list[_Sort]) -> Prepared:
     shapes = _columns([shape for sort in met for shape in sort.trait.trained], 3)
     starts = np.cumsum([0, *(len(sort.trait.trained) for sort in met)], dtype=np.int64)
     total = np.cumsum([0, *shapes.prod(axis=0)], dtype=np.int64)
-    kinds, inputs, outputs, can_pass, task_inputs, task_outputs = _columns(
-        [(sort.trait.kind, *sort.trait.extents, sort.trait.passable, *sort[1:]) for sort in met], 6
+    kinds, inputs, outputs, task_inputs, task_outputs, *place = _columns(
+        [
+            (
+                sort.trait.kind,
+                *sort.trait.extents,
+                sort.task_inputs,
+                sort.task_outputs,
+                sort.trait.passable,
+                sort.beside,
+                sort.before,
+                sort.after,
+                sort.stage,
+            )
+            for sort in met
+        ],
+        10,
     )
     return Prepared(
         order=order,
@@ -167,7 +204,11 @@ def _arrays(order: Ints, sorts: Ints, met: list[_Sort]) -> Prepared:
         outputs=outputs,
         task_inputs=task_inputs,
         task_outputs=task_outputs,
-        passable=can_pass,
+        passable=place[0],
+        beside=place[1],
+        before=place[2],
+        after=place[3],
+        stage=place[4],
         size=np.diff(total[starts]),
         starts=starts,
         first=shapes[0],
