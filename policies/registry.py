@@ -39,6 +39,10 @@ class PolicyConfig(BaseModel):
     sets_power: ClassVar[bool] = False
     """Whether a `Configure` policy chooses the power limit too, so that `Tune` is not asked."""
 
+    sets_parent: ClassVar[bool] = False
+    """Whether a `Configure` policy chooses the parent too: it is asked for every job with a model,
+    also if it has no workload, and so no batch sizes."""
+
     kind: str
     """The policy's name; a subclass narrows it to one `Literal`."""
 

@@ -64,7 +64,13 @@ class Search(Generic[A]):
         """The score of each parent: all are computed, shape (parents,)."""
         return np.array([self._matcher.score(parent, child) for parent in self.parents])
 
-    def best(self, child: A, count: int = 1, among: Ints | None = None) -> list[Found]:
+    def best(
+        self,
+        child: A,
+        count: int = 1,
+        among: Ints | None = None,
+        known: dict[int, float] | None = None,
+    ) -> list[Found]:
         """The parents with the highest scores, as if all had been scored.
 
         They are scored in the order of their bounds, the highest first, until no bound that is
@@ -74,6 +80,8 @@ class Search(Generic[A]):
             child: The child.
             count: How many parents are wanted.
             among: Positions that are allowed; None allows all.
+            known: Scores for this child by position, from earlier searches; what is computed is
+                added.
 
         Returns:
             At most `count` parents, the best first; of equal ones, the one added first.
@@ -82,14 +90,17 @@ class Search(Generic[A]):
         allowed = np.arange(len(bounds)) if among is None else np.unique(among)
         order = allowed[np.argsort(-bounds[allowed], kind="stable")]
         found: list[Found] = []
+        known = {} if known is None else known
         self.scored = 0
         for at in order.tolist():
             if len(found) == count and bounds[at] < found[-1].score:
                 break
             if len(found) == count and bounds[at] == found[-1].score and at > found[-1].at:
                 continue
-            self.scored += 1
-            found.append(Found(at, self._matcher.score(self.parents[at], child)))
+            if at not in known:
+                self.scored += 1
+                known[at] = self._matcher.score(self.parents[at], child)
+            found.append(Found(at, known[at]))
             found.sort(key=lambda one: (-one.score, one.at))
             del found[count:]
         return found

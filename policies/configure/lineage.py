@@ -1,0 +1,39 @@
+"""The parent is the model that the job's model was mutated from."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from wattkeeper.policies.protocols import Configuration, Context, Start
+from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.zoo.starting import started_from
+
+
+class LineageConfig(PolicyConfig):
+    """Starts from the model that the job's model is a mutation of, if the zoo still has it.
+
+    As Retiarii (Q. Zhang et al., OSDI '20) shares weights between a model and its
+    mutations. Models that are no mutation, or whose origin is not there, start from scratch.
+    """
+
+    point: ClassVar[Point] = "configure"
+    sets_parent: ClassVar[bool] = True
+    kind: Literal["lineage"] = "lineage"
+
+    def build(self) -> Lineage:
+        """A new policy."""
+        return Lineage()
+
+
+class Lineage(Policy):
+    """See `LineageConfig`."""
+
+    def configure(self, ctx: Context, start: Start) -> Configuration:
+        """The most accurate stored model of that name and task; of equal ones the first."""
+        child = ctx.zoo.child(start.job)
+        if child is None or child.mutated_from is None:
+            return started_from(start, None)
+        origin = child.mutated_from, child.task
+        found = [model for model in ctx.zoo.models() if (model.name, model.task) == origin]
+        best = max(found, key=lambda model: model.accuracy, default=None)
+        return started_from(start, best.model_id if best else None)

@@ -1,0 +1,29 @@
+"""No parent: what warm starts are compared with."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from wattkeeper.policies.protocols import Configuration, Context, Start
+from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.zoo.starting import started_from
+
+
+class NoneConfig(PolicyConfig):
+    """Every model is trained from scratch, with its default batch size."""
+
+    point: ClassVar[Point] = "configure"
+    sets_parent: ClassVar[bool] = True
+    kind: Literal["none"] = "none"
+
+    def build(self) -> Scratch:
+        """A new policy."""
+        return Scratch()
+
+
+class Scratch(Policy):
+    """See `NoneConfig`."""
+
+    def configure(self, ctx: Context, start: Start) -> Configuration:
+        """No parent."""
+        return started_from(start, None)

@@ -1,0 +1,38 @@
+"""The parent is drawn by lot."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from wattkeeper.policies.protocols import Configuration, Context, Start
+from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.zoo.starting import started_from
+
+
+class RandomParentConfig(PolicyConfig):
+    """Starts from any stored model of the same task, each as likely as the other.
+
+    What similarity is worth is seen against it.
+    """
+
+    point: ClassVar[Point] = "configure"
+    sets_parent: ClassVar[bool] = True
+    kind: Literal["random-parent"] = "random-parent"
+
+    def build(self) -> RandomParent:
+        """A new policy."""
+        return RandomParent()
+
+
+class RandomParent(Policy):
+    """See `RandomParentConfig`."""
+
+    def configure(self, ctx: Context, start: Start) -> Configuration:
+        """One of the models of the task; none if there is none."""
+        child = ctx.zoo.child(start.job)
+        if child is None:
+            return started_from(start, None)
+        peers = [model.model_id for model in ctx.zoo.models() if model.task == child.task]
+        if not peers:
+            return started_from(start, None)
+        return started_from(start, peers[ctx.rng("parent").integers(len(peers))])
