@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,17 +17,19 @@ from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.policies.profile import Objective, Profile, optimum
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
+from wattkeeper.scenarios import searches
 from wattkeeper.scenarios.document import Document
 from wattkeeper.scenarios.load import Loaded
 from wattkeeper.scenarios.power import Cap, check_busy_power, check_cap
-from wattkeeper.scenarios.schema import Cluster as Equal
 from wattkeeper.scenarios.schema import (
+    ArchitectureSearch,
     MixedCluster,
     ProfileSource,
     Recurring,
     Scenario,
     Synthetic,
 )
+from wattkeeper.scenarios.schema import Cluster as Equal
 from wattkeeper.scenarios.usable import Sieve, at_odds, check_groups, gpus_text, on_any_type
 from wattkeeper.sim.clock import Clock
 from wattkeeper.sim.cluster import Cluster
@@ -69,6 +72,8 @@ class Inputs(NamedTuple):
         ignored: Jobs that run on any GPU type, by the type that they ask for.
         rows: The jobs' rows in the trace, from 0.
         mapping: How jobs got workloads: rows for the manifest.
+        search: Networks that are trained for real, instead of jobs that are replayed.
+        folder: Where those trainings are kept.
     """
 
     profiles: Profiles
@@ -80,6 +85,8 @@ class Inputs(NamedTuple):
     ignored: Mapping[str, int] = {}
     rows: npt.NDArray[np.int64] = NO_ROWS
     mapping: Sequence[Mapping[str, Any]] = ()
+    search: ArchitectureSearch | None = None
+    folder: Path = Path()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +122,11 @@ def read_inputs(loaded: Loaded) -> Inputs:
     """
     scenario, document = loaded
     workload = scenario.workload
+    if isinstance(workload, ArchitectureSearch):
+        searches.check_environment()
+        with named_at(document, "cluster"):
+            cluster, _ = cluster_spec(scenario.cluster)
+        return Inputs({}, None, {}, (), cluster, search=workload)
     profiles = None
     if workload.profiles is not None:
         with named_at(document, "workload", "profiles"):
@@ -336,6 +348,8 @@ def policy_of(scenario: Scenario, variant: str, point: Point) -> PolicyConfig:
 
 def execute(spec: RunSpec, inputs: Inputs) -> RunResult:
     """Run one variant with one seed."""
+    if inputs.search is not None:
+        return searches.execute(spec, inputs.search, inputs.cluster, inputs.folder)
     clock = Clock()
     source = _source(inputs)
     streams = _streams(spec, inputs)

@@ -282,7 +282,30 @@ class TraceJobs(Model):
     lacks, above its power cap, or without a recorded duration."""
 
 
-Workload = Annotated[Recurring | TraceJobs, Field(discriminator="kind")]
+class Training(Model):
+    """How Adam trains every network of a search to convergence, with or without a parent."""
+
+    batch_size: Annotated[int, Field(gt=0, le=1024)] = 64
+    """Images a step."""
+    learning_rate: Annotated[float, Field(gt=0, le=10)] = 1e-3
+    """The default is that of Kingma and Ba (ICLR '15)."""
+    patience: Annotated[int, Field(gt=0, le=1000)] = 5
+    """It ends when the validation accuracy was not above its best for so many epochs."""
+    most_epochs: Annotated[int, Field(gt=0, le=100_000)] = 100
+    """It ends after so many at the latest."""
+
+
+class ArchitectureSearch(Model):
+    """A search for architectures whose networks are trained for real, one after the other."""
+
+    kind: Literal["search"]
+    models: Annotated[int, Field(gt=0, le=10_000)]
+    """How many different networks arrive, each a mutation of an earlier one."""
+    training: Training = Training()
+    """The same for all."""
+
+
+Workload = Annotated[Recurring | TraceJobs | ArchitectureSearch, Field(discriminator="kind")]
 
 
 class Objective(Model):
