@@ -28,9 +28,17 @@ from wattkeeper.scenarios.schema import (
     Recurring,
     Scenario,
     Synthetic,
+    Zoo,
 )
 from wattkeeper.scenarios.schema import Cluster as Equal
 from wattkeeper.scenarios.usable import Sieve, at_odds, check_groups, gpus_text, on_any_type
+from wattkeeper.scenarios.zoo_models import (
+    NO_MODELS,
+    Models,
+    read_models,
+    timed_by_model,
+    zoo_spec,
+)
 from wattkeeper.sim.clock import Clock
 from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.cluster_spec import ClusterSpec, GpuPower, NodeGroup
@@ -42,6 +50,7 @@ from wattkeeper.sim.sources import Source
 from wattkeeper.sim.sources import Trace as TraceSource
 from wattkeeper.sim.streams import NamedStreams, PublishedStreams, Streams, checksum
 from wattkeeper.sim.world import World
+from wattkeeper.sim.zoo import Zoo as SimulatedZoo
 from wattkeeper.traces import library
 from wattkeeper.traces.mapping import Mapped, map_workloads
 from wattkeeper.traces.profiles import ProfileSet, load_profiles
@@ -55,6 +64,7 @@ DEFAULTS: dict[Point, str] = {
     "tune": "max-power",
     "select": "fifo",
     "place": "first-fit",
+    "retain": "keep-all",
 }
 """Of the decision points that a scenario chooses a policy for."""
 
@@ -72,6 +82,8 @@ class Inputs(NamedTuple):
         ignored: Jobs that run on any GPU type, by the type that they ask for.
         rows: The jobs' rows in the trace, from 0.
         mapping: How jobs got workloads: rows for the manifest.
+        models: The models that jobs train.
+        timed: How many jobs got a duration from a model.
         search: Networks that are trained for real, instead of jobs that are replayed.
         folder: Where those trainings are kept.
     """
@@ -85,6 +97,8 @@ class Inputs(NamedTuple):
     ignored: Mapping[str, int] = {}
     rows: npt.NDArray[np.int64] = NO_ROWS
     mapping: Sequence[Mapping[str, Any]] = ()
+    models: Models = NO_MODELS
+    timed: int = 0
     search: ArchitectureSearch | None = None
     folder: Path = Path()
 
@@ -100,6 +114,7 @@ class RunSpec:
     occupancy: Occupancy
     profiling: Profiling
     published: bool
+    zoo: Zoo | None = None
 
 
 @contextmanager
@@ -150,6 +165,10 @@ def read_inputs(loaded: Loaded) -> Inputs:
         with named_at(document, "workload", "mapping"):
             mapped = _mapped(jobs, workload.mapping.by, profiles, cluster)
             jobs = mapped.jobs
+    models = read_models(trace)
+    timed = 0
+    if workload.durations is not None:
+        jobs, timed = timed_by_model(jobs, models, workload.durations)
     check_groups(jobs, trace.name)
     sieve = Sieve(jobs, trace.name, cluster)
     sieve.reject(at_odds(jobs, cluster, recorded))
@@ -170,6 +189,8 @@ def read_inputs(loaded: Loaded) -> Inputs:
         ignored,
         sieve.rows,
         mapped.table if mapped else (),
+        models,
+        timed,
     )
 
 
@@ -334,7 +355,13 @@ def _run_spec(scenario: Scenario, name: str, seed: int) -> RunSpec:
         occupancy=occupancy,
         profiling=variant.profiling or scenario.profiling,
         published=scenario.rng == "published",
+        zoo=zoo_of(scenario, name),
     )
+
+
+def zoo_of(scenario: Scenario, variant: str) -> Zoo | None:
+    """The variant's own zoo, or the scenario's."""
+    return scenario.variants[variant].zoo or scenario.zoo
 
 
 def policy_of(scenario: Scenario, variant: str, point: Point) -> PolicyConfig:
@@ -359,16 +386,22 @@ def execute(spec: RunSpec, inputs: Inputs) -> RunResult:
         clock, inputs.profiles, streams, objective, hardware, spec.occupancy, spec.profiling
     )
     cluster = Cluster(hardware)
-    world = World(clock, cluster, source, backend, spec.policies, spec.rules, streams)
+    zoo = None
+    if spec.zoo is not None:
+        assert spec.policies.retain is not None
+        zoo = SimulatedZoo(zoo_spec(spec.zoo, inputs.models), spec.policies.retain, streams)
+    world = World(clock, cluster, source, backend, spec.policies, spec.rules, streams, zoo)
     backend.listener = world
     world.run()
     optima = _optima(spec, inputs)
-    return collect(spec.variant, spec.seed, world.recorder, source, hardware, optima, clock.events)
+    return collect(
+        spec.variant, spec.seed, world.recorder, source, hardware, optima, clock.events, zoo
+    )
 
 
 def _source(inputs: Inputs) -> Source:
     if inputs.jobs is not None:
-        return TraceSource(inputs.jobs)
+        return TraceSource(inputs.jobs, inputs.models.of_job)
     (gpus,) = {gpus for _, gpus, _ in inputs.profiles}
     return RecurringSource(inputs.recurrences, gpus)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, WattkeeperError
 from wattkeeper.policies.registry import PolicyConfig
-from wattkeeper.scenarios.assemble import DEFAULTS, Inputs, policy_of
+from wattkeeper.scenarios.assemble import DEFAULTS, Inputs, policy_of, zoo_of
 from wattkeeper.scenarios.load import Loaded
 from wattkeeper.scenarios.usable import first
 from wattkeeper.sim.replay import options_of
@@ -24,6 +24,7 @@ def check_policies(loaded: Loaded, inputs: Inputs) -> None:
         if configure.sets_power and own.policies.tune is not None:
             what = f"configure: {configure.kind} sets the power limit itself; leave tune out"
             raise located(loaded, variant, PolicyError(what, "tune"))
+        _check_zoo(loaded, inputs, variant, configure)
         for point in DEFAULTS:
             config = policy_of(loaded.scenario, variant, point)
             lacks = _lacks(config, inputs)
@@ -35,6 +36,31 @@ def check_policies(loaded: Loaded, inputs: Inputs) -> None:
                     config.check(options_of(profile))
                 except PolicyError as error:
                     raise located(loaded, variant, error) from None
+
+
+def _check_zoo(loaded: Loaded, inputs: Inputs, variant: str, configure: PolicyConfig) -> None:
+    """Refuse a zoo of which too little is known, and policies that need one where there is none."""
+    zoo = zoo_of(loaded.scenario, variant)
+    if zoo is None:
+        if configure.sets_parent and configure.kind != "none":
+            what = (
+                f"configure: {configure.kind} chooses parents, but there is no zoo: say `zoo: {{}}`"
+            )
+            raise located(loaded, variant, PolicyError(what, "configure"))
+        if any(chosen.policies.retain is not None for chosen in
+               (loaded.scenario, loaded.scenario.variants[variant])):  # fmt: skip
+            what = "retain: there is no zoo that it could decide on: say `zoo: {}`"
+            raise located(loaded, variant, PolicyError(what, "retain"))
+        return
+    if not inputs.models.known:
+        raise located(loaded, variant, InputError(
+            "zoo: the trace does not say which models its jobs train; import it with a format "
+            "that does (modelkeeper)"))  # fmt: skip
+    absent = [name for name, row in inputs.models.known.items() if row.accuracy is None]
+    if absent and zoo.accuracy is None:
+        raise located(loaded, variant, InputError(
+            f"zoo: the trace has no accuracy of {len(absent)} models (first: {absent[0]}); say "
+            "what they reach from scratch (zoo.accuracy)"))  # fmt: skip
 
 
 def _lacks(config: PolicyConfig, inputs: Inputs) -> str:

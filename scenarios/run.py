@@ -32,6 +32,7 @@ from wattkeeper.scenarios.load import Loaded
 from wattkeeper.scenarios.schema import Scenario
 from wattkeeper.scenarios.searches import savings
 from wattkeeper.sim.results import RunResult, digest, digest_tables, summarise, write
+from wattkeeper.sim.warm_start import shipped
 from wattkeeper.traces.trace import Trace
 
 LIBRARIES = ("wattkeeper", "numpy", "pandas", "pyarrow", "pydantic", "simpy")
@@ -202,6 +203,13 @@ def modelled(inputs: Inputs, results: Sequence[RunResult]) -> list[str]:
         found.append("power usage effectiveness")
     if inputs.mapping:
         found.append("workloads of the jobs")
+    if inputs.timed:
+        found.append(f"durations of {inputs.timed} jobs (workload.durations)")
+    if any("models" in result.tables for result in results):
+        warm = shipped()
+        what = "placeholder, not measured" if warm.placeholder else warm.source
+        found.append(f"training time saved by parents, and accuracies (warm_start.json: {what})")
+        found.append("accuracies from scratch where the trace has none (zoo.accuracy)")
     return found
 
 

@@ -30,6 +30,7 @@ MAX_GPUS = 10_000_000
 MAX_POWER_W = 1e6
 MAX_SEEDS = 10_000
 MAX_RECURRENCES = 10_000_000
+LARGEST = 1e15
 
 T = TypeVar("T")
 
@@ -264,6 +265,15 @@ class WorkloadMapping(Model):
     """What ties the recurrences of a job where the trace has no groups."""
 
 
+class Durations(Model):
+    """How long training from scratch takes where the trace does not say: a model."""
+
+    base_s: Seconds
+    """Of a model without parameters, s."""
+    s_per_million_parameters: Seconds
+    """What a million parameters add, s."""
+
+
 class TraceJobs(Model):
     """The jobs of a trace, each at its recorded time."""
 
@@ -274,6 +284,8 @@ class TraceJobs(Model):
     """A trace of profiles by name or path, or `synthetic:`; none if no job names a workload."""
     mapping: WorkloadMapping | None = None
     """Gives workloads to jobs that name none; the others run for their recorded duration."""
+    durations: Durations | None = None
+    """Of jobs that train a model and of which the trace records no duration; modelled."""
     gpu_types: Literal["obey", "ignore"] = "obey"
     """Whether a job runs only on the GPU types that the trace names for it, or on any type; it
     takes equally long on all of them if it has no profile."""
@@ -315,6 +327,15 @@ class Objective(Model):
     """1 counts energy alone, 0 counts time alone."""
 
 
+class Zoo(Model):
+    """Trained models, which the next ones may start from; it is empty when the run begins."""
+
+    capacity_gb: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """What may be in it, 10^9 bytes at 4 bytes a parameter; no bound if absent."""
+    accuracy: Annotated[float, Field(ge=-LARGEST, le=LARGEST)] | None = None
+    """What models reach from scratch of which the trace says nothing; modelled."""
+
+
 class Policies(Model):
     """The policy of each decision point."""
 
@@ -322,6 +343,7 @@ class Policies(Model):
     tune: Annotated[PolicyConfig | None, OneOf("tune")] = None
     select: Annotated[PolicyConfig | None, OneOf("select")] = None
     place: Annotated[PolicyConfig | None, OneOf("place")] = None
+    retain: Annotated[PolicyConfig | None, OneOf("retain")] = None
 
 
 class Variant(Model):
@@ -334,6 +356,8 @@ class Variant(Model):
     occupancy: Occupancy | None = None
     """Instead of the scenario's."""
     profiling: Profiling | None = None
+    """Instead of the scenario's."""
+    zoo: Zoo | None = None
     """Instead of the scenario's."""
     baseline: str | None = None
     """The variant that this one is compared with, instead of the scenario's."""
@@ -360,6 +384,8 @@ class Scenario(Model):
     """Random streams by name, the same luck for all variants; or the published Zeus simulator's,
     which takes the seeds of a trace's jobs from the names of their groups: `seeds` change nothing
     there."""
+    zoo: Zoo | None = None
+    """Keeps trained models; there is none if absent. The trace must say which models jobs train."""
     max_attempts: PositiveInt = 20
     """A job is given up after so many failed attempts."""
     policies: Policies = Policies()
@@ -412,6 +438,9 @@ class Scenario(Model):
         )
         if recorded and not isinstance(self.workload, TraceJobs):
             raise ValueError("occupancy: recorded needs a workload of kind trace")
+        zoos = [self.zoo, *(variant.zoo for variant in self.variants.values())]
+        if any(zoos) and (recorded or not isinstance(self.workload, TraceJobs)):
+            raise ValueError("zoo: it needs a workload of kind trace and occupancy: simulated")
         return self
 
 

@@ -38,6 +38,12 @@ class Attempt:
         first_power: What it drew from its beginning.
         overhead_s: Seconds that it held GPUs without training.
         overhead_j: Energy of that.
+        parent: Model of the zoo whose weights it started from; None: from scratch.
+        work: The share of the training that is left to do with these weights.
+        query_s: What is left of the time that the choice of the parent takes.
+        querying: Whether it holds its GPUs for that now.
+        saved_epochs: Epochs that the parent saved it.
+        saved_s: Seconds of training that the parent saved it.
         preempted_s: When it lost its GPUs; None while it holds them.
         preemptions: How often it did.
         plan: The backend's own.
@@ -53,6 +59,12 @@ class Attempt:
     first_power = 0
     overhead_s = 0.0
     overhead_j = 0.0
+    parent: str | None = None
+    work = 1.0
+    query_s = 0.0
+    querying = False
+    saved_epochs = 0.0
+    saved_s = 0.0
     preempted_s: float | None = None
     preemptions = 0
     plan: Any = None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import Configuration, Knobs, Options, Start
+from wattkeeper.policies.protocols import Configuration, Job, Knobs, Options, Start
 from wattkeeper.policies.registry import Point
 
 
@@ -25,6 +26,19 @@ def check_configuration(start: Start, configuration: Configuration) -> None:
         )
     if configuration.power_limit_w is not None:
         _check_limit(options, configuration.batch_size, configuration.power_limit_w, "configure")
+
+
+def check_query(job: Job, query_s: float) -> None:
+    """Refuse a query that takes no time that can pass.
+
+    Raises:
+        PolicyError: It shows what was found.
+    """
+    if not 0 <= query_s < math.inf:
+        raise PolicyError(
+            f"a query of {query_s} s was chosen for {job.job_id}; it must be finite and at least 0",
+            "configure",
+        )
 
 
 def check_knobs(start: Start, batch_size: int, knobs: Knobs, reported: bool) -> None:

@@ -212,6 +212,24 @@ def cluster_metrics(timeline: Timeline, cluster: ClusterSpec) -> dict[str, float
     }
 
 
+def zoo_metrics(models: Mapping[str, pa.Array]) -> dict[str, float]:
+    """The metrics of a zoo, of the models that were trained.
+
+    Args:
+        models: From `wattkeeper.sim.results.model_columns`.
+    """
+    count = len(models["job_id"])
+    saved = models["saved_gpu_s"].to_numpy()
+    accuracy = models["accuracy"].to_numpy()
+    size = models["zoo_bytes"].to_numpy()
+    return {
+        "gpu_s_saved": exact_sum(saved),
+        "with_parent": 1 - models["parent_model"].null_count / count if count else math.nan,
+        "mean_accuracy": exact_sum(accuracy) / count if count else math.nan,
+        "zoo_bytes": float(size[-1]) if count else 0.0,
+    }
+
+
 def job_metrics(jobs: Jobs) -> dict[str, float]:
     """The metrics of some of the jobs of a run."""
     latest = np.zeros(int(jobs.group.max(initial=-1)) + 1, dtype=np.int64)

@@ -202,6 +202,7 @@ class Recorder:
 
     Attributes:
         journal: Decisions.
+        parents: The parent of each attempt that had one, by the attempt's row.
     """
 
     def __init__(self) -> None:
@@ -210,6 +211,7 @@ class Recorder:
 
     def clear(self) -> None:
         """Forget all but the journal."""
+        self.parents: dict[int, str] = {}
         self._ended = _Rows(_ENDED)
         self._trained = _Rows(_TRAINED)
         self._delayed = _Rows(_DELAYED)
@@ -264,6 +266,10 @@ class Recorder:
         """The attempt that ended last held its GPUs so long without training, or lost them."""
         rows = self._delayed
         rows.packed += rows.pack(self.attempts - 1, overhead_s, preemptions)
+
+    def inherited(self, parent: str) -> None:
+        """The attempt that ended last had started from the weights of a stored model."""
+        self.parents[self.attempts - 1] = parent
 
     @property
     def attempts(self) -> int:

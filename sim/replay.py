@@ -62,6 +62,8 @@ class Replay:
     mean rate and power of all limits (Zeus, NSDI '23, section 4.2). It ends at its target, after
     the workload's largest number of epochs, or before the epoch that would cross its cost bound.
     A job without a workload runs for its recorded duration at the modelled power of its GPUs.
+    Training that starts from a parent's weights takes a share of that (`Attempt.work`), of whole
+    epochs where there is a profile.
 
     Args:
         clock: The clock.
@@ -119,9 +121,14 @@ class Replay:
         """Plan the attempt, or its profiling epoch, or let it run as recorded."""
         if delay_s:
             self._wait(attempt, delay_s, lambda _: self.begin(attempt, knobs, 0.0))
+        elif attempt.query_s:
+            attempt.querying = True
+            self._wait(attempt, attempt.query_s, lambda _: self.begin(attempt, knobs, 0.0))
         elif knobs is None:
             power_w = self._modelled_w(attempt.job, attempt.gpu_type)
-            self._play(attempt, _Phase(self._as_recorded, attempt.job.duration_s, power_w))
+            duration_s = attempt.job.duration_s
+            attempt.saved_s = duration_s * (1 - attempt.work)
+            self._play(attempt, _Phase(self._as_recorded, duration_s * attempt.work, power_w))
         else:
             self._train(attempt, knobs)
 
@@ -130,6 +137,9 @@ class Replay:
         phase: _Phase = attempt.plan
         if phase.then is not None:
             self._count_idle(attempt, phase)
+            if attempt.querying:  # the rest of the query follows when it goes on
+                left_s = phase.left_s - (self.clock.now_s - phase.since_s)
+                attempt.query_s, attempt.querying = max(0.0, left_s), False
             attempt.plan = phase.then
         else:
             left_s = phase.left_s - (self.clock.now_s - phase.since_s)
@@ -153,6 +163,8 @@ class Replay:
         phase: _Phase = attempt.plan
         assert phase.then is not None
         self._count_idle(attempt, phase)
+        if attempt.querying:
+            attempt.query_s, attempt.querying = 0.0, False
         phase.then(attempt)
 
     def _play(self, attempt: Attempt, phase: _Phase) -> None:
@@ -185,6 +197,9 @@ class Replay:
         assert attempt.configuration is not None
         curve = self.foresight(attempt.start).curves[attempt.configuration.batch_size]
         target = curve.epochs[self._streams.pick(job, attempt.number, len(curve.epochs))]
+        if attempt.work < 1 and not math.isinf(target):
+            left = max(1.0, float(math.ceil(target * attempt.work)))
+            attempt.saved_epochs, target = target - left, left
         if not knobs.profile_w:
             self._go_on(attempt, curve, target, None)
             return
@@ -203,7 +218,7 @@ class Replay:
         self._play(attempt, _Phase(profiled, time_s * job.time_scale, energy_j / time_s))
 
     def _as_recorded(self, attempt: Attempt) -> None:
-        duration_s = attempt.job.duration_s
+        duration_s = attempt.job.duration_s * attempt.work
         self.listener.ended(attempt, None, duration_s, attempt.plan.power_w * duration_s, True)
 
     def _go_on(
@@ -212,6 +227,10 @@ class Replay:
         """Run to the end at the limit that is now known, after the first epoch if it was taken."""
         plan = self._plan(attempt, curve, target, first)
         job = attempt.job
+        if attempt.saved_epochs and plan.reached:
+            assert attempt.power_limit_w is not None
+            epoch_s = curve.epoch(attempt.power_limit_w)[0]
+            attempt.saved_s = attempt.saved_epochs * epoch_s * job.time_scale
         if self._recorded:
             hold_s = job.duration_s
             power_w = plan.energy_j * job.time_scale / hold_s

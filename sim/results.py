@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.policies.protocols import NEW, Placement
+from wattkeeper.policies.protocols import NEW, WHOLE, Placement
 from wattkeeper.sim.cluster_spec import ClusterSpec
 from wattkeeper.sim.metrics import (
     COSTS,
@@ -27,6 +27,7 @@ from wattkeeper.sim.metrics import (
     jobs_of,
     over_seeds,
     versus,
+    zoo_metrics,
 )
 from wattkeeper.sim.recorder import (
     ABSENT,
@@ -39,6 +40,7 @@ from wattkeeper.sim.recorder import (
 )
 from wattkeeper.sim.sources import KNOWN, Source
 from wattkeeper.sim.timeline import timeline
+from wattkeeper.sim.zoo import Finished, Zoo
 from wattkeeper.traces.replacing import replacing
 from wattkeeper.traces.schema import field
 
@@ -122,6 +124,28 @@ TIMELINE = pa.schema(
     ]
 )
 
+MODELS = pa.schema(
+    [
+        *_KEYS,
+        field("job_id", pa.string(), "", "job that trained it, and its id in the zoo"),
+        field("time_s", pa.float64(), "s", "when it was trained"),
+        field("parent_model", pa.string(), "", "model whose weights it started from", null=True),
+        field("coverage", pa.float64(), "", "share of its parameters that the parent filled"),
+        field("saved_gpu_s", pa.float64(), "s", "GPU seconds of training that the parent saved"),
+        field("accuracy", pa.float64(), "", "what it reached"),
+        field("admitted", pa.bool_(), "", "whether the zoo took it"),
+        field("zoo_models", pa.int64(), "", "models in the zoo after that"),
+        field("zoo_bytes", pa.int64(), "B", "what they take"),
+    ]
+)
+
+ZOO_TYPES: dict[str, pa.DataType] = {
+    "number": pa.int64(), "time_s": pa.float64(), "parent": pa.string(), "coverage": pa.float64(),
+    "saved_s": pa.float64(), "accuracy": pa.float64(), "admitted": pa.bool_(),
+    "zoo_models": pa.int64(), "zoo_bytes": pa.int64(),
+}  # fmt: skip
+"""Of the fields of `Finished`."""
+
 REPLAYED_FROM = ("duration", "profile")
 
 ROWS = 1 << 17
@@ -130,7 +154,8 @@ ROWS = 1 << 17
 UNIQUE = ("job_id", "group_id")
 """Texts that a dictionary would only make longer."""
 
-TABLES = {"jobs": JOBS, "decisions": DECISIONS, "timeline": TIMELINE}
+TABLES = {"jobs": JOBS, "decisions": DECISIONS, "timeline": TIMELINE, "models": MODELS}
+"""The last one only where there is a zoo."""
 FILES = {*(f"{name}.parquet" for name in TABLES), "summary.json", "manifest.json"}
 
 
@@ -141,7 +166,7 @@ class RunResult:
     Attributes:
         variant: Its name.
         seed: The seed.
-        tables: By name, in the schemas of `TABLES`.
+        tables: By name, in the schemas of `TABLES`; `models` only where there is a zoo.
         metrics: Of the whole run, by name.
         by: The same for parts of it: `by["workload"]["cifar100"]`.
         events: How many events the simulator handled.
@@ -165,6 +190,7 @@ def collect(
     cluster: ClusterSpec,
     optima: Mapping[tuple[str, int, str], float],
     events: int,
+    zoo: Zoo | None = None,
 ) -> RunResult:
     """Turn what was recorded into tables and metrics.
 
@@ -176,6 +202,7 @@ def collect(
         cluster: Where.
         optima: Smallest expected cost (J) by workload, number of GPUs and GPU type.
         events: How many events the simulator handled.
+        zoo: What was trained and stored, if the scenario has a zoo.
     """
     number = recorder.column("number").copy()
     gpus, milli, submit_s = (
@@ -188,9 +215,36 @@ def collect(
     recorder.clear()
     metrics, by = _metrics(jobs_of(attempts, number, pauses, optima))
     columns = {"jobs": attempts, "decisions": decisions, "timeline": line._asdict()}
-    tables = {name: _table(TABLES[name], variant, seed, columns.pop(name)) for name in TABLES}
     metrics = metrics | cluster_metrics(line, cluster)
+    if zoo is not None:
+        columns["models"] = model_columns(zoo, source)
+        metrics |= zoo_metrics(columns["models"])
+    tables = {
+        name: _table(TABLES[name], variant, seed, columns.pop(name))
+        for name in TABLES
+        if name in columns
+    }
     return RunResult(variant, seed, tables, metrics, by, events, digest_tables(tables))
+
+
+def model_columns(zoo: Zoo, source: Source) -> dict[str, pa.Array]:
+    """The columns of `MODELS`, less variant and seed, by name."""
+    rows = zip(*zoo.done, strict=True) if zoo.done else ([] for _ in Finished._fields)
+    found = {
+        name: pa.array(values, ZOO_TYPES[name])
+        for name, values in zip(Finished._fields, rows, strict=True)
+    }
+    numbers = found.pop("number").to_numpy()
+    held = pc.multiply(
+        source.column("gpus", numbers).cast(pa.float64()),
+        pc.divide(source.column("gpu_milli", numbers).cast(pa.float64()), WHOLE),
+    )
+    return {
+        "job_id": source.column("job_id", numbers),
+        "parent_model": found.pop("parent"),
+        "saved_gpu_s": pc.multiply(found.pop("saved_s"), held),
+        **found,
+    }
 
 
 def _metrics(jobs: Jobs) -> tuple[dict[str, float], dict[str, dict[str, dict[str, float]]]]:
@@ -246,9 +300,15 @@ def attempt_columns(
         "early_stopped": pa.array((flags & EARLY) > 0),
         "profiled": pa.array((flags & PROFILED) > 0),
         "replayed": _coded(REPLAYED_FROM, how),
-        "parent_model": pa.nulls(len(flags), pa.string()),
+        "parent_model": _parents(recorder.parents, len(flags)),
         "preemptions": pa.array(column("preemptions")),
     }
+
+
+def _parents(by_row: Mapping[int, str], rows: int) -> pa.Array:
+    if not by_row:
+        return pa.nulls(rows, pa.string())
+    return pa.array([by_row.get(row) for row in range(rows)], pa.string())
 
 
 def decision_columns(journal: Journal, source: Source) -> dict[str, pa.Array]:
@@ -393,6 +453,8 @@ def write(
     check_folder(folder)
     with replacing(folder.resolve()) as fresh:
         for name, schema in TABLES.items():
+            if name not in results[0].tables:
+                continue
             texts = [want.name for want in schema if pa.types.is_string(want.type)]
             with pq.ParquetWriter(
                 fresh / f"{name}.parquet",

@@ -17,6 +17,8 @@ class PolicySet:
     select: PolicyConfig
     place: PolicyConfig
     tune: PolicyConfig
+    retain: PolicyConfig | None = None
+    """None where there is no zoo."""
 
 
 class Rules(NamedTuple):

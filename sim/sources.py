@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,9 +41,12 @@ class Trace:
 
     Args:
         jobs: A table of the schema `wattkeeper.traces.schema.JOBS`.
+        models: The model that a job trains, by the job's id; jobs that are not there have no part
+            in a zoo.
     """
 
-    def __init__(self, jobs: pa.Table) -> None:
+    def __init__(self, jobs: pa.Table, models: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._models = models
         self._order = np.argsort(jobs["submit_time_s"].to_numpy(), kind="stable")
         group = pc.coalesce(jobs["group_id"], jobs["job_id"])
         self._jobs = jobs.set_column(jobs.schema.get_field_index("group_id"), "group_id", group)
@@ -61,10 +65,15 @@ class Trace:
                 _listed(column) for column in part.columns
             )
             recurrence = self._recurrence[numbers].tolist()
-            yield from map(
+            made = map(
                 Job, job_id, group, recurrence, workload, gpus, submit, duration, scale,
                 numbers.tolist(), milli, kind, user, estimate,
             )  # fmt: skip
+            if self._models:
+                model_of = self._models.get
+                yield from (job._replace(model=model_of(job.job_id)) for job in made)
+            else:
+                yield from made
 
     def finished(self, job: Job, now_s: float) -> Job | None:
         """Nothing follows."""

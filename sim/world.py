@@ -14,11 +14,13 @@ import numpy as np
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import (
+    Configuration,
     Configure,
     Context,
     Job,
     Knobs,
     Measurement,
+    Options,
     Outcome,
     Place,
     Placement,
@@ -30,7 +32,7 @@ from wattkeeper.policies.protocols import (
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
 from wattkeeper.policies.zoo.models import Child, Trained
 from wattkeeper.sim.backend import Attempt, Backend
-from wattkeeper.sim.checks import check_configuration, check_knobs, check_wake
+from wattkeeper.sim.checks import check_configuration, check_knobs, check_query, check_wake
 from wattkeeper.sim.clock import Clock, Due
 from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.nodes import NodeStates, PowerBudget
@@ -47,6 +49,7 @@ from wattkeeper.sim.room import Room
 from wattkeeper.sim.rules import PolicySet, Rules
 from wattkeeper.sim.sources import Source
 from wattkeeper.sim.streams import Streams
+from wattkeeper.sim.zoo import Zoo
 
 
 class _Context:
@@ -58,7 +61,7 @@ class _Context:
         self._config = config
         self._streams: dict[str, np.random.Generator] = {}
         self.objective = world.rules.objective
-        self.zoo: ZooView = NoZoo()
+        self.zoo: ZooView = NoZoo() if world.zoo is None else world.zoo
 
     @property
     def now_s(self) -> float:
@@ -112,6 +115,7 @@ class World:
         policies: PolicySet,
         rules: Rules,
         streams: Streams,
+        zoo: Zoo | None = None,
     ) -> None:
         self.clock = clock
         self.cluster = cluster
@@ -119,6 +123,7 @@ class World:
         self.backend = backend
         self.rules = rules
         self.streams = streams
+        self.zoo = zoo
         self.recorder = Recorder()
         self._journal = self.recorder.journal
         self._observers: list[tuple[Callable[[Context, Outcome], None], Context]] = []
@@ -133,6 +138,10 @@ class World:
             "configure", policies.configure
         )
         self._tune, self._tune_ctx, self._by_tune = self._engage("tune", policies.tune)
+        self._asks_for_parents = zoo is not None and policies.configure.sets_parent
+        self._by_retain = -1
+        if zoo is not None:
+            self._by_retain = self._journal.maker_of("retain", zoo.policy)
         self._waiting: dict[int, Job] = {}
         self._running: dict[int, Attempt] = {}
         self._paused: dict[int, Attempt] = {}
@@ -355,6 +364,8 @@ class World:
         """Configure an attempt on GPUs that its job holds, and begin it after a delay."""
         job, number = attempt.job, attempt.number
         if job.workload is None:
+            if self._asks_for_parents and job.model is not None:
+                self._ask_for_parent(attempt)
             self.backend.begin(attempt, None, delay_s)
             return
         options = self.backend.options(job, attempt.gpu_type)
@@ -366,12 +377,48 @@ class World:
             self._by_configure,
             attempt,
             (options.key, in_flight),
-            f"batch_size={batch_size} power_limit_w={limit_w} cost_bound={bound!r}",
+            f"batch_size={batch_size} power_limit_w={limit_w} cost_bound={bound!r}"
+            + (_shown_parent(configuration) if self._asks_for_parents else ""),
         )
         check_configuration(start, configuration)
+        self._inherit(attempt, configuration)
         attempt.configuration, attempt.power_limit_w = configuration, limit_w
         knobs = Knobs(limit_w) if limit_w is not None else self._turn(attempt, ())
         self.backend.begin(attempt, knobs, delay_s)
+
+    def _ask_for_parent(self, attempt: Attempt) -> None:
+        """Configure an attempt of a job without a workload: there is only its parent to choose."""
+        job, gpu_type = attempt.job, attempt.gpu_type
+        most_w = self.backend.most_power_w(job, gpu_type) / job.gpus_held
+        options = Options(f"{gpu_type}x{job.gpus}", gpu_type, job.gpus, (), (), 0, most_w, 0)
+        start = Start(job, attempt.number, options, 0)
+        configuration = self._configure.configure(self._configure_ctx, start)
+        shown = _shown_parent(configuration).strip()
+        self._note(self._by_configure, attempt, (options.key,), shown)
+        self._inherit(attempt, configuration)
+
+    def _inherit(self, attempt: Attempt, configuration: Configuration) -> None:
+        """Let an attempt start from the weights of the model that was chosen."""
+        parent, query_s = configuration.parent, configuration.query_s
+        check_query(attempt.job, query_s)
+        attempt.query_s = query_s
+        if parent is None:
+            return
+        if self.zoo is None:
+            raise PolicyError(
+                f"{attempt.job.job_id} shall start from {parent}, but there is no zoo", "configure"
+            )
+        attempt.parent = parent
+        attempt.work = self.zoo.work(attempt.job, parent)
+
+    def _store(self, attempt: Attempt) -> None:
+        """Let `Retain` decide on the model that was trained."""
+        assert self.zoo is not None
+        decision = self.zoo.finished(attempt.job, self.clock.now_s, attempt.parent, attempt.saved_s)
+        kept = "admit" if decision.admit else f"refuse: {decision.reason}"
+        gone = f" evict={','.join(decision.evict)}" if decision.evict else ""
+        saw = (self.zoo.size_bytes, len(self.zoo.models()))
+        self._note(self._by_retain, attempt, saw, kept + gone)
 
     def _turn(self, attempt: Attempt, report: tuple[Measurement, ...]) -> Knobs:
         """Ask `Tune`, and take the power limit that it chose."""
@@ -453,6 +500,8 @@ class World:
             self._in_flight[job.group_id] -= 1
             if not self._in_flight[job.group_id]:
                 del self._in_flight[job.group_id]
+        if self.zoo is not None and job.model is not None and reached:
+            self._store(attempt)
         del self._running[job.number]
         self._rests(attempt)
         self._select.ended(self._select_ctx, job)
@@ -478,11 +527,18 @@ class World:
         )
         if overhead_s or preemptions:
             self.recorder.delayed(overhead_s, preemptions)
+        if attempt.parent is not None:
+            self.recorder.inherited(attempt.parent)
 
     def _note(self, maker: int, attempt: Attempt, saw: tuple[object, ...], chose: str) -> None:
         journal, job = self._journal, attempt.job
         choice = journal.choice(chose)
         journal.add(self.clock.now_s, maker, job.number, attempt.number, choice, digest_of(saw))
+
+
+def _shown_parent(configuration: Configuration) -> str:
+    """As the journal shows it."""
+    return f" parent={configuration.parent} query_s={configuration.query_s:g}"
 
 
 @contextmanager

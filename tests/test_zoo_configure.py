@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.worlds import ScriptedContext, job, profile
 from wattkeeper.policies.protocols import Configuration, Job, Options, Start
 from wattkeeper.policies.registry import policies
-from wattkeeper.policies.zoo.choice import Candidate, choose
+from wattkeeper.policies.zoo.choice import Candidate, Rule, choose
 from wattkeeper.policies.zoo.graph import Graph, Node, Tensor
 from wattkeeper.policies.zoo.matchers import MATCHERS
 from wattkeeper.policies.zoo.models import Child, Trained
@@ -123,7 +123,7 @@ def test_the_search_chooses_as_if_it_scored_all(
 ) -> None:
     """Also as models come and go while one policy lives."""
     matcher = data.draw(st.sampled_from(sorted(MATCHERS)))
-    rule = data.draw(st.sampled_from(["best", "bucketed"]))
+    rule: Rule = data.draw(st.sampled_from(get_args(Rule)))
     config = policies("configure")["modelkeeper"].model_validate(
         {"kind": "modelkeeper", "matcher": matcher, "rule": rule}
     )

@@ -172,9 +172,10 @@ def add(
         )
         rows = {table: count for table, (count, _) in fields["tables"].items()}
         return Added(folder, chosen, "jobs", known.origin, rows, (), fields["quality"])
-    if skip_bad:
+    read_it = known.read_good if skip_bad else known.read
+    if read_it is None:
         raise InputError(f"format {known.name} has no rows to skip; --skip-bad is for job logs")
-    trace = known.read(paths)
+    trace = read_it(paths)
     trace = trace if name is None else dataclasses.replace(trace, name=name)
     rows = {table: content.num_rows for table, content in trace.tables.items()}
     folder = save(trace, replace=replace)

@@ -81,6 +81,21 @@ NODES: Final = table_schema("nodes", ["node_id"], [
     field("gpus", _whole, "", "GPUs on it", "> 0"),
 ])  # fmt: skip
 
+MODELS: Final = table_schema("models", ["model"], [
+    field("model", _text, "", "name of an architecture", "not empty"),
+    field("task", _text, "", "task and data set: accuracies of one task can be compared",
+          "not empty"),
+    field("mutated_from", _text, "", "the model that it is a mutation of", "not empty", null=True),
+    field("accuracy", _real, "", "what it reaches from scratch; larger is better", "finite",
+          null=True),
+    field("graph", _text, "", "its operators and their tensors, as JSON", "not empty"),
+])  # fmt: skip
+
+TRAININGS: Final = table_schema("trainings", ["job_id"], [
+    field("job_id", _text, "", "one submitted training run", "not empty"),
+    field("model", _text, "", "the model that it trains", "not empty"),
+])  # fmt: skip
+
 PROFILES: Final = table_schema(
     "profiles", ["workload", "gpu_type", "gpus", "batch_size", "power_limit_w"], [
     field("workload", _text, "", "what is trained", "not empty"),
@@ -117,7 +132,10 @@ KINDS: Final[Mapping[str, dict[str, pa.Schema]]] = {
 }
 """The tables that each kind of trace holds."""
 
-OPTIONAL: Final[Mapping[str, dict[str, pa.Schema]]] = {"jobs": {"nodes": NODES}, "profiles": {}}
+OPTIONAL: Final[Mapping[str, dict[str, pa.Schema]]] = {
+    "jobs": {"nodes": NODES, "models": MODELS, "trainings": TRAININGS},
+    "profiles": {},
+}
 """The tables that it may hold besides."""
 
 

@@ -66,7 +66,23 @@ class Trace:
         }
         if self.kind == "profiles":
             _check_workloads(self.name, tables)
+        else:
+            _check_models(self.name, tables)
         object.__setattr__(self, "tables", tables)
+
+
+def _check_models(name: str, tables: Mapping[str, pa.Table]) -> None:
+    if "models" not in tables and "trainings" not in tables:
+        return
+    if "models" not in tables or "trainings" not in tables:
+        text = "models and trainings come together, only one of them is there"
+        raise TraceError(Problem(text, name))
+    for column, where in (("job_id", "jobs"), ("model", "models")):
+        known = set(tables[where][column].to_pylist())
+        unknown = [value for value in tables["trainings"][column].to_pylist() if value not in known]
+        if unknown:
+            text = f"{column} {unknown[0]!r} has no row in {where}"
+            raise TraceError(Problem(text, f"{name}/trainings.parquet"))
 
 
 def _check_workloads(name: str, tables: Mapping[str, pa.Table]) -> None:

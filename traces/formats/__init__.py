@@ -139,6 +139,7 @@ class Format(NamedTuple):
         takes: The paths that it needs, in words.
         read: From these paths to a trace with a default name; raises `TraceError`.
         sniff: Whether a path looks like this format; reads its beginning, never raises.
+        read_good: As `read`, but leaves bad rows out and counts them; None if it cannot.
     """
 
     name: str
@@ -146,6 +147,7 @@ class Format(NamedTuple):
     takes: str
     read: Callable[[Sequence[Path]], Trace]
     sniff: Callable[[Path], bool] = lambda path: False
+    read_good: Callable[[Sequence[Path]], Trace] | None = None
 
 
 @cache
