@@ -1,4 +1,4 @@
-"""The backend that trains in this process, and where its jobs come from."""
+"""A search as the world sees it: its jobs, its zoo, and the backend that trains in this process."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from wattkeeper.live.training_log import Training
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import Job, Knobs, Options, Start
+from wattkeeper.policies.retaining import Retention
 from wattkeeper.policies.zoo.models import Child, Trained
 from wattkeeper.sim.backend import Attempt, Listener
 from wattkeeper.sim.clock import Clock, Due
+from wattkeeper.sim.zoo import BYTES, Finished
 
 UNKNOWN: Final = math.nan
 """What no meter measures: a CPU's power and energy."""
@@ -60,6 +62,50 @@ class Networks:
         return pa.array([getattr(job, name) for job in jobs])
 
 
+class LiveZoo:
+    """The zoo on disk, as the world sees it: all that is trained is kept.
+
+    Args:
+        search: What is trained.
+        stores: Whether it is stored for others to start from.
+
+    Attributes:
+        policy: Kind of the `Retain` policy.
+        done: The models that were trained, in order.
+        size_bytes: What their parameters take.
+    """
+
+    def __init__(self, search: Search, stores: bool) -> None:
+        self.policy = "keep-all"
+        self.done: list[Finished] = []
+        self.size_bytes = 0
+        self._search = search
+        search.stores = stores
+
+    def child(self, job: Job) -> Child | None:
+        """See `wattkeeper.policies.protocols.ZooView`."""
+        return None if job.model is None else self._search.child(job.model)
+
+    def models(self) -> Sequence[Trained]:
+        """See `wattkeeper.policies.protocols.ZooView`."""
+        return self._search.models
+
+    def work(self, job: Job, parent: str) -> float:
+        """What a parent is worth shows when the job was trained."""
+        return UNKNOWN
+
+    def finished(self, job: Job, now_s: float, parent: str | None, saved_s: float) -> Retention:
+        """Show the model to those that come after it."""
+        assert job.model is not None
+        training = self._search.finish(job.model)
+        self.size_bytes += BYTES * training.parameters
+        self.done.append(
+            Finished(job.number, now_s, parent, training.coverage, UNKNOWN, training.accuracy,
+                     True, len(self.done) + 1, self.size_bytes)
+        )  # fmt: skip
+        return Retention(admit=True)
+
+
 class InProcess:
     """Trains a job's network when its attempt begins; the clock goes on by what that took.
 
@@ -70,29 +116,18 @@ class InProcess:
         search: What is trained.
         batch_size: Of all trainings.
         most_epochs: Of each training.
-        keeps: Whether trained networks enter the zoo.
 
     Attributes:
         listener: Who is told; set after construction.
         trained: The trainings, in the order in which they ended.
     """
 
-    def __init__(
-        self, clock: Clock, search: Search, batch_size: int, most_epochs: int, keeps: bool
-    ) -> None:
+    def __init__(self, clock: Clock, search: Search, batch_size: int, most_epochs: int) -> None:
         self.clock = clock
         self.listener: Listener
         self.trained: list[Training] = []
-        self._search, self._keeps = search, keeps
+        self._search = search
         self._batch_size, self._most_epochs = batch_size, most_epochs
-
-    def child(self, job: Job) -> Child | None:
-        """See `wattkeeper.policies.protocols.ZooView`."""
-        return None if job.model is None else self._search.child(job.model)
-
-    def models(self) -> Sequence[Trained]:
-        """See `wattkeeper.policies.protocols.ZooView`."""
-        return self._search.models()
 
     def options(self, job: Job, gpu_type: str) -> Options:
         """One batch size; there is no power limit to choose."""
@@ -113,7 +148,7 @@ class InProcess:
         model = attempt.job.model
         assert model is not None
         assert attempt.configuration is not None
-        training = self._search.train(model, attempt.configuration.parent, self._keeps)
+        training = self._search.train(model, attempt.configuration.parent)
         attempt.overhead_s += delay_s + training.overhead_s
         end_s = self.clock.now_s + delay_s + training.overhead_s + training.time_s
         self.clock.enter(end_s, Due(self._end, (attempt, training)))
@@ -121,8 +156,6 @@ class InProcess:
     def _end(self, ended: tuple[Attempt, Training]) -> None:
         attempt, training = ended
         self.trained.append(training)
-        if self._keeps:
-            self._search.keep(training)
         self.listener.ended(attempt, training.epochs, training.time_s, UNKNOWN, True)
 
     def pause(self, attempt: Attempt) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -65,6 +64,11 @@ class Search:
         seed: Decides the networks, the split of the data, initial weights and orders.
         plan: What is trained.
 
+    Attributes:
+        arrivals: The networks by name, in order.
+        models: What a policy is shown of the zoo: networks that this search came past, in order.
+        stores: Whether networks enter the zoo when they are trained.
+
     Raises:
         StoreError: If the folder has trainings with other settings, or damaged ones.
     """
@@ -78,7 +82,8 @@ class Search:
         self._zoo_folder = folder / f"{variant}-{seed}.zoo"
         self._over = {one.model: one for one in read(self._log)}
         self._graph: tuple[str, Graph, float] | None = None
-        self._shown: list[Trained] = []
+        self.models: list[Trained] = []
+        self.stores = False
         self._asked_s = math.nan
         if any(one.settings != self.settings for one in self._over.values()):
             raise StoreError(
@@ -109,10 +114,6 @@ class Search:
         self._asked_s = time.process_time()
         return Child(name, TASK, graph, self.arrivals[name].mutated_from)
 
-    def models(self) -> Sequence[Trained]:
-        """What a policy is shown of the zoo: networks that this search came past, in order."""
-        return self._shown
-
     def _graph_of(self, name: str) -> tuple[Graph, float]:
         """A network's graph, from the zoo if it is there, and what it cost to make, s."""
         if self._graph is None or self._graph[0] != name:
@@ -139,20 +140,19 @@ class Search:
         torch.manual_seed(self._number(f"weights/{name}"))
         return build(self.arrivals[name].architecture, data.CHANNELS, data.CLASSES)
 
-    def train(self, name: str, parent: str | None, keep: bool) -> Training:
+    def train(self, name: str, parent: str | None) -> Training:
         """Train a network, or say how that went if it is over already.
 
         Args:
             name: The network.
             parent: Where its weights come from; None: from scratch.
-            keep: Whether it enters the zoo.
 
         Raises:
             StoreError: If it was trained from another parent before, or the zoo is damaged.
         """
         over = self._over.get(name)
         if over is None:
-            over = self._train(self.arrivals[name], parent, keep)
+            over = self._train(self.arrivals[name], parent)
             append(self._log, over)
             self._over[name] = over
         elif over.parent != parent:
@@ -160,16 +160,19 @@ class Search:
             raise StoreError(Problem(f"{found}; name another folder (--out)", str(self._log)))
         return over
 
-    def keep(self, over: Training) -> None:
-        """From now on a trained network is shown among the models."""
-        graph, _ = self._graph_of(over.model)
-        self._shown.append(Trained(over.model, over.model, TASK, over.validation_accuracy, graph))
+    def finish(self, name: str) -> Training:
+        """How a network's training went; from now on it is shown among the models."""
+        over = self._over[name]
+        if self.stores:
+            graph, _ = self._graph_of(name)
+            self.models.append(Trained(name, name, TASK, over.validation_accuracy, graph))
+        return over
 
-    def _train(self, arrival: Arrival, parent: str | None, keep: bool) -> Training:
+    def _train(self, arrival: Arrival, parent: str | None) -> Training:
         from wattkeeper.live.training import train
 
         name, graph_s, query_s = arrival.name, 0.0, 0.0
-        if keep:
+        if self.stores:
             if not math.isnan(self._asked_s):
                 query_s = time.process_time() - self._asked_s
             graph, graph_s = self._graph_of(name)
@@ -185,7 +188,7 @@ class Search:
             return warm_factor(warm.matched, warm.of, epoch) if warm else 1.0
 
         ran = train(net, self._digits, self.plan.rule, self._number(f"order/{name}"), factor)
-        if keep:
+        if self.stores:
             self.zoo.add(
                 graph, net.state_dict(), task=TASK, accuracy=ran.validation_accuracy, name=name,
                 parent=None if parent is None else self._stored(parent),

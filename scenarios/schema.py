@@ -385,7 +385,7 @@ class Scenario(Model):
     which takes the seeds of a trace's jobs from the names of their groups: `seeds` change nothing
     there."""
     zoo: Zoo | None = None
-    """Keeps trained models; there is none if absent. The trace must say which models jobs train."""
+    """Keeps trained models; there is none if absent. A trace must say which models jobs train."""
     max_attempts: PositiveInt = 20
     """A job is given up after so many failed attempts."""
     policies: Policies = Policies()
@@ -439,8 +439,10 @@ class Scenario(Model):
         if recorded and not isinstance(self.workload, TraceJobs):
             raise ValueError("occupancy: recorded needs a workload of kind trace")
         zoos = [self.zoo, *(variant.zoo for variant in self.variants.values())]
-        if any(zoos) and (recorded or not isinstance(self.workload, TraceJobs)):
-            raise ValueError("zoo: it needs a workload of kind trace and occupancy: simulated")
+        if any(zoos) and (recorded or isinstance(self.workload, Recurring)):
+            raise ValueError(
+                "zoo: it needs a workload of kind trace or search, and occupancy: simulated"
+            )
         return self
 
 

@@ -33,7 +33,6 @@ MEASURED: Final = {
     "overhead_s": "CPU time of graphs, of the choice of parents and of transfers, s",
     "accuracy": "of the test images, mean over the networks",
     "coverage": "share of parameters filled from a parent, mean over the networks that had one",
-    "warm_starts": "networks that had a parent",
 }
 """Metrics of a search, besides those of all runs."""
 
@@ -47,7 +46,7 @@ SAVED_NOTE: Final = (
 )
 
 UNMEASURED: Final = ("energy_j", "cost", "regret", "last5_energy_j", "last5_cost",
-                     "energy_to_accuracy_j", "cluster_energy_j")  # fmt: skip
+                     "energy_to_accuracy_j", "cluster_energy_j", "gpu_s_saved")  # fmt: skip
 
 
 def trainings_folder(results: Path) -> Path:
@@ -74,7 +73,7 @@ def execute(
     spec: RunSpec, workload: ArchitectureSearch, hardware: ClusterSpec, folder: Path
 ) -> RunResult:
     """Run one variant with one seed; trainings that are over are not run again."""
-    from wattkeeper.live.in_process import InProcess, Networks
+    from wattkeeper.live.in_process import InProcess, LiveZoo, Networks
     from wattkeeper.live.searching import Plan, Search
     from wattkeeper.live.training import Rule
 
@@ -83,15 +82,18 @@ def execute(
     search = Search(
         folder, spec.variant, spec.seed, Plan(workload.models, Rule(**training.model_dump()))
     )
-    keeps = spec.policies.configure.sets_parent
-    backend = InProcess(clock, search, training.batch_size, training.most_epochs, keeps)
+    backend = InProcess(clock, search, training.batch_size, training.most_epochs)
+    zoo = None
+    if spec.zoo is not None:  # what nobody would ask for need not be stored
+        zoo = LiveZoo(search, stores=spec.policies.configure.kind != "none")
     source = Networks(tuple(search.arrivals))
     streams = NamedStreams(spec.seed)
-    world = World(clock, Cluster(hardware), source, backend, spec.policies, spec.rules, streams)
-    world._configure_ctx.zoo = backend  # type: ignore[misc]  # INTERIM
+    world = World(
+        clock, Cluster(hardware), source, backend, spec.policies, spec.rules, streams, zoo
+    )
     backend.listener = world
     world.run()
-    ran = collect(spec.variant, spec.seed, world.recorder, source, hardware, {}, clock.events)
+    ran = collect(spec.variant, spec.seed, world.recorder, source, hardware, {}, clock.events, zoo)
     return _measured(ran, backend.trained)
 
 
@@ -99,8 +101,6 @@ def _measured(ran: RunResult, trained: Sequence[Training]) -> RunResult:
     """Results without the power and energy that nobody measured, and with what was."""
     tables = dict(ran.tables)
     jobs, line = tables["jobs"], tables["timeline"]
-    parents = pa.array([one.parent for one in trained], pa.string())
-    jobs = _with(jobs, "parent_model", parents)
     tables["jobs"] = _with(jobs, "power_limit_w", pa.nulls(len(jobs), pa.float64()))
     tables["timeline"] = _with(line, "power_w", pa.array(np.full(len(line), math.nan)))
     covered = [one.coverage for one in trained if one.parent is not None]
@@ -111,7 +111,6 @@ def _measured(ran: RunResult, trained: Sequence[Training]) -> RunResult:
         "overhead_s": math.fsum(one.overhead_s for one in trained),
         "accuracy": math.fsum(one.accuracy for one in trained) / len(trained),
         "coverage": math.fsum(covered) / len(covered) if covered else math.nan,
-        "warm_starts": float(len(covered)),
     }  # fmt: skip
     return replace(ran, tables=tables, metrics=metrics, digest=digest_tables(tables))
 
