@@ -66,12 +66,12 @@ def pairs(results: Path) -> Pairs:
     ]
     if not rows:
         raise InputError(f"{trainings_folder(results)} has no trainings with and without a zoo")
-    columns = [np.array(column) for column in zip(*rows, strict=True)]
+    seed, coverage, work, warm, change = map(np.array, zip(*rows, strict=True))
     alone = dict.fromkeys({one.seed for one in zoo}, 0.0)
     for one in zoo:
         if one.parent is None:
             alone[one.seed] += one.work
-    return Pairs(*columns, alone)
+    return Pairs(seed, coverage, work, warm, change, alone)
 
 
 def fit(data: Pairs, rows: npt.NDArray[np.bool_]) -> Fit:

@@ -23,7 +23,7 @@ import numpy as np
 from wattkeeper.live import digits as data
 from wattkeeper.live.architectures import Arrival, arrivals, build
 from wattkeeper.live.training_log import Training, append, read
-from wattkeeper.policies.errors import Problem, StoreError
+from wattkeeper.policies.errors import StoreError
 from wattkeeper.policies.zoo.choice import warm_factor
 from wattkeeper.policies.zoo.models import Child, Trained
 
@@ -87,7 +87,7 @@ class Search:
         self._asked_s = math.nan
         if any(one.settings != self.settings for one in self._over.values()):
             raise StoreError(
-                Problem("trained with other settings; name another folder (--out)", str(self._log))
+                f"{self._log} was trained with other settings; name another folder (--out)"
             )
 
     def _number(self, name: str) -> int:
@@ -157,7 +157,7 @@ class Search:
             self._over[name] = over
         elif over.parent != parent:
             found = f"{name} was trained from {over.parent}, now the choice is {parent}"
-            raise StoreError(Problem(f"{found}; name another folder (--out)", str(self._log)))
+            raise StoreError(f"{self._log}: {found}; name another folder (--out)")
         return over
 
     def finish(self, name: str) -> Training:
