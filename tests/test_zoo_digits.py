@@ -64,11 +64,13 @@ def test_parents_were_trained_before(whole: Path) -> None:
     parents = models.groupby("variant")["parent_model"].count()
     assert parents["scratch"] == 0
     assert 0 < parents["zoo"] <= 2 * (MODELS - 1)
-    ended = models.set_index(["variant", "seed", "job_id"])["time_s"]
+    ended = models.set_index(["variant", "seed", "job_id"])["time_s"].to_dict()
     warm = models[models["parent_model"].notna()]
-    for row in warm.itertuples():
-        assert ended[row.variant, row.seed, row.parent_model] < row.time_s
-        assert 0.01 <= row.coverage <= 1
+    assert warm["coverage"].between(0.01, 1).all()
+    for variant, seed, parent, time_s in zip(
+        *(warm[name] for name in ("variant", "seed", "parent_model", "time_s")), strict=True
+    ):
+        assert ended[variant, seed, parent] < time_s
     rows = trainings(whole)
     assert (rows["work"] == rows["epochs"] * rows["parameters"]).all()
     assert rows["accuracy"].tolist() == models["accuracy"].tolist()
@@ -101,7 +103,16 @@ def test_saved_is_what_the_trainings_say(whole: Path) -> None:
 def test_goes_on_where_it_was_killed(whole: Path, tmp_path: Path) -> None:
     """After a kill -9 the results are those of a run that nothing interrupted."""
     out = tmp_path / "killed"
-    command = [sys.executable, "-m", "wattkeeper.scenarios", *TINY, "--seeds", "7..7", "--out", out]
+    command = [
+        sys.executable,
+        "-m",
+        "wattkeeper.scenarios",
+        *TINY,
+        "--seeds",
+        "7..7",
+        "--out",
+        str(out),
+    ]
     process = subprocess.Popen(command, cwd=tmp_path)
     while process.poll() is None and count(out) < MODELS + 1:
         time.sleep(0.01)
