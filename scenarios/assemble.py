@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +17,12 @@ from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.policies.profile import Objective, Profile, optimum
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
+from wattkeeper.scenarios import searches
 from wattkeeper.scenarios.document import Document
 from wattkeeper.scenarios.load import Loaded
 from wattkeeper.scenarios.power import Cap, check_busy_power, check_cap
-from wattkeeper.scenarios.schema import Cluster as Equal
 from wattkeeper.scenarios.schema import (
+    ArchitectureSearch,
     MixedCluster,
     ProfileSource,
     Recurring,
@@ -28,6 +30,7 @@ from wattkeeper.scenarios.schema import (
     Synthetic,
     Zoo,
 )
+from wattkeeper.scenarios.schema import Cluster as Equal
 from wattkeeper.scenarios.usable import Sieve, at_odds, check_groups, gpus_text, on_any_type
 from wattkeeper.scenarios.zoo_models import (
     NO_MODELS,
@@ -81,6 +84,8 @@ class Inputs(NamedTuple):
         mapping: How jobs got workloads: rows for the manifest.
         models: The models that jobs train.
         timed: How many jobs got a duration from a model.
+        search: Networks that are trained for real, instead of jobs that are replayed.
+        folder: Where those trainings are kept.
     """
 
     profiles: Profiles
@@ -94,6 +99,8 @@ class Inputs(NamedTuple):
     mapping: Sequence[Mapping[str, Any]] = ()
     models: Models = NO_MODELS
     timed: int = 0
+    search: ArchitectureSearch | None = None
+    folder: Path = Path()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +137,11 @@ def read_inputs(loaded: Loaded) -> Inputs:
     """
     scenario, document = loaded
     workload = scenario.workload
+    if isinstance(workload, ArchitectureSearch):
+        searches.check_environment()
+        with named_at(document, "cluster"):
+            cluster, _ = cluster_spec(scenario.cluster)
+        return Inputs({}, None, {}, (), cluster, search=workload)
     profiles = None
     if workload.profiles is not None:
         with named_at(document, "workload", "profiles"):
@@ -363,6 +375,8 @@ def policy_of(scenario: Scenario, variant: str, point: Point) -> PolicyConfig:
 
 def execute(spec: RunSpec, inputs: Inputs) -> RunResult:
     """Run one variant with one seed."""
+    if inputs.search is not None:
+        return searches.execute(spec, inputs.search, inputs.cluster, inputs.folder)
     clock = Clock()
     source = _source(inputs)
     streams = _streams(spec, inputs)

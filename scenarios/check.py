@@ -52,6 +52,12 @@ def _check_zoo(loaded: Loaded, inputs: Inputs, variant: str, configure: PolicyCo
             what = "retain: there is no zoo that it could decide on: say `zoo: {}`"
             raise located(loaded, variant, PolicyError(what, "retain"))
         return
+    if inputs.search is not None:
+        bounded = zoo.capacity_gb is not None
+        if bounded or policy_of(loaded.scenario, variant, "retain").kind != "keep-all":
+            what = "zoo: a search keeps all that it trained; leave out capacity_gb and retain"
+            raise located(loaded, variant, InputError(what))
+        return
     if not inputs.models.known:
         raise located(loaded, variant, InputError(
             "zoo: the trace does not say which models its jobs train; import it with a format "

@@ -90,13 +90,14 @@ def run(
     from wattkeeper.scenarios.load import load
     from wattkeeper.scenarios.run import run as run_scenario
     from wattkeeper.scenarios.run import save
+    from wattkeeper.scenarios.searches import trainings_folder
     from wattkeeper.sim.results import check_folder, to_json
 
     loaded = load(scenario, settings, None if seeds is None else _seeds(seeds))
     folder = out or Path("results") / loaded.scenario.name
     check_folder(folder)
     with terminal.progress(loaded.scenario.name) as progress:
-        done = run_scenario(loaded, workers, progress)
+        done = run_scenario(loaded, workers, progress, trainings_folder(folder))
     save(done, folder)
     if as_json:
         click.echo(to_json(done.summary), nl=False)

@@ -30,6 +30,7 @@ from wattkeeper.scenarios.assemble import (
 from wattkeeper.scenarios.check import check_policies, located
 from wattkeeper.scenarios.load import Loaded
 from wattkeeper.scenarios.schema import Scenario
+from wattkeeper.scenarios.searches import savings
 from wattkeeper.sim.results import RunResult, digest, digest_tables, summarise, write
 from wattkeeper.sim.warm_start import shipped
 from wattkeeper.traces.trace import Trace
@@ -52,7 +53,10 @@ class Done(NamedTuple):
 
 
 def run(
-    loaded: Loaded, workers: int = 1, progress: Callable[[int, int], None] = lambda done, all_: None
+    loaded: Loaded,
+    workers: int = 1,
+    progress: Callable[[int, int], None] = lambda done, all_: None,
+    trainings: Path = Path("trainings"),
 ) -> Done:
     """Run all variants with all seeds. The results do not depend on `workers`.
 
@@ -60,13 +64,14 @@ def run(
         loaded: The scenario.
         workers: Number of processes.
         progress: Called with the number of finished runs and of all runs.
+        trainings: Folder of what is trained for real, where an interrupted run goes on.
 
     Raises:
         WattkeeperError: If input is wrong or a policy chose what is not allowed.
     """
     began = time.perf_counter()
     scenario = loaded.scenario
-    inputs = read_inputs(loaded)
+    inputs = read_inputs(loaded)._replace(folder=trainings)
     check_policies(loaded, inputs)
     specs = run_specs(scenario)
     results: list[RunResult] = []
@@ -82,6 +87,8 @@ def run(
     }
     etas = {spec.variant: spec.rules.objective.eta for spec in specs}
     summary = summarise(results, baselines, etas)
+    if inputs.search is not None:
+        summary["saved"] = savings(results, scenario.baseline)
     manifest = _manifest(scenario, inputs, results, summary)
     manifest["wall_s"] = time.perf_counter() - began
     return Done(results, summary, manifest)
@@ -166,7 +173,7 @@ def _manifest(
         "scenario": scenario.model_dump(mode="json", exclude_none=True),
         "scenario_digest": sha256(resolved.encode()).hexdigest(),
         "seeds": list(scenario.all_seeds),
-        "backend": "sim",
+        "backend": "sim" if inputs.search is None else "live",
         "inputs": [_provenance(trace) for trace in inputs.traces],
         "dropped_jobs": dict(inputs.dropped),
         "ignored_gpu_types": dict(inputs.ignored),
@@ -185,6 +192,8 @@ def _manifest(
 
 def modelled(inputs: Inputs, results: Sequence[RunResult]) -> list[str]:
     """What of the input nobody recorded."""
+    if inputs.search is not None:
+        return []
     found = ["idle power of GPUs"]
     if any("duration" in result.by["replayed"] for result in results):
         found.append("power of GPUs that run jobs without a profile (busy_power_w)")

@@ -294,7 +294,30 @@ class TraceJobs(Model):
     lacks, above its power cap, or without a recorded duration."""
 
 
-Workload = Annotated[Recurring | TraceJobs, Field(discriminator="kind")]
+class Training(Model):
+    """How Adam trains every network of a search to convergence, with or without a parent."""
+
+    batch_size: Annotated[int, Field(gt=0, le=1024)] = 64
+    """Images a step."""
+    learning_rate: Annotated[float, Field(gt=0, le=10)] = 1e-3
+    """The default is that of Kingma and Ba (ICLR '15)."""
+    patience: Annotated[int, Field(gt=0, le=1000)] = 5
+    """It ends when the validation accuracy was not above its best for so many epochs."""
+    most_epochs: Annotated[int, Field(gt=0, le=100_000)] = 100
+    """It ends after so many at the latest."""
+
+
+class ArchitectureSearch(Model):
+    """A search for architectures whose networks are trained for real, one after the other."""
+
+    kind: Literal["search"]
+    models: Annotated[int, Field(gt=0, le=10_000)]
+    """How many different networks arrive, each a mutation of an earlier one."""
+    training: Training = Training()
+    """The same for all."""
+
+
+Workload = Annotated[Recurring | TraceJobs | ArchitectureSearch, Field(discriminator="kind")]
 
 
 class Objective(Model):
@@ -362,7 +385,7 @@ class Scenario(Model):
     which takes the seeds of a trace's jobs from the names of their groups: `seeds` change nothing
     there."""
     zoo: Zoo | None = None
-    """Keeps trained models; there is none if absent. The trace must say which models jobs train."""
+    """Keeps trained models; there is none if absent. A trace must say which models jobs train."""
     max_attempts: PositiveInt = 20
     """A job is given up after so many failed attempts."""
     policies: Policies = Policies()
@@ -416,8 +439,10 @@ class Scenario(Model):
         if recorded and not isinstance(self.workload, TraceJobs):
             raise ValueError("occupancy: recorded needs a workload of kind trace")
         zoos = [self.zoo, *(variant.zoo for variant in self.variants.values())]
-        if any(zoos) and (recorded or not isinstance(self.workload, TraceJobs)):
-            raise ValueError("zoo: it needs a workload of kind trace and occupancy: simulated")
+        if any(zoos) and (recorded or isinstance(self.workload, Recurring)):
+            raise ValueError(
+                "zoo: it needs a workload of kind trace or search, and occupancy: simulated"
+            )
         return self
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
+from wattkeeper.scenarios.searches import SAVED_NOTE, saved_table
 from wattkeeper.scenarios.usable import left_out, ran_on_any
 from wattkeeper.sim.metrics import LAST
 
@@ -47,6 +48,10 @@ def show(console: Console, scenario: Scenario, done: Done) -> None:
     manifest = done.manifest
     for line in (*left_out(manifest["dropped_jobs"]), *ran_on_any(manifest["ignored_gpu_types"])):
         console.print(line, style="bold yellow")
+    if "saved" in done.summary:
+        console.print(saved_table(done.summary, scenario.baseline))
+        console.print(SAVED_NOTE, style="dim")
+        return
     workloads = done.summary["by"]["workload"]
     shown = dict(SHOWN if workloads else QUEUE)
     if not _preempts(done):

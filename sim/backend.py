@@ -15,7 +15,10 @@ from wattkeeper.policies.protocols import (
     Placement,
     Running,
     Start,
+    ZooView,
 )
+from wattkeeper.policies.retaining import Retention
+from wattkeeper.sim.zoo import Finished
 
 
 class Attempt:
@@ -123,6 +126,30 @@ class Backend(Protocol):
 
     def resume(self, attempt: Attempt, delay_s: float) -> None:
         """Go on with a paused attempt, on the GPUs that it now holds, after a delay (s)."""
+
+
+class Zoo(ZooView, Protocol):
+    """Trained models that the world lets jobs start from, and adds to.
+
+    Attributes:
+        policy: Kind of the `Retain` policy.
+        done: The models that were trained, in order.
+        size_bytes: What is in it.
+    """
+
+    policy: str
+    done: list[Finished]
+    size_bytes: int
+
+    def work(self, job: Job, parent: str) -> float:
+        """The share of a job's training that is left with a parent, which counts as used.
+
+        Raises:
+            PolicyError: If the parent is not there, or the job has no model.
+        """
+
+    def finished(self, job: Job, now_s: float, parent: str | None, saved_s: float) -> Retention:
+        """Offer the model that a job trained to the `Retain` policy, and do what it says."""
 
 
 class Listener(Protocol):

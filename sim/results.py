@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import NEW, WHOLE, Placement
+from wattkeeper.sim.backend import Zoo
 from wattkeeper.sim.cluster_spec import ClusterSpec
 from wattkeeper.sim.metrics import (
     COSTS,
@@ -40,7 +41,7 @@ from wattkeeper.sim.recorder import (
 )
 from wattkeeper.sim.sources import KNOWN, Source
 from wattkeeper.sim.timeline import timeline
-from wattkeeper.sim.zoo import Finished, Zoo
+from wattkeeper.sim.zoo import Finished
 from wattkeeper.traces.replacing import replacing
 from wattkeeper.traces.schema import field
 
@@ -453,7 +454,8 @@ def write(
     check_folder(folder)
     with replacing(folder.resolve()) as fresh:
         for name, schema in TABLES.items():
-            if name not in results[0].tables:
+            tables = [result.tables[name] for result in results if name in result.tables]
+            if not tables:
                 continue
             texts = [want.name for want in schema if pa.types.is_string(want.type)]
             with pq.ParquetWriter(
@@ -462,8 +464,7 @@ def write(
                 compression="zstd",
                 use_dictionary=[text for text in texts if text not in UNIQUE],
             ) as file:
-                for result in results:
-                    table = result.tables[name]
+                for table in tables:
                     for begin in range(0, len(table), ROWS):
                         file.write_table(table.slice(begin, ROWS).cast(schema))
         (fresh / "summary.json").write_text(to_json(summary), encoding="utf-8")

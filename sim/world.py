@@ -31,7 +31,7 @@ from wattkeeper.policies.protocols import (
 )
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
 from wattkeeper.policies.zoo.models import Child, Trained
-from wattkeeper.sim.backend import Attempt, Backend
+from wattkeeper.sim.backend import Attempt, Backend, Zoo
 from wattkeeper.sim.checks import check_configuration, check_knobs, check_query, check_wake
 from wattkeeper.sim.clock import Clock, Due
 from wattkeeper.sim.cluster import Cluster
@@ -49,7 +49,6 @@ from wattkeeper.sim.room import Room
 from wattkeeper.sim.rules import PolicySet, Rules
 from wattkeeper.sim.sources import Source
 from wattkeeper.sim.streams import Streams
-from wattkeeper.sim.zoo import Zoo
 
 
 class _Context:

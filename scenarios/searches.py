@@ -1,0 +1,184 @@
+"""Searches for architectures that train for real: one run, and what the zoo saved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from wattkeeper.policies.errors import EnvironmentLacks
+from wattkeeper.scenarios.schema import ArchitectureSearch
+from wattkeeper.sim.clock import Clock
+from wattkeeper.sim.cluster import Cluster
+from wattkeeper.sim.cluster_spec import ClusterSpec
+from wattkeeper.sim.results import RunResult, collect, digest_tables
+from wattkeeper.sim.streams import NamedStreams
+from wattkeeper.sim.world import World
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from wattkeeper.live.training_log import Training
+    from wattkeeper.scenarios.assemble import RunSpec
+
+MEASURED: Final = {
+    "work": "epochs times parameters, all networks",
+    "epochs": "epochs of all networks",
+    "time_s": "CPU time of training, all networks, s",
+    "overhead_s": "CPU time of graphs, of the choice of parents and of transfers, s",
+    "accuracy": "of the test images, mean over the networks",
+    "coverage": "share of parameters filled from a parent, mean over the networks that had one",
+}
+"""Metrics of a search, besides those of all runs."""
+
+SAVED: Final = ("work", "epochs", "time_s", "time_with_overhead_s")
+"""What a zoo shall save."""
+
+SAVED_NOTE: Final = (
+    "work: epochs times parameters. CPU time: of training; with overhead: also graphs, the choice "
+    "of parents and transfers. final accuracy: on test images, mean over the networks. No meter "
+    "measures a CPU here: energy is unknown."
+)
+
+UNMEASURED: Final = ("energy_j", "cost", "regret", "last5_energy_j", "last5_cost",
+                     "energy_to_accuracy_j", "cluster_energy_j", "gpu_s_saved")  # fmt: skip
+
+
+def trainings_folder(results: Path) -> Path:
+    """Where the trainings of a results folder are kept, so that they go on after an end."""
+    return results.with_name(f"{results.name}.trainings")
+
+
+def check_environment() -> None:
+    """Refuse to begin without the libraries that training needs.
+
+    Raises:
+        EnvironmentLacks: It says how to install them.
+    """
+    from importlib.util import find_spec
+
+    absent = [name for name in ("torch", "safetensors", "numba", "sklearn") if not find_spec(name)]
+    if absent:
+        raise EnvironmentLacks(
+            f"training for real needs {', '.join(absent)}: pip install 'wattkeeper[live,digits]'"
+        )
+
+
+def execute(
+    spec: RunSpec, workload: ArchitectureSearch, hardware: ClusterSpec, folder: Path
+) -> RunResult:
+    """Run one variant with one seed; trainings that are over are not run again."""
+    from wattkeeper.live.in_process import InProcess, LiveZoo, Networks
+    from wattkeeper.live.searching import Plan, Search
+    from wattkeeper.live.training import Rule
+
+    clock = Clock()
+    training = workload.training
+    search = Search(
+        folder, spec.variant, spec.seed, Plan(workload.models, Rule(**training.model_dump()))
+    )
+    backend = InProcess(clock, search, training.batch_size, training.most_epochs)
+    zoo = None
+    if spec.zoo is not None:  # what nobody would ask for need not be stored
+        zoo = LiveZoo(search, stores=spec.policies.configure.kind != "none")
+    source = Networks(tuple(search.arrivals))
+    streams = NamedStreams(spec.seed)
+    world = World(
+        clock, Cluster(hardware), source, backend, spec.policies, spec.rules, streams, zoo
+    )
+    backend.listener = world
+    world.run()
+    ran = collect(spec.variant, spec.seed, world.recorder, source, hardware, {}, clock.events, zoo)
+    return _measured(ran, backend.trained)
+
+
+def _measured(ran: RunResult, trained: Sequence[Training]) -> RunResult:
+    """Results without the power and energy that nobody measured, and with what was."""
+    tables = dict(ran.tables)
+    jobs, line = tables["jobs"], tables["timeline"]
+    tables["jobs"] = _with(jobs, "power_limit_w", pa.nulls(len(jobs), pa.float64()))
+    tables["timeline"] = _with(line, "power_w", pa.array(np.full(len(line), math.nan)))
+    covered = [one.coverage for one in trained if one.parent is not None]
+    metrics = ran.metrics | dict.fromkeys(UNMEASURED, math.nan) | {
+        "work": float(sum(one.work for one in trained)),
+        "epochs": float(sum(one.epochs for one in trained)),
+        "time_s": math.fsum(one.time_s for one in trained),
+        "overhead_s": math.fsum(one.overhead_s for one in trained),
+        "accuracy": math.fsum(one.accuracy for one in trained) / len(trained),
+        "coverage": math.fsum(covered) / len(covered) if covered else math.nan,
+    }  # fmt: skip
+    return replace(ran, tables=tables, metrics=metrics, digest=digest_tables(tables))
+
+
+def _with(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    at = table.schema.get_field_index(name)
+    return table.set_column(at, table.schema.field(at).with_type(values.type), values)
+
+
+def savings(results: Sequence[RunResult], baseline: str) -> dict[str, Any]:
+    """What each variant saved against the baseline, seed by seed.
+
+    Returns:
+        By variant: the mean share saved of `SAVED`, and `accuracy_points`, the mean difference of
+        the mean final accuracy in points of percent; each with its 95 % interval over seeds
+        (Student's t on the paired differences) and the number of seeds.
+    """
+    by = {(result.variant, result.seed): _sums(result.metrics) for result in results}
+    found: dict[str, Any] = {}
+    for variant in dict.fromkeys(result.variant for result in results):
+        if variant == baseline:
+            continue
+        pairs = [(by[variant, seed], by[baseline, seed]) for name, seed in by if name == variant]
+        found[variant] = {
+            name: mean_and_interval([1 - mine[name] / base[name] for mine, base in pairs])
+            for name in SAVED
+        } | {
+            "accuracy_points": mean_and_interval(
+                [100 * (mine["accuracy"] - base["accuracy"]) for mine, base in pairs]
+            )
+        }
+    return found
+
+
+def _sums(metrics: Mapping[str, float]) -> dict[str, float]:
+    return dict(metrics) | {"time_with_overhead_s": metrics["time_s"] + metrics["overhead_s"]}
+
+
+def mean_and_interval(values: Sequence[float]) -> dict[str, Any]:
+    """Mean, 95 % interval by Student's t, and number; no interval of a single value."""
+    from scipy.stats import t  # comes with scikit-learn
+
+    mean = math.fsum(values) / len(values)
+    if len(values) < 2:
+        return {"mean": mean, "ci95": None, "n": len(values)}
+    half = float(t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5)
+    return {"mean": mean, "ci95": [mean - half, mean + half], "n": len(values)}
+
+
+def saved_table(summary: Mapping[str, Any], baseline: str) -> Table:
+    """What `savings` found, for the terminal."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=f"Saved against {baseline} [95 % interval over seeds]")
+    heads = ("variant", "work", "epochs", "CPU time", "with overhead", "final accuracy")
+    for head in heads:
+        table.add_column(head, justify="left" if head == "variant" else "right", no_wrap=True)
+    for name, saved in summary["saved"].items():
+        cells = [_cell(saved[what], 100, " %") for what in SAVED]
+        table.add_row(escape(name), *cells, _cell(saved["accuracy_points"], 1, " points"))
+    return table
+
+
+def _cell(value: Mapping[str, Any], factor: float, unit: str) -> str:
+    digits = 1 if factor == 100 else 2
+    shown = f"{factor * value['mean']:+.{digits}f}{unit}"
+    if value["ci95"] is None:
+        return shown
+    low, high = (f"{factor * bound:+.{digits}f}" for bound in value["ci95"])
+    return f"{shown}\n[{low}, {high}]"
