@@ -261,3 +261,17 @@ def test_what_is_refused(
     command("traces", "import", "csv", "plain.csv", "--name", "plain")
     asked = [part for setting in settings for part in ("--set", setting)]
     assert says in command("run", "zoo-imgclsmob", *asked, code=2).stderr
+
+
+@pytest.mark.slow
+def test_published_arrivals(command: Command, shared: Path, tmp_path: Path) -> None:
+    data = shared / "data/modelkeeper"
+    bring = ("traces", "import", "modelkeeper", data / "graphs")
+    many = command(*bring, data / "workloads/imgclsmob-large.csv", code=2).stderr
+    assert "334 of 389 names have no graph" in many
+    command(*bring, data / "workloads/torchcv_list.csv", "--skip-bad", "--name", "zoo-imgclsmob")
+    command("run", "zoo-imgclsmob", "--seeds", "1", "--out", "out")
+    found = json.loads((tmp_path / "out/summary.json").read_text())["variants"]
+    saved = {name: one["metrics"]["gpu_s_saved"]["mean"] for name, one in found.items()}
+    assert found["none"]["metrics"]["jobs"]["mean"] == 169
+    assert saved["coverage"] > max(saved["random-parent"], saved["asbuilt"]) > saved["none"] == 0
