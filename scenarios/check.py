@@ -25,6 +25,10 @@ def check_policies(loaded: Loaded, inputs: Inputs) -> None:
             what = f"configure: {configure.kind} sets the power limit itself; leave tune out"
             raise located(loaded, variant, PolicyError(what, "tune"))
         _check_zoo(loaded, inputs, variant, configure)
+        tune = policy_of(loaded.scenario, variant, "tune").kind
+        if inputs.search is not None and tune != DEFAULTS["tune"]:
+            what = f"tune: {tune} finds no power limit on a CPU; leave tune out"
+            raise located(loaded, variant, PolicyError(what, "tune"))
         for point in DEFAULTS:
             config = policy_of(loaded.scenario, variant, point)
             lacks = _lacks(config, inputs)

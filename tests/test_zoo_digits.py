@@ -147,6 +147,7 @@ def test_a_finished_run_is_not_trained_again(whole: Path, command: Command) -> N
             "scratch-7.jsonl was trained with other settings; name another folder (--out)",
         ),
         ("zoo.capacity_gb=1", "a search keeps all that it trained; leave out capacity_gb"),
+        ("policies.tune=zeus-jit", "zeus-jit finds no power limit on a CPU; leave tune out"),
         ("policies.retain=lru", "a search keeps all that it trained; leave out capacity_gb"),
     ],
 )
