@@ -84,6 +84,7 @@ class NoZoo:
 
     def child(self, job: Job) -> Child | None:
         """None."""
+        return None
 
     def models(self) -> Sequence[Trained]:
         """Nothing."""

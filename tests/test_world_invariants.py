@@ -468,9 +468,9 @@ def test_energy_is_the_integral_of_power(setting: Setting) -> None:
     whole_j = cluster.pue * math.fsum(energies)
     assert line.energy_j() == pytest.approx(whole_j, rel=1e-9, abs=1e-9)
     assert line.gpu_seconds() == pytest.approx(math.fsum(held), rel=1e-9, abs=1e-9)
+    all_j = math.fsum(row.energy_j for row in attempts(world))
     metrics = collected(setting, world).metrics
     assert metrics["cluster_energy_j"] == line.energy_j()
-    all_j = math.fsum(row.energy_j for row in attempts(world))
     assert metrics["energy_j"] == pytest.approx(all_j, rel=1e-12)
 
 

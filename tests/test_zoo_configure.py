@@ -15,6 +15,7 @@ from tests.worlds import ScriptedContext, job, profile
 from wattkeeper.policies.protocols import Configuration, Job, Options, Start
 from wattkeeper.policies.registry import policies
 from wattkeeper.policies.zoo.choice import Candidate, Rule, choose
+from wattkeeper.policies.zoo.coverage import kept
 from wattkeeper.policies.zoo.graph import Graph, Node, Tensor
 from wattkeeper.policies.zoo.matchers import MATCHERS
 from wattkeeper.policies.zoo.models import Child, Trained
@@ -101,6 +102,14 @@ def test_a_minimum_keeps_unlike_models_away() -> None:
     assert answer("modelkeeper", narrow, one, minimum=0).parent == "m1"
 
 
+def test_of_parents_that_fill_all_the_one_that_loses_the_least() -> None:
+    """A more accurate model of twice the width fills the child too, but is cut down for it."""
+    same, wide = trained(1, CHILD.graph, 0.8), trained(2, chain(8, 32, 32, 4), 0.9)
+    assert kept(same.graph, CHILD.graph) == 1 > kept(wide.graph, CHILD.graph) > 0
+    assert answer("modelkeeper", CHILD, [same, wide]).parent == "m1"
+    assert answer("modelkeeper", CHILD, [same, wide], rule="bucketed").parent == "m2"
+
+
 def test_a_bad_model_is_no_parent_however_similar() -> None:
     peers = [trained(at, chain(8, 16 + at, 4), 0.9 + 0.001 * at) for at in range(9)]
     failed = trained(99, CHILD.graph, 0.1)
@@ -137,7 +146,12 @@ def test_the_search_chooses_as_if_it_scored_all(
         arrays = score.arrays(graph)
         own = score.own(arrays)
         all_scored = [
-            Candidate(score.score(score.arrays(one.graph), arrays), one.accuracy, one.task)
+            Candidate(
+                score.score(score.arrays(one.graph), arrays),
+                one.accuracy,
+                one.task,
+                kept(one.graph, graph),
+            )
             for one in now
         ]
         at = choose(rule, all_scored, "digits", 0.01 * own, own)

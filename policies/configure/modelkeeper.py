@@ -13,6 +13,7 @@ from pydantic import NonNegativeFloat
 from wattkeeper.policies.protocols import Configuration, Context, Start
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
 from wattkeeper.policies.zoo.choice import Candidate, Rule, best, bucketed, eligible
+from wattkeeper.policies.zoo.coverage import kept
 from wattkeeper.policies.zoo.graph import Graph
 from wattkeeper.policies.zoo.matchers import find_matcher
 from wattkeeper.policies.zoo.models import Trained
@@ -33,8 +34,8 @@ class ModelkeeperConfig(PolicyConfig):
     """How similarity is measured: by the share of the child's parameters that the parent fills, or
     as ModelKeeper published it."""
     rule: Rule = "best"
-    """`best`: the most similar model; `bucketed`: the most accurate of the most similar ones, as
-    published. The latter scores every stored model."""
+    """`best`: the most similar model, of equal ones the one that loses the least; `bucketed`: the
+    most accurate of the most similar ones, as published. The latter scores every stored model."""
     minimum: float = 0.01
     """The least similarity of a parent, over the child's similarity to itself."""
     query_s: NonNegativeFloat = 0.0
@@ -55,6 +56,7 @@ class Modelkeeper(Policy):
         self._search: Search[Any] = Search(self._matcher)
         self._places: dict[str, int] = {}
         self._place_of: dict[str, int] = {}
+        self._kept_of: dict[tuple[str, str], float] = {}
         self._known: defaultdict[str, dict[int, float]] = defaultdict(dict)
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
@@ -89,9 +91,20 @@ class Modelkeeper(Policy):
         finalists = [at for at in allowed if places[at] in scores and scores[places[at]] >= minimum]
         if not finalists:
             return None
-        candidates = [Candidate(scores[places[at]], peers[at].accuracy, task) for at in finalists]
+        candidates = [
+            Candidate(scores[places[at]], peers[at].accuracy, task, self._kept(peers[at], graph))
+            for at in finalists
+        ]
         rule = best if self._config.rule == "best" else partial(bucketed, own=own)
         return peers[finalists[rule(candidates)]].model_id
+
+    def _kept(self, model: Trained, graph: Graph) -> float:
+        if self._config.rule != "best":
+            return 1.0
+        pair = model.graph.digest, graph.digest
+        if pair not in self._kept_of:
+            self._kept_of[pair] = kept(model.graph, graph)
+        return self._kept_of[pair]
 
     def _place(self, model: Trained) -> int:
         """Position of a model's architecture in the search; those with one graph share it."""

@@ -32,11 +32,13 @@ class Candidate(NamedTuple):
         score: Its similarity to the child, by the matcher in use.
         accuracy: What it reached; the larger, the better.
         task: What that was measured on: task and data set. Accuracies of one task can be compared.
+        kept: The share of its own parameters that the child takes over.
     """
 
     score: float
     accuracy: float
     task: str
+    kept: float = 1.0
 
 
 def eligible(candidates: Sequence[Candidate], task: str, minimum: float) -> Flags:
@@ -98,8 +100,16 @@ def choose(
 
 
 def best(candidates: Sequence[Candidate]) -> int:
-    """The highest score; of equal ones the most accurate, then the first."""
-    return max(range(len(candidates)), key=lambda at: (*candidates[at][:2], -at))
+    """The highest score; of equal ones what loses the least, then the most accurate, the first.
+
+    Any larger relative fills a small child wholly, but it is cut down for that.
+    """
+
+    def key(at: int) -> tuple[float, float, float, int]:
+        one = candidates[at]
+        return one.score, one.kept, one.accuracy, -at
+
+    return max(range(len(candidates)), key=key)
 
 
 def bucketed(candidates: Sequence[Candidate], own: float) -> int:

@@ -1,8 +1,11 @@
-"""How much of a child a parent fills: our similarity of models."""
+"""How much of a child a parent fills, our similarity of models, and how much of itself it keeps."""
 
 from __future__ import annotations
 
-from wattkeeper.policies.zoo.graph import Graph
+from math import prod
+
+from wattkeeper.policies.zoo.alignment import align
+from wattkeeper.policies.zoo.graph import Graph, Node
 from wattkeeper.policies.zoo.prepared import prepared
 
 
@@ -17,3 +20,27 @@ def coverage(parent: Graph, child: Graph) -> float:
     mine = prepared(child)
     total = int(mine.sizes.sum())
     return int(kernel.filled(tuple(prepared(parent)), tuple(mine))) / total if total else 0.0
+
+
+def kept(parent: Graph, child: Graph) -> float:
+    """Share of the parent's trained elements, 0 to 1, that the child takes over.
+
+    A narrower child takes a part of a tensor, one without a node nothing of it; a wider one takes
+    all. A parent that has nothing to train keeps nothing.
+    """
+    taken = sum(
+        _common(parent.nodes[at], node)
+        for at, node in zip(align(parent, child).tolist(), child.nodes, strict=True)
+        if at >= 0
+    )
+    total = int(parent.parameters.sum())
+    return taken / total if total else 0.0
+
+
+def _common(theirs: Node, mine: Node) -> int:
+    shapes = {tensor.role: tensor.shape for tensor in theirs.tensors if tensor.trained}
+    return sum(
+        prod(map(min, tensor.shape, shapes[tensor.role]))
+        for tensor in mine.tensors
+        if tensor.role in shapes
+    )
