@@ -51,7 +51,8 @@ UNMEASURED: Final = ("energy_j", "cost", "regret", "last5_energy_j", "last5_cost
 
 def trainings_folder(results: Path) -> Path:
     """Where the trainings of a results folder are kept, so that they go on after an end."""
-    return results.with_name(f"{results.name}.trainings")
+    whole = results.resolve()
+    return whole.with_name(f"{whole.name}.trainings")
 
 
 def check_environment() -> None:

@@ -15,8 +15,15 @@ from wattkeeper.live import TransferReport, transfer  # noqa: E402
 
 LIMIT = 1e-5
 
+torch.manual_seed(0)  # of the models below
+
 IMAGES = torch.randn(8, 3, 16, 16, generator=torch.Generator().manual_seed(3))
 WORDS = torch.randint(0, 50, (8, 12), generator=torch.Generator().manual_seed(3))
+
+
+@pytest.fixture(autouse=True)
+def _same_luck() -> None:
+    torch.manual_seed(0)
 
 
 def error(parent: nn.Module, child: nn.Module, inputs: Tensor, train: bool) -> float:
