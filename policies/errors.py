@@ -10,6 +10,10 @@
     │   └── StoreError      a model of the zoo, or one that shall go there: file, tensor
     ├── PolicyError         a policy chose what is not allowed
     └── EnvironmentLacks    a package, a device or a permission is absent
+        └── DeviceError     a device does not do what it was asked
+            ├── NoPermission  this user may not
+            ├── NotSupported  this device never does that
+            └── Lost          it is gone
 
 Input and policy errors carry one or more `Problem`s, so that all of them are shown at once.
 """
@@ -100,3 +104,19 @@ class EnvironmentLacks(WattkeeperError):
     """A package, a device or a permission is absent (exit code 3)."""
 
     exit_code = 3
+
+
+class DeviceError(EnvironmentLacks):
+    """A device does not do what it was asked."""
+
+
+class NoPermission(DeviceError):
+    """This user may not do that to a device."""
+
+
+class NotSupported(DeviceError):
+    """A device never does that."""
+
+
+class Lost(DeviceError):
+    """A device is gone: fallen off the bus, or its driver was unloaded."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
 
+from mypy_extensions import mypyc_attr
 from simpy import Environment
 
 
@@ -32,6 +33,7 @@ def _nothing(_: object) -> None:
     pass
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Clock:
     """Calls back, and drives a SimPy environment.
 
@@ -70,36 +72,46 @@ class Clock:
         else:
             there.append(due)
 
-    def play(self) -> None:
-        """Run until nothing is left to happen."""
-        times, due, simpy = self._times, self._due, self.simpy
+    def next_s(self) -> float:
+        """When something is due next, s; infinite if nothing is."""
+        now = self.next_arrival_s
+        if self._times and self._times[0] < now:
+            now = self._times[0]
+        processes = self.simpy._queue
+        if processes and processes[0][0] < now:
+            now = processes[0][0]
+        return now
+
+    def settle(self, now_s: float) -> None:
+        """Let everything happen that is due at a time (s), the next one."""
+        times, simpy = self._times, self.simpy
         processes = simpy._queue
         events = 0
+        self.now_s = simpy._now = now_s
         while True:
-            now = self.next_arrival_s
-            if times and times[0] < now:
-                now = times[0]
-            if processes and processes[0][0] < now:
-                now = processes[0][0]
-            if now == math.inf:
+            if times and times[0] == now_s:
+                heappop(times)
+                for one in self._due.pop(now_s):
+                    events += 1
+                    one.call(one.argument)
+            elif self.next_arrival_s == now_s:
+                events += 1
+                self.arrivals()
+            elif processes and processes[0][0] == now_s:
+                events += 1
+                simpy.step()
+            elif self.pass_is_due:
+                events += 1
+                self.pass_is_due = False
+                self.passes()
+            else:
                 break
-            self.now_s = simpy._now = now
-            while True:
-                if times and times[0] == now:
-                    heappop(times)
-                    for one in due.pop(now):
-                        events += 1
-                        one.call(one.argument)
-                elif self.next_arrival_s == now:
-                    events += 1
-                    self.arrivals()
-                elif processes and processes[0][0] == now:
-                    events += 1
-                    simpy.step()
-                elif self.pass_is_due:
-                    events += 1
-                    self.pass_is_due = False
-                    self.passes()
-                else:
-                    break
         self.events += events
+
+    def play(self) -> None:
+        """Run until nothing is left to happen."""
+        while True:
+            now_s = self.next_s()
+            if now_s == math.inf:
+                break
+            self.settle(now_s)
