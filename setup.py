@@ -17,6 +17,7 @@ FLOORS = ("policies", "traces", "sim", "live", "scenarios")
 CORE = (
     "policies/protocols.py",
     "policies/queueing.py",
+    "policies/tightest.py",
     "sim/backend.py",
     "sim/checks.py",
     "sim/clock.py",
@@ -25,6 +26,7 @@ CORE = (
     "sim/recorder.py",
     "sim/replay.py",
     "sim/room.py",
+    "sim/sources.py",
     "sim/what_if.py",
     "sim/world.py",
 )

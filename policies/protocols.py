@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from wattkeeper.policies.errors import PolicyError
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 Demand = tuple[int, int, str | None]
 """Number of GPUs, thousandths of each, and the types allowed (None: any)."""
 
-Key = tuple[int, int, str | None, str | None]
-"""Demand and workload: jobs of one key fit, or do not fit, together."""
+Key = tuple[int | str | None, ...]
+"""Demand and workload, flat: jobs of one key fit, or do not fit, together."""
 
-WHOLE = 1000
+WHOLE: Final = 1000
 """Thousandths of a GPU."""
 
 Slot = tuple[int, int, int]
@@ -36,12 +36,15 @@ Slot = tuple[int, int, int]
 Placement = tuple[Slot, ...]
 """Where a job runs. A job of whole GPUs has one slot a node, another one a slot a GPU."""
 
-NEW = -1
+NEW: Final = -1
 """Stands for GPUs that nobody holds a part of."""
 
 
-class Job(NamedTuple):
-    """One submitted training run.
+class Job:
+    """One submitted training run; it never changes.
+
+    A class of its own and no tuple, because every decision about it reads some of its attributes,
+    and compiled code reads those of a class several times faster.
 
     Attributes:
         job_id: Unique within a run.
@@ -59,37 +62,61 @@ class Job(NamedTuple):
         estimate_s: Run time that its user expected; NaN if nobody knows.
         model: Name of the model that it trains, by which the zoo knows its graph; None if it has
             no part in the zoo.
+        key: What decides where it fits, under a power cap too.
+        gpus_held: GPUs that it holds, parts counted as parts.
     """
 
-    job_id: str
-    group_id: str
-    recurrence: int
-    workload: str | None
-    gpus: int
-    submit_time_s: float
-    duration_s: float = math.nan
-    time_scale: float = 1.0
-    number: int = 0
-    gpu_milli: int = 1000
-    gpu_type: str | None = None
-    user: str | None = None
-    estimate_s: float = math.nan
-    model: str | None = None
+    def __init__(
+        self,
+        job_id: str,
+        group_id: str,
+        recurrence: int,
+        workload: str | None,
+        gpus: int,
+        submit_time_s: float,
+        duration_s: float = math.nan,
+        time_scale: float = 1.0,
+        number: int = 0,
+        gpu_milli: int = WHOLE,
+        gpu_type: str | None = None,
+        user: str | None = None,
+        estimate_s: float = math.nan,
+        model: str | None = None,
+    ) -> None:
+        self.job_id = job_id
+        self.group_id = group_id
+        self.recurrence = recurrence
+        self.workload = workload
+        self.gpus = gpus
+        self.submit_time_s = submit_time_s
+        self.duration_s = duration_s
+        self.time_scale = time_scale
+        self.number = number
+        self.gpu_milli = gpu_milli
+        self.gpu_type = gpu_type
+        self.user = user
+        self.estimate_s = estimate_s
+        self.model = model
+        self.key: Key = (gpus, gpu_milli, gpu_type, workload)
+        self.gpus_held = gpus * gpu_milli / WHOLE
 
     @property
     def demand(self) -> Demand:
         """What it asks of the cluster: jobs of one demand fit in the same places."""
         return self.gpus, self.gpu_milli, self.gpu_type
 
-    @property
-    def gpus_held(self) -> float:
-        """GPUs that it holds, parts counted as parts."""
-        return self.gpus * self.gpu_milli / WHOLE
+    def but(self, **changes: Any) -> Job:
+        """The same job with some attributes changed."""
+        return Job(**{name: getattr(self, name) for name in JOB_ATTRIBUTES} | changes)
 
-    @property
-    def key(self) -> Key:
-        """What decides where it fits, under a power cap too."""
-        return self.gpus, self.gpu_milli, self.gpu_type, self.workload
+    def __repr__(self) -> str:
+        return f"Job({', '.join(f'{name}={getattr(self, name)!r}' for name in JOB_ATTRIBUTES)})"
+
+
+JOB_ATTRIBUTES = ("job_id", "group_id", "recurrence", "workload", "gpus", "submit_time_s",
+                  "duration_s", "time_scale", "number", "gpu_milli", "gpu_type", "user",
+                  "estimate_s", "model")  # fmt: skip
+"""What a job is made of; the others follow."""
 
 
 class Options(NamedTuple):
@@ -285,11 +312,12 @@ class Room(Protocol):
         """
 
 
-class Selection(NamedTuple):
+class Selection:
     """What changes now: first some running jobs are preempted, then some waiting ones start."""
 
-    start: tuple[Job, ...] = ()
-    preempt: tuple[Job, ...] = ()
+    def __init__(self, start: tuple[Job, ...] = (), preempt: tuple[Job, ...] = ()) -> None:
+        self.start = start
+        self.preempt = preempt
 
 
 class ZooView(Protocol):

@@ -85,11 +85,11 @@ class FirstThatFits(Queueing):
         best: Entry | None = None
         found: Key | None = None
         for key, heap in self._waiting.items():
-            gpus, milli, _, _ = key
-            if gpus > free and milli == WHOLE:
-                continue
             entry = heap[0]
-            if (best is None or entry < best) and room.fits(entry[2]):
+            job = entry[2]
+            if job.gpus > free and job.gpu_milli == WHOLE:
+                continue
+            if (best is None or entry < best) and room.fits(job):
                 best, found = entry, key
         if best is None or found is None:
             return NOTHING

@@ -146,12 +146,13 @@ def at_odds(jobs: pa.Table, cluster: ClusterSpec, recorded: bool) -> list[Reason
     duration = jobs["duration_s"].fill_null(-1.0).to_numpy()
     plain = np.asarray(jobs["workload"].is_null())
     gpus = jobs["gpus"].to_numpy()
-    types: list[str | None] = jobs["gpu_type"].to_pylist()
-    by_type = {kind: cluster.most_gpus(kind) for kind in set(types)}
-    most = np.fromiter((by_type[kind] for kind in types), np.int64, len(types))
+    types = jobs["gpu_type"]
+    asked = types.dictionary_encode(null_encoding="encode").combine_chunks()
+    by_type = [cluster.most_gpus(kind) for kind in asked.dictionary.to_pylist()]
+    most = np.array(by_type, dtype=np.int64)[asked.indices.to_numpy()]
 
     def too_large(row: int) -> str:
-        kind = types[row]
+        kind = types[row].as_py()
         of = f" of type {_named(kind)}" if kind else " of one type" * (len(cluster.gpu_types) > 1)
         return f": {gpus_text(int(gpus[row]))}, the cluster has {most[row]}{of}"
 
@@ -159,7 +160,7 @@ def at_odds(jobs: pa.Table, cluster: ClusterSpec, recorded: bool) -> list[Reason
         Reason(
             "of a GPU type that the cluster lacks",
             most == 0,
-            lambda rows: _by_type(Counter(types[row] or "" for row in rows.tolist())),
+            lambda rows: _by_type(Counter(types[row].as_py() or "" for row in rows.tolist())),
             advice=("list these types under cluster.nodes",
                     "run jobs on any type (--set workload.gpu_types=ignore)"),
         ),

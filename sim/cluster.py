@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import insort
 from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 
@@ -34,7 +34,8 @@ class Cluster:
         self._free, self._changes = spec.capacity.copy(), np.zeros(spec.nodes, dtype=np.int64)
         self._free_shown, self._changes_shown = _frozen(self._free), _frozen(self._changes)
         self._shared: dict[int, dict[int, int]] = {}
-        self._allowed: dict[str | None, tuple[int, ...]] = {}
+        self._all_types = spec.types_allowed(None)
+        self._allowed: dict[str, tuple[int, ...]] = {}
         self._most_entries = 4 * spec.nodes + 64
         # Nodes by type and number of free GPUs: heaps, and which there are; cleaned when looked at.
         self._by_free: list[dict[int, list[int]]] = [{} for _ in self.gpu_types]
@@ -68,6 +69,8 @@ class Cluster:
 
     def types_for(self, job: Job) -> tuple[int, ...]:
         """See `wattkeeper.policies.protocols.ClusterView`."""
+        if job.gpu_type is None:
+            return self._all_types
         if job.gpu_type not in self._allowed:
             self._allowed[job.gpu_type] = self.spec.types_allowed(job.gpu_type)
         return self._allowed[job.gpu_type]
@@ -75,9 +78,12 @@ class Cluster:
     def tightest(self, gpus: int, gpu_type: int) -> int | None:
         """See `wattkeeper.policies.protocols.ClusterView`."""
         heaps, levels, count = self._by_free[gpu_type], self._levels[gpu_type], self._count
-        at = bisect_left(levels, gpus)
+        at = 0
         while at < len(levels):
             free = levels[at]
+            if free < gpus:
+                at += 1
+                continue
             heap = heaps[free]
             while heap:
                 node = heap[0]

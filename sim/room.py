@@ -58,20 +58,21 @@ class Room:
 
     def where(self, job: Job, without: Collection[Job] = ()) -> Placement:
         """Where `Place` puts a waiting job if some running ones are preempted; empty: nowhere."""
-        if job.number in self._paused:
-            job = job._replace(gpu_type=self._paused[job.number].gpu_type)
+        if self._paused and job.number in self._paused:
+            job = job.but(gpu_type=self._paused[job.number].gpu_type)
         if without:
             return self._where_without(job, without)
         key = job.key
+        found = self._fitting.get(key)
+        if found is not None:
+            return found
         if key in self._not_fitting:
             return ()
-        found = self._fitting.get(key)
-        if found is None:
-            found = self._placed(job, self._cluster, 0.0)
-            if found:
-                self._fitting[key] = found
-            else:
-                self._not_fitting.add(key)
+        found = self._placed(job, self._cluster, 0.0)
+        if found:
+            self._fitting[key] = found
+        else:
+            self._not_fitting.add(key)
         return found
 
     def shrank(self) -> None:
@@ -104,6 +105,6 @@ class Room:
             others.remove(gpu_type)
             if not others:
                 return ()
-            narrowed = job._replace(gpu_type="|".join(others))
+            narrowed = job.but(gpu_type="|".join(others))
             placement = self._place.place(self._ctx, narrowed, cluster)
         return placement

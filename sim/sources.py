@@ -65,15 +65,13 @@ class Trace:
                 _listed(column) for column in part.columns
             )
             recurrence = self._recurrence[numbers].tolist()
-            made = map(
-                Job, job_id, group, recurrence, workload, gpus, submit, duration, scale,
-                numbers.tolist(), milli, kind, user, estimate,
-            )  # fmt: skip
-            if self._models:
-                model_of = self._models.get
-                yield from (job._replace(model=model_of(job.job_id)) for job in made)
-            else:
-                yield from made
+            for at, number in enumerate(numbers.tolist()):
+                name = job_id[at]
+                yield Job(
+                    name, group[at], recurrence[at], workload[at], gpus[at], submit[at],
+                    duration[at], scale[at], number, milli[at], kind[at], user[at], estimate[at],
+                    self._models.get(name) if self._models else None,
+                )  # fmt: skip
 
     def finished(self, job: Job, now_s: float) -> Job | None:
         """Nothing follows."""

@@ -213,23 +213,23 @@ class World:
         """Preempt and start what `Select` chooses, until it chooses nothing."""
         if self._stalled:
             self._go_on()
-        select, ctx, room = self._select.select, self._select_ctx, self.room
-        starting, preempted = select(ctx, room)
-        while starting or preempted:
-            for job in preempted:
+        select, ctx, room = self._select, self._select_ctx, self.room
+        selection = select.select(ctx, room)
+        while selection.start or selection.preempt:
+            for job in selection.preempt:
                 self._preempt(job)
-            for job in starting:
+            for job in selection.start:
                 placement = room.where(job)
                 if placement:
                     self._start(job, placement)
                 else:
-                    self._select.refused(ctx, job)
+                    select.refused(ctx, job)
             if not self._waiting:
                 break
-            starting, preempted = select(ctx, room)
+            selection = select.select(ctx, room)
         if self._stalled:
             self._go_on()
-        wake_s = self._select.wake_s(ctx)
+        wake_s = select.wake_s(ctx)
         if wake_s != math.inf or self._wake is not None:
             self._wake_at(wake_s)
         if self._waiting and self.rules.start_on_submit:
@@ -267,7 +267,7 @@ class World:
         self.room.shrank()
         where = self._journal.choice(placement)
         gpu_type = cluster.gpu_type(placement)
-        attempt = self._paused.pop(job.number, None)
+        attempt = self._paused.pop(job.number, None) if self._paused else None
         if attempt is not None and gpu_type != attempt.gpu_type:
             raise PolicyError(
                 f"job {job.job_id} goes on on {attempt.gpu_type}, placed on {placement}", "place"

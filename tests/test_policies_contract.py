@@ -287,7 +287,7 @@ class Rehearsal:
         name = f"group-{group}"
         new = job(f"{name}/{recurrence}", self.ctx.now_s, group=name, recurrence=recurrence)
         number = sum(self.submitted) - 1
-        new = new._replace(gpus=1 + (group + recurrence) % 4, number=number, user=name)
+        new = new.but(gpus=1 + (group + recurrence) % 4, number=number, user=name)
         if self.config.point == "select":
             self.waiting[number] = new, 1
             self._ask("submitted", new)
@@ -303,7 +303,7 @@ class Rehearsal:
             room = ScriptedRoom(running)
             chosen: Selection = self._ask("select", room)
             check_selection(chosen, self.waiting.keys(), running.keys())
-            if chosen == Selection():
+            if not (chosen.start or chosen.preempt):
                 break
             for victim in chosen.preempt:
                 flight = running.pop(victim.number)

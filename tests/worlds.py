@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from wattkeeper.policies import registry
 from wattkeeper.policies.profile import Curve, Objective, Profile
-from wattkeeper.policies.protocols import Configuration, Job, Options, Outcome, Start, ZooView
+from wattkeeper.policies.protocols import (
+    JOB_ATTRIBUTES,
+    Configuration,
+    Job,
+    Options,
+    Outcome,
+    Start,
+    ZooView,
+)
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig, policies
 from wattkeeper.sim.clock import Clock
 from wattkeeper.sim.cluster import Cluster
@@ -128,11 +136,15 @@ def job(
 
 def trace(jobs: Iterable[Job]) -> Trace:
     """The source that submits these jobs; it counts recurrences by itself."""
-    rows = [one._asdict() for one in jobs]
-    names = [name for name in JOBS.names if name in Job._fields]
-    columns = {name: pa.array([row[name] for row in rows], JOBS.field(name).type) for name in names}
+    listed = list(jobs)
+    columns = {
+        name: pa.array([getattr(one, name) for one in listed], JOBS.field(name).type)
+        for name in JOBS.names
+        if name in JOB_ATTRIBUTES
+    }
     for name in ("duration_s", "estimate_s"):
-        columns[name] = pa.array([row[name] for row in rows], pa.float64(), from_pandas=True)
+        values = [getattr(one, name) for one in listed]
+        columns[name] = pa.array(values, pa.float64(), from_pandas=True)
     return Trace(jobs_table(columns))
 
 

@@ -6,7 +6,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from wattkeeper.policies.place.best_fit import tightest_gpus, tightest_node
 from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Context, Job, Placement
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
 from wattkeeper.policies.sharing import (
@@ -18,6 +17,7 @@ from wattkeeper.policies.sharing import (
     room,
     slots,
 )
+from wattkeeper.policies.tightest import tightest_gpus, tightest_node
 
 
 class ConsolidateConfig(PolicyConfig):

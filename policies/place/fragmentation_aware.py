@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from wattkeeper.policies.place.best_fit import gang, tightest_gpus
 from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Context, Demand, Job, Placement
 from wattkeeper.policies.registry import Point, Policy, PolicyConfig
 from wattkeeper.policies.sharing import slots
+from wattkeeper.policies.tightest import gang, tightest_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

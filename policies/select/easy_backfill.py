@@ -107,10 +107,11 @@ class EasyBackfill(Queueing):
         if room.fits(head):
             return self._start(head, now)
         free = room.free_gpus
+        heads = ((line.jobs[0][2], line) for line in self._lines.values())
         lines = [
             line
-            for (gpus, milli, _, _), line in self._lines.items()
-            if (gpus <= free or milli < WHOLE) and room.fits(line.jobs[0][2])
+            for job, line in heads
+            if (job.gpus <= free or job.gpu_milli < WHOLE) and room.fits(job)
         ]
         if not lines:
             return NOTHING

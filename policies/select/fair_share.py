@@ -78,9 +78,10 @@ class FairShare(Queueing):
         free, now = room.free_gpus, ctx.now_s
         first: dict[str | None, Job] = {}
         for key, users in self._asking.items():
-            if key[0] > free and key[1] == WHOLE:
+            head = next(iter(users.values())).waiting[key][0]
+            if head.gpus > free and head.gpu_milli == WHOLE:
                 continue
-            if not room.fits(next(iter(users.values())).waiting[key][0]):
+            if not room.fits(head):
                 continue
             for name, user in users.items():
                 job = user.waiting[key][0]
