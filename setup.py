@@ -15,6 +15,8 @@ from setuptools import Extension, find_packages, setup
 FLOORS = ("policies", "traces", "sim", "live", "scenarios")
 
 CORE = (
+    "policies/discretised.py",
+    "policies/preempting.py",
     "policies/protocols.py",
     "policies/queueing.py",
     "policies/tightest.py",

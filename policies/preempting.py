@@ -8,6 +8,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
+from mypy_extensions import mypyc_attr
+
 from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, Room, Selection
 from wattkeeper.policies.queueing import NOTHING
 from wattkeeper.policies.registry import Policy
@@ -58,6 +60,7 @@ class Run:
 Entry = tuple[float, int, Run]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Preempting(Policy):
     """The best job first; it preempts jobs of strictly lower priority if it fits then.
 
@@ -200,6 +203,7 @@ class Preempting(Policy):
         self._running = sorted((run.order, number, run) for _, number, run in self._running)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Levelled(Preempting):
     """The place of a job hangs on its level: how many limits its attained GPU-service has passed.
 
