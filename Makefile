@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -q --disable-pip-version-check
 PYTEST := $(BIN)/pytest -q -n 2
+# As pip does for what it copies, for places where nothing may write byte code later.
+COMPILE := $(BIN)/python -m compileall -q policies traces sim live scenarios
 
 # Stamps: an install is repeated only when what it depends on has changed. Both installs are
 # editable, so neither undoes the other, and a change in the sources needs no install at all,
@@ -69,9 +71,11 @@ $(BIN)/python:
 $(INSTALLED): $(PACKAGING) | $(BIN)/python
 	@echo "Installing wattkeeper into $(VENV) ..."
 	@$(PIP) install -e .
+	@$(COMPILE)
 	@touch $@
 
 $(INSTALLED_TEST): $(PACKAGING) | $(BIN)/python
 	@echo "Installing wattkeeper and its test tools into $(VENV) ..."
 	@$(PIP) install -e '.[test]'
+	@$(COMPILE)
 	@touch $(INSTALLED) $@

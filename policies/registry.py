@@ -14,8 +14,9 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
+from wattkeeper.policies.described import Described
 from wattkeeper.policies.errors import Point as Point
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import Context, Job, Options, Outcome
@@ -25,12 +26,10 @@ POINTS: tuple[Point, ...] = get_args(Point)
 _configs: dict[Point, dict[str, type[PolicyConfig]]] = {point: {} for point in POINTS}
 
 
-class PolicyConfig(BaseModel):
+class PolicyConfig(Described):
     """Base of all policy configs; a docstring under a field is its meaning, for the schema too."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     point: ClassVar[Point]
     """The decision point it serves."""

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ConfigDict,
     Discriminator,
     Field,
@@ -22,6 +21,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from wattkeeper.policies.described import Described
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
 from wattkeeper.sim.replay import Occupancy, Profiling
 from wattkeeper.traces.synthetic import SyntheticProfiles
@@ -68,12 +68,10 @@ def _spell_out(value: object) -> object:
     return {"kind": value} if isinstance(value, str) else value
 
 
-class Model(BaseModel):
+class Model(Described):
     """Base of all parts of a scenario: nothing unknown, nothing infinite, nothing changes."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 Watts = Annotated[float, Field(ge=0, le=MAX_POWER_W)]

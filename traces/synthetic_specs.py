@@ -6,18 +6,18 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+
+from wattkeeper.policies.described import Described
 
 Name = Annotated[str, Field(min_length=1)]
 Whole = Annotated[int, Field(ge=1, lt=2**31)]
 
 
-class Spec(BaseModel):
+class Spec(Described):
     """Base of the specifications: frozen, no unknown fields, no infinities."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class GpuSpec(Spec):

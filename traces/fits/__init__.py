@@ -15,8 +15,9 @@ from typing import Annotated, Final, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
+from wattkeeper.policies.described import Described
 from wattkeeper.policies.errors import InputError, Problem, TraceError
 
 HOURS: Final = 24
@@ -33,10 +34,8 @@ Rhythm = Annotated[float, Field(ge=LOWEST, le=1000)]
 SHARES_TOLERANCE: Final = 1e-6
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(
-        strict=True, frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
-    )
+class _Model(Described):
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Quantiles(_Model):
