@@ -13,7 +13,6 @@ import json
 import logging
 import math
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -183,7 +182,7 @@ class Alone:
         db.execute(sa.insert(attempts).values(row))
         return db.execute(sa.select(attempts).where(a.id == self._id)).mappings().one()
 
-    def _orders(self, row: Mapping[str, Any]) -> Orders:
+    def _orders(self, row: sa.RowMapping) -> Orders:
         plan = self._plan
         known = row["power_limit_w"]
         return Orders(

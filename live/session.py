@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -87,7 +87,7 @@ class Session:
     Attributes:
         orders: All that it was told; from entering on.
         outcome: What it came to; from leaving on.
-        power_limit_w: The limit in force, W; None if nobody set one.
+        power_limit_w: The limit in force, W; None where none is known.
     """
 
     orders: Orders
@@ -112,7 +112,8 @@ class Session:
     ) -> None:
         self._terms = Terms(
             job, tuple(batch_sizes), default_batch_size, max_epochs, target, higher_is_better, eta,
-            configure, tune, power_limits_w and tuple(power_limits_w), store, lease_s,
+            configure, tune, None if power_limits_w is None else tuple(power_limits_w), store,
+            lease_s,
         )  # fmt: skip
         self._terms.check()
         self._control = power_control
@@ -137,6 +138,8 @@ class Session:
         self._pid = os.getpid()
         with ExitStack() as stack:
             devices = found()
+            with suppress(DeviceError):
+                self.power_limit_w = min((one.limit_w() for one in devices), default=None)
             self._limiter = stack.enter_context(Limiter(devices, self._control))
             self._meter = Meter(devices, Wall.from_environment())
             stack.callback(self._meter.close)
@@ -233,7 +236,7 @@ class Session:
         """
         if self._begun:
             raise InputError("epochs() can be used once in a session; make a session a training")
-        if steps is None and hasattr(loader, "__len__"):
+        if steps is None and isinstance(loader, Sized):
             steps = len(loader)
         orders = self.orders
         if self._restored:
@@ -252,6 +255,7 @@ class Session:
             else:
                 yield self._begin_epoch(loader)
                 self._end_epoch()
+        self._signals.stepping = False
 
     def step(self) -> None:
         """A step was done; who iterates over an epoch of a loader does not call it."""
@@ -301,7 +305,6 @@ class Session:
 
     def _end_epoch(self) -> None:
         self._pulse.rest()
-        self._signals.stepping = False
         profiled = self._profiling is not None
         if self._profiling is not None:
             self._profiling.end_epoch()

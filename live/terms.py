@@ -97,7 +97,8 @@ def guide_of(terms: Terms, devices: Sequence[Device], limiter: Limits, how: str)
     if os.environ.get(LINK):
         from wattkeeper.live.control.link import guide_from_environment
 
-        return guide_from_environment()
+        linked: Guide = guide_from_environment()
+        return linked
     try:
         from wattkeeper.live.alone import Alone
         from wattkeeper.live.store import Store
