@@ -20,6 +20,8 @@ from wattkeeper.policies.errors import WattkeeperError
 
 LOOK_EVERY_MS: Final = 500
 """Where the kernel cannot tell of a process's end, before Linux 5.3."""
+PATIENCE_S: Final = 20.0
+"""For the guard of a process that was killed just now."""
 
 
 class Request(TypedDict):
@@ -53,7 +55,7 @@ def main() -> int:
         reply = Reply(allowed=True, why="")
         try:
             for uuid in sorted(request["uuids"]):
-                locks.enter_context(records.held(uuid))
+                locks.enter_context(records.held(uuid, PATIENCE_S))
                 _take(uuid, request["pid"])
         except (WattkeeperError, OSError) as error:
             reply = Reply(allowed=False, why=str(error))
