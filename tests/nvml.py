@@ -199,7 +199,7 @@ def on_gpus(gpus: int = 1) -> Callable[[Callable[[Driver], None]], Callable[...,
             code, output = nvml_host.run(test.__module__, test.__name__, environment)
             assert code == 0, output
 
-        del run.__wrapped__  # type: ignore[attr-defined]  # pytest reads the parameters there
+        del run.__wrapped__  # pytest reads the parameters there
         run.in_process = lambda: test(Driver.of_this_process())  # type: ignore[attr-defined]
         return run
 

@@ -66,6 +66,15 @@ def trains(say: Callable[[object], None]) -> None:
         time.sleep(600)
 
 
+def sleeps(say: Callable[[object], None]) -> None:
+    say("here")
+    time.sleep(600)
+
+
+def closes(limiter: Limiter) -> Callable[[Callable[[object], None]], None]:
+    return lambda say: limiter.close()
+
+
 def guard_of(limiter: Limiter) -> int:
     assert limiter._guard is not None
     return limiter._guard.pid
@@ -105,9 +114,7 @@ def before(driver: Driver) -> Iterator[None]:
 @on_gpus(2)
 def test_a_limit_holds_while_it_is_entered(driver: Driver) -> None:
     with before(driver):
-        limiter = Limiter(devices.found())
-        assert not limiter.allowed
-        with limiter:
+        with Limiter(devices.found()) as limiter:
             assert limiter.allowed
             assert limiter.why == ""
             assert driver.gpu.limit_mw == BEFORE_MW, "nothing is changed by looking"
@@ -193,12 +200,12 @@ def test_forked_workers_have_no_part_in_it(driver: Driver) -> None:
     def loads(say: Callable[[object], None]) -> None:
         with Limiter(devices.found()) as limiter:
             limiter.set_w(150)
-            assert Child(lambda _: limiter.close()).wait() == 0
-            sleeper = Child(lambda say: (say("here"), time.sleep(600)))  # type: ignore[arg-type]
+            assert Child(closes(limiter)).wait() == 0
+            sleeper = Child(sleeps)
             assert sleeper.hears() == "here"
             assert sleeper.kill(signal.SIGTERM) == -signal.SIGTERM
             say(driver.gpu.limit_mw)
-            say(Child(lambda _: time.sleep(600)).pid)
+            say(Child(sleeps).pid)
             time.sleep(600)
 
     with before(driver):
@@ -228,7 +235,7 @@ def test_a_killed_guard_is_replaced(driver: Driver) -> None:
         limiter.set_w(150)
         first = guard_of(limiter)
         os.kill(first, signal.SIGKILL)
-        limiter._guard and limiter._guard.wait()
+        gone(first)
         assert limiter.set_w(170), limiter.why
         assert guard_of(limiter) != first
         assert driver.gpu.limit_mw == 170_000
@@ -344,7 +351,7 @@ def kills(driver: Driver, count: int) -> None:
                 while driver.gpu.sets < sets + 2:
                     time.sleep(0.001)
                     assert records.started(child.pid), "it ended by itself"
-            time.sleep(rng.uniform(0, 0.2))
+            time.sleep(rng.uniform(0, 0.1))
             assert child.kill() == -signal.SIGKILL
             settle(uuid)
             assert driver.gpu.limit_mw == BEFORE_MW, number

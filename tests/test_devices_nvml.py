@@ -178,7 +178,8 @@ def test_a_gpu_that_is_lost_while_its_power_is_integrated(driver: Driver) -> Non
     measured = meter(driver)
     driver.gpu.lost_at_s = 1
     driver.advance(1)
-    measured._thread and measured._thread.join()
+    assert measured._thread is not None
+    measured._thread.join()
     driver.gpu.lost_at_s = 0
     with pytest.raises(Lost, match="fallen off"):
         measured.read()
