@@ -158,10 +158,10 @@ def _nothing() -> Finding:
 
 def _values(device: Device) -> dict[str, Any]:
     """What a device says; None where it does not."""
-    limits, gpu = device.limits, isinstance(device, Gpu)
+    limits = device.limits
     return {
-        "name": device.name if gpu else device.uuid,
-        "is_gpu": gpu,
+        "name": device.name if isinstance(device, Gpu) else device.uuid,
+        "is_gpu": isinstance(device, Gpu),
         "uuid": device.uuid,
         "gpu_type": device.gpu_type,
         "has_counter": device.has_counter,

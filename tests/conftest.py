@@ -43,7 +43,12 @@ def run_command(
         capture_output=True,
         text=True,
         cwd=cwd,
-        env={**os.environ, "WATTKEEPER_TRACES": str(traces), "COLUMNS": "120"},
+        env={
+            **os.environ,
+            "WATTKEEPER_TRACES": str(traces),
+            "WATTKEEPER_STATE": str(cwd / "state"),
+            "COLUMNS": "120",
+        },
         check=False,
     )
     assert done.returncode == code, done.stdout + done.stderr

@@ -118,7 +118,7 @@ class Driver:
             for name, value in os.environ.items()
             if not name.startswith(("CUDA_", "WATTKEEPER_"))
         }
-        own = {"LD_LIBRARY_PATH": str(library), STATE: str(self.file)}
+        own = {"LD_LIBRARY_PATH": _found_first(library), STATE: str(self.file)}
         return {**kept, **own, "WATTKEEPER_STATE": str(state)}
 
 
@@ -141,7 +141,7 @@ class Host:
         self._process = subprocess.Popen(
             [sys.executable, "-c", "from tests.nvml import serve; serve()"], cwd=ROOT, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            env={**os.environ, "LD_LIBRARY_PATH": str(library)},
+            env={**os.environ, "LD_LIBRARY_PATH": _found_first(library)},
         )  # fmt: skip
 
     def run(self, module: str, test: str, environment: dict[str, str]) -> tuple[int, str]:
@@ -154,6 +154,11 @@ class Host:
 
     def close(self) -> None:
         self._process.communicate()
+
+
+def _found_first(library: Path) -> str:
+    others = os.environ.get("LD_LIBRARY_PATH", "")
+    return f"{library}:{others}" if others else str(library)
 
 
 def serve() -> None:

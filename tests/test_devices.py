@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import threading
 import time
@@ -240,3 +241,20 @@ def test_the_clock_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(InputError, match=message):
             Wall.from_environment()
         monkeypatch.delenv(name)
+
+
+def test_examples_of_the_page(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = Path(__file__).resolve().parents[1] / "docs/devices.md"
+    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    monkeypatch.setenv("WATTKEEPER_DEVICE", "synthetic:SYN-250W")
+    for block in blocks:
+        exec(block, {})
+    assert re.fullmatch(
+        r"Reading\(time_s=.*, energy_j=.*, how='counter'\)\n", capsys.readouterr().out
+    )
+    monkeypatch.setenv("WATTKEEPER_DEVICE", "none")
+    exec(blocks[1], {})
+    assert capsys.readouterr().out == "no device takes power limits\n"

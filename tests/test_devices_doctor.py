@@ -8,10 +8,8 @@ import signal
 import sys
 from typing import Any, NamedTuple
 
-import pytest
 from click.testing import CliRunner
 
-from tests.conftest import Command
 from tests.nvml import Driver, on_gpus
 from tests.test_devices_limits import Child, gone, trains
 from wattkeeper.scenarios.cli import main
@@ -44,14 +42,13 @@ def doctor(*options: str) -> Said:
 NAME = "GPU 0 (GPU-0aaaaaaa-0000-0000-0000-000000000000)"
 
 
-def test_a_host_without_a_gpu(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WATTKEEPER_STATE", "state")
-    monkeypatch.setenv("WATTKEEPER_DEVICE", "none")
-    said = command("doctor").stdout
-    assert "WATTKEEPER_DEVICE is none: nothing is measured" in said
-    assert "nothing measures energy here" in said
-    assert "only time can be saved (eta: 0)" in said
-    assert said.endswith("Live runs can start here.\n")
+@on_gpus(1)
+def test_a_host_without_a_gpu(driver: Driver) -> None:
+    os.environ["WATTKEEPER_DEVICE"] = "none"
+    said = doctor()
+    assert said.states("devices") == ["note"]
+    assert "nothing measures energy here\nWATTKEEPER_DEVICE is none" in said.text("devices")
+    assert "only time can be saved (eta: 0)" in said.text("devices")
 
 
 @on_gpus(1)

@@ -320,6 +320,15 @@ def test_a_guard_that_cannot_start(driver: Driver) -> None:
     assert driver.gpu.sets == 0
 
 
+@on_gpus(1)
+def test_without_a_folder_for_records_nothing_is_set(driver: Driver) -> None:
+    os.environ["WATTKEEPER_STATE"] = "/proc/wattkeeper"
+    with Limiter(devices.found()) as limiter:
+        assert not limiter.allowed
+        assert "WATTKEEPER_STATE names another folder" in limiter.why
+    assert driver.gpu.sets == 0
+
+
 @on_gpus(0)
 def test_the_limit_of_a_synthetic_gpu(driver: Driver) -> None:
     os.environ["WATTKEEPER_DEVICE"] = "synthetic:SYN-250W"

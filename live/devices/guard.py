@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 from typing import Final, TypedDict
 
 from wattkeeper.live.devices import by_uuid, records
+from wattkeeper.live.state_folder import VARIABLE
 from wattkeeper.policies.errors import WattkeeperError
 
 LOOK_EVERY_MS: Final = 500
@@ -57,8 +58,11 @@ def main() -> int:
             for uuid in sorted(request["uuids"]):
                 locks.enter_context(records.held(uuid, PATIENCE_S))
                 _take(uuid, request["pid"])
-        except (WattkeeperError, OSError) as error:
+        except WattkeeperError as error:
             reply = Reply(allowed=False, why=str(error))
+        except OSError as error:
+            why = f"{error.filename}: {error.strerror}; {VARIABLE} names another folder for records"
+            reply = Reply(allowed=False, why=why)
         if reply["allowed"]:
             _tell(reply)
             _wait(request["pid"])
