@@ -167,9 +167,9 @@ def by_uuid(uuid: str) -> Gpu:
         Lost: If it is gone.
         EnvironmentLacks: If no driver can be asked.
     """
+    _start()
     import pynvml
 
-    _start()
     try:
         return Gpu(pynvml.nvmlDeviceGetHandleByUUID(uuid))
     except pynvml.NVMLError_NotFound:
@@ -221,9 +221,9 @@ def _refuse_ambiguous(handles: Sequence[Any], visible: str) -> None:
 
 
 def _handles() -> list[Any]:
+    _start()
     import pynvml
 
-    _start()
     count = _ask(pynvml.nvmlDeviceGetCount)
     return [_ask(pynvml.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
 
