@@ -14,14 +14,13 @@ import sqlalchemy as sa
 from wattkeeper.live.store import Store
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.profile import Objective, Profile
-from wattkeeper.policies.protocols import Job, Measurement, Options, Outcome, Running, Start
 from wattkeeper.policies.protocols import Configuration as Configuration
+from wattkeeper.policies.protocols import Job, Measurement, Options, Outcome, Running, Start
 from wattkeeper.policies.protocols import Knobs as Knobs
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
 from wattkeeper.sim.checks import check_configuration, check_knobs
 from wattkeeper.sim.streams import NamedStreams
 from wattkeeper.sim.world import NoZoo
-
 
 ASKED: Final[tuple[Point, ...]] = ("configure", "tune")
 """The decision points of a session."""

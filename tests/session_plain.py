@@ -1,8 +1,9 @@
 """Trainings without torch, one after the other: the script that tests of sessions run and kill.
 
-Arguments: a JSON object. `sessions`: how many; `log`: a file that gets a line, `ID cause`, for each
-that ended; `epoch_s`: how long an epoch takes; `per_epoch`: what the metric grows by; `steps`: steps
-are seen; `kept`: it keeps its state; the rest goes to Session.
+Argument: a JSON object. `sessions`: how many; `log`: a file that gets a line when one begins, does
+an epoch, or ends; `epoch_s`: how long an epoch takes; `per_epoch`: what the metric grows by;
+`steps`: of an epoch, by default not seen; `kept`: it keeps its state; `patient`: it goes on where a
+session cannot begin or end; the rest goes to `Session`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The store of sessions, in SQLite and in PostgreSQL: nothing is lost, and nothing counted twice."""
+"""The store of sessions, in SQLite and in PostgreSQL: nothing is lost, nothing counted twice."""
 
 from __future__ import annotations
 
@@ -145,11 +145,10 @@ def test_concurrent_sessions_lose_and_double_nothing(where: str, tmp_path: Path)
 
 
 def test_beside_a_running_one_the_best_so_far_is_taken(where: str) -> None:
-    with Session(**TERMS, store=where) as first:
-        with Session(**TERMS, store=where) as second:
-            assert (first.orders.recurrence, second.orders.recurrence) == (1, 2)
-            assert [session.batch_size for session in (first, second)] == [64, 64]
-            assert Store(where).history("nightly")[1]["in_flight"] == 1
+    with Session(**TERMS, store=where) as first, Session(**TERMS, store=where) as second:
+        assert (first.orders.recurrence, second.orders.recurrence) == (1, 2)
+        assert [session.batch_size for session in (first, second)] == [64, 64]
+        assert Store(where).history("nightly")[1]["in_flight"] == 1
     assert [row["status"] for row in check(where)] == ["stopped", "stopped"]
 
 

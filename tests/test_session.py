@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -21,6 +23,7 @@ from hypothesis import strategies as st
 from wattkeeper.live import Session
 from wattkeeper.live.devices.device import Limits
 from wattkeeper.live.devices.synthetic import Synthetic
+from wattkeeper.live.guide import Cause
 from wattkeeper.live.rates import scaled
 from wattkeeper.live.store import Store
 from wattkeeper.live.wall import Wall
@@ -356,6 +359,59 @@ def test_the_state_of_torch_objects_is_kept(tmp_path: Path) -> None:
     assert int(again[2]) >= 4 * row["epochs"], "the optimizer goes on"
     assert [line[1] for line in lines(log, "ended")] == ["stopped", "epochs"]
     assert lines(log, "epoch")[-1][1] == "8"
+
+
+def test_the_page_s_code_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setenv("WATTKEEPER_DEVICE", "synthetic:SYN-250W")
+    page = (Path(__file__).parents[1] / "docs/session.md").read_text(encoding="utf-8")
+    script, look = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    code = script + script + look  # in one process, since it takes seconds to load torch
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    said = done.stdout.splitlines()
+    assert ["Ended(cause=" in line for line in said] == [True, True, False, False]
+    assert [line.split()[:3] for line in said[2:]] == [["1", "1", "64"], ["2", "1", "32"]]
+    named = set(re.findall(r"`(\w+)`", page))
+    assert set(inspect.signature(Session).parameters) - {"job"} <= named
+    assert set(get_args(Cause)) <= named
+
+
+RANKS = """
+import sys, torch.distributed as dist
+from wattkeeper.live import Session
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+with Session("mine", batch_sizes=(16, 32), default_batch_size=32, max_epochs=9, eta=0,
+             target=3.0) as session:
+    for epoch in session.epochs(range(4)):
+        for _ in epoch:
+            pass
+        session.report(epoch.number if rank == 0 else 0.0)
+with open(f"{sys.argv[1]}.{rank}", "w") as file:
+    print(rank, session.batch_size, session.outcome.epochs, session.outcome.cause, file=file)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_rank_0_decides_for_all_processes(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(RANKS)
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    subprocess.run([*run, "train.py", "said"], cwd=tmp_path, check=True, capture_output=True)
+    said = [(tmp_path / f"said.{rank}").read_text().split() for rank in (0, 1)]
+    assert said == [["0", "32", "3", "reached"], ["1", "32", "3", "reached"]]
+    assert [row["cause"] for row in history()] == ["reached"]
+
+
+def test_processes_that_are_not_connected_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(InputError, match=r"call torch.distributed.init_process_group\(\) before"):
+        train(eta=0)
 
 
 def test_a_state_that_does_not_fit_is_told(tmp_path: Path) -> None:
