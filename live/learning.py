@@ -12,7 +12,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from wattkeeper.live.store import Store
-from wattkeeper.policies.errors import InputError, PolicyError
+from wattkeeper.policies.errors import InputError, PolicyError, StoreError
 from wattkeeper.policies.profile import Objective, Profile
 from wattkeeper.policies.protocols import Configuration as Configuration
 from wattkeeper.policies.protocols import Job, Measurement, Options, Outcome, Running, Start
@@ -217,7 +217,15 @@ class Learners:
         policy = config.build()
         state = self._store.state(self._db, self._plan.job, point, _json(config.model_dump()))
         if state is not None:
-            policy.load_state_dict(json.loads(state))
+            try:
+                policy.load_state_dict(json.loads(state))
+            except Exception as error:
+                raise StoreError(
+                    f"what the {point} policy {config.kind!r} learnt of {self._plan.job!r} in "
+                    f"{self._store.name} is not as this version of it writes it "
+                    f"({type(error).__name__}: {error}): use that version, or name another job or "
+                    "store"
+                ) from error
         return policy
 
     def save(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -241,8 +241,8 @@ class Session:
         """
         if self._begun:
             raise InputError("epochs() can be used once in a session; make a session a training")
-        if steps is None and isinstance(loader, Sized):
-            steps = len(loader)
+        if steps is None:
+            steps = _length(loader)
         orders = self.orders
         if self._restored:
             self._epochs = orders.epochs_done
@@ -430,6 +430,14 @@ class Session:
                 return "stopped", ""
             return ("epochs" if self._epochs >= self.orders.max_epochs else "left"), ""
         return "failed", f"{type(error).__name__}: {error}"[:500]
+
+
+def _length(loader: Any) -> int | None:
+    """How many batches a loader gives; None if it cannot say."""
+    try:
+        return len(loader)
+    except TypeError:
+        return None
 
 
 def _synchronise() -> None:

@@ -134,7 +134,7 @@ def test_a_recurrence_that_missed_is_tried_again(where: str) -> None:
 
 
 def test_concurrent_sessions_lose_and_double_nothing(where: str, tmp_path: Path) -> None:
-    count = 8
+    count = 5
     given = {**TERMS, "store": where, "log": str(tmp_path / "log"), "sessions": count}
     given |= {"processes": 4, "kills": 0, "seed": 0}
     script = [sys.executable, str(KILLS), json.dumps(given)]
@@ -196,6 +196,17 @@ def test_a_process_that_is_gone_or_silent_is_an_outcome_once(
         assert lines(log, "ended")[0][3] == "stopped"
     finish(lost, code=-9 if sign == "SIGKILL" else 0)
     assert check(where)[0] == first
+
+
+def test_a_step_that_hangs_loses_the_lease(where: str) -> None:
+    with Session(**TERMS, store=where, lease_s=0.3) as hung:
+        for epoch in hung.epochs(range(9)):
+            for step in epoch:
+                if step == 3:
+                    time.sleep(1.5)
+                    assert train(where).orders.attempt == 2
+    assert hung.outcome.cause == "stopped"
+    assert [row["cause"] for row in check(where)] == ["silent", "reached"]
 
 
 def test_failures_are_accidents_until_the_third(where: str) -> None:
