@@ -1,10 +1,11 @@
 """What measuring costs a training: with and without the meter, in turns, on this host.
 
 ``python benchmarks/monitor.py [PAIRS]`` trains a small network on the GPU, if torch sees one, else
-on one core. The meter is read after every step, more often than a session does: once on devices
-that count their energy, and once as if they did not, when a thread reads their power. Without a
-device it measures a synthetic one. It must cost at most 1 % of the time. Other work on the host
-disturbs pairs of short trainings the least: hence many of them, and their median.
+on one core, for half a second at a time; the meter is read before and after that. It does so on
+devices that count their energy, and as if they did not, when a thread reads their power. Without a
+device it measures a synthetic one, whose readings take longer than those of a driver. It must cost
+at most 1 % of the time. Other work on the host disturbs pairs of short trainings the least: hence
+many of them, and their median.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from wattkeeper.live.devices.nvml import SAMPLE_S
 from wattkeeper.live.devices.synthetic import Synthetic
 from wattkeeper.live.wall import Wall
 
-PAIRS = 200
-SECONDS = 0.2
+PAIRS = 100
+SECONDS = 0.5
 """Of one training without the meter."""
 READINGS = 1000
 
@@ -69,37 +70,40 @@ class Training:
         loss = torch.nn.functional.cross_entropy(self.model(self.images), self.labels)
         loss.backward()
 
-    def run(self, steps: int, after: Callable[[], object]) -> tuple[float, float]:
-        """Seconds of the host and of the CPU."""
-        began, cpu = time.perf_counter(), time.process_time()
+    def run(self, steps: int) -> None:
         for _ in range(steps):
             self.optimiser.zero_grad()
             self.step()
             self.optimiser.step()
             if self.cuda:
                 torch.cuda.synchronize()
-            after()
-        return time.perf_counter() - began, time.process_time() - cpu
+
+
+def timed(work: Callable[[], object]) -> tuple[float, float]:
+    """Seconds of the host and of the CPU."""
+    began, cpu = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - began, time.process_time() - cpu
 
 
 def compare(training: Training, steps: int, there: list[Device], pairs: int) -> None:
     """Print what the meter adds to host and CPU time: the median, and where it lies by 95 %."""
 
-    def nothing() -> None:
-        pass
+    def bare() -> None:
+        training.run(steps)
 
-    def metered() -> tuple[float, float]:
+    def metered() -> None:
         meter = Meter(there, Wall())
-        taken = training.run(steps, meter.read)
+        training.run(steps)
+        meter.read()
         meter.close()
-        return taken
 
     ratios: list[tuple[float, float]] = []
     for pair in range(pairs):
         if pair % 2:
-            with_it, without = metered(), training.run(steps, nothing)
+            with_it, without = timed(metered), timed(bare)
         else:
-            without, with_it = training.run(steps, nothing), metered()
+            without, with_it = timed(bare), timed(metered)
         ratios.append((with_it[0] / without[0], with_it[1] / without[1]))
     around = round(0.98 * math.sqrt(pairs))  # ranks, by the normal limit of the binomial
     for name, of_pair in zip(("host time", "CPU time"), zip(*ratios, strict=True), strict=True):
@@ -108,24 +112,25 @@ def compare(training: Training, steps: int, there: list[Device], pairs: int) -> 
         middle = statistics.median(added)
         print(f"  {name:10} {middle:+.2f} % ({low:+.2f} to {high:+.2f})")
     meter = Meter(there, Wall())
-    began = time.process_time()
+    began = time.perf_counter()
     for _ in range(READINGS):
         meter.read()
-    reading_s = (time.process_time() - began) / READINGS
+    reading_s = (time.perf_counter() - began) / READINGS
     meter.close()
-    print(f"  a reading  {reading_s * 1e6:.0f} us of CPU")
+    often = 2 / SECONDS + (0 if there[0].has_counter else 1 / SAMPLE_S)
+    print(f"  a reading  {reading_s * 1e6:.0f} us, {often * reading_s:.2%} of the time so often")
 
 
 def main() -> None:
     pairs = int(sys.argv[1]) if len(sys.argv) > 1 else PAIRS
     there = devices.found()
     with tempfile.TemporaryDirectory() as folder:
-        if not any(hasattr(device, "power_w") for device in there):
+        if not there:
             path = Path(folder) / "gpu"
             there = [Synthetic.create(path, "synthetic", Limits(1, 400, 400), 60, Wall())]
         training = Training()
         probe = 20
-        step_s = training.run(probe, lambda: None)[0] / probe
+        step_s = timed(lambda: training.run(probe))[0] / probe
         steps = max(1, round(SECONDS / step_s))
         print(f"devices    {', '.join(device.gpu_type for device in there)}")
         print(f"training   {'GPU' if training.cuda else 'one core'} of {os.cpu_count()}, "

@@ -71,22 +71,23 @@ def examine(*, look_only: bool = False) -> Report:
     Args:
         look_only: Put nothing back, and do not try whether limits may be set.
     """
-    version = f"{metadata.version('wattkeeper')}, Python {platform.python_version()}"
     there: list[Device] = []
     told: list[dict[str, Any]] = []
-    findings = [Finding("wattkeeper", "good", version), *_packages(), _torch(), _state()]
+    of_devices: list[Finding] = []
     try:
         there = devices.found()
         if not there:
-            findings.append(_nothing())
-        for device in there:
+            of_devices.append(_nothing())
+        for device in there:  # before torch may compute on them
             told.append(_values(device))
-            findings += _device(told[-1])
+            of_devices += _device(told[-1])
     except WattkeeperError as error:
-        findings.append(Finding("devices", "fault", str(error)))
+        of_devices.append(Finding("devices", "fault", str(error)))
     if not look_only:
-        findings += _limits(there)
-    return Report(findings, told)
+        of_devices += _limits(there)
+    version = f"{metadata.version('wattkeeper')}, Python {platform.python_version()}"
+    of_host = [Finding("wattkeeper", "good", version), *_packages(), _torch(), _state()]
+    return Report(of_host + of_devices, told)
 
 
 def _packages() -> Iterator[Finding]:

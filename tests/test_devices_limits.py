@@ -205,7 +205,9 @@ def test_forked_workers_have_no_part_in_it(driver: Driver) -> None:
             assert sleeper.hears() == "here"
             assert sleeper.kill(signal.SIGTERM) == -signal.SIGTERM
             say(driver.gpu.limit_mw)
-            say(Child(sleeps).pid)
+            orphan = Child(sleeps)
+            orphan.hears()
+            say(orphan.pid)
             time.sleep(600)
 
     with before(driver):

@@ -76,7 +76,10 @@ class Gpu:
 
     def others(self) -> tuple[int, ...]:
         """Process ids of what else computes on it, as far as the driver shows them."""
-        found = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses)
+        try:
+            found = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses)
+        except NotSupported:  # an old driver
+            return ()
         return tuple(sorted({int(one.pid) for one in found} - {os.getpid()}))
 
     def _limits(self) -> Limits | None:
