@@ -250,7 +250,15 @@ def check_after_kills(where: str, log: Path) -> None:
     assert {row["cause"] for row in history} >= {"crashed", "reached"}
 
 
-@pytest.mark.parametrize("kills", [20, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("where", "kills"),
+    [
+        ("sqlite", 20),
+        pytest.param("sqlite", 100, marks=pytest.mark.slow),
+        pytest.param("postgresql", 100, marks=pytest.mark.slow),
+    ],
+    indirect=["where"],
+)
 def test_killed_sessions_leave_nothing_lost_or_doubled(
     where: str, tmp_path: Path, kills: int
 ) -> None:

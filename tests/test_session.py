@@ -302,7 +302,14 @@ def finish(process: subprocess.Popen[bytes], code: int) -> None:
     assert process.returncode == code, said.decode()
 
 
-@pytest.mark.parametrize(("steps", "kept"), [(50, True), (0, True), (50, False)])
+@pytest.mark.parametrize(
+    ("steps", "kept"),
+    [
+        (50, True),
+        pytest.param(0, True, marks=pytest.mark.slow),
+        pytest.param(50, False, marks=pytest.mark.slow),
+    ],
+)
 def test_sigterm_stops_it_and_the_next_start_goes_on(
     device: Synthetic, tmp_path: Path, steps: int, kept: bool
 ) -> None:
