@@ -1,90 +1,88 @@
 """A training script that does not train: it takes the time and the power that a profile says.
 
 `wattkeeper run SCENARIO --live` starts it for every workload that has no command, so that a
-scenario can be tried live, with all its processes, without a GPU.
+scenario can be tried with all its processes, without a GPU. Its devices are synthetic; it uses a
+session as any script does.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
-import threading
+from collections.abc import Mapping
 
-from wattkeeper.live.control.link import LinkGuide, guide_from_environment, wall_from_environment
 from wattkeeper.live.control.trainings import REHEARSAL
-from wattkeeper.live.guide import Cause, Ended, Epoch, Orders
+from wattkeeper.live.devices import found
+from wattkeeper.live.devices.synthetic import Synthetic
+from wattkeeper.live.session import Session
 from wattkeeper.live.wall import Wall
-from wattkeeper.policies.errors import WattkeeperError
-from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.protocols import Measurement
+from wattkeeper.policies.errors import InputError, WattkeeperError
+
+EARLY_S = 1e-6
+
+
+class Nothing:
+    """What it keeps when it is told to stop: all that matters is how many epochs it did."""
+
+    def state_dict(self) -> dict[str, int]:
+        """Nothing."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Nothing changes."""
 
 
 def main() -> None:
     """Rehearse the attempt that the environment names."""
     try:
-        guide = guide_from_environment()
-        wall = wall_from_environment(guide)
-        plan = json.loads(os.environ[REHEARSAL])
-        orders = guide.begin()
-        over = threading.Event()
-        threading.Thread(target=_live, args=(guide, orders.lease_s, over), daemon=True).start()
-        guide.ended(_rehearse(guide, wall, orders, plan))
-        over.set()
+        rehearse()
     except WattkeeperError as error:
         print(error, file=sys.stderr)
         raise SystemExit(error.exit_code) from None
 
 
-def _live(guide: LinkGuide, lease_s: float, over: threading.Event) -> None:
-    while not over.wait(lease_s / 3):
-        try:
-            guide.alive()
-        except WattkeeperError:
-            os._exit(3)
+def rehearse() -> None:
+    """Pretend to train as `REHEARSAL` says.
 
-
-def _rehearse(guide: LinkGuide, wall: Wall, orders: Orders, plan: dict[str, float]) -> Ended:
-    points = {limit: (time_s, power_w) for limit, time_s, power_w in plan["points"]}  # type: ignore[attr-defined]
+    Raises:
+        InputError: If it does not say how, or the devices are not synthetic.
+    """
+    if REHEARSAL not in os.environ:
+        raise InputError(f"{REHEARSAL} is not set: `wattkeeper run --live` starts rehearsals")
+    plan = json.loads(os.environ[REHEARSAL])
+    points = {limit: (time_s, power_w) for limit, time_s, power_w in plan["points"]}
+    devices = [device for device in found() if isinstance(device, Synthetic)]
+    if not devices:
+        raise InputError("a rehearsal needs synthetic devices (WATTKEEPER_DEVICE)")
+    wall = Wall.from_environment()
     needed = plan["epochs"]
-    objective = Objective(orders.eta)
-    time_s, energy_j = orders.time_done_s, orders.energy_done_j or 0.0
-    begun_s, epoch, limit_w = wall.now_s() - time_s, orders.epochs_done, orders.power_limit_w
-    done_s, done_j = time_s, energy_j
-    cause: Cause = "epochs"
-    while epoch < orders.max_epochs:
-        cost = objective.cost(energy_j, time_s, orders.max_power_w)
-        mean = None
-        if limit_w is not None:
-            mean = objective.cost(points[limit_w][0] * points[limit_w][1], points[limit_w][0],
-                                  orders.max_power_w)  # fmt: skip
-        if mean is not None and cost + mean > orders.cost_bound * (1 + 1e-12):
-            cause = "bound"
-            break
-        found = []
-        if limit_w is None:
-            share = 1 / len(orders.profile_w)
-            for limit in orders.profile_w:
-                epoch_s, power_w = points[limit]
-                done_s, done_j = done_s + share * epoch_s, done_j + share * epoch_s * power_w
-                found.append(Measurement(limit, epoch_s, power_w))
-        else:
-            epoch_s, power_w = points[limit_w]
-            done_s, done_j = done_s + epoch_s, done_j + epoch_s * power_w
-        wall.sleep_until(begun_s + done_s)
-        if wall.now_s() < begun_s + done_s - 1e-6:
-            return Ended("stopped", epoch, time_s, energy_j, limit_w, how="counter")
-        epoch, time_s, energy_j = epoch + 1, done_s, done_j
-        if found:
-            limit_w = guide.profiled(tuple(found))
-        goes_on = guide.epoch(Epoch(epoch, epoch / needed, time_s, energy_j))
-        if epoch >= needed:
-            cause = "reached"
-            break
-        if not goes_on:
-            cause = "stopped"
-            break
-    return Ended(cause, epoch, time_s, energy_j, limit_w, how="counter")
+    with Session("rehearsal", batch_sizes=[1], default_batch_size=1, max_epochs=1) as session:
+        limits = session.orders.profile_w
+        steps = 2 * len(limits) or 1
+        session.keep(nothing=Nothing())
+        for device in devices:
+            device.draw({limit: w / len(devices) for limit, (_, w) in points.items()})
+        due_s = wall.now_s()
+        for epoch in session.epochs(steps=steps):
+            parts = steps if epoch.number == 1 and limits else 1
+            for _ in range(parts):
+                due_s += points[devices[0].limit_w()][0] / parts
+                wall.sleep_until(due_s)
+                if wall.now_s() < due_s - EARLY_S:
+                    _stop(session)
+                session.step()
+            session.report(epoch.number / needed)
+        for device in devices:
+            device.rest()
+
+
+def _stop(session: Session) -> None:
+    """Stop at the end of a step, since the controller said so."""
+    session.step()
+    os.kill(os.getpid(), signal.SIGTERM)
+    session.step()
 
 
 if __name__ == "__main__":

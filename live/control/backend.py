@@ -18,7 +18,9 @@ from wattkeeper.live.control.trainings import (
     Trainings,
     pick,
     rehearsal_of,
+    synthetic_devices,
 )
+from wattkeeper.live.devices import VARIABLE
 from wattkeeper.live.guide import Ended, Epoch
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.profile import Objective, Profile
@@ -200,6 +202,11 @@ class Live:
         elif not plan.begun:
             self._launch(plan)
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether an attempt has not ended."""
+        return any(not run.over for run in self._runs.values())
+
     def close(self) -> None:
         """End all processes that are left, and hang up."""
         if self.hands is not None:
@@ -220,6 +227,8 @@ class Live:
         self.post(run, "exited", {}, None)
 
     def _outside(self) -> bool:
+        if self.hands is None:
+            return False
         return bool(self._held) or any(
             not (run.over or run.paused) for run in self._runs.values()
         )
@@ -344,7 +353,20 @@ class Live:
         self._forget(run, outcome)
         time_s, energy_j = outcome.time_s / run.scale, (outcome.energy_j or 0.0) / run.scale
         reached = done or outcome.cause == "reached"
+        if attempt.power_limit_w is None:
+            self._settle_limit(run, outcome)
         self.listener.ended(attempt, outcome.epochs, time_s, energy_j, reached)
+
+    def _settle_limit(self, run: Run, outcome: Ended) -> None:
+        """Of an attempt whose limits were not profiled: it ran at one, and that was measured."""
+        attempt = run.attempt
+        assert attempt.configuration is not None
+        limits = run.training.options.limits(attempt.configuration.batch_size)
+        if run.profile_w == limits[-1:] and outcome.epochs and outcome.energy_j is not None:
+            epoch_s, power_w = outcome.time_s / outcome.epochs, outcome.energy_j / outcome.time_s
+            self.listener.measured(attempt, run.measured([[limits[-1], epoch_s, power_w]]))
+        else:
+            attempt.power_limit_w = limits[-1]
 
     def _lost(self, run: Run, payload: Mapping[str, Any]) -> None:
         assert run.id is not None
@@ -459,6 +481,9 @@ class Live:
         environment = dict(self._terms.environment)
         if rehearsed:
             environment[REHEARSAL] = rehearsal_of(run, self._cluster)
+            environment[VARIABLE] = synthetic_devices(
+                run, gpus, self._cluster, self._terms.folder / "devices", self.clock.wall
+            )
         self.hands.server.expect(run.id, self._terms.lease_s)
         command = run.training.command or REHEARSE
         self.hands.runner.start(Start(run.id, command, environment, gpus))

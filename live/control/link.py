@@ -7,6 +7,8 @@ import os
 import socket
 import time
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
 from threading import local
 from typing import Any, Final
 
@@ -22,9 +24,6 @@ RUN: Final = "WATTKEEPER_RUN"
 out, and all that it starts."""
 LEASE: Final = "WATTKEEPER_LEASE_S"
 """Environment variable: how long a session may be silent, and looks for its controller, s."""
-STILL: Final = "WATTKEEPER_STILL"
-"""Environment variable: set if the controller keeps the time, and it stands still while anybody
-works."""
 
 FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 1.0
@@ -50,7 +49,7 @@ class LinkGuide:
     ) -> None:
         self._address = host, port
         self._hello = {"token": token, "run": run, "rank": rank}
-        self._lease_s = lease_s
+        self.lease_s = self.patience_s = lease_s
         self._mine = local()
         self.now_s = 0.0
 
@@ -84,7 +83,7 @@ class LinkGuide:
         self._ask("sleep", until_s=time_s)
 
     def _ask(self, kind: str, **more: Any) -> dict[str, Any]:
-        give_up_s = time.monotonic() + self._lease_s
+        give_up_s = time.monotonic() + self.patience_s
         pause_s = FIRST_PAUSE_S
         while True:
             try:
@@ -112,13 +111,11 @@ class LinkGuide:
     def _asked(self, kind: str, more: Mapping[str, Any]) -> dict[str, Any]:
         mine = self._mine
         if getattr(mine, "connection", None) is None:
-            mine.connection = socket.create_connection(self._address, timeout=self._lease_s)
+            mine.connection = socket.create_connection(self._address, timeout=self.lease_s)
             mine.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if kind == "sleep":
-                mine.connection.settimeout(None)
             mine.heard = mine.connection.makefile("rb")
             mine.number = 0
-        mine.connection.settimeout(None if kind == "sleep" else self._lease_s)
+        mine.connection.settimeout(None if kind == "sleep" else self.lease_s)
         mine.number += 1
         said = {**self._hello, **more, "kind": kind, "number": mine.number}
         mine.connection.sendall(json.dumps(said).encode() + b"\n")
@@ -142,12 +139,14 @@ class LinkWall(Wall):
     """The time that the controller keeps.
 
     Args:
-        guide: The link to it.
+        guide: The link to it; once nobody answers there any more, the time stands still for good.
     """
 
     def __init__(self, guide: LinkGuide) -> None:
         super().__init__()
         self._guide = guide
+        with suppress(EnvironmentLacks):
+            guide.sleep_until(0.0)
 
     def now_s(self) -> float:
         """When the controller last answered: what this process does in between takes no time."""
@@ -178,6 +177,11 @@ def guide_from_environment() -> LinkGuide:
     return LinkGuide(host, int(port), token, run, rank, lease_s)
 
 
-def wall_from_environment(guide: LinkGuide) -> Wall:
-    """The time of the run that started this process."""
-    return LinkWall(guide) if os.environ.get(STILL) else Wall.from_environment()
+@cache
+def still_wall() -> LinkWall:
+    """The time that the controller of this process keeps, the same for all that ask."""
+    guide = guide_from_environment()
+    guide.patience_s = FIRST_PAUSE_S
+    wall = LinkWall(guide)
+    guide.patience_s = guide.lease_s
+    return wall

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from wattkeeper.live.control.link import LINK, RUN
+from wattkeeper.live.devices.limiter import GUARD
 
 PROC = Path("/proc")
 PATIENCE_S, PAUSE_S = 5.0, 0.005
@@ -27,9 +28,25 @@ def environments() -> Iterator[tuple[int, Mapping[str, str]]]:
             continue
         with contextlib.suppress(OSError):
             text = (entry / "environ").read_bytes().decode(errors="replace")
-            if RUN in text and not is_dead(int(entry.name)):
+            if RUN in text and not is_dead(int(entry.name)) and not _is_guard(entry):
                 pairs = (line.partition("=") for line in text.split("\0"))
                 yield int(entry.name), {name: value for name, _, value in pairs}
+
+
+def guards(run: str) -> list[int]:
+    """The processes that put power limits back for a run: they are left to do so, and then end."""
+    found = []
+    for entry in PROC.iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdecimal() and _is_guard(entry) and not is_dead(int(entry.name)):
+                wanted = f"{RUN}={run}".encode()
+                if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+    return found
+
+
+def _is_guard(entry: Path) -> bool:
+    return GUARD.encode() in (entry / "cmdline").read_bytes().split(b"\0")
 
 
 def is_dead(pid: int) -> bool:

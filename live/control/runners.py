@@ -163,6 +163,17 @@ class Subprocesses:
         process = self._running.pop(run, None)
         code = None if process is None else process.wait()
         processes.kill(run)  # what it started, and left behind
+        self._when_guarded(run, processes.guards(run), code)
+
+    def _when_guarded(self, run: str, guards: list[int], code: int | None) -> None:
+        """Tell that a run is gone once its guards have put power limits back."""
+        while guards:
+            try:
+                descriptor = os.pidfd_open(guards.pop())
+            except ProcessLookupError:
+                continue
+            self._server.watch(descriptor, lambda: self._when_guarded(run, guards, code))
+            return
         self._exited(run, code)
 
     def _name(self, gpu: Gpu) -> str:

@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wattkeeper.live.guide import Ended, Epoch, Orders
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import Measurement, Options
-from wattkeeper.sim.backend import Attempt
-from wattkeeper.sim.cluster_spec import ClusterSpec
-from wattkeeper.sim.streams import Streams
+
+if TYPE_CHECKING:
+    from wattkeeper.live.control.runners import Gpu
+    from wattkeeper.live.wall import Wall
+    from wattkeeper.sim.backend import Attempt
+    from wattkeeper.sim.cluster_spec import ClusterSpec
+    from wattkeeper.sim.streams import Streams
 
 REHEARSAL: Final = "WATTKEEPER_REHEARSAL"
 """Environment variable: what a rehearsal shall pretend, as JSON (`rehearsal_of`)."""
@@ -116,8 +122,16 @@ class Run:
         )
 
     def measured(self, found: list[list[float]]) -> tuple[Measurement, ...]:
-        """What profiling found, as profiled."""
-        return tuple(Measurement(limit, time_s / self.scale, w) for limit, time_s, w in found)
+        """What profiling found, as profiled; what no meter can tell apart is equal."""
+        return tuple(
+            Measurement(limit, rounded(time_s / self.scale), rounded(power_w))
+            for limit, time_s, power_w in found
+        )
+
+
+def rounded(value: float) -> float:
+    """A number to nine digits: limits that make no difference tie, as they do in a profile."""
+    return float(f"{value:.9g}")
 
 
 def pick(run: Run, streams: Streams) -> None:
@@ -127,6 +141,23 @@ def pick(run: Run, streams: Streams) -> None:
         assert attempt.configuration is not None
         epochs = profile.curves[attempt.configuration.batch_size].epochs
         run.needed = epochs[streams.pick(attempt.job, attempt.number, len(epochs))]
+
+
+def synthetic_devices(
+    run: Run, gpus: Sequence[Gpu], cluster: ClusterSpec, folder: Path, wall: Wall
+) -> str:
+    """Make the devices that a rehearsal runs on; what `wattkeeper.live.devices.VARIABLE` says."""
+    from wattkeeper.live.devices.device import Limits
+    from wattkeeper.live.devices.synthetic import PREFIX, Synthetic
+
+    profile, gpu_type = run.training.profile, run.attempt.gpu_type
+    assert profile is not None
+    all_w = [limit for curve in profile.curves.values() for limit in curve.limits_w]
+    limits = Limits(min(all_w), max(all_w), max(all_w))
+    paths = [folder / f"{node}-{gpu}" for node, gpu in gpus]
+    for path in paths:
+        Synthetic.create(path, gpu_type, limits, cluster.power[gpu_type].idle_w, wall)
+    return PREFIX + ",".join(str(path.absolute()) for path in paths)
 
 
 def rehearsal_of(run: Run, cluster: ClusterSpec) -> str:
