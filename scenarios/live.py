@@ -53,6 +53,7 @@ from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.replay import options_of
 from wattkeeper.sim.results import RunResult, collect, digest_tables
 from wattkeeper.sim.sources import Recurring as RecurringSource
+from wattkeeper.sim.sources import Source
 from wattkeeper.sim.world import World
 
 if TYPE_CHECKING:
@@ -299,7 +300,7 @@ def execute(
         clock = LiveClock(wall, log)
         if inputs.jobs is None:
             assert isinstance(loaded.scenario.workload, Recurring)
-            source = RecurringSource(inputs.recurrences, loaded.scenario.workload.gpus)
+            source: Source = RecurringSource(inputs.recurrences, loaded.scenario.workload.gpus)
         else:
             source = assemble.source_of(inputs)
         streams = assemble.streams_of(spec, inputs)
@@ -311,9 +312,7 @@ def execute(
         environment |= {STILL: "1"} if part.speed is not None else wall.environment()
         terms = Terms(spec.rules.objective, folder, part.lease_s, environment)
         backend = Live(clock, equipment.trainings, hardware, streams, terms)
-        world = World(
-            clock, Cluster(hardware), source, backend, spec.policies, spec.rules, streams
-        )
+        world = World(clock, Cluster(hardware), source, backend, spec.policies, spec.rules, streams)
         backend.listener = world
         if not again:
             server = _server(backend, token, log)
@@ -394,8 +393,11 @@ def _with(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
     return table.set_column(at, table.schema.field(at).with_type(values.type), values)
 
 
-def about(equipment: Equipment, endings: Sequence[Ending]) -> dict[str, Any]:
-    """What the manifest says of live runs."""
+def about(
+    equipment: Equipment, ended: Sequence[tuple[RunSpec, Sequence[Ending]]]
+) -> dict[str, Any]:
+    """What the manifest says of live runs; attempts that were lost are listed."""
+    endings = [ending for _, some in ended for ending in some]
     return {
         "runner": equipment.part.runner,
         "speed": equipment.part.speed,
@@ -404,8 +406,9 @@ def about(equipment: Equipment, endings: Sequence[Ending]) -> dict[str, Any]:
         "energy": sorted({ending.outcome.how for ending in endings}),
         "causes": dict(sorted(Counter(ending.outcome.cause for ending in endings).items())),
         "attempts": [
-            {"job_id": end.job_id, "attempt": end.attempt, "cause": end.outcome.cause,
-             "message": end.outcome.message}
-            for end in endings if end.outcome.cause not in {"reached", "epochs", "bound"}
+            {"variant": spec.variant, "seed": spec.seed, "job_id": end.job_id,
+             "attempt": end.attempt, "cause": end.outcome.cause, "message": end.outcome.message}
+            for spec, some in ended
+            for end in some if end.outcome.cause not in {"reached", "epochs", "bound", "left"}
         ],
     }  # fmt: skip
