@@ -319,6 +319,9 @@ class Selection:
         self.start = start
         self.preempt = preempt
 
+    def __repr__(self) -> str:
+        return f"Selection({self.start!r}, {self.preempt!r})"
+
 
 class ZooView(Protocol):
     """What `Configure` is shown of the zoo."""
