@@ -16,8 +16,8 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError, Lost, NotSu
 
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 ORDER: Final = "CUDA_DEVICE_ORDER"
-SAMPLE_S: Final = 0.1
-"""How often power is read where energy is not counted: about as often as the reading changes."""
+SAMPLE_S: Final = 0.2
+"""How often power is read where energy is not counted; recent GPUs give its mean over a second."""
 
 
 class Gpu:

@@ -165,7 +165,7 @@ class Synthetic:
 
     def _read(self, file: int) -> State:
         try:
-            values: dict[str, Any] = json.loads(os.pread(file, SIZE, 0))
+            values: dict[str, Any] = json.loads(os.pread(file, SIZE, 0).partition(b"\n")[0])
             busy = tuple((limit, power) for limit, power in values.pop("busy"))
             return State(limits=Limits(*values.pop("limits")), busy=busy, **values)
         except (ValueError, TypeError, KeyError, AttributeError):
@@ -214,4 +214,8 @@ def of_type(gpu_type: str, wall: Wall) -> Synthetic:
 
 
 def _bytes(state: State) -> bytes:
-    return json.dumps(state._asdict()).encode().ljust(SIZE)
+    line = json.dumps(state._asdict()).encode() + b"\n"
+    if len(line) > SIZE:
+        raise InputError(f"what a synthetic device draws is given at {len(state.busy)} limits, too "
+                         "many for its file; some hundreds fit")  # fmt: skip
+    return line.ljust(SIZE)
