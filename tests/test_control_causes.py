@@ -142,3 +142,27 @@ def test_an_unfinished_run_of_another_scenario_is_kept(tmp_path: Path) -> None:
     again = run(path, "--live", "--out", "out", "--set", "max_attempts=3", cwd=tmp_path, code=2,
                 WATTKEEPER_DEVICE="none")  # fmt: skip
     assert "unfinished run of another scenario" in again.stderr
+
+
+TOGETHER = """
+import os
+from wattkeeper.live import Session
+
+with Session("any", batch_sizes=[8], default_batch_size=8, max_epochs=9, eta=0) as session:
+    rank = int(os.environ["RANK"])
+    for epoch in session.epochs():
+        session.report(epoch.number)
+open(f"rank-{rank}", "w").write(str(session.batch_size))
+"""
+
+
+@pytest.mark.slow
+def test_torchrun_starts_a_process_a_gpu_and_one_of_them_reports(tmp_path: Path) -> None:
+    (tmp_path / "together.py").write_text(TOGETHER)
+    cluster = TRAINED["cluster"] | {"gpus": 2, "gpus_per_node": 2}
+    live = {"runner": "torchrun", "workloads": {"both": workload("python", "together.py")}}
+    path = scenario(tmp_path, TRAINED | {"cluster": cluster, "live": live}, gpus=2)
+    run(path, "--live", "--out", "live", cwd=tmp_path, WATTKEEPER_DEVICE="none")
+    assert [(tmp_path / f"rank-{rank}").read_text() for rank in range(2)] == ["8", "8"]
+    (attempt,) = rows(tmp_path / "live", "jobs")
+    assert (attempt["gpus"], attempt["epochs"], attempt["reached_target"]) == (2, 3, True)

@@ -6,7 +6,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Mapping
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from simpy import Environment
@@ -87,7 +87,8 @@ class LiveEnvironment(RealtimeEnvironment):
     def __init__(self, wall: Wall) -> None:
         super().__init__(0.0, factor=1 / wall.speed, strict=False)
         self._wall = wall
-        self._posted: SimpleQueue[Outside] = SimpleQueue()
+        # Not SimpleQueue: in CPython 3.11 its `get` waits for ever if its timeout is over at once.
+        self._posted: Queue[Outside] = Queue()
 
     def post(self, outside: Outside) -> None:
         """Tell that something happened; any thread may."""
@@ -108,6 +109,11 @@ class LiveEnvironment(RealtimeEnvironment):
             except Empty:
                 if left_s <= LONGEST_WAIT_S:
                     return None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing that happened is still to be taken."""
+        return self._posted.empty()
 
     def step(self) -> None:
         """Let the next event happen; `LiveClock` has waited for it."""
