@@ -45,6 +45,20 @@ def is_module(text: str) -> bool:
     return bool(MODULE.fullmatch(text)) and not Path(text).exists()
 
 
+def check_torch() -> None:
+    """Refuse to begin without PyTorch.
+
+    Raises:
+        EnvironmentLacks: It says how to install it.
+    """
+    from importlib.util import find_spec
+
+    if not find_spec("torch"):
+        raise EnvironmentLacks(
+            "models named by their code need PyTorch: pip install 'wattkeeper[live]'"
+        )
+
+
 def module(text: str) -> nn.Module:
     """What a callable of the user returns: this imports and runs the user's code.
 
@@ -54,12 +68,9 @@ def module(text: str) -> nn.Module:
         InputError: If there is none, it fails, or what it returns is no torch module.
         EnvironmentLacks: If torch is not installed.
     """
-    try:
-        from torch import nn
-    except ImportError:
-        raise EnvironmentLacks(
-            "models named by their code need PyTorch; install it: pip install torch"
-        ) from None
+    check_torch()
+    from torch import nn
+
     found = MODULE.fullmatch(text)
     if not found:
         raise InputError(f"found {text!r}; allowed: MODULE:CALLABLE, as my_models:resnet18")

@@ -253,7 +253,9 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         sys.modules.pop(name, None)
 
 
-def test_warm_start(code: Callable[..., str], tmp_path: Path) -> None:
+def test_warm_start(
+    code: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import torch
     from safetensors.torch import load_file
 
@@ -275,8 +277,14 @@ def test_warm_start(code: Callable[..., str], tmp_path: Path) -> None:
     torch.testing.assert_close(child(images), parent(images))
     uses = [row["uses"] for row in json.loads(code("list", "--zoo", "z", "--json"))]
     assert uses == [2, 0]
-    ranked = json.loads(code("match", "--zoo", "z", "--child", "my_models:deep", "--json"))
+    match = ("match", "--zoo", "z", "--child", "my_models:deep")
+    ranked = json.loads(code(*match, "--json"))
     assert [row["name"] for row in ranked] == ["deep", "small"]
+    monkeypatch.setattr("wattkeeper.scenarios.zoo_table.SHOWN", 1)
+    shown = code(*match)
+    assert " deep " in shown
+    assert " small " not in shown
+    assert "... and 1 more" in shown
 
 
 def test_match_of_an_onnx_file(code: Callable[..., str], tmp_path: Path) -> None:
@@ -299,7 +307,15 @@ def test_warm_starts_that_are_refused(code: Callable[..., str], tmp_path: Path) 
     digits = (*asked, "--dataset", "digits")
     for arguments, message in (
         ((*digits, "--child", "mine:small"), "model 1 (small) is in my_models; --trust my_models"),
-        ((*asked, "--child", "my_models:wide"), "none of 2 models of the zoo may be the parent"),
+        (
+            (*asked, "--child", "my_models:wide"),
+            "no model of z is for images; there is images on digits",
+        ),
+        (
+            (*digits, "--child", "my_models:wide", "--minimum", "2"),
+            "none of 2 models for images on",
+        ),
+        ((*digits, "--child", "my_models:wide", "--out", "no/c"), "there is no folder no"),
         ((*digits, "--child", "my_models:broken"), "broken: cannot be made: RuntimeError: no such"),
         ((*digits, "--child", "my_models:none"), "cannot be made: AttributeError"),
         ((*digits, "--child", "elsewhere:net"), "cannot be made: ModuleNotFoundError"),
