@@ -193,7 +193,7 @@ def _value(value: float | None, metric: str) -> str:
     if metric == "preemptions":
         return f"{value:,.0f}"
     if metric in SHARES:
-        return f"{value:.1%}" if metric == "with_parent" else f"{value:.4g}"
+        return f"{100 * value:.1f} %" if metric == "with_parent" else f"{value:.4g}"
     if metric.endswith(("_s", "_s_saved")):
         unit, size = next((u, s) for u, s in TIMES if abs(value) >= s or s == 1)
         return f"{value / size:,.1f} {unit}"

@@ -26,6 +26,8 @@ from wattkeeper.scenarios.zoo_inputs import capacity_bytes
 
 ABOUT = ("--task", "images", "--dataset", "digits", "--accuracy", "0.9")
 
+SAVED = ("--graph", "net.json", "--weights", "net.safetensors")
+
 MODELS = """
 from torch import nn
 
@@ -220,6 +222,37 @@ def test_published_scores(command: Command, shared: Path, tmp_path: Path) -> Non
         score, over_own = found[row["parent"], "ResNet18"]
         assert math.isclose(score, float(row["score_raw"]), rel_tol=1e-9)
         assert math.isclose(over_own, float(row["score_over_child_self"]), rel_tol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("absent", "arguments", "says"),
+    [
+        ("numba", ("match", "--zoo", "z", "--child", "net.json"), "needs numba: pip install"),
+        ("safetensors", ("add", "--zoo", "z", *ABOUT, *SAVED), "needs safetensors; install"),
+        (
+            "torch",
+            ("warm-start", "--zoo", "z", "--child", "m:net", "--out", "o", "--parent", "1"),
+            "need PyTorch: pip install",
+        ),
+    ],
+)
+def test_absent_libraries(
+    absent: str,
+    arguments: tuple[str, ...],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(tmp_path, "net", 8, 4)
+    run = CliRunner()
+    assert run.invoke(main, ["zoo", "add", "--zoo", "z", *ABOUT, *SAVED]).exit_code == 0
+    for name in [one for one in sys.modules if one.endswith("_kernel")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, absent, None)
+    done = run.invoke(main, ["zoo", *arguments])
+    assert done.exit_code == 3
+    assert says in done.stderr
 
 
 # --- with the user's code
