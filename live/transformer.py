@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from wattkeeper.live.axes import Axis
 from wattkeeper.live.following import Pair, base, clamped, label, scales, users
@@ -24,6 +25,7 @@ from wattkeeper.live.program import Inputs, Op, Ref
 from wattkeeper.live.report import Status, TensorReport, TransferReport
 from wattkeeper.live.units import UnitMaps
 from wattkeeper.live.weights import filled, identity, importance, read_dim, state
+from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.zoo.alignment import align
 from wattkeeper.policies.zoo.graph import Ints
 
@@ -46,12 +48,28 @@ def transfer(
         What became of each tensor, and whether the child computes what the parent does.
 
     Raises:
-        InputError: If a module cannot be traced, or example inputs are needed.
+        InputError: If a module holds no values or the child's must not change, it cannot be traced,
+            or example inputs are needed.
     """
     from wattkeeper.live.inputs import inputs_for
 
+    _check_values("parent", parent)
+    _check_values("child", child)
     inputs = inputs_for(parent, child) if example_inputs is None else example_inputs
     return grow(traced(parent, inputs, "parent"), traced(child, inputs, "child"))
+
+
+def _check_values(role: str, module: nn.Module) -> None:
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if is_lazy(tensor):
+            what = "is lazy and not initialised yet; call the module once"
+        elif tensor.is_meta:
+            what = "is on the meta device and holds no values; use module.to_empty"
+        elif role == "child" and tensor.is_inference():
+            what = "was made in torch.inference_mode and must not change; make it outside"
+        else:
+            continue
+        raise InputError(f"the {role}'s {name!r} {what}")
 
 
 def grow(parent: Traced, child: Traced, alignment: Ints | None = None) -> TransferReport:

@@ -82,7 +82,7 @@ def _factor(
 def _broadcast(factor: Floats, dim: int, value: Tensor) -> Tensor:
     shape = [1] * value.dim()
     shape[dim] = factor.shape[1]
-    if factor.shape[0] > 1:
+    if factor.shape[0] != 1:
         shape[0] = factor.shape[0]
     return torch.from_numpy(factor).to(value.device).view(shape)
 

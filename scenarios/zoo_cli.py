@@ -89,15 +89,21 @@ def add(
     """
     from wattkeeper.live.zoo import Zoo
     from wattkeeper.live.zoo_tensors import check, read_safetensors
-    from wattkeeper.scenarios.zoo_inputs import MODULE, capacity_bytes, graph_of
+    from wattkeeper.scenarios import zoo_inputs as inputs
 
     if graph is None and module is None:
         raise click.UsageError("give --graph FILE or --module MODULE:CALLABLE")
-    if module is not None and not MODULE.fullmatch(module):
+    if module is not None and not inputs.MODULE.fullmatch(module):
         raise InputError(f"found {module!r} as --module; allowed: MODULE:CALLABLE")
-    limit = None if capacity is None else capacity_bytes(capacity)
+    limit = None if capacity is None else inputs.capacity_bytes(capacity)
     tensors = read_safetensors(weights)
-    found = graph_of(str(graph or module), shape)
+    if graph is not None:
+        found = inputs.graph_of(str(graph), shape)
+    else:
+        assert module is not None
+        made = inputs.module(module)
+        found = inputs.graph_of_module(made, module, shape)
+        tensors = inputs.with_all_names(tensors, made)
     check(tensors, found, str(weights))
     store = Zoo(folder, limit, retain)
     offer = store.offer(

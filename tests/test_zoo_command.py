@@ -51,6 +51,16 @@ def deep():
     return net(8, 2)
 
 
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.out = nn.Embedding(5, 4), nn.Linear(4, 5, bias=False)
+        self.out.weight = self.words.weight
+
+    def forward(self, x):
+        return self.out(self.words(x))
+
+
 def broken():
     raise RuntimeError("no such layer")
 """
@@ -318,6 +328,22 @@ def test_warm_start(
     assert " deep " in shown
     assert " small " not in shown
     assert "... and 1 more" in shown
+
+
+def test_tied_weights_as_safetensors_saves_them(code: Callable[..., str], tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_model
+
+    made: dict[str, Any] = {}
+    exec(MODELS, made)
+    model = made["Tied"]()
+    save_model(model, str(tmp_path / "tied.safetensors"))
+    assert len(load_file(tmp_path / "tied.safetensors")) == 1
+    words = ("--zoo", "words", "--input", "2,6")
+    weights = ("--weights", "tied.safetensors")
+    code("add", *words, "--module", "my_models:Tied", *weights, *ABOUT)
+    code("warm-start", *words, "--child", "my_models:Tied", "--parent", "1", "--out", "o")
+    for value in load_file(tmp_path / "o").values():
+        assert value.equal(model.words.weight)
 
 
 def test_match_of_an_onnx_file(code: Callable[..., str], tmp_path: Path) -> None:
