@@ -128,23 +128,23 @@ def test_add_list_match_and_gc(command: Command, tmp_path: Path) -> None:
     assert freed == {"files": 0, "bytes": 0}
 
 
-def test_capacity(command: Command, tmp_path: Path) -> None:
+def test_capacity(inside: Command, tmp_path: Path) -> None:
     first, second = save(tmp_path, "a", 16, 16), save(tmp_path, "b", 16, 16, seed=1)
     huge = save(tmp_path, "huge", 100, 100)
     bounded = ("--capacity", "1.5 kB", "--retain", "lru")
-    command("zoo", "add", "--zoo", "z", *first, *ABOUT, *bounded)
-    said = command("zoo", "add", "--zoo", "z", *second, *ABOUT).stdout
+    inside("zoo", "add", "--zoo", "z", *first, *ABOUT, *bounded)
+    said = inside("zoo", "add", "--zoo", "z", *second, *ABOUT).stdout
     assert said == "Evicted: model 1\nmodel 2: b, in z\n"
-    refused = command("zoo", "add", "--zoo", "z", *huge, *ABOUT, code=1)
+    refused = inside("zoo", "add", "--zoo", "z", *huge, *ABOUT, code=1)
     assert refused.stdout == ""
     assert "huge is not kept: its 40" in refused.stderr
-    told = command("zoo", "add", "--zoo", "z", *huge, *ABOUT, "--json", code=1).stdout
+    told = inside("zoo", "add", "--zoo", "z", *huge, *ABOUT, "--json", code=1).stdout
     assert json.loads(told)["model_id"] is None
-    assert "of 1.5 kB, kept by lru" in command("zoo", "list", "--zoo", "z").stdout
+    assert "of 1.5 kB, kept by lru" in inside("zoo", "list", "--zoo", "z").stdout
     assert len(list((tmp_path / "z/tensors").iterdir())) == 1
 
 
-def test_wrong_input(command: Command, tmp_path: Path) -> None:
+def test_wrong_input(inside: Command, tmp_path: Path) -> None:
     good = save(tmp_path, "good", 4, 3)
     save(tmp_path, "other", 4, 2)
     (tmp_path / "model.pt").write_bytes(b"PK\x03\x04" + bytes(50))
@@ -163,13 +163,13 @@ def test_wrong_input(command: Command, tmp_path: Path) -> None:
         (("zoo", "list", "--zoo", "nowhere"), "no zoo in nowhere"),
         (("zoo", "scores", "--graphs", ".", "--child", "x", "--out", "s.csv"), "is called x"),
     ):  # fmt: skip
-        said = command(*arguments, code=2)
+        said = inside(*arguments, code=2)
         assert message in said.stderr
         assert said.stdout == ""
     assert not (tmp_path / "nowhere").exists()
-    command(*add, *good, *ABOUT)
+    inside(*add, *good, *ABOUT)
     match = ("zoo", "match", "--zoo", "z", "--child", "good.json", "--matcher", "best")
-    assert "no matcher is called 'best'" in command(*match, code=2).stderr
+    assert "no matcher is called 'best'" in inside(*match, code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -198,13 +198,13 @@ def read_scores(path: Path) -> dict[tuple[str, str], tuple[float, float]]:
     return found
 
 
-def test_scores_of_all_pairs(command: Command, tmp_path: Path) -> None:
+def test_scores_of_all_pairs(inside: Command, tmp_path: Path) -> None:
     folder = tmp_path / "graphs"
     folder.mkdir()
     shapes = {"a": (4, 8, 3), "b": (4, 8, 8, 3), "c": (5, 5)}
     for name, widths in shapes.items():
         (folder / f"{name}.json").write_text(graph(*widths).to_json())
-    command("zoo", "scores", "--graphs", folder, "--matcher", "coverage", "--out", "s.csv")
+    inside("zoo", "scores", "--graphs", folder, "--matcher", "coverage", "--out", "s.csv")
     found = read_scores(tmp_path / "s.csv")
     by = find_matcher("coverage")
     assert len(found) == 9
@@ -214,7 +214,7 @@ def test_scores_of_all_pairs(command: Command, tmp_path: Path) -> None:
         assert over_own == score / by.own(models[1])
     assert found["a", "a"] == (1.0, 1.0)
     some = ("--child", "c", "--child", "a")
-    command("zoo", "scores", "--graphs", folder, *some, "--out", "t.csv")
+    inside("zoo", "scores", "--graphs", folder, *some, "--out", "t.csv")
     assert read_scores(tmp_path / "t.csv") == {
         (parent, child): value for (parent, child), value in found.items() if child != "b"
     }

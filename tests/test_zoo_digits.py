@@ -133,9 +133,9 @@ def count(out: Path) -> int:
     return sum(len(file.read_text().splitlines()) for file in files)
 
 
-def test_a_finished_run_is_not_trained_again(whole: Path, command: Command) -> None:
+def test_a_finished_run_is_not_trained_again(whole: Path, inside: Command) -> None:
     before = (whole / "jobs.parquet").read_bytes()
-    command(*TINY, "--out", whole)
+    inside(*TINY, "--out", whole)
     assert (whole / "jobs.parquet").read_bytes() == before, "the seconds too"
 
 
@@ -147,6 +147,10 @@ def test_a_finished_run_is_not_trained_again(whole: Path, command: Command) -> N
             "scratch-7.jsonl was trained with other settings; name another folder (--out)",
         ),
         ("zoo.capacity_gb=1", "a search keeps all that it trained; leave out capacity_gb"),
+        (
+            "variants.zoo.policies.configure=zeus",
+            "zeus chooses a batch size, but all networks",
+        ),
         ("policies.tune=zeus-jit", "zeus-jit finds no power limit on a CPU; leave tune out"),
         ("policies.retain=lru", "a search keeps all that it trained; leave out capacity_gb"),
     ],
