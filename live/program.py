@@ -182,19 +182,6 @@ def _attend(
     return out, weights if need_weights else None
 
 
-def _computes(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    held: list[Tensor],
-    masks: list[Tensor],
-    heads: int,
-    batch_first: bool,
-    is_causal: bool,
-) -> tuple[Tensor, Tensor]:
-    raise NotImplementedError("stands for an operator in traces, computes nothing")
-
-
 def _shapes(
     query: Tensor,
     key: Tensor,
@@ -205,13 +192,19 @@ def _shapes(
     batch_first: bool,
     is_causal: bool,
 ) -> tuple[Tensor, Tensor]:
+    """Results of an operator that stands in traces and computes nothing."""
     time = 1 if query.dim() == 3 and batch_first else 0
     batch = query.shape[:1] if time else query.shape[1:-1]
     weights = query.new_empty((*batch, query.shape[time], key.shape[time]))
     return torch.empty_like(query), weights
 
 
-torch.library.custom_op("wattkeeper::attention", _computes, mutates_args=()).register_fake(_shapes)
+torch.library.define(
+    "wattkeeper::attention",
+    "(Tensor query, Tensor key, Tensor value, Tensor[] held, Tensor[] masks, int heads, "
+    "bool batch_first, bool is_causal) -> (Tensor, Tensor)",
+)
+torch.library.register_fake("wattkeeper::attention", _shapes)
 
 
 class _Reader:

@@ -79,7 +79,7 @@ class Zoo:
         if retain is not None:
             rows.new_policy(retain)
         self.path = Path(path)
-        self.index = Index(self.path)
+        self.index = Index(self.path.absolute())  # whatever the working directory becomes
         self._files = self.index.files
         self.index.sweep()
         with self.index.read() as db:
