@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from wattkeeper.live.axes import Axis
+from wattkeeper.live.axis_rules import Axes
 from wattkeeper.live.graphs import Traced
 from wattkeeper.live.kinds import NORMS, TABLES, TRANSPOSED
 from wattkeeper.live.program import Op
-from wattkeeper.live.spaces import Axes
 from wattkeeper.live.units import NOBODY, Floats, Ints, UnitMaps, spread
 
 

@@ -220,12 +220,12 @@ def test_scores_of_all_pairs(inside: Command, tmp_path: Path) -> None:
     }
 
 
-def test_published_scores(command: Command, shared: Path, tmp_path: Path) -> None:
+def test_published_scores(inside: Command, shared: Path, tmp_path: Path) -> None:
     graphs = shared / "data/modelkeeper/graphs"
     with gzip.open(shared / "reference/modelkeeper/scores.csv.gz", "rt") as file:
         published = [row for row in csv.DictReader(file) if row["child"] == "ResNet18"]
     by = ("--matcher", "modelkeeper-asbuilt", "--child", "ResNet18")
-    command("zoo", "scores", "--graphs", graphs, *by, "--out", "s.csv")
+    inside("zoo", "scores", "--graphs", graphs, *by, "--out", "s.csv")
     found = read_scores(tmp_path / "s.csv")
     assert len(published) == len(found) > 100
     for row in published:

@@ -472,7 +472,7 @@ def check_kills(folder: Path, bounded: bool, kills: int, seed: int) -> None:
         assert kills < 50 or len(added) > len(there), "some were evicted"
 
 
-@pytest.mark.parametrize("bounded", [True, False])
+@pytest.mark.parametrize("bounded", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_ten_kills(tmp_path: Path, bounded: bool) -> None:
     check_kills(tmp_path, bounded, 10, 1)
 
