@@ -180,11 +180,15 @@ def _against(variant: Mapping[str, Any], name: str, metric: str, with_value: boo
     ratio, interval = versus[metric]["ratio"], versus[metric]["ci95"]
     if versus["baseline"] == name or ratio is None:
         return shown
-    change = f"{100 * (ratio - 1):+.1f} %"
-    if interval and interval[0] < interval[1]:
-        low, high = (100 * (bound - 1) for bound in interval)
-        change += f"\n[{low:+.1f}, {high:+.1f}]"
+    change = f"{_percent(ratio)} %"
+    low, high = map(_percent, interval or (ratio, ratio))
+    if low != high:
+        change += f"\n[{low}, {high}]"
     return f"{shown} {change}" if with_value else change
+
+
+def _percent(ratio: float) -> str:
+    return f"{round(100 * (ratio - 1), 1) + 0.0:+.1f}"  # never -0.0
 
 
 def _value(value: float | None, metric: str) -> str:
@@ -193,7 +197,7 @@ def _value(value: float | None, metric: str) -> str:
     if metric == "preemptions":
         return f"{value:,.0f}"
     if metric in SHARES:
-        return f"{100 * value:.1f} %" if metric == "with_parent" else f"{value:.4g}"
+        return f"{100 * value:.1f} %" if metric == "with_parent" else f"{value:.4f}"
     if metric.endswith(("_s", "_s_saved")):
         unit, size = next((u, s) for u, s in TIMES if abs(value) >= s or s == 1)
         return f"{value / size:,.1f} {unit}"

@@ -215,7 +215,10 @@ def test_shipped_scenarios(name: str, inside: Command, command: Command, tmp_pat
     for workers, run in (("1", inside), ("2", command)):
         if name == "zoo-capacity" and run is command:
             continue  # the other scenario shows that workers change nothing
-        run("run", name, "--seeds", "2", "--workers", workers, "--out", workers)
+        asked = ("run", name, "--seeds", "2", "--workers", workers, "--out", workers)
+        shown = run(*asked, "--set", "zoo.accuracy=0.5").stdout
+        assert "GPU time saved" in shown
+        assert "less what a parent saves" in shown
         manifest = json.loads((tmp_path / workers / "manifest.json").read_text())
         digests.append(manifest["results_digest"])
         assert any("warm_start.json" in what for what in manifest["modelled"])
@@ -225,6 +228,7 @@ def test_shipped_scenarios(name: str, inside: Command, command: Command, tmp_pat
         variant: {key: value["mean"] for key, value in found["metrics"].items()}
         for variant, found in summary.items()
     }
+    assert all(0.4 < found["mean_accuracy"] < 0.6 for found in metrics.values()), "all zoos'"
     if name == "zoo-capacity":
         assert all(0 <= found["zoo_bytes"] <= 1e9 for found in metrics.values())
     else:
