@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from wattkeeper.live.program import program_of
 from wattkeeper.policies.errors import InputError
 
+WORDS: Final = (nn.Embedding, nn.EmbeddingBag)
+
 SIDES: Final = (32, 224, 28, 64, 8)
 """Pixels a side that images are tried with; nothing but tracing depends on it."""
 
@@ -36,13 +38,28 @@ def inputs_for(*modules: nn.Module) -> tuple[Tensor, ...]:
 
 
 def _candidates(module: nn.Module) -> list[tuple[Tensor, ...]]:
+    dtype = input_type(module)
     for part in module.modules():
         if isinstance(part, nn.Linear):
-            return [(torch.zeros(2, part.in_features),)]
-        if isinstance(part, nn.Conv2d):
-            return [(torch.zeros(2, part.in_channels, side, side),) for side in SIDES]
-        if isinstance(part, nn.Conv1d):
-            return [(torch.zeros(2, part.in_channels, side),) for side in SIDES]
-        if isinstance(part, nn.Embedding):
-            return [(torch.zeros(2, 16, dtype=torch.long),)]
+            shapes: list[tuple[int, ...]] = [(2, part.in_features)]
+        elif isinstance(part, nn.Conv2d):
+            shapes = [(2, part.in_channels, side, side) for side in SIDES]
+        elif isinstance(part, nn.Conv1d):
+            shapes = [(2, part.in_channels, side) for side in SIDES]
+        elif isinstance(part, WORDS):
+            shapes = [(2, 16)]
+        else:
+            continue
+        return [(torch.zeros(shape, dtype=dtype),) for shape in shapes]
     return []
+
+
+def input_type(module: nn.Module) -> torch.dtype:
+    """What the first layer takes: numbers of words, or the type of its weights."""
+    for part in module.modules():
+        if isinstance(part, WORDS):
+            return torch.long
+        for parameter in part.parameters(recurse=False):
+            if parameter.is_floating_point():
+                return parameter.dtype
+    return torch.get_default_dtype()

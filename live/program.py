@@ -12,7 +12,9 @@ import operator
 import types
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass, field
+from io import StringIO
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -94,6 +96,9 @@ def program_of(module: nn.Module, example_inputs: Inputs, name: str) -> Program:
         InputError: If the module cannot be traced with these inputs.
     """
     inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)
+    strange = [type(item).__name__ for item in inputs if not isinstance(item, Tensor)]
+    if strange:
+        raise InputError(f"found {', '.join(strange)} as example inputs; allowed: tensors")
     exported = _export(module, tuple(item.to("meta") for item in inputs), name)
     return _Reader(module, exported, name).program()
 
@@ -115,9 +120,15 @@ def _export(module: nn.Module, inputs: tuple[Tensor, ...], name: str) -> Any:
 
 def _exported(module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
     before = logging.root.manager.disable
-    logging.disable(logging.ERROR)  # torch logs what it also raises, and what is said here shorter
+    # Torch logs and prints what it also raises, and what is said here shorter.
+    logging.disable(logging.ERROR)
     try:
-        with warnings.catch_warnings(), torch.enable_grad(), torch.device("meta"):
+        with (
+            redirect_stderr(StringIO()),
+            warnings.catch_warnings(),
+            torch.enable_grad(),
+            torch.device("meta"),
+        ):
             warnings.simplefilter("ignore")
             return torch.export.export(module, inputs, strict=False)
     finally:
@@ -130,7 +141,10 @@ def _line(error: Exception) -> str:
 
 def _on_meta(module: nn.Module) -> nn.Module:
     memo: dict[int, Any] = {}
-    for tensor in (*module.parameters(), *module.buffers()):
+    # Pruning leaves tensors that are neither parameters nor buffers, which cannot be copied.
+    plain = (value for part in module.modules() for value in vars(part).values())
+    held = (value for value in plain if isinstance(value, Tensor))
+    for tensor in (*module.parameters(), *module.buffers(), *held):
         empty = torch.empty_like(tensor, device="meta")
         # Attention takes a fused path that shows no operators unless something needs a gradient.
         if isinstance(tensor, nn.Parameter):
@@ -168,19 +182,6 @@ def _attend(
     return out, weights if need_weights else None
 
 
-def _computes(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    held: list[Tensor],
-    masks: list[Tensor],
-    heads: int,
-    batch_first: bool,
-    is_causal: bool,
-) -> tuple[Tensor, Tensor]:
-    raise NotImplementedError("stands for an operator in traces, computes nothing")
-
-
 def _shapes(
     query: Tensor,
     key: Tensor,
@@ -191,13 +192,19 @@ def _shapes(
     batch_first: bool,
     is_causal: bool,
 ) -> tuple[Tensor, Tensor]:
+    """Results of an operator that stands in traces and computes nothing."""
     time = 1 if query.dim() == 3 and batch_first else 0
     batch = query.shape[:1] if time else query.shape[1:-1]
     weights = query.new_empty((*batch, query.shape[time], key.shape[time]))
     return torch.empty_like(query), weights
 
 
-torch.library.custom_op("wattkeeper::attention", _computes, mutates_args=()).register_fake(_shapes)
+torch.library.define(
+    "wattkeeper::attention",
+    "(Tensor query, Tensor key, Tensor value, Tensor[] held, Tensor[] masks, int heads, "
+    "bool batch_first, bool is_causal) -> (Tensor, Tensor)",
+)
+torch.library.register_fake("wattkeeper::attention", _shapes)
 
 
 class _Reader:

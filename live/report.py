@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, computed_field
@@ -36,10 +37,7 @@ class TensorReport(BaseModel):
     @property
     def size(self) -> int:
         """Number of elements."""
-        size = 1
-        for extent in self.shape:
-            size *= extent
-        return size
+        return prod(self.shape)
 
 
 class TransferReport(BaseModel):

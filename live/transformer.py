@@ -14,16 +14,19 @@ from typing import Final
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from wattkeeper.live.axes import Axis
 from wattkeeper.live.following import Pair, base, clamped, label, scales, users
 from wattkeeper.live.graphs import Traced, traced
+from wattkeeper.live.identities import Passed, pass_batch_norm, pass_layer_norm, pass_linear
 from wattkeeper.live.inserting import Blocks, find_blocks, zeros
 from wattkeeper.live.kinds import CLAMPS, COMMUTING, CONVOLUTIONS, TRANSPARENT
 from wattkeeper.live.program import Inputs, Op, Ref
 from wattkeeper.live.report import Status, TensorReport, TransferReport
 from wattkeeper.live.units import UnitMaps
-from wattkeeper.live.weights import filled, identity, importance, read_dim, state
+from wattkeeper.live.weights import filled, importance, read_dim, state
+from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.zoo.alignment import align
 from wattkeeper.policies.zoo.graph import Ints
 
@@ -46,12 +49,28 @@ def transfer(
         What became of each tensor, and whether the child computes what the parent does.
 
     Raises:
-        InputError: If a module cannot be traced, or example inputs are needed.
+        InputError: If a module holds no values or the child's must not change, it cannot be traced,
+            or example inputs are needed.
     """
     from wattkeeper.live.inputs import inputs_for
 
+    _check_values("parent", parent)
+    _check_values("child", child)
     inputs = inputs_for(parent, child) if example_inputs is None else example_inputs
     return grow(traced(parent, inputs, "parent"), traced(child, inputs, "child"))
+
+
+def _check_values(role: str, module: nn.Module) -> None:
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if is_lazy(tensor):
+            what = "is lazy and not initialised yet; call the module once"
+        elif tensor.is_meta:
+            what = "is on the meta device and holds no values; use module.to_empty"
+        elif role == "child" and tensor.is_inference():
+            what = "was made in torch.inference_mode and must not change; make it outside"
+        else:
+            continue
+        raise InputError(f"the {role}'s {name!r} {what}")
 
 
 def grow(parent: Traced, child: Traced, alignment: Ints | None = None) -> TransferReport:
@@ -245,10 +264,16 @@ class _Transfer:
             return None
         source = self.stands[op.refs[0]] if op.refs else None
         problem = "" if source is not None and self._survives(at, source) else "its activation"
-        done = False
+        passed = None
         if source is not None and not problem:
-            done = self._identity(at, op, source)
-        if done:
+            passed = self._passed(at, op, source)
+        if passed is not None:
+            for name, value in passed.values.items():
+                self._put(name, value, passed.why)
+            if passed.lost_in_eval:
+                self._lose(passed.lost_in_eval)
+            if passed.lost_in_train:
+                self.lost_in_train.append(passed.lost_in_train)
             return source
         reason = (
             "the activation after it changes what it has changed before"
@@ -282,62 +307,26 @@ class _Transfer:
                 for there in self.taken[source]
             )
 
-    def _identity(self, at: int, op: Op, source: int) -> bool:
+    def _passed(self, at: int, op: Op, source: int) -> Passed | None:
+        """How an operator passes its input on; None if it cannot."""
         if op.kind == "batch_norm":
-            return self._pass_norm(op)
+            return pass_batch_norm(op, self.own)
         if op.kind == "layer_norm":
-            return self._pass_plain(at, op)
+            return pass_layer_norm(op, self.own) if self._normalised(at) else None
         if op.kind not in CONVOLUTIONS | {"linear"} or "weight" not in op.tensors:
-            return False
+            return None
         given, mine = self.child.program.ops[op.refs[0]].shape, op.shape
         channel = -1 if op.kind == "linear" else 1
         if len(given) != len(mine) or (channel == 1 and given[2:] != mine[2:]):
-            return False
+            return None
         if channel == 1 and set(op.args["stride"]) != {1}:
-            return False
-        theirs = self.parent.spaces.values[source]
-        out = self.maps.build(self.child.spaces.values[at][channel], theirs[channel])
-        taken = self.maps.build(self.child.spaces.of(Ref(op.refs[0]))[channel], theirs[channel])
+            return None
+        theirs = self.parent.spaces.values[source][channel]
+        out = self.maps.build(self.child.spaces.values[at][channel], theirs)
+        taken = self.maps.build(self.child.spaces.of(Ref(op.refs[0]))[channel], theirs)
         if out is None or taken is None:
-            return False
-        shares = None if np.array_equal(out, taken) else self.maps.shares(taken, len(out))
-        weight = identity(op, self.own[op.tensors["weight"]], out, taken, shares)
-        if weight is None:
-            return False
-        self._put(op.tensors["weight"], weight, "passes its input through")
-        if "bias" in op.tensors:
-            bias = self.own[op.tensors["bias"]]
-            self._put(op.tensors["bias"], torch.zeros_like(bias), "passes its input through")
-        return True
-
-    def _pass_norm(self, op: Op) -> bool:
-        """Batch norm passes its input in eval mode if its scale undoes its statistics."""
-        if not {"weight", "bias", "running_mean", "running_var"} <= op.tensors.keys():
-            return False
-        own = {role: self.own[name] for role, name in op.tensors.items()}
-        ones = torch.ones_like(own["running_var"])
-        made = {
-            "weight": (ones.double() + op.args["eps"]).sqrt().to(own["weight"].dtype),
-            "bias": torch.zeros_like(own["bias"]),
-            "running_mean": torch.zeros_like(own["running_mean"]),
-            "running_var": ones,
-        }
-        for role, value in made.items():
-            self._put(op.tensors[role], value, "passes its input through in eval mode")
-        name = op.tensors["weight"].rpartition(".")[0]
-        self.lost_in_train.append(f"{name} is an inserted batch norm, which takes its batch's mean")
-        return True
-
-    def _pass_plain(self, at: int, op: Op) -> bool:
-        """A layer norm without scale changes nothing if all that reads it normalises again."""
-        if not self._normalised(at) or not {"weight", "bias"} <= op.tensors.keys():
-            return False
-        why = "normalises only, since what reads it normalises again"
-        self._put(op.tensors["weight"], torch.ones_like(self.own[op.tensors["weight"]]), why)
-        self._put(op.tensors["bias"], torch.zeros_like(self.own[op.tensors["bias"]]), why)
-        name = op.tensors["weight"].rpartition(".")[0]
-        self._lose(f"{name} is an inserted layer norm: the function is kept up to its eps alone")
-        return True
+            return None
+        return pass_linear(op, self.own, self.maps, out, taken)
 
     def _normalised(self, at: int) -> bool:
         """Whether only inserted blocks and layer norms read a value."""

@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 
 from wattkeeper.live.axes import Axis
+from wattkeeper.live.axis_rules import Axes
 from wattkeeper.live.graphs import Traced
 from wattkeeper.live.kinds import NORMS, TABLES, TRANSPOSED
-from wattkeeper.live.program import Op
-from wattkeeper.live.spaces import Axes
 from wattkeeper.live.units import NOBODY, Floats, Ints, UnitMaps, spread
 
 
@@ -82,7 +81,7 @@ def _factor(
 def _broadcast(factor: Floats, dim: int, value: Tensor) -> Tensor:
     shape = [1] * value.dim()
     shape[dim] = factor.shape[1]
-    if factor.shape[0] > 1:
+    if factor.shape[0] != 1:
         shape[0] = factor.shape[0]
     return torch.from_numpy(factor).to(value.device).view(shape)
 
@@ -120,37 +119,3 @@ def importance(traced: Traced, leaf: Axis) -> Floats:
 def _holds(axis: Axis, leaf: Axis) -> Ints | None:
     units = spread(axis, leaf)
     return units if (units != NOBODY).any() else None
-
-
-def identity(op: Op, own: Tensor, out: Ints, taken: Ints, shares: Floats | None) -> Tensor | None:
-    """A weight that passes its input through: Dirac's, or its like between unequal widths.
-
-    Args:
-        op: A convolution or linear layer.
-        own: Its weight.
-        out: The parent's unit of each of its outputs.
-        taken: The parent's unit of each of its inputs.
-        shares: How each output takes from replicated inputs; unused where both sides are equal.
-
-    Returns:
-        None if no weight of that shape does so.
-    """
-    kernel = own.shape[2:]
-    if any(extent % 2 == 0 for extent in kernel):
-        return None
-    groups = op.args.get("groups", 1)
-    depthwise = own.shape[1] == 1 < groups == len(out) == len(taken)
-    if groups > 1 and not depthwise:
-        return None
-    if not np.array_equal(out, taken):
-        if depthwise or shares is None or not set(out) <= set(taken):
-            return None
-        matrix = shares * (out[:, None] == taken[None])
-    else:
-        matrix = np.ones((len(out), 1)) if depthwise else np.eye(len(out))
-    weight = torch.zeros_like(own)
-    middle = weight
-    for extent in reversed(kernel):
-        middle = middle[..., extent // 2]
-    middle.copy_(torch.from_numpy(matrix))
-    return weight

@@ -79,7 +79,7 @@ class Zoo:
         if retain is not None:
             rows.new_policy(retain)
         self.path = Path(path)
-        self.index = Index(self.path)
+        self.index = Index(self.path.absolute())  # whatever the working directory becomes
         self._files = self.index.files
         self.index.sweep()
         with self.index.read() as db:
@@ -230,7 +230,7 @@ class Zoo:
             found = rows.model(db, model_id)
             if found:
                 return rows.graph(db, found)
-        raise self._absent(model_id)
+        raise self.absent(model_id)
 
     def load(self, model_id: int) -> dict[str, torch.Tensor]:
         """The tensors of a model as torch tensors on the CPU, for `load_state_dict`.
@@ -245,14 +245,14 @@ class Zoo:
         with self.index.read() as db:
             parts = rows.parts(db, model_id)
         if not parts:
-            raise self._absent(model_id)
+            raise self.absent(model_id)
         try:
             contents = {digest: self._files.read(digest) for digest in set(parts.values())}
         except FileNotFoundError as error:
             with self.index.read() as db:
                 still_there = rows.parts(db, model_id)
             if not still_there:  # it went while it was being read
-                raise self._absent(model_id) from None
+                raise self.absent(model_id) from None
             raise StoreError(
                 Problem(
                     f"missing, though model {model_id} has it; remove the model and add it again",
@@ -261,7 +261,8 @@ class Zoo:
             ) from None
         return {name: contents[digest] for name, digest in parts.items()}
 
-    def _absent(self, model_id: int) -> StoreError:
+    def absent(self, model_id: int) -> StoreError:
+        """What to raise of a model that is not in the zoo."""
         known = [str(model.model_id) for model in self.models()]
         there = ", ".join(known[-10:]) or "none"
         more = f" and {len(known) - 10} before them" if len(known) > 10 else ""
@@ -285,7 +286,7 @@ class Zoo:
                 uses = "UPDATE models SET uses = uses + 1, used = ? WHERE id = ?"
                 db.execute(uses, (count, model_id))
         if not found:
-            raise self._absent(model_id)
+            raise self.absent(model_id)
 
     def remove(self, model_id: int) -> None:
         """Remove a model, and from the disk what only it had.
@@ -296,7 +297,7 @@ class Zoo:
         with self._lease({}) as lease, self.index.write() as db:
             found = rows.delete(db, model_id, lease)
         if not found:
-            raise self._absent(model_id)
+            raise self.absent(model_id)
 
     def gc(self) -> Freed:
         """Remove what nobody needs: of processes that were killed, and files that nobody knows."""

@@ -98,6 +98,9 @@ class Index:
         self.path, self.files = root / NAME, Files(root)
         if root.exists() and not root.is_dir():
             raise StoreError(Problem("a file; name the folder of a zoo", str(root)))
+        if root.is_symlink() and not root.exists():
+            gone = f"a link to {root.readlink()}, which is not there; name the folder of a zoo"
+            raise StoreError(Problem(gone, str(root)))
         try:
             root.mkdir(parents=True, exist_ok=True)
             with (root / "lock").open("w") as lock:
@@ -165,9 +168,11 @@ class Index:
                 db.execute(begin)
                 yield db
                 db.execute("COMMIT")  # closing without it rolls back
-        except sqlite3.OperationalError as error:
-            raise EnvironmentLacks(f"{self.path}: {error}") from error
         except sqlite3.DatabaseError as error:
+            code = getattr(error, "sqlite_errorcode", None)
+            # An SQLITE_ERROR is of what should be there and is not: a table, a column.
+            if isinstance(error, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR:
+                raise EnvironmentLacks(f"{self.path}: {error}") from error
             raise self._wrong(
                 f"damaged: {error}. Restore it from a copy, or add its models to a new zoo"
             ) from error

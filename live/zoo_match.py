@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from wattkeeper.live import zoo_rows as rows
 from wattkeeper.live.zoo import Zoo
 from wattkeeper.live.zoo_rows import Model
+from wattkeeper.policies.errors import StoreError
+from wattkeeper.policies.zoo.choice import Candidate, best
+from wattkeeper.policies.zoo.coverage import kept
 from wattkeeper.policies.zoo.graph import Graph, Ints
 from wattkeeper.policies.zoo.matchers import Matcher, find_matcher
 from wattkeeper.policies.zoo.packing import pack, unpack
+from wattkeeper.policies.zoo.search import Search
 
 A = TypeVar("A", bound=tuple[Ints, ...])
 
@@ -28,8 +35,8 @@ class Match(NamedTuple):
     over_own: float | None
 
 
-def rank(zoo: Zoo, child: Graph, matcher: str = "coverage") -> list[Match]:
-    """All models of a zoo, the most similar one first; of equal ones, the more accurate one.
+class Parents:
+    """The models of a zoo as parents of a new one.
 
     Args:
         zoo: The zoo.
@@ -38,19 +45,80 @@ def rank(zoo: Zoo, child: Graph, matcher: str = "coverage") -> list[Match]:
 
     Raises:
         PolicyError: If there is no such matcher.
+
+    Attributes:
+        models: The models.
     """
-    by = find_matcher(matcher)
-    models = zoo.models()
-    arrays = arrays_of(zoo, models, by)
-    wanted = by.arrays(child)
-    own = by.own(wanted)
-    scores = {digest: by.score(parent, wanted) for digest, parent in arrays.items()}
-    matches = [
-        Match(model, scores[model.digest], scores[model.digest] / own if own else None)
-        for model in models
-        if model.digest in scores
-    ]
-    return sorted(matches, key=lambda match: (-match.score, -match.model.accuracy))
+
+    def __init__(self, zoo: Zoo, child: Graph, matcher: str = "coverage") -> None:
+        by = find_matcher(matcher)
+        models = zoo.models()
+        arrays = arrays_of(zoo, models, by)
+        self.models = tuple(model for model in models if model.digest in arrays)
+        self._zoo, self._child = zoo, child
+        self._wanted = by.arrays(child)
+        self._own = by.own(self._wanted)
+        self._digests = list(arrays)
+        self._at = {digest: at for at, digest in enumerate(self._digests)}
+        self._search: Search[Any] = Search(by, arrays.values())
+
+    def rank(self, count: int | None = None) -> list[Match]:
+        """The `count` most similar ones, or all, the best first.
+
+        Of equally similar ones the more accurate one comes first. Only for all are all scored.
+        """
+        if count is None:
+            scores = dict(enumerate(self._search.scores(self._wanted).tolist()))
+        else:
+            scores = dict(self._search.best(self._wanted, count, ties=True))
+        found = self._matches(self.models, scores)
+        return sorted(found, key=lambda match: (-match.score, -match.model.accuracy))[:count]
+
+    def score(self, model: Model) -> Match:
+        """One of them."""
+        at = self._at[model.digest]
+        (found,) = self._search.best(self._wanted, among=np.array([at]))
+        return self._matches([model], dict([found]))[0]
+
+    def best(self, among: Iterable[Model], minimum: float) -> Match | None:
+        """The one that `wattkeeper.policies.zoo.choice.best` takes; not all are scored.
+
+        Args:
+            among: Those that may be taken.
+            minimum: The least score over the child's own that is enough.
+
+        Returns:
+            None if none is similar enough.
+        """
+        models = tuple(among)
+        allowed = np.array([self._at[model.digest] for model in models], dtype=np.int64)
+        scores = dict(self._search.best(self._wanted, among=allowed, ties=True))
+        top = [
+            match
+            for match in self._matches(models, scores)
+            if match.over_own is not None and match.over_own >= minimum
+        ]
+        if len(top) < 2:
+            return top[0] if top else None
+        candidates = [
+            Candidate(match.score, match.model.accuracy, "", self._kept(match.model))
+            for match in top
+        ]
+        return top[best(candidates)]
+
+    def _matches(self, models: Iterable[Model], scores: dict[int, float]) -> list[Match]:
+        own = self._own
+        return [
+            Match(model, scores[at], scores[at] / own if own else None)
+            for model in models
+            if (at := self._at[model.digest]) in scores
+        ]
+
+    def _kept(self, model: Model) -> float:
+        try:
+            return kept(self._zoo.graph(model.model_id), self._child)
+        except StoreError:  # it went meanwhile
+            return 0.0
 
 
 def arrays_of(zoo: Zoo, models: tuple[Model, ...], matcher: Matcher[A]) -> dict[str, A]:
@@ -62,14 +130,13 @@ def arrays_of(zoo: Zoo, models: tuple[Model, ...], matcher: Matcher[A]) -> dict[
     digests = {model.digest for model in models}
     query = "SELECT digest, data FROM arrays WHERE layout = ?"
     with zoo.index.read() as db:
-        kept = [(digest, data) for digest, data in db.execute(query, (layout,))]
-        found = {digest: unpack(matcher.layout, data) for digest, data in kept}
+        found = {d: unpack(matcher.layout, data) for d, data in db.execute(query, (layout,))}
         arrays = {d: one for d, one in found.items() if one is not None and d in digests}
         missing = {model.digest: model for model in models if model.digest not in arrays}
         graphs = {
             digest: rows.graph(db, model)
             for digest, model in missing.items()
-            if rows.model(db, model.model_id)
+            if rows.one(db, "SELECT 1 FROM graphs WHERE digest = ?", digest)
         }
     made = {digest: matcher.arrays(graph) for digest, graph in graphs.items()}
     if made:

@@ -13,7 +13,7 @@ from wattkeeper.live.zoo_tensors import Tensors
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.registry import policies
 from wattkeeper.policies.retaining import Retain, Shelf, Stored
-from wattkeeper.policies.zoo.graph import Graph
+from wattkeeper.policies.zoo.graph import Graph, digest_of
 
 SEVERAL: Final = "SELECT digest FROM parts GROUP BY digest HAVING COUNT(DISTINCT model) > 1"
 TOTAL: Final = "SELECT TOTAL(bytes) FROM tensors WHERE digest IN (SELECT digest FROM parts)"
@@ -63,7 +63,10 @@ def one(db: sqlite3.Connection, query: str, *values: Any) -> Any:
 def get(db: sqlite3.Connection, setting: str) -> Any:
     """A setting of the zoo; None if it was not set."""
     value = one(db, "SELECT value FROM settings WHERE name = ?", setting)
-    return None if value is None else json.loads(value)
+    try:
+        return None if value is None else json.loads(value)
+    except ValueError as error:
+        raise sqlite3.DatabaseError(f"the setting {setting} is {value!r}") from error
 
 
 def put(db: sqlite3.Connection, setting: str, value: Any) -> None:
@@ -141,7 +144,10 @@ def delete(db: sqlite3.Connection, model_id: int, lease: Lease) -> bool:
 
 def graph(db: sqlite3.Connection, of: Model) -> Graph:
     """The architecture of a model that is there."""
-    return Graph.of_json(of.name, one(db, "SELECT graph FROM graphs WHERE digest = ?", of.digest))
+    text = one(db, "SELECT graph FROM graphs WHERE digest = ?", of.digest)
+    if text is None or digest_of(text) != of.digest:
+        raise sqlite3.DatabaseError(f"the graph of model {of.model_id} is another one")
+    return Graph.of_json(of.name, text)
 
 
 def task_key(task: str, dataset: str) -> str:

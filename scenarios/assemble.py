@@ -411,8 +411,11 @@ def _run_spec(scenario: Scenario, name: str, seed: int) -> RunSpec:
 
 
 def zoo_of(scenario: Scenario, variant: str) -> Zoo | None:
-    """The variant's own zoo, or the scenario's."""
-    return scenario.variants[variant].zoo or scenario.zoo
+    """The scenario's zoo with what the variant says of its own."""
+    own = scenario.variants[variant].zoo
+    if own is None or scenario.zoo is None:
+        return own or scenario.zoo
+    return scenario.zoo.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
 
 
 def policy_of(scenario: Scenario, variant: str, point: Point) -> PolicyConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, WattkeeperError
-from wattkeeper.policies.registry import PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig, policies
 from wattkeeper.scenarios.assemble import DEFAULTS, Inputs, policy_of, zoo_of
 from wattkeeper.scenarios.load import Loaded
 from wattkeeper.scenarios.usable import first
@@ -24,11 +24,9 @@ def check_policies(loaded: Loaded, inputs: Inputs) -> None:
         if configure.sets_power and own.policies.tune is not None:
             what = f"configure: {configure.kind} sets the power limit itself; leave tune out"
             raise located(loaded, variant, PolicyError(what, "tune"))
+        if inputs.search is not None:
+            _check_search(loaded, variant, configure)
         _check_zoo(loaded, inputs, variant, configure)
-        tune = policy_of(loaded.scenario, variant, "tune").kind
-        if inputs.search is not None and tune != DEFAULTS["tune"]:
-            what = f"tune: {tune} finds no power limit on a CPU; leave tune out"
-            raise located(loaded, variant, PolicyError(what, "tune"))
         for point in DEFAULTS:
             config = policy_of(loaded.scenario, variant, point)
             lacks = _lacks(config, inputs)
@@ -40,6 +38,22 @@ def check_policies(loaded: Loaded, inputs: Inputs) -> None:
                     config.check(options_of(profile))
                 except PolicyError as error:
                     raise located(loaded, variant, error) from None
+
+
+def _check_search(loaded: Loaded, variant: str, configure: PolicyConfig) -> None:
+    """Refuse policies that choose what networks that train for real have no choice of."""
+    tune = policy_of(loaded.scenario, variant, "tune").kind
+    if tune != DEFAULTS["tune"]:
+        what = f"tune: {tune} finds no power limit on a CPU; leave tune out"
+        raise located(loaded, variant, PolicyError(what, "tune"))
+    default = policies("configure")[DEFAULTS["configure"]].model_validate({})
+    if not configure.sets_parent and configure != default:
+        parents = (kind for kind, one in policies("configure").items() if one.sets_parent)
+        what = (
+            f"configure: {configure.kind} chooses a batch size, but all networks of a search are "
+            f"trained by one rule (workload.training); allowed: {', '.join(parents)}"
+        )
+        raise located(loaded, variant, PolicyError(what, "configure"))
 
 
 def _check_zoo(loaded: Loaded, inputs: Inputs, variant: str, configure: PolicyConfig) -> None:
@@ -66,6 +80,11 @@ def _check_zoo(loaded: Loaded, inputs: Inputs, variant: str, configure: PolicyCo
         raise located(loaded, variant, InputError(
             "zoo: the trace does not say which models its jobs train; import it with a format "
             "that does (modelkeeper)"))  # fmt: skip
+    origins = [row.child.mutated_from for row in inputs.models.known.values()]
+    if configure.kind == "lineage" and not any(origins):
+        raise located(loaded, variant, PolicyError(
+            "configure: lineage cannot run: the trace does not say of any model what it was "
+            "mutated from (column mutated_from)", "configure"))  # fmt: skip
     absent = [name for name, row in inputs.models.known.items() if row.accuracy is None]
     if absent and zoo.accuracy is None:
         raise located(loaded, variant, InputError(

@@ -409,7 +409,7 @@ class Variant(Model):
     profiling: Profiling | None = None
     """Instead of the scenario's."""
     zoo: Zoo | None = None
-    """Instead of the scenario's."""
+    """What it says goes before what the scenario's says; `capacity_gb: null` means no bound."""
     baseline: str | None = None
     """The variant that this one is compared with, instead of the scenario's."""
 

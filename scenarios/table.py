@@ -30,6 +30,18 @@ QUEUE = {
 }
 """Of jobs that run for their recorded duration, so that only the queue can differ."""
 
+ZOO = {"gpu_s_saved": "GPU time saved", "with_parent": "with parent", "mean_accuracy": "accuracy"}
+"""Where there is a zoo."""
+
+ZOO_NOTE = (
+    "GPU time saved: of training, modelled from the coverage by the parent (warm_start.json); "
+    "queries, which take GPU time too, are not subtracted. with parent: share of the trained "
+    "models. accuracy: their mean, modelled."
+)
+
+SHARES = ("with_parent", "mean_accuracy")
+"""Not compared with the baseline's."""
+
 TIMES = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
 
@@ -56,20 +68,18 @@ def show(console: Console, scenario: Scenario, done: Done) -> None:
     shown = dict(SHOWN if workloads else QUEUE)
     if not _preempts(done):
         shown.pop("preemptions", None)
+    if _has_zoo(done):
+        shown.pop("p95_jct_s", None)
+        shown |= ZOO
     console.print(_overall(scenario, done, shown))
     if not workloads:
-        console.print(
-            "No job has a profile: they run as long as recorded, on whatever type of GPU, at its "
-            "modelled power when busy. job completion: from submission to end, mean and 95th "
-            "percentile. queue delay: mean wait for GPUs, before the start and while preempted. "
-            "1 GJ = 277.8 kWh.",
-            style="dim",
-        )
-        costs = scenario.cluster.preemption
-        if not costs.checkpoint_s and not costs.restore_s and _preempts(done):
-            console.print("Preemption costs no time here (cluster.preemption).", style="dim")
+        _explain_queue(console, scenario, done)
+    else:
+        _explain(console, done)
+    if _has_zoo(done):
+        console.print(ZOO_NOTE, style="dim")
+    if not workloads:
         return
-    _explain(console, done)
     title = "Energy of all jobs, learning included"
     console.print(_by_workload(scenario, workloads, "energy_j", title))
     title = f"Energy of one job after learning: the last {LAST} recurrences of each group"
@@ -102,6 +112,28 @@ def _overall(scenario: Scenario, done: Done, shown: Mapping[str, str]) -> Table:
 def _preempts(done: Done) -> bool:
     variants = done.summary["variants"].values()
     return any(variant["metrics"]["preemptions"]["mean"] for variant in variants)
+
+
+def _has_zoo(done: Done) -> bool:
+    return any("gpu_s_saved" in one["metrics"] for one in done.summary["variants"].values())
+
+
+def _explain_queue(console: Console, scenario: Scenario, done: Done) -> None:
+    """What the columns are where no job has a profile."""
+    with_zoo = _has_zoo(done)
+    modelled = getattr(scenario.workload, "durations", None) is not None
+    time = "its recorded time" + " or that of workload.durations" * modelled
+    time += ", less what a parent saves" * with_zoo
+    tail = "" if with_zoo else " and 95th percentile"
+    console.print(
+        f"No job has a profile: each runs for {time}, on whatever type of GPU, at its modelled "
+        f"power when busy. job completion: from submission to end, mean{tail}. queue delay: mean "
+        "wait for GPUs, before the start and while preempted. 1 GJ = 277.8 kWh.",
+        style="dim",
+    )
+    costs = scenario.cluster.preemption
+    if not costs.checkpoint_s and not costs.restore_s and _preempts(done):
+        console.print("Preemption costs no time here (cluster.preemption).", style="dim")
 
 
 def _explain(console: Console, done: Done) -> None:
@@ -139,16 +171,24 @@ def _by_workload(
 
 def _against(variant: Mapping[str, Any], name: str, metric: str, with_value: bool = True) -> str:
     """A value and how it differs from the baseline's, its interval on a line of its own."""
+    if metric not in variant["metrics"]:
+        return "-"
     shown = _value(variant["metrics"][metric]["mean"], metric)
     versus = variant["versus"]
+    if metric in SHARES:
+        return shown
     ratio, interval = versus[metric]["ratio"], versus[metric]["ci95"]
     if versus["baseline"] == name or ratio is None:
         return shown
-    change = f"{100 * (ratio - 1):+.1f} %"
-    if interval and interval[0] < interval[1]:
-        low, high = (100 * (bound - 1) for bound in interval)
-        change += f"\n[{low:+.1f}, {high:+.1f}]"
+    change = f"{_percent(ratio)} %"
+    low, high = map(_percent, interval or (ratio, ratio))
+    if low != high:
+        change += f"\n[{low}, {high}]"
     return f"{shown} {change}" if with_value else change
+
+
+def _percent(ratio: float) -> str:
+    return f"{round(100 * (ratio - 1), 1) + 0.0:+.1f}"  # never -0.0
 
 
 def _value(value: float | None, metric: str) -> str:
@@ -156,7 +196,9 @@ def _value(value: float | None, metric: str) -> str:
         return "-"
     if metric == "preemptions":
         return f"{value:,.0f}"
-    if metric.endswith("_s"):
+    if metric in SHARES:
+        return f"{100 * value:.1f} %" if metric == "with_parent" else f"{value:.4f}"
+    if metric.endswith(("_s", "_s_saved")):
         unit, size = next((u, s) for u, s in TIMES if abs(value) >= s or s == 1)
         return f"{value / size:,.1f} {unit}"
     for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):

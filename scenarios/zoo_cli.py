@@ -89,15 +89,21 @@ def add(
     """
     from wattkeeper.live.zoo import Zoo
     from wattkeeper.live.zoo_tensors import check, read_safetensors
-    from wattkeeper.scenarios.zoo_inputs import MODULE, capacity_bytes, graph_of
+    from wattkeeper.scenarios import zoo_inputs as inputs
 
     if graph is None and module is None:
         raise click.UsageError("give --graph FILE or --module MODULE:CALLABLE")
-    if module is not None and not MODULE.fullmatch(module):
+    if module is not None and not inputs.MODULE.fullmatch(module):
         raise InputError(f"found {module!r} as --module; allowed: MODULE:CALLABLE")
-    limit = None if capacity is None else capacity_bytes(capacity)
+    limit = None if capacity is None else inputs.capacity_bytes(capacity)
     tensors = read_safetensors(weights)
-    found = graph_of(str(graph or module), shape)
+    if graph is not None:
+        found = inputs.graph_of(str(graph), shape)
+    else:
+        assert module is not None
+        made = inputs.module(module)
+        found = inputs.graph_of_module(made, module, shape)
+        tensors = inputs.with_all_names(tensors, made)
     check(tensors, found, str(weights))
     store = Zoo(folder, limit, retain)
     offer = store.offer(
@@ -146,11 +152,12 @@ def list_models(folder: Path, as_json: bool) -> None:
 @_json
 def match(folder: Path, child: str, shape: str | None, matcher: str, as_json: bool) -> None:
     """Rank the models of a zoo as parents of a new one, the most similar one first."""
-    from wattkeeper.live.zoo_match import rank
+    from wattkeeper.live.zoo_match import Parents
     from wattkeeper.scenarios.zoo_inputs import graph_of
+    from wattkeeper.scenarios.zoo_table import SHOWN, show_matches
 
-    store = _open(folder)
-    matches = rank(store, graph_of(child, shape), matcher)
+    parents = Parents(_open(folder), graph_of(child, shape), matcher)
+    matches = parents.rank(None if as_json else SHOWN)
     if as_json:
         found = [
             {**_named(each.model), "score": each.score, "score_over_own": each.over_own}
@@ -158,9 +165,8 @@ def match(folder: Path, child: str, shape: str | None, matcher: str, as_json: bo
         ]
         click.echo(json.dumps(found, indent=2))
         return
-    from wattkeeper.scenarios.zoo_table import show_matches
-
-    show_matches(terminal.console(), child, matcher, matches)
+    title = f"Parents of {child} by {matcher}"
+    show_matches(terminal.console(), title, matches, len(parents.models))
 
 
 def _named(model: Model) -> dict[str, Any]:
@@ -191,7 +197,12 @@ def scores(graphs: Path, matcher: str, out: Path, children: tuple[str, ...]) -> 
 @click.option("--dataset", default="", help="What it is trained on.")
 @click.option("--parent", type=int, help="Number of the parent; by default the best one is taken.")
 @_matcher
-@click.option("--minimum", type=float, default=0.01, help="Least score of a parent [0.01].")
+@click.option(
+    "--minimum",
+    type=float,
+    default=0.01,
+    help="Least score of a parent over the child's own [0.01].",
+)
 @click.option("--trust", multiple=True, metavar="MODULE", help="Run code of parents from there.")
 @_json
 def warm_start(

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from wattkeeper.live.zoo_tensors import RawTensor
+
 UNITS: Final = {
     "": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
     "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40,
@@ -45,6 +47,20 @@ def is_module(text: str) -> bool:
     return bool(MODULE.fullmatch(text)) and not Path(text).exists()
 
 
+def check_torch() -> None:
+    """Refuse to begin without PyTorch.
+
+    Raises:
+        EnvironmentLacks: It says how to install it.
+    """
+    from importlib.util import find_spec
+
+    if not find_spec("torch"):
+        raise EnvironmentLacks(
+            "models named by their code need PyTorch: pip install 'wattkeeper[live]'"
+        )
+
+
 def module(text: str) -> nn.Module:
     """What a callable of the user returns: this imports and runs the user's code.
 
@@ -54,12 +70,9 @@ def module(text: str) -> nn.Module:
         InputError: If there is none, it fails, or what it returns is no torch module.
         EnvironmentLacks: If torch is not installed.
     """
-    try:
-        from torch import nn
-    except ImportError:
-        raise EnvironmentLacks(
-            "models named by their code need PyTorch; install it: pip install torch"
-        ) from None
+    check_torch()
+    from torch import nn
+
     found = MODULE.fullmatch(text)
     if not found:
         raise InputError(f"found {text!r}; allowed: MODULE:CALLABLE, as my_models:resnet18")
@@ -87,6 +100,8 @@ def module(text: str) -> nn.Module:
 def example_inputs(text: str | None, *modules: nn.Module) -> tuple[torch.Tensor, ...]:
     """Inputs that modules can be traced with: of the shape that the user named, or derived.
 
+    Their type is what the first layer of the first module takes.
+
     Args:
         text: A shape as 1,3,32,32, of each input, with a semicolon between; None derives them.
         modules: What shall take them.
@@ -96,14 +111,35 @@ def example_inputs(text: str | None, *modules: nn.Module) -> tuple[torch.Tensor,
     """
     import torch
 
-    from wattkeeper.live.inputs import inputs_for
+    from wattkeeper.live.inputs import input_type, inputs_for
 
     if text is None:
         return inputs_for(*modules)
     if not SHAPES.fullmatch(text):
         raise InputError(f"found {text!r} as --input; allowed: the input's shape, as 1,3,32,32")
     shapes = [tuple(map(int, shape.split(","))) for shape in text.split(";")]
-    return tuple(torch.zeros(shape) for shape in shapes)
+    dtype = input_type(modules[0])
+    return tuple(torch.zeros(shape, dtype=dtype) for shape in shapes)
+
+
+def graph_of_module(made: nn.Module, text: str, input_shapes: str | None) -> Graph:
+    """The graph of what the callable named `text` returned; see `graph_of`."""
+    from wattkeeper.live import graphs
+
+    return graphs.graph_of(made, example_inputs(input_shapes, made), text.partition(":")[2])
+
+
+def with_all_names(tensors: dict[str, RawTensor], made: nn.Module) -> dict[str, RawTensor]:
+    """Tensors of a module under all its names: of tied ones, safetensors' files hold one name."""
+    names: dict[int, list[str]] = {}
+    for name, value in made.state_dict(keep_vars=True).items():
+        names.setdefault(id(value), []).append(name)
+    found = dict(tensors)
+    for tied in names.values():
+        there = [name for name in tied if name in tensors]
+        if there:
+            found = dict.fromkeys(tied, tensors[there[0]]) | found
+    return found
 
 
 def graph_of(text: str, input_shapes: str | None) -> Graph:
@@ -113,10 +149,7 @@ def graph_of(text: str, input_shapes: str | None) -> Graph:
         InputError: If there is none.
     """
     if is_module(text):
-        from wattkeeper.live import graphs
-
-        made = module(text)
-        return graphs.graph_of(made, example_inputs(input_shapes, made), text.partition(":")[2])
+        return graph_of_module(module(text), text, input_shapes)
     if text.endswith(".onnx"):
         from wattkeeper.live.onnx_graphs import graph_of_onnx
 

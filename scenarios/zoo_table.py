@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from wattkeeper.live.zoo_rows import Model
 
 SHOWN = 20
-"""Of all matches; the rest is in the JSON."""
+"""Of all parents; the rest is in the JSON."""
 
 
 def show_models(console: Console, zoo: Zoo, models: Sequence[Model]) -> None:
     """Print all models and how full the zoo is."""
-    table = Table(title=f"{len(models)} models of {escape(str(zoo.path))}")
+    table = Table(title=f"{len(models)} model{'s' * (len(models) != 1)} of {escape(str(zoo.path))}")
     for title in ("model", "name", "task", "data set"):
         table.add_column(title, justify="right" if title == "model" else "left")
     for title in ("accuracy", "parent", "size", "uses"):
@@ -30,27 +30,28 @@ def show_models(console: Console, zoo: Zoo, models: Sequence[Model]) -> None:
         parent = "" if model.parent is None else f"{model.parent}"
         table.add_row(*_about(model), parent, size(model.bytes), f"{model.uses}")
     console.print(table)
-    capacity = "unbounded" if zoo.capacity_bytes is None else f"of {size(zoo.capacity_bytes)}"
+    bound = zoo.capacity_bytes
+    capacity = ", unbounded" if bound is None else f" of {size(bound)}"
     console.print(
-        f"{size(zoo.bytes)} {capacity}, kept by {zoo.retain}. size: of a model's tensors; what "
+        f"{size(zoo.bytes)}{capacity}, kept by {zoo.retain}. size: of a model's tensors; what "
         "several models share is stored once.",
         style="dim",
     )
 
 
-def show_matches(console: Console, child: str, matcher: str, matches: Sequence[Match]) -> None:
-    """Print the most similar models."""
-    table = Table(title=f"Parents of {escape(child)} by {escape(matcher)}")
+def show_matches(console: Console, title: str, matches: Sequence[Match], count: int) -> None:
+    """Print the most similar ones of `count` models."""
+    table = Table(title=escape(title))
     for title in ("model", "name", "task", "data set"):
         table.add_column(title, justify="right" if title == "model" else "left")
     for title in ("accuracy", "score", "over own"):
         table.add_column(title, justify="right", no_wrap=True)
-    for match in matches[:SHOWN]:
+    for match in matches:
         over_own = "-" if match.over_own is None else f"{match.over_own:.4g}"
         table.add_row(*_about(match.model), f"{match.score:.4g}", over_own)
     console.print(table)
-    if len(matches) > SHOWN:
-        console.print(f"... and {len(matches) - SHOWN} more (--json has all)", style="dim")
+    if count > len(matches):
+        console.print(f"... and {count - len(matches)} more (--json has all)", style="dim")
 
 
 def _about(model: Model) -> tuple[str, ...]:

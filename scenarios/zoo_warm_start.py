@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from wattkeeper.live.zoo_match import Match, rank
+from wattkeeper.live.zoo_match import Match, Parents
 from wattkeeper.live.zoo_rows import task_key
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, Problem, StoreError
 from wattkeeper.policies.zoo.choice import Candidate, eligible
-from wattkeeper.scenarios.zoo_inputs import example_inputs, module
+from wattkeeper.scenarios.zoo_inputs import check_torch, example_inputs, module
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -59,64 +60,82 @@ def warm_start(zoo: Zoo, wanted: Wanted, out: Path) -> WarmStart:
     A parent that is evicted meanwhile is passed over for the next one.
 
     Raises:
-        InputError: If there is no parent that may be taken, or code of the user fails.
+        InputError: If there is no parent that may be taken, code of the user fails, or there is no
+            folder to write to.
         StoreError: If the parent is damaged, or not there.
-        EnvironmentLacks: If torch is absent or the file cannot be written.
+        EnvironmentLacks: If torch or numba is absent or the file cannot be written.
     """
+    check_torch()
     import torch
 
-    from wattkeeper import live
+    from wattkeeper.live.graphs import graph_of, traced
+    from wattkeeper.live.transformer import grow
 
+    if not out.parent.is_dir():
+        raise InputError(f"cannot write {out}: there is no folder {out.parent}")
     torch.manual_seed(0)  # of what the child keeps: the same command writes the same weights
     child = module(wanted.child)
-    graph = live.graph_of(child, example_inputs(wanted.shape, child), wanted.child)
-    trusted = {wanted.child.partition(":")[0], *wanted.trust}
-    for match in _candidates(zoo, wanted, rank(zoo, graph, wanted.matcher), trusted):
+    graph = graph_of(child, example_inputs(wanted.shape, child), wanted.child)
+    parents = Parents(zoo, graph, wanted.matcher)
+    while True:
+        match = _chosen(zoo, parents, wanted)
         try:
             state = zoo.load(match.model.model_id)
-            zoo.used(match.model.model_id)
+            break
         except StoreError:
-            if any(model.model_id == match.model.model_id for model in zoo.models()):
+            still_there = any(model.model_id == match.model.model_id for model in zoo.models())
+            if still_there or wanted.parent is not None:
                 raise
-            continue
-        parent = _trained(match.model, state)
-        report = live.transfer(parent, child, example_inputs(wanted.shape, child, parent))
-        _save(child, out)
-        return WarmStart(match.model, match.score, report)
-    raise InputError("every model that could be the parent was evicted meanwhile; try again")
+            parents = Parents(zoo, graph, wanted.matcher)
+    parent = _trained(match.model, state)
+    inputs = example_inputs(wanted.shape, child, parent)
+    report = grow(traced(parent, inputs, match.model.name), traced(child, inputs, wanted.child))
+    _save(child, out)
+    with suppress(StoreError):  # it was evicted meanwhile
+        zoo.used(match.model.model_id)
+    return WarmStart(match.model, match.score, report)
 
 
-def _candidates(
-    zoo: Zoo, wanted: Wanted, matches: list[Match], trusted: set[str]
-) -> Iterator[Match]:
-    """The parents that may be taken, the best first; at least one."""
+def _chosen(zoo: Zoo, parents: Parents, wanted: Wanted) -> Match:
+    """The parent that was named, or the best one whose code may be run.
+
+    Raises:
+        InputError: If there is none that may be taken.
+        StoreError: If the one that was named is not there.
+    """
+    trusted = {wanted.child.partition(":")[0], *wanted.trust}
     if wanted.parent is not None:
-        named = [match for match in matches if match.model.model_id == wanted.parent]
+        named = [model for model in parents.models if model.model_id == wanted.parent]
         if not named:
-            raise StoreError(f"model {wanted.parent} is not in the zoo {zoo.path}")
-        if refusal := _refusal(named[0].model, trusted):
+            raise zoo.absent(wanted.parent)
+        if refusal := _refusal(named[0], trusted):
             raise InputError(refusal)
-        yield named[0]
-        return
+        return parents.score(named[0])
     task = task_key(wanted.task or "", wanted.dataset)
+    keys = [task_key(model.task, model.dataset) for model in parents.models]
     peers = [
-        Candidate(score, model.accuracy, task_key(model.task, model.dataset))
-        for model, score, _ in matches
+        Candidate(wanted.minimum, model.accuracy, key)
+        for model, key in zip(parents.models, keys, strict=True)
     ]
-    allowed = eligible(peers, task, wanted.minimum)
-    good = [match for match, may in zip(matches, allowed, strict=True) if may]
-    refusals = [_refusal(match.model, trusted) for match in good]
-    if not good:
+    sound = eligible(peers, task, wanted.minimum)
+    may = [model for model, good in zip(parents.models, sound, strict=True) if good]
+    runnable = [model for model in may if not _refusal(model, trusted)]
+    match = parents.best(runnable, wanted.minimum)
+    if match is not None:
+        return match
+    if task not in keys:
+        there = ", ".join(dict.fromkeys(keys)) or "nothing: it is empty"
+        raise InputError(f"no model of {zoo.path} is for {task}; there is {there}")
+    if parents.best(may, wanted.minimum) is not None:
+        refusals = dict.fromkeys(_refusal(model, trusted) for model in may)
         raise InputError(
-            f"none of {len(matches)} models of the zoo may be the parent: for {task}, a score of "
-            f"at least {wanted.minimum:g} and no outlier's accuracy are needed; `wattkeeper zoo "
-            "match` shows the scores"
+            [Problem("no parent whose code may be run"), *map(Problem, filter(None, refusals))]
         )
-    if all(refusals):
-        raise InputError(
-            [Problem("no parent whose code may be run"), *map(Problem, dict.fromkeys(refusals))]
-        )
-    yield from (match for match, refusal in zip(good, refusals, strict=True) if not refusal)
+    raise InputError(
+        f"none of {keys.count(task)} models for {task} may be the parent: a score of at least "
+        f"{wanted.minimum:g} times the child's own and no outlier's accuracy are needed; "
+        "`wattkeeper zoo match` shows the scores"
+    )
 
 
 def _refusal(model: Model, trusted: set[str]) -> str:
@@ -144,12 +163,12 @@ def _trained(model: Model, state: Mapping[str, Tensor]) -> nn.Module:
 
 def _save(child: nn.Module, out: Path) -> None:
     """Write the state of a module; the file appears whole or not at all."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     state = {name: value.clone().contiguous() for name, value in child.state_dict().items()}
     made = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        save_file(state, made)
+        made.write_bytes(save(state))
         made.replace(out)
     except OSError as error:
         raise EnvironmentLacks(f"cannot write {out}: {error.strerror or error}") from error

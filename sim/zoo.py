@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import Job
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.retaining import Retain, Retention, Shelf, Stored, check_retention
-from wattkeeper.policies.zoo.graph import Graph
-from wattkeeper.policies.zoo.matchers import MATCHERS
+from wattkeeper.policies.zoo.coverage import coverage
 from wattkeeper.policies.zoo.models import Child, Trained
 from wattkeeper.sim.streams import Streams
 from wattkeeper.sim.warm_start import WarmStart
@@ -118,16 +116,16 @@ class Zoo:
         self._count += 1
         stored = self._stored[parent] = stored._replace(used=self._count, uses=stored.uses + 1)
         self._retain.used(stored)
-        coverage = self._coverages[job.number] = coverage_of(found.graph, child.graph)
-        return self._spec.warm_start.work(coverage)
+        filled = self._coverages[job.number] = coverage(found.graph, child.graph)
+        return self._spec.warm_start.work(filled)
 
     def finished(self, job: Job, now_s: float, parent: str | None, saved_s: float) -> Retention:
         """Offer the model that a job trained to the `Retain` policy, and do what it says."""
         assert job.model is not None
         child, from_scratch = self._spec.known[job.model]
-        coverage = 0.0 if parent is None else self._coverages.pop(job.number)
+        filled = 0.0 if parent is None else self._coverages.pop(job.number)
         deviate = float(self._streams.policy("zoo", f"accuracy/{job.job_id}").standard_normal())
-        accuracy = self._spec.warm_start.accuracy_of(from_scratch, coverage, deviate)
+        accuracy = self._spec.warm_start.accuracy_of(from_scratch, filled, deviate)
         size_bytes = BYTES * int(child.graph.parameters.sum())
         self._count += 1
         new = Stored(job.job_id, child.task, accuracy, size_bytes, self._count, self._count)
@@ -144,20 +142,7 @@ class Zoo:
             )
         self._view = None
         self.done.append(
-            Finished(job.number, now_s, parent, coverage, saved_s, accuracy, decision.admit,
+            Finished(job.number, now_s, parent, filled, saved_s, accuracy, decision.admit,
                      len(self._stored), self.size_bytes)
         )  # fmt: skip
         return decision
-
-
-_coverages: WeakKeyDictionary[Graph, WeakKeyDictionary[Graph, float]] = WeakKeyDictionary()
-
-
-def coverage_of(parent: Graph, child: Graph) -> float:
-    """The share of the child's parameters that the parent fills; computed once a pair."""
-    known = _coverages.setdefault(child, WeakKeyDictionary())
-    found = known.get(parent)
-    if found is None:
-        matcher = MATCHERS["coverage"]
-        found = known[parent] = matcher.score(matcher.arrays(parent), matcher.arrays(child))
-    return found

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
@@ -83,6 +84,26 @@ def command(tmp_path: Path) -> Command:
 
     def run(*arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
         return run_command(*arguments, traces=tmp_path / "library", cwd=tmp_path, code=code)
+
+    return run
+
+
+@pytest.fixture
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """The same as `command` in this process, which spares a start and what it imports."""
+    for name, value in (("WATTKEEPER_TRACES", str(tmp_path / "library")), ("COLUMNS", "120")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+        from wattkeeper.scenarios.cli import main
+
+        words = [str(one) for one in arguments]
+        done = CliRunner().invoke(main, words)
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        assert done.exit_code == code, done.output
+        return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
 
     return run
 

@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from torch import Tensor, nn  # noqa: E402
+from torch.nn.utils import prune  # noqa: E402
 
 from tests.torch_models import Encoder, Recurrent, ResNet, VisionTransformer, families  # noqa: E402
 from wattkeeper.live import graph_of, transfer  # noqa: E402
@@ -83,14 +84,31 @@ class Remembers(nn.Module):
         return torch.relu(self.seen[0])
 
 
-def test_what_cannot_be_traced_is_refused_with_a_reason(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_traced_is_refused_with_a_reason(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(InputError, match=r"model 'b' cannot be traced with inputs of shape \[2\]"):
         graph_of(Branching(), torch.zeros(2), "b")
     with pytest.raises(InputError, match=r"of shape \[2, 7\].*pass example inputs"):
         graph_of(ResNet(), torch.zeros(2, 7), "r")
     loud = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert not loud, "torch's own log says nothing beside the error"
+    assert capfd.readouterr() == ("", ""), "nor is anything printed"
+    with pytest.raises(InputError, match="found list as example inputs; allowed: tensors"):
+        graph_of(ResNet(), [[0.0]], "r")  # type: ignore[list-item]
     assert [n.op for n in graph_of(Remembers(), torch.zeros(2, 3), "r").nodes] == ["linear", "relu"]
+
+
+def test_pruned_modules_are_traced() -> None:
+    pruned = nn.Linear(3, 4)
+    prune.l1_unstructured(pruned, "weight", 0.5)
+    names = {tensor.name for n in graph_of(pruned, torch.zeros(2, 3), "p").nodes for tensor in n[2]}
+    assert names == {"weight_orig", "weight_mask", "bias"}
+
+
+def test_derived_inputs_have_the_type_that_the_first_layer_takes() -> None:
+    halves = [nn.Linear(3, units).bfloat16() for units in (4, 4)]
+    assert transfer(halves[0], halves[1]).coverage == 1
 
 
 def test_example_inputs_are_asked_for_where_they_cannot_be_derived() -> None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn  # noqa: E402
 from tests import torch_models as zoo  # noqa: E402
 from tests.torch_models import Encoder, FusedAttention, Recurrent, ResNet, VisionTransformer  # noqa: E402
 from wattkeeper.live import TransferReport, transfer  # noqa: E402
+from wattkeeper.policies.errors import InputError  # noqa: E402
 
 LIMIT = 1e-5
 
@@ -176,6 +177,27 @@ def test_what_does_not_fit_keeps_its_own_initialisation() -> None:
     assert report.lost_in_eval == (
         "head is new and cannot be the identity: a linear of this shape cannot pass its input on",
     )
+
+
+def test_modules_without_values_are_refused() -> None:
+    def on_meta() -> nn.Module:
+        with torch.device("meta"):
+            return nn.Linear(3, 4)
+
+    def lasting() -> nn.Module:
+        with torch.inference_mode():
+            return nn.Linear(3, 4)
+
+    plain = nn.Linear(3, 4)
+    for parent, child, says in (
+        (plain, on_meta(), "the child's 'weight' is on the meta device"),
+        (on_meta(), plain, "the parent's 'weight' is on the meta device"),
+        (nn.LazyLinear(4), plain, "the parent's 'weight' is lazy"),
+        (plain, lasting(), "the child's 'weight' was made in torch.inference_mode"),
+    ):
+        with pytest.raises(InputError, match=says):
+            transfer(parent, child)
+    assert transfer(lasting(), plain).coverage == 1
 
 
 def test_layer_norm_over_uneven_replicas_is_reported() -> None:

@@ -19,7 +19,7 @@ from wattkeeper.traces.graphs import read_graphs
 
 Row = dict[str, str]
 PAIRS = 16_224
-SAMPLE = 500
+SAMPLE = 150
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,8 @@ from wattkeeper.scenarios.zoo_inputs import capacity_bytes
 
 ABOUT = ("--task", "images", "--dataset", "digits", "--accuracy", "0.9")
 
+SAVED = ("--graph", "net.json", "--weights", "net.safetensors")
+
 MODELS = """
 from torch import nn
 
@@ -47,6 +49,16 @@ def wide():
 
 def deep():
     return net(8, 2)
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.out = nn.Embedding(5, 4), nn.Linear(4, 5, bias=False)
+        self.out.weight = self.words.weight
+
+    def forward(self, x):
+        return self.out(self.words(x))
 
 
 def broken():
@@ -116,23 +128,23 @@ def test_add_list_match_and_gc(command: Command, tmp_path: Path) -> None:
     assert freed == {"files": 0, "bytes": 0}
 
 
-def test_capacity(command: Command, tmp_path: Path) -> None:
+def test_capacity(inside: Command, tmp_path: Path) -> None:
     first, second = save(tmp_path, "a", 16, 16), save(tmp_path, "b", 16, 16, seed=1)
     huge = save(tmp_path, "huge", 100, 100)
     bounded = ("--capacity", "1.5 kB", "--retain", "lru")
-    command("zoo", "add", "--zoo", "z", *first, *ABOUT, *bounded)
-    said = command("zoo", "add", "--zoo", "z", *second, *ABOUT).stdout
+    inside("zoo", "add", "--zoo", "z", *first, *ABOUT, *bounded)
+    said = inside("zoo", "add", "--zoo", "z", *second, *ABOUT).stdout
     assert said == "Evicted: model 1\nmodel 2: b, in z\n"
-    refused = command("zoo", "add", "--zoo", "z", *huge, *ABOUT, code=1)
+    refused = inside("zoo", "add", "--zoo", "z", *huge, *ABOUT, code=1)
     assert refused.stdout == ""
     assert "huge is not kept: its 40" in refused.stderr
-    told = command("zoo", "add", "--zoo", "z", *huge, *ABOUT, "--json", code=1).stdout
+    told = inside("zoo", "add", "--zoo", "z", *huge, *ABOUT, "--json", code=1).stdout
     assert json.loads(told)["model_id"] is None
-    assert "of 1.5 kB, kept by lru" in command("zoo", "list", "--zoo", "z").stdout
+    assert "of 1.5 kB, kept by lru" in inside("zoo", "list", "--zoo", "z").stdout
     assert len(list((tmp_path / "z/tensors").iterdir())) == 1
 
 
-def test_wrong_input(command: Command, tmp_path: Path) -> None:
+def test_wrong_input(inside: Command, tmp_path: Path) -> None:
     good = save(tmp_path, "good", 4, 3)
     save(tmp_path, "other", 4, 2)
     (tmp_path / "model.pt").write_bytes(b"PK\x03\x04" + bytes(50))
@@ -151,13 +163,13 @@ def test_wrong_input(command: Command, tmp_path: Path) -> None:
         (("zoo", "list", "--zoo", "nowhere"), "no zoo in nowhere"),
         (("zoo", "scores", "--graphs", ".", "--child", "x", "--out", "s.csv"), "is called x"),
     ):  # fmt: skip
-        said = command(*arguments, code=2)
+        said = inside(*arguments, code=2)
         assert message in said.stderr
         assert said.stdout == ""
     assert not (tmp_path / "nowhere").exists()
-    command(*add, *good, *ABOUT)
+    inside(*add, *good, *ABOUT)
     match = ("zoo", "match", "--zoo", "z", "--child", "good.json", "--matcher", "best")
-    assert "no matcher is called 'best'" in command(*match, code=2).stderr
+    assert "no matcher is called 'best'" in inside(*match, code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -186,13 +198,13 @@ def read_scores(path: Path) -> dict[tuple[str, str], tuple[float, float]]:
     return found
 
 
-def test_scores_of_all_pairs(command: Command, tmp_path: Path) -> None:
+def test_scores_of_all_pairs(inside: Command, tmp_path: Path) -> None:
     folder = tmp_path / "graphs"
     folder.mkdir()
     shapes = {"a": (4, 8, 3), "b": (4, 8, 8, 3), "c": (5, 5)}
     for name, widths in shapes.items():
         (folder / f"{name}.json").write_text(graph(*widths).to_json())
-    command("zoo", "scores", "--graphs", folder, "--matcher", "coverage", "--out", "s.csv")
+    inside("zoo", "scores", "--graphs", folder, "--matcher", "coverage", "--out", "s.csv")
     found = read_scores(tmp_path / "s.csv")
     by = find_matcher("coverage")
     assert len(found) == 9
@@ -202,24 +214,55 @@ def test_scores_of_all_pairs(command: Command, tmp_path: Path) -> None:
         assert over_own == score / by.own(models[1])
     assert found["a", "a"] == (1.0, 1.0)
     some = ("--child", "c", "--child", "a")
-    command("zoo", "scores", "--graphs", folder, *some, "--out", "t.csv")
+    inside("zoo", "scores", "--graphs", folder, *some, "--out", "t.csv")
     assert read_scores(tmp_path / "t.csv") == {
         (parent, child): value for (parent, child), value in found.items() if child != "b"
     }
 
 
-def test_published_scores(command: Command, shared: Path, tmp_path: Path) -> None:
+def test_published_scores(inside: Command, shared: Path, tmp_path: Path) -> None:
     graphs = shared / "data/modelkeeper/graphs"
     with gzip.open(shared / "reference/modelkeeper/scores.csv.gz", "rt") as file:
         published = [row for row in csv.DictReader(file) if row["child"] == "ResNet18"]
     by = ("--matcher", "modelkeeper-asbuilt", "--child", "ResNet18")
-    command("zoo", "scores", "--graphs", graphs, *by, "--out", "s.csv")
+    inside("zoo", "scores", "--graphs", graphs, *by, "--out", "s.csv")
     found = read_scores(tmp_path / "s.csv")
     assert len(published) == len(found) > 100
     for row in published:
         score, over_own = found[row["parent"], "ResNet18"]
         assert math.isclose(score, float(row["score_raw"]), rel_tol=1e-9)
         assert math.isclose(over_own, float(row["score_over_child_self"]), rel_tol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("absent", "arguments", "says"),
+    [
+        ("numba", ("match", "--zoo", "z", "--child", "net.json"), "needs numba: pip install"),
+        ("safetensors", ("add", "--zoo", "z", *ABOUT, *SAVED), "needs safetensors; install"),
+        (
+            "torch",
+            ("warm-start", "--zoo", "z", "--child", "m:net", "--out", "o", "--parent", "1"),
+            "need PyTorch: pip install",
+        ),
+    ],
+)
+def test_absent_libraries(
+    absent: str,
+    arguments: tuple[str, ...],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(tmp_path, "net", 8, 4)
+    run = CliRunner()
+    assert run.invoke(main, ["zoo", "add", "--zoo", "z", *ABOUT, *SAVED]).exit_code == 0
+    for name in [one for one in sys.modules if one.endswith("_kernel")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, absent, None)
+    done = run.invoke(main, ["zoo", *arguments])
+    assert done.exit_code == 3
+    assert says in done.stderr
 
 
 # --- with the user's code
@@ -253,7 +296,9 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         sys.modules.pop(name, None)
 
 
-def test_warm_start(code: Callable[..., str], tmp_path: Path) -> None:
+def test_warm_start(
+    code: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import torch
     from safetensors.torch import load_file
 
@@ -275,8 +320,30 @@ def test_warm_start(code: Callable[..., str], tmp_path: Path) -> None:
     torch.testing.assert_close(child(images), parent(images))
     uses = [row["uses"] for row in json.loads(code("list", "--zoo", "z", "--json"))]
     assert uses == [2, 0]
-    ranked = json.loads(code("match", "--zoo", "z", "--child", "my_models:deep", "--json"))
+    match = ("match", "--zoo", "z", "--child", "my_models:deep")
+    ranked = json.loads(code(*match, "--json"))
     assert [row["name"] for row in ranked] == ["deep", "small"]
+    monkeypatch.setattr("wattkeeper.scenarios.zoo_table.SHOWN", 1)
+    shown = code(*match)
+    assert " deep " in shown
+    assert " small " not in shown
+    assert "... and 1 more" in shown
+
+
+def test_tied_weights_as_safetensors_saves_them(code: Callable[..., str], tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_model
+
+    made: dict[str, Any] = {}
+    exec(MODELS, made)
+    model = made["Tied"]()
+    save_model(model, str(tmp_path / "tied.safetensors"))
+    assert len(load_file(tmp_path / "tied.safetensors")) == 1
+    words = ("--zoo", "words", "--input", "2,6")
+    weights = ("--weights", "tied.safetensors")
+    code("add", *words, "--module", "my_models:Tied", *weights, *ABOUT)
+    code("warm-start", *words, "--child", "my_models:Tied", "--parent", "1", "--out", "o")
+    for value in load_file(tmp_path / "o").values():
+        assert value.equal(model.words.weight)
 
 
 def test_match_of_an_onnx_file(code: Callable[..., str], tmp_path: Path) -> None:
@@ -299,7 +366,15 @@ def test_warm_starts_that_are_refused(code: Callable[..., str], tmp_path: Path) 
     digits = (*asked, "--dataset", "digits")
     for arguments, message in (
         ((*digits, "--child", "mine:small"), "model 1 (small) is in my_models; --trust my_models"),
-        ((*asked, "--child", "my_models:wide"), "none of 2 models of the zoo may be the parent"),
+        (
+            (*asked, "--child", "my_models:wide"),
+            "no model of z is for images; there is images on digits",
+        ),
+        (
+            (*digits, "--child", "my_models:wide", "--minimum", "2"),
+            "none of 2 models for images on",
+        ),
+        ((*digits, "--child", "my_models:wide", "--out", "no/c"), "there is no folder no"),
         ((*digits, "--child", "my_models:broken"), "broken: cannot be made: RuntimeError: no such"),
         ((*digits, "--child", "my_models:none"), "cannot be made: AttributeError"),
         ((*digits, "--child", "elsewhere:net"), "cannot be made: ModuleNotFoundError"),

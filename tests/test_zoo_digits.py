@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from tests.conftest import ROOT, Command, run_command
+from tests.conftest import ROOT, Command
 from wattkeeper.live.architectures import KERNELS, MOST_STAGES, WIDTHS, arrivals
 from wattkeeper.scenarios.cli import main
 from wattkeeper.sim.warm_start import WarmStart
@@ -42,7 +42,8 @@ def trainings(folder: Path) -> pd.DataFrame:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nothing interrupts."""
     folder = tmp_path_factory.mktemp("zoo-digits") / "whole"
-    run_command(*TINY, "--out", folder, traces=folder.parent, cwd=folder.parent)
+    done = CliRunner().invoke(main, [*TINY, "--out", str(folder)])
+    assert done.exit_code == 0, done.output
     return folder
 
 
@@ -103,24 +104,15 @@ def test_saved_is_what_the_trainings_say(whole: Path) -> None:
 def test_goes_on_where_it_was_killed(whole: Path, tmp_path: Path) -> None:
     """After a kill -9 the results are those of a run that nothing interrupted."""
     out = tmp_path / "killed"
-    command = [
-        sys.executable,
-        "-m",
-        "wattkeeper.scenarios",
-        *TINY,
-        "--seeds",
-        "7..7",
-        "--out",
-        str(out),
-    ]
-    process = subprocess.Popen(command, cwd=tmp_path)
+    asked = [*TINY, "--seeds", "7..7", "--out", str(out)]
+    process = subprocess.Popen([sys.executable, "-m", "wattkeeper.scenarios", *asked], cwd=tmp_path)
     while process.poll() is None and count(out) < MODELS + 1:
         time.sleep(0.01)
     process.kill()
     assert process.wait() == -signal.SIGKILL, "it was still running"
     assert not out.exists()
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 0, done.output
     theirs = trainings(whole).query("seed == 7").reset_index(drop=True)
     pd.testing.assert_frame_equal(trainings(out), theirs)
     columns = ["variant", "seed", "job_id", "parent_model", "coverage", "accuracy"]
@@ -133,9 +125,9 @@ def count(out: Path) -> int:
     return sum(len(file.read_text().splitlines()) for file in files)
 
 
-def test_a_finished_run_is_not_trained_again(whole: Path, command: Command) -> None:
+def test_a_finished_run_is_not_trained_again(whole: Path, inside: Command) -> None:
     before = (whole / "jobs.parquet").read_bytes()
-    command(*TINY, "--out", whole)
+    inside(*TINY, "--out", whole)
     assert (whole / "jobs.parquet").read_bytes() == before, "the seconds too"
 
 
@@ -147,6 +139,10 @@ def test_a_finished_run_is_not_trained_again(whole: Path, command: Command) -> N
             "scratch-7.jsonl was trained with other settings; name another folder (--out)",
         ),
         ("zoo.capacity_gb=1", "a search keeps all that it trained; leave out capacity_gb"),
+        (
+            "variants.zoo.policies.configure=zeus",
+            "zeus chooses a batch size, but all networks",
+        ),
         ("policies.tune=zeus-jit", "zeus-jit finds no power limit on a CPU; leave tune out"),
         ("policies.retain=lru", "a search keeps all that it trained; leave out capacity_gb"),
     ],

@@ -316,9 +316,9 @@ def test_a_damaged_tensor_of_the_zoo_is_refused(
     assert same(zoo.read(zoo.add(GRAPH, state(1), **ABOUT)), state(1))
 
 
-def set_version(index: Path, pragma: str) -> None:
+def change(index: Path, statement: str) -> None:
     with sqlite3.connect(index) as db:
-        db.execute(pragma)
+        db.execute(statement)
     db.close()
 
 
@@ -328,8 +328,11 @@ def set_version(index: Path, pragma: str) -> None:
         (lambda index: index.write_bytes(b""), "it is empty; restore it"),
         (lambda index: index.write_bytes(b"no database" * 500), "file is not a database"),
         (lambda index: index.write_bytes(index.read_bytes()[:5000]), "malformed"),
-        (lambda index: set_version(index, "PRAGMA user_version = 7"), "its format is 7, this"),
-        (lambda index: set_version(index, "PRAGMA application_id = 7"), "but not of a zoo"),
+        (lambda index: change(index, "PRAGMA user_version = 7"), "its format is 7, this"),
+        (lambda index: change(index, "PRAGMA application_id = 7"), "but not of a zoo"),
+        (lambda index: change(index, "DROP TABLE leases"), "damaged: no such table: leases"),
+        (lambda index: change(index, "UPDATE graphs SET graph = '[]'"), "of model 1 is another"),
+        (lambda index: change(index, "UPDATE settings SET value = 'x'"), "damaged: the setting"),
         (lambda index: index.unlink(), "no zoo: index.sqlite is not there"),
     ],
 )
@@ -338,9 +341,23 @@ def test_a_wrong_index_is_refused(zoo: Zoo, damage: Callable[[Path], Any], messa
     kept = files(zoo)
     damage(zoo.path / "index.sqlite")
     with pytest.raises(StoreError, match=message) as caught:
-        Zoo(zoo.path).models()
+        Zoo(zoo.path).graph(1)
     assert str(zoo.path) in caught.value.problems[0].where
     assert files(zoo) == kept
+
+
+def test_a_link_and_a_relative_path_stay_what_they_are(
+    zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(zoo.path)
+    monkeypatch.chdir(tmp_path)
+    linked = Zoo("link")
+    monkeypatch.chdir("/")
+    assert same(linked.read(linked.add(GRAPH, state(), **ABOUT)), state())
+    zoo.path.rename(tmp_path / "moved")
+    with pytest.raises(StoreError, match="which is not there; name the folder"):
+        Zoo(tmp_path / "link")
+    assert same(Zoo(tmp_path / "moved").read(1), state())
 
 
 def test_what_is_no_zoo_is_refused(tmp_path: Path) -> None:
@@ -455,7 +472,7 @@ def check_kills(folder: Path, bounded: bool, kills: int, seed: int) -> None:
         assert kills < 50 or len(added) > len(there), "some were evicted"
 
 
-@pytest.mark.parametrize("bounded", [True, False])
+@pytest.mark.parametrize("bounded", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_ten_kills(tmp_path: Path, bounded: bool) -> None:
     check_kills(tmp_path, bounded, 10, 1)
 

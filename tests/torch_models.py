@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from torch import Tensor, nn
 
@@ -382,8 +384,9 @@ class SqueezeExcite(nn.Module):
         return self.head(x.mean((2, 3)))
 
 
+@cache
 def families() -> list[tuple[str, nn.Module, Tensor]]:
-    """Forty models of many kinds with example inputs: name, model, inputs."""
+    """Forty models of many kinds with example inputs, built once: name, model, inputs."""
     images, words = torch.zeros(2, 3, 16, 16), torch.zeros(2, 12, dtype=torch.long)
     seen: dict[str, nn.Module] = {
         "vgg": vgg(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -56,8 +55,7 @@ class Modelkeeper(Policy):
         self._search: Search[Any] = Search(self._matcher)
         self._places: dict[str, int] = {}
         self._place_of: dict[str, int] = {}
-        self._kept_of: dict[tuple[str, str], float] = {}
-        self._known: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        self._graphs: list[Graph] = []
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
         """The parent, if there is one."""
@@ -74,37 +72,34 @@ class Modelkeeper(Policy):
         arrays = self._matcher.arrays(graph)
         own = self._matcher.own(arrays)
         minimum = self._config.minimum * own
-        known = self._known[graph.digest]
         places = [self._place(model) for model in peers]
         sound = [Candidate(minimum, model.accuracy, task) for model in peers]
         allowed = np.flatnonzero(eligible(sound, task, minimum)).tolist()
         among = np.unique([places[at] for at in allowed]).astype(np.int64)
+
+        def score(place: int) -> float:
+            return self._matcher.of_graphs(self._graphs[place], graph)
+
         if self._config.rule == "best":
-            scores = {
-                one.at: one.score for one in self._search.best(arrays, 1, among, known, ties=True)
-            }
+            found = self._search.best(arrays, 1, among, score, ties=True)
+            scores = {one.at: one.score for one in found}
         else:
-            scores = known
-            for place in among.tolist():
-                if place not in known:
-                    known[place] = self._matcher.score(self._search.parents[place], arrays)
+            scores = {place: score(place) for place in among.tolist()}
         finalists = [at for at in allowed if places[at] in scores and scores[places[at]] >= minimum]
         if not finalists:
             return None
+        most_similar = self._config.rule == "best"
         candidates = [
-            Candidate(scores[places[at]], peers[at].accuracy, task, self._kept(peers[at], graph))
+            Candidate(
+                scores[places[at]],
+                peers[at].accuracy,
+                task,
+                kept(peers[at].graph, graph) if most_similar else 1.0,
+            )
             for at in finalists
         ]
-        rule = best if self._config.rule == "best" else partial(bucketed, own=own)
+        rule = best if most_similar else partial(bucketed, own=own)
         return peers[finalists[rule(candidates)]].model_id
-
-    def _kept(self, model: Trained, graph: Graph) -> float:
-        if self._config.rule != "best":
-            return 1.0
-        pair = model.graph.digest, graph.digest
-        if pair not in self._kept_of:
-            self._kept_of[pair] = kept(model.graph, graph)
-        return self._kept_of[pair]
 
     def _place(self, model: Trained) -> int:
         """Position of a model's architecture in the search; those with one graph share it."""
@@ -113,6 +108,7 @@ class Modelkeeper(Policy):
             digest = model.graph.digest
             if digest not in self._places:
                 self._places[digest] = len(self._places)
+                self._graphs.append(model.graph)
                 self._search.add(self._matcher.arrays(model.graph))
             place = self._place_of[model.model_id] = self._places[digest]
         return place

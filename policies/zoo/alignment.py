@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wattkeeper.policies.zoo.graph import Graph, Ints
+from wattkeeper.policies.zoo.pairs import kernel
 from wattkeeper.policies.zoo.prepared import prepared
 
 
@@ -21,10 +22,8 @@ def align(parent: Graph, child: Graph) -> Ints:
     Returns:
         Position of the parent's node for each node of the child, or -1, shape (child nodes,).
     """
-    from wattkeeper.policies.zoo import alignment_kernel as kernel
-
     mine, yours = prepared(child), prepared(parent)
-    places = kernel.align(tuple(yours), tuple(mine))
+    places = kernel("alignment_kernel").align(tuple(yours), tuple(mine))
     found = np.full(len(child), -1, dtype=np.int64)
     matched = places >= 0
     found[mine.order[matched]] = yours.order[places[matched]]

@@ -24,6 +24,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from wattkeeper.policies.zoo.graph import SOURCE, Graph, Ints, Node
+from wattkeeper.policies.zoo.pairs import kernel, once_a_pair
 
 
 class Chains(NamedTuple):
@@ -43,6 +44,7 @@ class Chains(NamedTuple):
 _chains: WeakKeyDictionary[Graph, Chains] = WeakKeyDictionary()
 
 
+@once_a_pair
 def asbuilt(parent: Graph, child: Graph) -> float:
     """The published raw score of a parent for a child.
 
@@ -50,9 +52,12 @@ def asbuilt(parent: Graph, child: Graph) -> float:
     child's joins. Divide by the child's score for itself to compare children; the paper divides by
     the child's number of nodes.
     """
-    from wattkeeper.policies.zoo import asbuilt_kernel as kernel
+    return raw_score(chains(parent), chains(child))
 
-    return float(kernel.score(tuple(chains(parent)), tuple(chains(child))))
+
+def raw_score(parent: Chains, child: Chains) -> float:
+    """The published raw score of models as the published matcher sees them."""
+    return float(kernel("asbuilt_kernel").score(tuple(parent), tuple(child)))
 
 
 def chains(graph: Graph) -> Chains:

@@ -6,22 +6,28 @@ from math import prod
 
 from wattkeeper.policies.zoo.alignment import align
 from wattkeeper.policies.zoo.graph import Graph, Node
-from wattkeeper.policies.zoo.prepared import prepared
+from wattkeeper.policies.zoo.pairs import kernel, once_a_pair
+from wattkeeper.policies.zoo.prepared import Prepared, prepared
 
 
+@once_a_pair
 def coverage(parent: Graph, child: Graph) -> float:
     """Share of the child's trained elements, 0 to 1, that the alignment fills from the parent.
 
     A tensor of a matched node is filled wholly, whether it is copied, widened or narrowed. A model
     fills itself wholly; a child that has nothing to train is not filled at all.
     """
-    from wattkeeper.policies.zoo import alignment_kernel as kernel
-
-    mine = prepared(child)
-    total = int(mine.sizes.sum())
-    return int(kernel.filled(tuple(prepared(parent)), tuple(mine))) / total if total else 0.0
+    return filled_share(prepared(parent), prepared(child))
 
 
+def filled_share(parent: Prepared, child: Prepared) -> float:
+    """The coverage of a prepared child by a prepared parent."""
+    total = int(child.sizes.sum())
+    filled = kernel("alignment_kernel").filled
+    return int(filled(tuple(parent), tuple(child))) / total if total else 0.0
+
+
+@once_a_pair
 def kept(parent: Graph, child: Graph) -> float:
     """Share of the parent's trained elements, 0 to 1, that the child takes over.
 

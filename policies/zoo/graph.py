@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,10 +37,7 @@ class Tensor(NamedTuple):
     @property
     def size(self) -> int:
         """Number of elements."""
-        size = 1
-        for extent in self.shape:
-            size *= extent
-        return size
+        return prod(self.shape)
 
 
 class Node(NamedTuple):
@@ -94,7 +92,7 @@ class Graph:
     @cached_property
     def digest(self) -> str:
         """Hash of its content: equal for equal architectures with equal names of tensors."""
-        return blake2b(self.to_json().encode(), digest_size=16).hexdigest()
+        return digest_of(self.to_json())
 
     def to_json(self) -> str:
         """Its nodes as canonical JSON, which `of_json` reads."""
@@ -104,6 +102,11 @@ class Graph:
     def of_json(cls, name: str, text: str) -> Graph:
         """The graph that `to_json` wrote."""
         return cls(name, tuple(_node(*values) for values in json.loads(text)))
+
+
+def digest_of(text: str) -> str:
+    """Hash of a graph's canonical JSON; 32 hexadecimal digits."""
+    return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _node(

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.zoo.asbuilt import Chains, chains
+from wattkeeper.policies.zoo.asbuilt import Chains, asbuilt, chains, raw_score
+from wattkeeper.policies.zoo.coverage import coverage, filled_share
 from wattkeeper.policies.zoo.graph import Graph, Ints
 from wattkeeper.policies.zoo.prepared import Prepared, prepared
 
@@ -43,6 +44,9 @@ class Matcher(Protocol[A]):
     def score(self, parent: A, child: A) -> float:
         """How similar a parent is to a child: the more, the better."""
 
+    def of_graphs(self, parent: Graph, child: Graph) -> float:
+        """The same of graphs; computed once a pair of them."""
+
     def own(self, child: A) -> float:
         """The child's score for itself."""
 
@@ -73,10 +77,11 @@ class Coverage:
 
     def score(self, parent: Prepared, child: Prepared) -> float:
         """The coverage of the child by the parent."""
-        from wattkeeper.policies.zoo import alignment_kernel as kernel
+        return filled_share(parent, child)
 
-        total = int(child.sizes.sum())
-        return int(kernel.filled(tuple(parent), tuple(child))) / total if total else 0.0
+    def of_graphs(self, parent: Graph, child: Graph) -> float:
+        """The coverage of the child by the parent."""
+        return coverage(parent, child)
 
     def own(self, child: Prepared) -> float:
         """1, or 0 if the child has nothing to train."""
@@ -109,9 +114,11 @@ class AsBuilt:
 
     def score(self, parent: Chains, child: Chains) -> float:
         """The raw score of the parent for the child."""
-        from wattkeeper.policies.zoo import asbuilt_kernel as kernel
+        return raw_score(parent, child)
 
-        return float(kernel.score(tuple(parent), tuple(child)))
+    def of_graphs(self, parent: Graph, child: Graph) -> float:
+        """The raw score of the parent for the child."""
+        return asbuilt(parent, child)
 
     def own(self, child: Chains) -> float:
         """The child's raw score for itself."""

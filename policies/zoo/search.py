@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -69,7 +69,7 @@ class Search(Generic[A]):
         child: A,
         count: int = 1,
         among: Ints | None = None,
-        known: dict[int, float] | None = None,
+        score: Callable[[int], float] | None = None,
         *,
         ties: bool = False,
     ) -> list[Found]:
@@ -82,8 +82,8 @@ class Search(Generic[A]):
             child: The child.
             count: How many parents are wanted.
             among: Positions that are allowed; None allows all.
-            known: Scores for this child by position, from earlier searches; what is computed is
-                added.
+            score: Gives the score for the child of the parent at a position, where it may be
+                known already; None computes it.
             ties: Whether all that equal the last of them are wanted too.
 
         Returns:
@@ -93,7 +93,6 @@ class Search(Generic[A]):
         allowed = np.arange(len(bounds)) if among is None else np.unique(among)
         order = allowed[np.argsort(-bounds[allowed], kind="stable")]
         found: list[Found] = []
-        known = {} if known is None else known
         self.scored = 0
         for at in order.tolist():
             if len(found) >= count and bounds[at] < found[-1].score:
@@ -101,10 +100,9 @@ class Search(Generic[A]):
             surely_later = len(found) >= count and at > found[-1].at
             if surely_later and bounds[at] == found[-1].score and not ties:
                 continue
-            if at not in known:
-                self.scored += 1
-                known[at] = self._matcher.score(self.parents[at], child)
-            found.append(Found(at, known[at]))
+            self.scored += 1
+            scored = self._matcher.score(self.parents[at], child) if score is None else score(at)
+            found.append(Found(at, scored))
             found.sort(key=lambda one: (-one.score, one.at))
             last = found[min(count, len(found)) - 1].score
             while len(found) > count and not (ties and found[-1].score == last):
