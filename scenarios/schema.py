@@ -358,7 +358,7 @@ class Live(Model):
     speed: Annotated[float, Field(gt=0, le=1e9)] | None = None
     """Seconds of the run that pass in one of the host while every rehearsal waits; only where all
     workloads are rehearsed. Time passes as it does if absent."""
-    workloads: dict[str, LiveWorkload] = {}
+    workloads: dict[str, LiveWorkload] = Field(default_factory=dict)
     """How workloads are trained; those that are not here are rehearsed from their profiles on a
     synthetic device."""
 
