@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import yaml
 
-REHEARSED = {
+REHEARSED: dict[str, Any] = {
     "name": "rehearsed",
     "cluster": {"gpu": "SYN-250W", "gpus": 2, "gpus_per_node": 1, "idle_power_w": 40},
     "workload": {
