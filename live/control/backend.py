@@ -276,6 +276,8 @@ class Live:
 
     def _answer(self, news: Outside) -> None:
         run = self._runs.get((news.job_id, news.attempt))
+        if news.kind == "broken":
+            raise RuntimeError(f"the link broke: {news.payload['error']}")
         if news.kind == "exited":
             self._exited(news.run)
         elif news.kind == "lost":

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final
@@ -33,7 +34,7 @@ def connect(address: str | None) -> None:
         raise EnvironmentLacks(
             "runner: ray needs Ray, which is not installed: pip install 'wattkeeper[ray]'"
         ) from None
-    if ray.is_initialized():
+    if _ray().is_initialized():
         return
     try:
         _knock(address)
@@ -46,6 +47,11 @@ def connect(address: str | None) -> None:
             f"Ray is not reachable at {address or 'this host'} ({first}): start it with `ray start "
             "--head`, and name the address that it prints (--ray HOST:6379)"
         ) from None
+
+
+def _ray() -> Any:
+    """The package, which gives most of its functions no types."""
+    return import_module("ray")
 
 
 def _knock(address: str | None) -> None:
@@ -65,8 +71,7 @@ def anywhere(call: Callable[..., Any], *arguments: Any) -> Any:
     Raises:
         EnvironmentLacks: If there is none.
     """
-    import ray
-
+    ray = _ray()
     if not ray.cluster_resources().get("GPU"):
         raise EnvironmentLacks(
             "the Ray cluster has no GPU: start its nodes with some (`ray start --num-gpus N`)"
@@ -90,9 +95,7 @@ class RayProcesses:
     """
 
     def __init__(self, exited: Exited, folder: Path, capacity: Sequence[int]) -> None:
-        import ray
-
-        self._ray = ray
+        ray = self._ray = _ray()
         self._exited, self._folder = exited, folder
         self.host: str = ray.util.get_node_ip_address()
         self._nodes = matched(capacity, ray.nodes())
@@ -194,11 +197,10 @@ class _Process:
 
     def address(self) -> tuple[str, int]:
         """Where the processes of an attempt may meet: this host, and a free port."""
-        import ray
-
         with socket.socket() as free:
             free.bind(("", 0))
-            return ray.util.get_node_ip_address(), free.getsockname()[1]
+            host: str = _ray().util.get_node_ip_address()
+            return host, int(free.getsockname()[1])
 
     def execute(
         self,

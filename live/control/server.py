@@ -162,6 +162,13 @@ class Server:
             os.eventfd_write(self._wake, 1)
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        except Exception as error:  # else the controller would wait for ever
+            self._post("", "broken", {"error": f"{type(error).__name__}: {error}"}, None)
+            raise
+
+    def _serve(self) -> None:
         while self._open:
             for key, _ in self._selector.select(self._patience_s()):
                 key.data(key.fileobj)
@@ -220,7 +227,7 @@ class Server:
                 return
             try:
                 self._understand(peer, json.loads(line))
-            except (ValueError, TypeError, KeyError, AttributeError):
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
                 self._drop(peer)
                 return
 
