@@ -195,6 +195,28 @@ _RATE = _number(f"{_FACTOR} the fit's arrival rate", lambda n: n > 0)
 _LOAD = _number(f"{_FACTOR} the cluster's GPU time (0.8 is 80 %)", lambda n: n > 0)
 
 
+@main.command()
+@click.argument("live", type=click.Path(path_type=Path))
+@click.argument("sim", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+def compare(live: Path, sim: Path, as_json: bool) -> None:
+    """Compare what was measured (LIVE) with what was predicted (SIM): two results folders."""
+    from wattkeeper.scenarios.arrow import settle
+
+    settle()
+    from wattkeeper.scenarios.compare import compare as compare_results
+    from wattkeeper.scenarios.compare import read
+    from wattkeeper.sim.results import to_json
+
+    found = compare_results(read(live), read(sim))
+    if as_json:
+        click.echo(to_json(found), nl=False)
+        return
+    from wattkeeper.scenarios.compare_table import show
+
+    show(terminal.console(), found)
+
+
 @main.group()
 def traces() -> None:
     """Import, list and describe traces and profiles."""
