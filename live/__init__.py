@@ -1,4 +1,4 @@
-"""Floor 4, real GPUs: torch modules as graphs, weights that go from one to another, and the zoo."""
+"""Floor 4, real GPUs: sessions in training scripts, torch modules as graphs, and the zoo."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from wattkeeper.live.graphs import graph_of
     from wattkeeper.live.report import TransferReport
+    from wattkeeper.live.session import Session
     from wattkeeper.live.transformer import transfer
     from wattkeeper.live.zoo import Zoo
 
-__all__ = ["TransferReport", "Zoo", "graph_of", "transfer"]
+__all__ = ["Session", "TransferReport", "Zoo", "graph_of", "transfer"]
 
 _HOMES = {
+    "Session": "session",
     "TransferReport": "report",
     "Zoo": "zoo",
     "graph_of": "graphs",

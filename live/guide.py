@@ -12,9 +12,12 @@ from typing import Literal, NamedTuple, Protocol
 
 from wattkeeper.policies.protocols import Measurement
 
-Cause = Literal["reached", "epochs", "bound", "stopped", "failed", "crashed", "hung", "silent"]
+Cause = Literal[
+    "reached", "epochs", "bound", "stopped", "left", "failed", "crashed", "hung", "silent"
+]
 """Why an attempt ended: it reached its target; did all its epochs; would have crossed its cost
-bound; was told to stop; its script failed; its process died; it stopped reporting; it never did."""
+bound; was told to stop; its script left the loop on its own; its script failed; its process died;
+it stopped reporting; it never did. Without a target, who left is done."""
 
 
 class Orders(NamedTuple):
@@ -38,6 +41,8 @@ class Orders(NamedTuple):
         parent: Checkpoint to start from (safetensors); None: from scratch.
         checkpoint: Where it saves its state when it is told to stop, and finds it when it goes on.
         epochs_done: How many it did before it was told to stop.
+        time_done_s: Seconds of training that these took.
+        energy_done_j: Energy of that; None where nothing measures it.
         lease_s: It is taken for hung if it does not report for so long, s of the host.
     """
 
@@ -57,6 +62,8 @@ class Orders(NamedTuple):
     parent: str | None = None
     checkpoint: str | None = None
     epochs_done: int = 0
+    time_done_s: float = 0.0
+    energy_done_j: float | None = None
     lease_s: float = 60.0
 
 
@@ -66,8 +73,8 @@ class Epoch(NamedTuple):
     Attributes:
         epoch: Its number, from 1.
         metric: What was reported of it; None if nothing was.
-        time_s: Seconds of training since the attempt began, profiling and stops left out or in as
-            the objective counts them.
+        time_s: Seconds from the beginning of its first epoch to the end of this one, profiling
+            included, those between a stop and going on left out.
         energy_j: Energy of that; None where nothing measures it.
     """
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import os
 import time
+from typing import Final
+
+from wattkeeper.policies.errors import InputError
+
+SPEED: Final = "WATTKEEPER_SPEED"
+BEGUN_S: Final = "WATTKEEPER_BEGUN_S"
 
 
 class Wall:
@@ -18,6 +26,23 @@ class Wall:
         self.speed = speed
         self.begun_s = begun_s
 
+    @classmethod
+    def from_environment(cls) -> Wall:
+        """The clock that whoever started this process gave it; the host's own if nobody did.
+
+        Raises:
+            InputError: If `WATTKEEPER_SPEED` or `WATTKEEPER_BEGUN_S` is no number, or the speed is
+                not above 0.
+        """
+        speed, begun_s = _number(SPEED, 1.0), _number(BEGUN_S, 0.0)
+        if speed <= 0:
+            raise InputError(f"{SPEED} is {speed:g}; allowed: a number above 0")
+        return cls(speed, begun_s)
+
+    def environment(self) -> dict[str, str]:
+        """What gives a process of this host the same clock, by `from_environment`."""
+        return {SPEED: repr(self.speed), BEGUN_S: repr(self.begun_s)}
+
     def now_s(self) -> float:
         """Seconds of the run."""
         return (time.monotonic() - self.begun_s) * self.speed
@@ -27,3 +52,14 @@ class Wall:
         left_s = time_s - self.now_s()
         if left_s > 0:
             time.sleep(left_s / self.speed)
+
+
+def _number(name: str, default: float) -> float:
+    text = os.environ.get(name, "")
+    try:
+        number = float(text) if text else default
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"{name} is {text!r}; allowed: a number, or leave it unset")
+    return number

@@ -1,1 +1,100 @@
 """What measures energy and takes power limits: GPUs, CPU packages, and a synthetic GPU."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from wattkeeper.live.devices.device import Device
+
+VARIABLE: Final = "WATTKEEPER_DEVICE"
+NONE: Final = "none"
+
+
+def found() -> list[Device]:
+    """The devices of this process; empty if nothing measures energy here (`absent` says why).
+
+    `WATTKEEPER_DEVICE` decides if it is set: `none`, or `synthetic:` and a GPU type or files of
+    synthetic devices with commas between. Else: the GPUs of `CUDA_VISIBLE_DEVICES`; where CUDA has
+    none, the CPU packages.
+
+    Raises:
+        EnvironmentLacks: If there is a GPU and it cannot be asked: its driver is broken, this user
+            may not, it is in MIG mode or lost.
+        InputError: If `WATTKEEPER_DEVICE` or `CUDA_VISIBLE_DEVICES` does not say what is meant.
+    """
+    if wanted := os.environ.get(VARIABLE, ""):
+        return _wanted(wanted)
+    from wattkeeper.live.devices.nvml import visible
+    from wattkeeper.live.devices.nvml_errors import NoDriver
+    from wattkeeper.live.devices.rapl import packages
+    from wattkeeper.policies.errors import NoPermission
+
+    try:
+        if gpus := visible():
+            return [*gpus]
+    except NoDriver:
+        pass
+    try:
+        return [*packages()]
+    except NoPermission:  # as on most hosts: the training goes on without
+        return []
+
+
+def absent() -> str:
+    """Why `found` finds nothing, and what to do; empty if it finds something."""
+    if os.environ.get(VARIABLE) == NONE:
+        return f"{VARIABLE} is {NONE}: nothing is measured"
+    if found():
+        return ""
+    from wattkeeper.live.devices.nvml import VISIBLE, visible
+    from wattkeeper.live.devices.nvml_errors import NoDriver
+    from wattkeeper.live.devices.rapl import ROOT, packages
+    from wattkeeper.policies.errors import NoPermission
+
+    try:
+        visible()
+        gpu = f"{VISIBLE}={os.environ[VISIBLE]} shows none" if VISIBLE in os.environ else "none"
+    except NoDriver as error:
+        gpu = str(error)
+    try:
+        packages()
+        cpu = f"{ROOT} has no RAPL package, as in most virtual machines and containers"
+    except NoPermission as error:
+        cpu = str(error)
+    return f"GPU: {gpu}\nCPU: {cpu}"
+
+
+def by_uuid(uuid: str) -> Device:
+    """The device with a UUID that takes power limits.
+
+    Raises:
+        Lost: If it is gone.
+        EnvironmentLacks: If it cannot be asked.
+    """
+    from wattkeeper.live.devices import nvml, synthetic
+
+    if uuid.startswith(synthetic.PREFIX):
+        return synthetic.Synthetic(Path(uuid.removeprefix(synthetic.PREFIX)))
+    return nvml.by_uuid(uuid)
+
+
+def _wanted(wanted: str) -> list[Device]:
+    from wattkeeper.live.devices.synthetic import PREFIX, Synthetic, of_type
+    from wattkeeper.live.wall import Wall
+    from wattkeeper.policies.errors import InputError
+
+    if wanted == NONE:
+        return []
+    names = wanted.removeprefix(PREFIX)
+    if not names or names == wanted:
+        raise InputError(
+            f"{VARIABLE} is {wanted!r}; allowed: {NONE}, {PREFIX}GPU_TYPE, or {PREFIX}FILE with a "
+            "/ in it; or leave it unset"
+        )
+    return [
+        Synthetic(Path(name)) if "/" in name else of_type(name, Wall.from_environment())
+        for name in names.split(",")
+    ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from wattkeeper.policies.errors import DeviceError
+
 
 class Limits(NamedTuple):
     """The power limits that a device may be given, W.
@@ -18,6 +20,18 @@ class Limits(NamedTuple):
     highest_w: float
     default_w: float
 
+    def check(self, limit_w: float, who: str) -> None:
+        """Refuse a limit (W) that is out of range.
+
+        Raises:
+            DeviceError: It says what is allowed.
+        """
+        if not self.lowest_w <= limit_w <= self.highest_w:
+            raise DeviceError(
+                f"{who}: a power limit of {limit_w:g} W is out of range; allowed: "
+                f"{self.lowest_w:g} to {self.highest_w:g} W"
+            )
+
 
 class Device(Protocol):
     """A GPU, or what else of a host counts its energy.
@@ -29,12 +43,15 @@ class Device(Protocol):
         gpu_type: Its type, as profiles call it.
         limits: What it may be limited to; None if it takes no limit.
         has_counter: Whether it counts its energy itself; else power is integrated.
+        read_every_s: How often it must be read, s of the host, so that no energy is missed; None if
+            a reading at the beginning and one at the end will do.
     """
 
     uuid: str
     gpu_type: str
     limits: Limits | None
     has_counter: bool
+    read_every_s: float | None
 
     def energy_j(self) -> float:
         """Energy since some moment in the past, J.

@@ -1,0 +1,251 @@
+"""NVIDIA GPUs, by NVML through `pynvml` (the distribution nvidia-ml-py).
+
+NVML's own documentation: docs.nvidia.com/deploy/nvml-api. Its milliwatts and millijoules stay here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from wattkeeper.live.devices.device import Limits
+from wattkeeper.live.devices.nvml_errors import LIBRARY, NoDriver, no_driver, said
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, Lost, NotSupported
+
+VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
+ORDER: Final = "CUDA_DEVICE_ORDER"
+SAMPLE_S: Final = 0.1
+"""How often power is read where energy is not counted: about as often as the reading changes."""
+
+
+class Gpu:
+    """A GPU; see `wattkeeper.live.devices.device.Device`.
+
+    Args:
+        handle: NVML's.
+
+    Attributes:
+        index: Its place in NVML's order, which `nvidia-smi` shows too.
+        name: What NVML calls it, in messages.
+
+    Raises:
+        NotSupported: If it is in MIG mode.
+        Lost: If it is gone.
+    """
+
+    def __init__(self, handle: Any) -> None:
+        import pynvml
+
+        self._nvml = pynvml
+        self._handle = handle
+        self.name = "a GPU"
+        self.index = int(self._ask(pynvml.nvmlDeviceGetIndex))
+        self.name = f"GPU {self.index}"
+        self.uuid = str(self._ask(pynvml.nvmlDeviceGetUUID))
+        self.name = f"GPU {self.index} ({self.uuid})"
+        self.gpu_type = gpu_type(self._ask(pynvml.nvmlDeviceGetName))
+        self._refuse_mig()
+        self.has_counter = self._can(self.energy_j)
+        self.read_every_s: float | None = None if self.has_counter else SAMPLE_S
+        self.limits = self._limits()
+
+    def energy_j(self) -> float:
+        """Energy since the driver was loaded, J; GPUs since Volta count it."""
+        return int(self._ask(self._nvml.nvmlDeviceGetTotalEnergyConsumption)) / 1e3
+
+    def power_w(self) -> float:
+        """What it draws with its memory, W: now, or averaged over a second, as its type does it."""
+        return int(self._ask(self._nvml.nvmlDeviceGetPowerUsage)) / 1e3
+
+    def utilisation(self) -> float:
+        """The share of the last moments (up to 1 s) in which some kernel ran, 0 to 1."""
+        return int(self._ask(self._nvml.nvmlDeviceGetUtilizationRates).gpu) / 100
+
+    def limit_w(self) -> float:
+        """The power limit in force, W."""
+        return int(self._ask(self._nvml.nvmlDeviceGetPowerManagementLimit)) / 1e3
+
+    def set_limit_w(self, limit_w: float) -> None:
+        """Put a power limit (W) in force; it lasts beyond this process."""
+        if self.limits is None:
+            raise NotSupported(f"{self.name}: it takes no power limit")
+        self.limits.check(limit_w, self.name)
+        self._ask(self._nvml.nvmlDeviceSetPowerManagementLimit, round(limit_w * 1e3))
+
+    def others(self) -> tuple[int, ...]:
+        """Process ids of what else computes on it, as far as the driver shows them."""
+        found = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses)
+        return tuple(sorted({int(one.pid) for one in found} - {os.getpid()}))
+
+    def _limits(self) -> Limits | None:
+        nvml = self._nvml
+        try:
+            lowest, highest = self._ask(nvml.nvmlDeviceGetPowerManagementLimitConstraints)
+            default = self._ask(nvml.nvmlDeviceGetPowerManagementDefaultLimit)
+        except NotSupported:
+            return None
+        return Limits(lowest / 1e3, highest / 1e3, default / 1e3)
+
+    def _refuse_mig(self) -> None:
+        try:
+            current, _ = self._ask(self._nvml.nvmlDeviceGetMigMode)
+        except NotSupported:  # older than Ampere
+            return
+        if current == self._nvml.NVML_DEVICE_MIG_ENABLE:
+            raise NotSupported(
+                f"{self.name} is in MIG mode: energy and power limit are the whole GPU's, and no "
+                "training in one of its instances can be told from the others. Turn MIG off "
+                f"(nvidia-smi -i {self.index} -mig 0, as root), name another GPU in {VISIBLE}, or "
+                "train without measuring energy: WATTKEEPER_DEVICE=none"
+            )
+
+    def _can(self, ask: Callable[[], float]) -> bool:
+        try:
+            ask()
+        except NotSupported:
+            return False
+        return True
+
+    def _ask(self, function: Callable[..., Any], *arguments: object) -> Any:
+        try:
+            return function(self._handle, *arguments)
+        except self._nvml.NVMLError as error:
+            raise said(error, self.name) from None
+
+
+def gpus(visible: str | None = None, order: str | None = None) -> list[Gpu]:
+    """The GPUs that CUDA shows this process, in CUDA's order.
+
+    Args:
+        visible: `CUDA_VISIBLE_DEVICES`: indices, or UUIDs or their beginnings; None: all of them.
+            What stands behind the first that does not exist is left out, as CUDA does.
+        order: `CUDA_DEVICE_ORDER`.
+
+    Raises:
+        NoDriver: If no driver runs here.
+        EnvironmentLacks: If a driver runs and cannot be asked.
+        DeviceError: If a GPU cannot be used: in MIG mode, or lost.
+        InputError: If `visible` does not say which GPUs are meant.
+    """
+    handles = _handles()
+    if visible is None:
+        return [Gpu(handle) for handle in handles]
+    words = [word.strip() for word in visible.split(",")]
+    if mig := [word for word in words if word.startswith("MIG-")]:
+        raise NotSupported(
+            f"{VISIBLE} names {mig[0]}, an instance of a GPU in MIG mode, whose energy nobody "
+            "counts by itself. Name a whole GPU, or train without measuring energy: "
+            "WATTKEEPER_DEVICE=none"
+        )
+    import pynvml
+
+    uuids = [str(_ask(pynvml.nvmlDeviceGetUUID, handle)) for handle in handles]
+    chosen: list[int] = []
+    for word in words:
+        at = _meant(word, uuids)
+        if at is None:
+            break
+        if at in chosen:  # CUDA then shows none at all
+            raise InputError(f"{VISIBLE} is {visible!r}, which names {uuids[at]} twice")
+        chosen.append(at)
+    if order != "PCI_BUS_ID" and any(word.isdecimal() for word in words[: len(chosen)]):
+        _refuse_ambiguous(handles, visible)
+    return [Gpu(handles[at]) for at in chosen]
+
+
+def visible() -> list[Gpu]:
+    """The GPUs that CUDA shows this process, as its environment says; errors as of `gpus`."""
+    return gpus(os.environ.get(VISIBLE), os.environ.get(ORDER))
+
+
+def by_uuid(uuid: str) -> Gpu:
+    """The GPU with a UUID.
+
+    Raises:
+        Lost: If it is gone.
+        EnvironmentLacks: If no driver can be asked.
+    """
+    import pynvml
+
+    _start()
+    try:
+        return Gpu(pynvml.nvmlDeviceGetHandleByUUID(uuid))
+    except pynvml.NVMLError_NotFound:
+        raise Lost(f"no GPU has the UUID {uuid}: it was taken out, or has fallen off") from None
+    except pynvml.NVMLError as error:
+        raise said(error) from None
+
+
+def gpu_type(name: str) -> str:
+    """What NVML calls a GPU type, without the maker's name: `NVIDIA A100-SXM4-40GB` is A100-...
+
+    The rest stays as it is, since forms of one chip differ in their limits and speed.
+    """
+    for maker in ("NVIDIA ", "Tesla "):
+        name = name.removeprefix(maker)
+    return name
+
+
+def driver_is_there() -> bool:
+    """Whether NVML's library can be loaded, whatever it then says."""
+    try:
+        ctypes.CDLL(LIBRARY)
+    except OSError:
+        return False
+    return True
+
+
+def _meant(word: str, uuids: Sequence[str]) -> int | None:
+    """Which GPU an entry of `CUDA_VISIBLE_DEVICES` means; None if there is none such."""
+    if word.isdecimal():
+        return int(word) if int(word) < len(uuids) else None
+    if not word.startswith("GPU-"):
+        return None
+    found = [at for at, uuid in enumerate(uuids) if uuid.lower().startswith(word.lower())]
+    return found[0] if len(found) == 1 else None
+
+
+def _refuse_ambiguous(handles: Sequence[Any], visible: str) -> None:
+    """CUDA puts the fastest first, NVML sorts by bus; that differs only between types."""
+    import pynvml
+
+    types = sorted({gpu_type(_ask(pynvml.nvmlDeviceGetName, handle)) for handle in handles})
+    if len(types) > 1:
+        raise InputError(
+            f"{VISIBLE}={visible} counts GPUs of several types ({', '.join(types)}), whose order "
+            f"differs between CUDA and its driver. Set {ORDER}=PCI_BUS_ID, or name UUIDs "
+            "(nvidia-smi -L shows them)"
+        )
+
+
+def _handles() -> list[Any]:
+    import pynvml
+
+    _start()
+    count = _ask(pynvml.nvmlDeviceGetCount)
+    return [_ask(pynvml.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
+
+
+def _start() -> None:
+    """Initialise NVML, which counts how often; nobody shuts it down before the process ends."""
+    try:
+        import pynvml
+    except ModuleNotFoundError:
+        if not driver_is_there():
+            raise NoDriver(no_driver()) from None
+        raise EnvironmentLacks(
+            "a driver of NVIDIA's is there, and nothing to ask it with: "
+            "pip install 'wattkeeper[live]'"
+        ) from None
+    _ask(pynvml.nvmlInit)
+
+
+def _ask(function: Callable[..., Any], *arguments: object) -> Any:
+    import pynvml
+
+    try:
+        return function(*arguments)
+    except pynvml.NVMLError as error:
+        raise said(error) from None

@@ -1,0 +1,122 @@
+"""CPU packages that count their energy: RAPL, as Linux shows it in `/sys/class/powercap`.
+
+A package counts what its cores and its cache draw, for all processes of the host together. Memory
+is left out: only some hosts count it.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+from typing import Final
+
+from wattkeeper.live.devices.device import Limits
+from wattkeeper.policies.errors import Lost, NoPermission, NotSupported
+
+ROOT: Final = Path("/sys/class/powercap")
+CPU: Final = Path("/proc/cpuinfo")
+ZONE: Final = re.compile(r"intel-rapl:\d+")  # AMD's packages have the same name
+MOST_W: Final = 1000.0
+"""No package draws more: what bounds how soon a counter can wrap."""
+SELDOM_S: Final = 60.0
+
+
+class Package:
+    """A CPU package; see `wattkeeper.live.devices.device.Device`.
+
+    It takes no limit from here: the cores of a host are not one training's alone.
+
+    Args:
+        zone: Its folder.
+
+    Raises:
+        NoPermission: If this user may not read the counter.
+        Lost: If it is not there.
+    """
+
+    limits: Limits | None = None
+    has_counter = True
+
+    def __init__(self, zone: Path) -> None:
+        self.zone = zone
+        self.name = zone.name
+        self.name = self._text("name")
+        self.uuid = f"{socket.gethostname()}/{self.name}"
+        self.gpu_type = cpu_type()
+        self._range_uj = int(self._text("max_energy_range_uj"))
+        self._last_uj = self._counter_uj()
+        self._counted_uj = 0
+        self.read_every_s: float | None = min(SELDOM_S, self._range_uj / 1e6 / MOST_W / 2)
+
+    def energy_j(self) -> float:
+        """Energy since this object was made, J; the counter's wraps are undone."""
+        now_uj = self._counter_uj()
+        self._counted_uj += (now_uj - self._last_uj) % self._range_uj
+        self._last_uj = now_uj
+        return self._counted_uj / 1e6
+
+    def power_w(self) -> float:
+        """RAPL does not say it."""
+        raise NotSupported(f"{self.name}: a CPU package counts energy, not power")
+
+    def utilisation(self) -> float:
+        """RAPL does not say it."""
+        raise NotSupported(f"{self.name}: a CPU package does not say how busy it is")
+
+    def limit_w(self) -> float:
+        """It takes none."""
+        raise NotSupported(f"{self.name}: the power of a CPU package is not limited from here")
+
+    def set_limit_w(self, limit_w: float) -> None:
+        """It takes none."""
+        raise NotSupported(f"{self.name}: the power of a CPU package is not limited from here")
+
+    def _counter_uj(self) -> int:
+        return int(self._text("energy_uj"))
+
+    def _text(self, name: str) -> str:
+        path = self.zone / name
+        try:
+            return path.read_text(encoding="ascii").strip()
+        except PermissionError:
+            raise NoPermission(
+                f"{self.name}: this user may not read {path}. Until the next boot, this allows it: "
+                f"sudo chmod a+r {self.zone.parent}/intel-rapl:*/energy_uj"
+            ) from None
+        except OSError as error:
+            raise Lost(
+                f"{self.name}: {path} cannot be read ({error.strerror}); RAPL's driver was "
+                "unloaded, or this is a container without /sys"
+            ) from None
+
+
+def packages(root: Path = ROOT) -> list[Package]:
+    """The packages of the host, by number; empty where there is no RAPL.
+
+    Raises:
+        NoPermission: If this user may not read a counter.
+    """
+    if not root.is_dir():
+        return []
+    zones = [zone for zone in root.iterdir() if ZONE.fullmatch(zone.name)]
+    zones.sort(key=lambda zone: int(zone.name.partition(":")[2]))
+    # The zone of the whole platform, `psys`, would count the packages twice.
+    return [Package(zone) for zone in zones if _kind(zone).startswith("package")]
+
+
+def cpu_type(info: Path = CPU) -> str:
+    """What the host calls its CPUs; `CPU` if it does not say."""
+    try:
+        text = info.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "CPU"
+    found = re.search(r"^model name\s*:\s*(\S.*?)\s*$", text, re.MULTILINE)
+    return found[1] if found else "CPU"
+
+
+def _kind(zone: Path) -> str:
+    try:
+        return (zone / "name").read_text(encoding="ascii")
+    except OSError:
+        return ""

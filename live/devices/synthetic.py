@@ -1,0 +1,216 @@
+"""A GPU that is not there: what it draws is what somebody says it draws.
+
+Its state is a file, so that several processes see one device: what trains (or rehearses a
+training), what measures, what guards its limit, and `wattkeeper doctor`. Energy is exact: power is
+constant between two changes, on the clock of the run.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+from wattkeeper.live.devices.device import Limits
+from wattkeeper.live.state_folder import state_folder
+from wattkeeper.live.wall import Wall
+from wattkeeper.policies.errors import InputError, Lost
+
+PREFIX: Final = "synthetic:"
+SIZE: Final = 1 << 14
+"""Bytes of the file: always the same, so that a state is written in one piece."""
+
+
+class State(NamedTuple):
+    """What the file holds.
+
+    Attributes:
+        gpu_type: As in `Device`.
+        limits: As in `Device`.
+        idle_w: What it draws when nothing runs on it, W.
+        speed: Of the clock.
+        begun_s: Of the clock.
+        limit_w: In force, W.
+        busy: By power limit, ascending, what it draws, W; empty while nothing runs on it.
+        energy_j: Until `since_s`, J.
+        since_s: When limit or draw changed last, s.
+    """
+
+    gpu_type: str
+    limits: Limits
+    idle_w: float
+    speed: float
+    begun_s: float
+    limit_w: float
+    busy: tuple[tuple[float, float], ...] = ()
+    energy_j: float = 0.0
+    since_s: float = 0.0
+
+    @property
+    def power_w(self) -> float:
+        """What it draws: between two limits that `busy` names, on the straight line."""
+        if not self.busy:
+            return self.idle_w
+        below = [point for point in self.busy if point[0] <= self.limit_w]
+        above = [point for point in self.busy if point[0] > self.limit_w]
+        if not below or not above:
+            return (below or above)[-1 if below else 0][1]
+        (low, least), (high, most) = below[-1], above[0]
+        return least + (most - least) * (self.limit_w - low) / (high - low)
+
+    def at(self, now_s: float) -> Self:
+        """The state with its energy up to a time (s); a time that is over changes nothing."""
+        now_s = max(now_s, self.since_s)
+        energy_j = self.energy_j + self.power_w * (now_s - self.since_s)
+        return self._replace(energy_j=energy_j, since_s=now_s)
+
+
+class Synthetic:
+    """A device in a file; see `wattkeeper.live.devices.device.Device`.
+
+    Args:
+        path: The file, made by `create`.
+
+    Attributes:
+        wall: The clock that it lives on, which its maker gave it.
+
+    Raises:
+        Lost: If the file is not there.
+        InputError: If it is no such file.
+    """
+
+    has_counter = True
+    read_every_s: float | None = None
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.uuid = f"{PREFIX}{self.path}"
+        state = self.state()
+        self.gpu_type = state.gpu_type
+        self.limits: Limits | None = state.limits
+        self.wall = Wall(state.speed, state.begun_s)
+
+    @classmethod
+    def create(
+        cls, path: Path, gpu_type: str, limits: Limits, idle_w: float, wall: Wall
+    ) -> Synthetic:
+        """Make an idle device at its default limit; a file that is there is overwritten.
+
+        Args:
+            path: Its file.
+            gpu_type: What profiles call it.
+            limits: What it may be limited to.
+            idle_w: What it draws when nothing runs on it, W.
+            wall: The clock that it lives on.
+        """
+        begun = (wall.speed, wall.begun_s)
+        state = State(gpu_type, limits, idle_w, *begun, limits.default_w, since_s=wall.now_s())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f"{path.name}.{os.getpid()}")
+        new.write_bytes(_bytes(state))
+        new.replace(path)
+        return cls(path)
+
+    def state(self) -> State:
+        """What the file holds now."""
+        with self._locked(fcntl.LOCK_SH) as file:
+            return self._read(file)
+
+    def energy_j(self, at_s: float | None = None) -> float:
+        """Energy since it was made, J, until now or until a time of its clock (s)."""
+        return self.state().at(self.wall.now_s() if at_s is None else at_s).energy_j
+
+    def power_w(self) -> float:
+        """What it draws now, W."""
+        return self.state().power_w
+
+    def utilisation(self) -> float:
+        """1 while something runs on it, else 0."""
+        return float(bool(self.state().busy))
+
+    def limit_w(self) -> float:
+        """The power limit in force, W."""
+        return self.state().limit_w
+
+    def set_limit_w(self, limit_w: float) -> None:
+        """Put a power limit (W) in force."""
+        if self.limits is not None:
+            self.limits.check(limit_w, self.uuid)
+        self._change(lambda state: state._replace(limit_w=float(limit_w)), None)
+
+    def draw(self, power_w: Mapping[float, float], at_s: float | None = None) -> None:
+        """Let something run on it.
+
+        Args:
+            power_w: By power limit (W), what it draws, W.
+            at_s: Since when, s of its clock; None: now. A moment that lies before the last change
+                of limit or draw counts as that change's.
+        """
+        busy = tuple(sorted((float(limit), float(power)) for limit, power in power_w.items()))
+        self._change(lambda state: state._replace(busy=busy), at_s)
+
+    def rest(self, at_s: float | None = None) -> None:
+        """Let nothing run on it any more, since a time of its clock (s), or now."""
+        self.draw({}, at_s)
+
+    def _change(self, change: Callable[[State], State], at_s: float | None) -> None:
+        with self._locked(fcntl.LOCK_EX) as file:
+            now_s = self.wall.now_s() if at_s is None else at_s
+            os.pwrite(file, _bytes(change(self._read(file).at(now_s))), 0)
+
+    def _read(self, file: int) -> State:
+        try:
+            values: dict[str, Any] = json.loads(os.pread(file, SIZE, 0))
+            busy = tuple((limit, power) for limit, power in values.pop("busy"))
+            return State(limits=Limits(*values.pop("limits")), busy=busy, **values)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise InputError(f"{self.path} is no synthetic device") from None
+
+    @contextmanager
+    def _locked(self, kind: int) -> Iterator[int]:
+        try:
+            file = os.open(self.path, os.O_RDWR)
+        except FileNotFoundError:
+            raise Lost(f"the synthetic device {self.path} is not there") from None
+        try:
+            fcntl.flock(file, kind)
+            yield file
+        finally:
+            os.close(file)
+
+
+def of_type(gpu_type: str, wall: Wall) -> Synthetic:
+    """The device of a synthetic GPU type of this user; made, and busy from then on, if not there.
+
+    With nobody to say what it draws, it draws what a busy GPU of its type does at its limit.
+
+    Raises:
+        InputError: If there is no such type.
+    """
+    from wattkeeper.traces.synthetic_specs import DEFAULT_GPUS
+
+    types = {spec.name: spec for spec in DEFAULT_GPUS}
+    if gpu_type not in types:
+        raise InputError(
+            f"no synthetic GPU type {gpu_type!r}; there is {', '.join(sorted(types))}, or name the "
+            "file of a synthetic device, with a / in it"
+        )
+    spec = types[gpu_type]
+    path = state_folder() / "synthetic" / gpu_type
+    if path.exists():
+        device = Synthetic(path)
+        same = (device.wall.speed, device.wall.begun_s) == (wall.speed, wall.begun_s)
+        if same and device.state().since_s <= wall.now_s():  # else the host was started anew
+            return device
+    limits = Limits(spec.min_limit_w, spec.max_limit_w, spec.max_limit_w)
+    device = Synthetic.create(path, gpu_type, limits, spec.idle_power_w, wall)
+    device.draw({limit: min(limit, spec.peak_power_w) for limit in spec.limits_w})
+    return device
+
+
+def _bytes(state: State) -> bytes:
+    return json.dumps(state._asdict()).encode().ljust(SIZE)

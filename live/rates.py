@@ -1,0 +1,39 @@
+"""How the learning rate of a script goes with the batch size that was chosen."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, get_args
+
+from wattkeeper.policies.errors import InputError
+
+Rule = Literal["linear", "square-root", "none"]
+"""`linear`: k times the batch size, k times the rate (Goyal et al. 2017, section 2.1; for SGD).
+`square-root`: its square root (Krizhevsky 2014, section 5; Malladi et al., NeurIPS '22, for Adam and
+RMSprop). `none`: it stays."""
+
+
+def scaled(rate: float, batch_size: int, default_batch_size: int, rule: Rule) -> float:
+    """The learning rate of a batch size.
+
+    Args:
+        rate: That of the default batch size.
+        batch_size: Samples.
+        default_batch_size: Samples.
+        rule: How it goes with the batch size.
+
+    Raises:
+        InputError: If there is no such rule, or a batch size is not above 0.
+    """
+    if min(batch_size, default_batch_size) <= 0:
+        raise InputError(
+            f"found batch sizes of {batch_size} and {default_batch_size}; must be above 0"
+        )
+    ratio = batch_size / default_batch_size
+    if rule == "linear":
+        return rate * ratio
+    if rule == "square-root":
+        return rate * math.sqrt(ratio)
+    if rule == "none":
+        return rate
+    raise InputError(f"no rule {rule!r} for learning rates; there is {', '.join(get_args(Rule))}")
