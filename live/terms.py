@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from wattkeeper.policies.registry import PolicyConfig
 
 LINK: Final = "WATTKEEPER_LINK"
+RECORDING: Final = "WATTKEEPER_RECORDING"
 STEP_W: Final = 25.0
 """Between the power limits that are tried (Zeus, NSDI '23, section 6.1)."""
 
@@ -80,7 +81,7 @@ class Terms(NamedTuple):
 
 
 def guide_of(terms: Terms, devices: Sequence[Device], limiter: Limits, how: str) -> Guide:
-    """Who tells a session what to do: the controller that started it, else the policies.
+    """Who tells a session what to do: who records it or controls it, else the policies.
 
     Args:
         terms: What the script says.
@@ -94,6 +95,10 @@ def guide_of(terms: Terms, devices: Sequence[Device], limiter: Limits, how: str)
         EnvironmentLacks: If the cost counts what nothing measures, or the store, or the
             controller, cannot be reached.
     """
+    if os.environ.get(RECORDING):
+        from wattkeeper.live.recording import Recorded
+
+        return Recorded(Path(os.environ[RECORDING]), terms, devices, limiter, how)
     if os.environ.get(LINK):
         from wattkeeper.live.control.link import guide_from_environment
 

@@ -416,8 +416,17 @@ def execute(spec: RunSpec, inputs: Inputs) -> RunResult:
     backend.listener = world
     world.run()
     optima = _optima(spec, inputs)
+    unmeasured = {key[0] for key, profile in inputs.profiles.items() if not profile.measured}
     return collect(
-        spec.variant, spec.seed, world.recorder, source, hardware, optima, clock.events, zoo
+        spec.variant,
+        spec.seed,
+        world.recorder,
+        source,
+        hardware,
+        optima,
+        clock.events,
+        zoo,
+        unmeasured,
     )
 
 
