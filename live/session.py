@@ -287,8 +287,8 @@ class Session:
         self._signals.closing = True
         with ExitStack() as stack:
             stack.callback(self._signals.again)
-            stack.callback(self._signals.restore)
             stack.push(self._held)
+            stack.callback(self._signals.restore)
             stack.callback(self._pulse.end)
             self._end(error)
         return isinstance(error, Stopped)

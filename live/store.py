@@ -24,6 +24,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import sqlalchemy as sa
 
+from wattkeeper.live.state_folder import state_folder
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, StoreError, WattkeeperError
 
 T = TypeVar("T")
@@ -96,22 +97,6 @@ observations = sa.Table(
 )
 
 
-def folder() -> Path:
-    """The user's folder for what sessions keep; it need not exist.
-
-    Raises:
-        EnvironmentLacks: If no home directory is known and nothing else is set.
-    """
-    if path := os.environ.get("XDG_STATE_HOME"):
-        return Path(path) / "wattkeeper"
-    try:
-        return Path.home() / ".local" / "state" / "wattkeeper"
-    except RuntimeError as error:
-        raise EnvironmentLacks(
-            "no home directory is known; set WATTKEEPER_STORE to a file or a PostgreSQL URL"
-        ) from error
-
-
 class Store:
     """The database of sessions, made if it is not there.
 
@@ -120,7 +105,7 @@ class Store:
 
     Args:
         where: A file, or the URL of a PostgreSQL database (``postgresql://user@host/name``). By
-            default `WATTKEEPER_STORE`, else ``sessions.sqlite`` in `folder`.
+            default `WATTKEEPER_STORE`, else ``sessions.sqlite`` in the user's state folder.
 
     Raises:
         InputError: If the URL is wrong.
@@ -133,11 +118,11 @@ class Store:
     """
 
     def __init__(self, where: str | Path | None = None) -> None:
-        found = where or os.environ.get("WATTKEEPER_STORE") or folder() / "sessions.sqlite"
+        found = where or os.environ.get("WATTKEEPER_STORE") or state_folder() / "sessions.sqlite"
         if "://" in str(found):
             self._engine = _server(str(found))
             self.name = self._engine.url.render_as_string(hide_password=True)
-            self.checkpoints = folder() / "checkpoints"
+            self.checkpoints = state_folder() / "checkpoints"
         else:
             path = Path(found).expanduser().absolute()
             self.name = str(path)

@@ -140,9 +140,12 @@ def guide_of(terms: Terms, devices: Sequence[Device], limiter: Limits, how: str)
 def _hardware(terms: Terms, devices: Sequence[Device], how: str) -> tuple[str, int, float]:
     """Type and number of the devices, and what the cost counts a second of one with, W."""
     if how == "absent" and terms.eta > 0:
+        from wattkeeper.live.devices import absent
+
         raise EnvironmentLacks(
             f"nothing here measures energy, so that no cost with eta={terms.eta:g} is known: say "
-            "eta=0, which counts time alone, or see with `wattkeeper doctor` what is missing"
+            "eta=0, which counts time alone, or see with `wattkeeper doctor` what is missing\n"
+            + absent()
         )
     if not devices:
         return "cpu", 1, 1.0
