@@ -129,13 +129,14 @@ class Recording(NamedTuple):
     Attributes:
         full: To the target, all batch sizes and repetitions.
         limited: Some epochs at lower power limits.
-        stopped: The one that was told to stop, and the one that went on.
+        stopped: The one that was told to stop, and the one that went on if the script keeps its
+            state.
         settle_s: Until a power limit was in force, s; None where none may be set.
     """
 
     full: list[Run]
     limited: list[Run]
-    stopped: tuple[Run, Run]
+    stopped: list[Run]
     settle_s: float | None
 
 
@@ -180,27 +181,31 @@ def record(
             progress(len(done), total)
             size = wanted.batch_size
             assert size is not None
-            if size == first.begun["batch_size"] and wanted[1:] == (most_w, 1, *wanted[3:]) and (
-                wanted.epochs is None
-            ):
+            if wanted == first.wanted._replace(batch_size=first.begun["batch_size"]):
                 done.append(first)
             elif size not in unfit:
                 done.append(runs.run(wanted))
                 if not done[-1].fits:
                     unfit.add(size)
-        stopped = runs.run(Wanted(None, most_w, 1, stop_after=1, checkpoint=str(folder / "kept")))
-        last = stopped.epochs[-1]
-        again = Wanted(None, most_w, 1, epochs=2, epochs_done=1, time_done_s=last["time_s"],
-                       energy_done_j=last["energy_j"], checkpoint=str(folder / "kept"))  # fmt: skip
-        going_on = runs.run(again)
+        stopped = list(_stopped(runs, Wanted(None, most_w, 1, 2), folder / "kept"))
         progress(total, total)
         settle_s = _settle_s(limits_w) if first.begun["allowed"] and limits_w else None
     return Recording(
         [run for run in done if run.wanted.epochs is None],
         [run for run in done if run.wanted.epochs is not None],
-        (stopped, going_on),
+        stopped,
         settle_s,
     )
+
+
+def _stopped(runs: _Runs, wanted: Wanted, kept: Path) -> Iterator[Run]:
+    """The run that is told to stop after an epoch, and, if it kept its state, that goes on."""
+    stopped = runs.run(wanted._replace(stop_after=1, checkpoint=str(kept)))
+    yield stopped
+    if kept.exists() and stopped.begun["terms"]["max_epochs"] > 1:
+        last = stopped.epochs[-1]
+        done = {"epochs_done": 1, "time_done_s": last["time_s"], "energy_done_j": last["energy_j"]}
+        yield runs.run(wanted._replace(checkpoint=str(kept), **done))
 
 
 def forget(folder: Path) -> None:

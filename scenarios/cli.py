@@ -20,6 +20,7 @@ import click
 
 from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.scenarios import terminal
+from wattkeeper.scenarios.record_cli import record
 from wattkeeper.scenarios.zoo_cli import zoo
 
 INTERRUPTED = 130
@@ -522,4 +523,5 @@ def _save(trace: Any, replace: bool) -> None:
     click.echo(f"{trace.name} ({trace.kind}, {trace.origin}): {folder}")
 
 
+main.add_command(record)
 main.add_command(zoo)

@@ -19,9 +19,7 @@ TARGET = 0.8
 
 def sequences(seed: int, count: int) -> Tensor:
     """Sequences, shape (count, LENGTH): a chain of order two that all seeds share."""
-    follows = torch.randint(
-        TOKENS, (TOKENS, TOKENS), generator=torch.Generator().manual_seed(0)
-    )
+    follows = torch.randint(TOKENS, (TOKENS, TOKENS), generator=torch.Generator().manual_seed(0))
     generator = torch.Generator().manual_seed(seed)
     found = torch.randint(TOKENS, (count, LENGTH), generator=generator)
     certain = torch.rand(count, LENGTH, generator=generator) < CERTAIN
@@ -61,11 +59,13 @@ def main() -> None:
         default_batch_size=64,
         target=TARGET,
         max_epochs=40,
+        eta=0.5 if device == "cuda" else 0.0,  # few CPUs measure their energy
     ) as session:
-        torch.manual_seed(session.seed)
+        torch.manual_seed(session.orders.recurrence)
         model = Network().to(device)
-        optimizer = torch.optim.Adam(model.parameters(), session.learning_rate(1e-3))
+        optimizer = torch.optim.Adam(model.parameters(), session.learning_rate(1e-3, "square-root"))
         data = torch.utils.data.TensorDataset(train)
+        session.keep(model=model, optimizer=optimizer)
         loader = torch.utils.data.DataLoader(data, session.batch_size, shuffle=True)
         for epoch in session.epochs(loader):
             model.train()
