@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from wattkeeper.live import keeping, rates
 from wattkeeper.live.guide import Cause, Ended, Epoch, Guide, Orders
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from wattkeeper.live.program import Inputs
     from wattkeeper.live.report import TransferReport
     from wattkeeper.policies.registry import PolicyConfig
+
+POWER_CONTROL: Final = "WATTKEEPER_POWER_CONTROL"
+"""Environment variable: `off` if whoever started this process forbids to touch power limits."""
 
 log = logging.getLogger("wattkeeper.session")
 
@@ -137,7 +140,9 @@ class Session:
         self._pid = os.getpid()
         with ExitStack() as stack:
             devices = found()
-            self._limiter = stack.enter_context(Limiter(devices, self._control))
+            off = os.environ.get(POWER_CONTROL) == "off"
+            limiter = Limiter(devices, "off" if off else self._control)
+            self._limiter = stack.enter_context(limiter)
             self._meter = Meter(devices, Wall.from_environment())
             stack.callback(self._meter.close)
             self._guide: Guide = guide_of(self._terms, devices, self._limiter, self._meter.how)

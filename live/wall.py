@@ -11,6 +11,8 @@ from wattkeeper.policies.errors import InputError
 
 SPEED: Final = "WATTKEEPER_SPEED"
 BEGUN_S: Final = "WATTKEEPER_BEGUN_S"
+STILL: Final = "WATTKEEPER_STILL"
+"""Set if a controller keeps the time, which stands still while anybody works."""
 
 
 class Wall:
@@ -34,6 +36,10 @@ class Wall:
             InputError: If `WATTKEEPER_SPEED` or `WATTKEEPER_BEGUN_S` is no number, or the speed is
                 not above 0.
         """
+        if os.environ.get(STILL):
+            from wattkeeper.live.control.link import still_wall
+
+            return still_wall()
         speed, begun_s = _number(SPEED, 1.0), _number(BEGUN_S, 0.0)
         if speed <= 0:
             raise InputError(f"{SPEED} is {speed:g}; allowed: a number above 0")

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wattkeeper.policies.errors import InputError, Problem
+from wattkeeper.policies.errors import InputError, Problem, ScenarioError
 from wattkeeper.policies.profile import Objective, Profile, optimum
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
@@ -132,16 +132,20 @@ def named_at(document: Document, *path: str) -> Iterator[None]:
         raise type(error)(problems) from None
 
 
-def read_inputs(loaded: Loaded) -> Inputs:
+def read_inputs(loaded: Loaded, *, live: bool = False) -> Inputs:
     """Find and check the traces of a scenario.
+
+    Args:
+        loaded: The scenario.
+        live: Leave out the profiles of workloads that are trained.
 
     Raises:
         InputError: If they are absent, broken, or do not fit the scenario; the message names the
             place in the scenario or in the trace.
     """
-    inputs = _read_inputs(loaded)
+    inputs = _read_inputs(loaded, live)
     scenario, document = loaded
-    if scenario.latencies is None:
+    if scenario.latencies is None or live:
         return inputs
     with named_at(document, "latencies"):
         latencies, recorded = latencies_of(scenario.latencies, inputs.traces[0], inputs.profiles)
@@ -149,7 +153,7 @@ def read_inputs(loaded: Loaded) -> Inputs:
     return inputs._replace(latencies=latencies, cluster=cluster)
 
 
-def _read_inputs(loaded: Loaded) -> Inputs:
+def _read_inputs(loaded: Loaded, live: bool) -> Inputs:
     scenario, document = loaded
     workload = scenario.workload
     if isinstance(workload, ArchitectureSearch):
@@ -166,7 +170,14 @@ def _read_inputs(loaded: Loaded) -> Inputs:
     recorded = any(occupancy_of(scenario, variant) == "recorded" for variant in scenario.variants)
     check_cap(cluster, recorded, document)
     if isinstance(workload, Recurring):
-        assert profiles is not None
+        if live and scenario.live is not None and scenario.live.workloads:
+            return live_inputs(scenario, workload, document, profiles, cluster)
+        if profiles is None:
+            raise ScenarioError(Problem(
+                "profiles: none, so that there is nothing to simulate: record some (`wattkeeper "
+                "record`) and name them here, or run it live (--live)",
+                document.where(("workload",)),
+            ))  # fmt: skip
         return _recurring_inputs(scenario, workload, document, profiles, cluster)
     with named_at(document, "workload", "trace"):
         trace = library.find(workload.trace)
@@ -337,6 +348,46 @@ def _recurring_inputs(
     return Inputs(profiles, None, {name: recurrences[name] for name in names}, (trace,), cluster)
 
 
+def live_inputs(
+    scenario: Scenario,
+    workload: Recurring,
+    document: Document,
+    trace: Trace | None,
+    cluster: ClusterSpec,
+) -> Inputs:
+    """What a live run reads where workloads have commands: the profiles of the others.
+
+    Raises:
+        InputError: If a workload has neither a command nor a profile.
+    """
+    assert scenario.live is not None
+    trained = scenario.live.workloads
+    names = workload.workloads or tuple(trained)
+    rehearsed = tuple(name for name in names if name not in trained)
+    profiles: Profiles = {}
+    if rehearsed:
+        if trace is None:
+            with named_at(document, "workload", "workloads"):
+                raise InputError(
+                    f"workload {rehearsed[0]!r} has neither a command (live.workloads) nor a "
+                    "profile (workload.profiles)"
+                )
+        part = workload.model_copy(update={"workloads": rehearsed})
+        profiles = _recurring_inputs(scenario, part, document, trace, cluster).profiles
+    often = workload.recurrences
+    if not isinstance(often, int):
+        with named_at(document, "workload", "recurrences"):
+            raise InputError("per_configuration: say a number; a live run knows no profiles")
+    with named_at(document, "workload", "gpus"):
+        if workload.gpus > cluster.most_gpus(None):
+            raise InputError(
+                f"gpus: each job asks for {gpus_text(workload.gpus)}, the cluster has "
+                f"{cluster.most_gpus(None)}"
+            )
+    sources = () if trace is None else (trace,)
+    return Inputs(profiles, None, dict.fromkeys(names, often), sources, cluster)
+
+
 def _profile_trace(source: ProfileSource) -> Trace:
     if isinstance(source, Synthetic):
         return generate(source.synthetic, "synthetic")
@@ -393,8 +444,8 @@ def execute(spec: RunSpec, inputs: Inputs) -> RunResult:
     if inputs.search is not None:
         return searches.execute(spec, inputs.search, inputs.cluster, inputs.folder)
     clock = Clock()
-    source = _source(inputs)
-    streams = _streams(spec, inputs)
+    source = source_of(inputs)
+    streams = streams_of(spec, inputs)
     objective = spec.rules.objective
     hardware = inputs.cluster
     backend = Replay(
@@ -415,7 +466,7 @@ def execute(spec: RunSpec, inputs: Inputs) -> RunResult:
     world = World(clock, cluster, source, backend, spec.policies, spec.rules, streams, zoo)
     backend.listener = world
     world.run()
-    optima = _optima(spec, inputs)
+    optima = optima_of(spec, inputs)
     unmeasured = {key[0] for key, profile in inputs.profiles.items() if not profile.measured}
     return collect(
         spec.variant,
@@ -430,21 +481,22 @@ def execute(spec: RunSpec, inputs: Inputs) -> RunResult:
     )
 
 
-def _source(inputs: Inputs) -> Source:
+def source_of(inputs: Inputs) -> Source:
+    """Where the jobs come from."""
     if inputs.jobs is not None:
         return TraceSource(inputs.jobs, inputs.models.of_job)
     (gpus,) = {gpus for _, gpus, _ in inputs.profiles}
     return RecurringSource(inputs.recurrences, gpus)
 
 
-def _streams(spec: RunSpec, inputs: Inputs) -> Streams:
+def streams_of(spec: RunSpec, inputs: Inputs) -> Streams:
     """Published: sequential groups take the run's seed, those of a trace the sum of their id."""
     if not spec.published:
         return NamedStreams(spec.seed)
     return PublishedStreams(checksum if inputs.jobs is not None else lambda _: spec.seed)
 
 
-def _optima(spec: RunSpec, inputs: Inputs) -> dict[tuple[str, int, str], float]:
+def optima_of(spec: RunSpec, inputs: Inputs) -> dict[tuple[str, int, str], float]:
     """Smallest expected costs; absent where no configuration ever succeeded."""
     found = {
         key: optimum(profile, spec.rules.objective) for key, profile in inputs.profiles.items()

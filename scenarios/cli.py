@@ -75,6 +75,8 @@ def _overrides(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--seeds", metavar="N|A..B", help="Seeds 1 to N, or A to B.")
 @_overrides
 @click.option("--workers", type=click.IntRange(1), default=1, help="Processes to run in [1].")
+@click.option("--live", is_flag=True, help="Train for real, or rehearse; go on if interrupted.")
+@click.option("--ray", metavar="ADDRESS", help="With --live: use the hosts of a Ray cluster.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def run(
     scenario: str,
@@ -82,9 +84,15 @@ def run(
     seeds: str | None,
     settings: tuple[str, ...],
     workers: int,
+    live: bool,
+    ray: str | None,
     as_json: bool,
 ) -> None:
     """Run SCENARIO, a shipped one's name or a file, and compare its variants."""
+    if ray is not None and not live:
+        raise click.UsageError("--ray needs --live: the simulator uses one host (--workers)")
+    if live and workers > 1:
+        raise click.UsageError("--workers is for the simulator: leave it out with --live")
     from wattkeeper.scenarios.arrow import settle
 
     settle()
@@ -97,9 +105,14 @@ def run(
     loaded = load(scenario, settings, None if seeds is None else _seeds(seeds))
     folder = out or Path("results") / loaded.scenario.name
     check_folder(folder)
+    kept = _live_folder(folder) if live else None
     with terminal.progress(loaded.scenario.name) as progress:
-        done = run_scenario(loaded, workers, progress, trainings_folder(folder))
+        done = run_scenario(loaded, workers, progress, trainings_folder(folder), kept, ray)
     save(done, folder)
+    if kept is not None:
+        from wattkeeper.scenarios.live import finish
+
+        finish(kept)
     if as_json:
         click.echo(to_json(done.summary), nl=False)
         return
@@ -107,6 +120,12 @@ def run(
 
     show(terminal.console(), loaded.scenario, done)
     click.echo(f"\nResults: {folder}")
+
+
+def _live_folder(results: Path) -> Path:
+    from wattkeeper.scenarios.live import live_folder
+
+    return live_folder(results)
 
 
 def _seeds(text: str) -> range:

@@ -57,6 +57,8 @@ def run(
     workers: int = 1,
     progress: Callable[[int, int], None] = lambda done, all_: None,
     trainings: Path = Path("trainings"),
+    live: Path | None = None,
+    ray: str | None = None,
 ) -> Done:
     """Run all variants with all seeds. The results do not depend on `workers`.
 
@@ -65,19 +67,25 @@ def run(
         workers: Number of processes.
         progress: Called with the number of finished runs and of all runs.
         trainings: Folder of what is trained for real, where an interrupted run goes on.
+        live: Folder of live runs, where interrupted ones go on; None: they are simulated.
+        ray: Address of the Ray cluster that live runs use.
 
     Raises:
         WattkeeperError: If input is wrong or a policy chose what is not allowed.
     """
     began = time.perf_counter()
     scenario = loaded.scenario
-    inputs = read_inputs(loaded)._replace(folder=trainings)
+    inputs = read_inputs(loaded, live=live is not None)._replace(folder=trainings)
     check_policies(loaded, inputs)
+    of_live: dict[str, Any] = {}
     specs = run_specs(scenario)
     results: list[RunResult] = []
     progress(0, len(specs))
     try:
-        for result in _results(specs, inputs, workers):
+        ran = _results(specs, inputs, workers)
+        if live is not None:
+            ran = _live_results(specs, inputs, loaded, live, ray, of_live)
+        for result in ran:
             results.append(result)
             progress(len(results), len(specs))
     except (InputError, PolicyError) as error:
@@ -90,6 +98,8 @@ def run(
     if inputs.search is not None:
         summary["saved"] = savings(results, scenario.baseline)
     manifest = _manifest(scenario, inputs, results, summary)
+    if live is not None:
+        manifest |= {"backend": "live", "live": of_live}
     manifest["wall_s"] = time.perf_counter() - began
     return Done(results, summary, manifest)
 
@@ -162,6 +172,27 @@ def _uninterrupted() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
     if taken:
         raise KeyboardInterrupt
+
+
+def _live_results(
+    specs: Sequence[RunSpec],
+    inputs: Inputs,
+    loaded: Loaded,
+    folder: Path,
+    ray: str | None,
+    of_live: dict[str, Any],
+) -> Iterator[RunResult]:
+    """Run live, one after the other; what the manifest says of it goes into `of_live`."""
+    from wattkeeper.scenarios import live
+
+    equipment = live.equip(loaded, inputs, folder, ray)
+    live.begin(loaded, folder)
+    endings = []
+    for spec in specs:
+        result, ended = live.execute(spec, inputs, loaded, equipment)
+        endings += ended
+        yield result
+    of_live |= live.about(equipment, endings)
 
 
 def _manifest(

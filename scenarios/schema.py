@@ -246,8 +246,9 @@ class Recurring(Model):
     """Jobs that recur, each recurrence submitted when the one before it finished."""
 
     kind: Literal["recurring"]
-    profiles: ProfileSource
-    """A trace of profiles by name or path, or `synthetic:`."""
+    profiles: ProfileSource | None = None
+    """A trace of profiles by name or path, or `synthetic:`; none is needed by a live run whose
+    workloads all have a command (`live`)."""
     workloads: (
         Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_different)] | None
     ) = None
@@ -318,6 +319,60 @@ class ArchitectureSearch(Model):
 
 
 Workload = Annotated[Recurring | TraceJobs | ArchitectureSearch, Field(discriminator="kind")]
+
+
+class LiveWorkload(Model):
+    """A script that trains a workload, with `wattkeeper.live.Session` in it."""
+
+    command: Annotated[tuple[str, ...], Field(min_length=1)]
+    """What is executed, word by word; `python` is the one that runs wattkeeper."""
+    batch_sizes: Annotated[
+        tuple[PositiveInt, ...], Field(min_length=1), AfterValidator(_different)
+    ]
+    """Global batch sizes that may be chosen, samples."""
+    default_batch_size: PositiveInt
+    """One of them: what nobody chose; the learning rate of the script belongs to it."""
+    target: float | None = None
+    """Value of the metric that ends it; it does all its epochs if absent."""
+    higher_is_better: bool = True
+    """Whether the target is reached from below."""
+    max_epochs: PositiveInt
+    """It is given up after so many epochs."""
+
+    @model_validator(mode="after")
+    def _default_is_there(self) -> Self:
+        if self.default_batch_size not in self.batch_sizes:
+            raise ValueError(
+                f"default_batch_size: {self.default_batch_size} is not among batch_sizes "
+                f"({', '.join(map(str, self.batch_sizes))})"
+            )
+        return self
+
+
+class Live(Model):
+    """What `wattkeeper run --live` does. The simulator reads nothing of it."""
+
+    runner: Literal["subprocess", "torchrun", "ray"] = "subprocess"
+    """`subprocess` and `torchrun` run on this host, the latter with a process a GPU; `ray` on all
+    hosts of a Ray cluster."""
+    lease_s: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+    """An attempt is given up that is silent for so long, s; starting it counts."""
+    power_control: Literal["auto", "off"] = "auto"
+    """Whether power limits are set where this is allowed, or nobody even tries."""
+    speed: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """Seconds of the run that pass in one of the host while every rehearsal waits; only where all
+    workloads are rehearsed. Time passes as it does if absent."""
+    workloads: dict[str, LiveWorkload] = {}
+    """How workloads are trained; those that are not here are rehearsed from their profiles on a
+    synthetic device."""
+
+    @model_validator(mode="after")
+    def _speed_of_rehearsals(self) -> Self:
+        if self.speed is not None and self.workloads:
+            raise ValueError(
+                "speed: nobody can speed up a real training; leave it out, or `workloads`"
+            )
+        return self
 
 
 class Objective(Model):
@@ -403,6 +458,8 @@ class Scenario(Model):
     latencies: Latencies | Literal["recorded"] | None = None
     """What live runs take besides training; nothing if absent. `recorded`: as they were recorded
     with the profiles, and so `cluster.preemption` if it is absent."""
+    live: Live | None = None
+    """What `--live` does; the defaults if absent."""
     zoo: Zoo | None = None
     """Keeps trained models; there is none if absent. A trace must say which models jobs train."""
     max_attempts: PositiveInt = 20

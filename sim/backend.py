@@ -155,8 +155,8 @@ class Zoo(ZooView, Protocol):
 class Listener(Protocol):
     """What a backend tells the world."""
 
-    def draws(self, attempt: Attempt, power_w: float) -> None:
-        """From now on the attempt draws so much, W."""
+    def draws(self, attempt: Attempt, power_w: float, since_s: float | None = None) -> None:
+        """The attempt draws so much, W, from now on; or has done so since a time (s)."""
 
     def measured(self, attempt: Attempt, report: tuple[Measurement, ...]) -> Knobs:
         """Profiling found this; the answer holds from now on."""
@@ -165,6 +165,13 @@ class Listener(Protocol):
         self, attempt: Attempt, epochs: int | None, time_s: float, energy_j: float, reached: bool
     ) -> None:
         """The attempt is over, after so much training as profiled."""
+
+    def lost(self, attempt: Attempt, epochs: int, time_s: float, energy_j: float) -> None:
+        """The attempt died of something else than what was chosen, after so much training.
+
+        It is tried again on its GPUs as it was, and no policy learns of it; but the last attempt
+        that a job is allowed ends, without having reached its target.
+        """
 
 
 Done = Callable[[Attempt], None]

@@ -437,23 +437,26 @@ class World:
             attempt.power_limit_w = limit_w
         return knobs
 
-    def draws(self, attempt: Attempt, power_w: float) -> None:
+    def draws(self, attempt: Attempt, power_w: float, since_s: float | None = None) -> None:
         """See `wattkeeper.sim.backend.Listener`."""
         job = attempt.job
         draw = power_w, job.gpus, job.gpu_milli, attempt.gpu_type
         power = self._units.get(draw)
         if power is None:
             more_w = power_w - self.cluster.spec.idle_w(job, attempt.gpu_type)
-            power = self._units[draw] = whole_units(more_w)
+            power = whole_units(more_w)
+            if since_s is None:  # what is measured never comes twice
+                self._units[draw] = power
         if attempt.begun_s == self.clock.now_s and not (attempt.power or attempt.preemptions):
             attempt.first_power = attempt.power = power
         elif power != attempt.power:
-            self._draw(attempt, power)
+            self._draw(attempt, power, since_s)
         if attempt.power_limit_w is not None and not attempt.idle:
             self._settle(job, power_w)
 
-    def _draw(self, attempt: Attempt, power: int) -> None:
-        self.recorder.drew(self.clock.now_s, power - attempt.power)
+    def _draw(self, attempt: Attempt, power: int, since_s: float | None = None) -> None:
+        at_s = self.clock.now_s if since_s is None else since_s
+        self.recorder.drew(at_s, power - attempt.power)
         attempt.power = power
 
     def _settle(self, job: Job, power_w: float) -> None:
@@ -510,6 +513,35 @@ class World:
             self._submit(follower)
         elif self._waiting or self._stalled:
             self.clock.pass_is_due = True
+
+    def lost(self, attempt: Attempt, epochs: int, time_s: float, energy_j: float) -> None:
+        """See `wattkeeper.sim.backend.Listener`."""
+        job, start, configuration = attempt.job, attempt.start, attempt.configuration
+        assert start is not None
+        assert configuration is not None
+        if attempt.number >= self.rules.max_attempts:
+            if attempt.power_limit_w is None:
+                attempt.power_limit_w = start.options.limits(configuration.batch_size)[-1]
+            self.ended(attempt, epochs, time_s, energy_j, False)
+            return
+        options, scale, limit_w = start.options, job.time_scale, attempt.power_limit_w
+        cost = self.rules.objective.cost(energy_j, time_s, options.max_power_w * options.gpus)
+        self._record(attempt, energy_j * scale, time_s * scale, cost * scale)
+        self.recorder.trained(
+            attempt.number,
+            configuration.batch_size,
+            math.nan if limit_w is None else limit_w,
+            epochs,
+            REPLAYED | attempt.profiled * PROFILED,
+        )
+        again = Attempt(job, attempt.number + 1, attempt.placement, attempt.where,
+                        attempt.gpu_type, self.clock.now_s)  # fmt: skip
+        again.start = Start(job, again.number, options, start.group_in_flight)
+        again.configuration, again.power_limit_w = configuration, limit_w
+        again.parent, again.work, again.profiled = attempt.parent, attempt.work, attempt.profiled
+        self._running[job.number] = again
+        knobs = Knobs(limit_w) if limit_w is not None else self._turn(again, ())
+        self.backend.begin(again, knobs, 0.0)
 
     def _record(self, attempt: Attempt, energy_j: float, time_s: float, cost: float) -> None:
         overhead_s, preemptions = attempt.overhead_s, attempt.preemptions

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from wattkeeper.live.devices.device import Limits
 from wattkeeper.live.state_folder import state_folder
-from wattkeeper.live.wall import Wall
+from wattkeeper.live.wall import STILL, Wall
 from wattkeeper.policies.errors import InputError, Lost
 
 PREFIX: Final = "synthetic:"
@@ -92,7 +92,8 @@ class Synthetic:
         state = self.state()
         self.gpu_type = state.gpu_type
         self.limits: Limits | None = state.limits
-        self.wall = Wall(state.speed, state.begun_s)
+        still = STILL in os.environ
+        self.wall = Wall.from_environment() if still else Wall(state.speed, state.begun_s)
 
     @classmethod
     def create(

@@ -1,0 +1,586 @@
+"""The backend of live runs: trainings are processes, and what becomes of them is what they say."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wattkeeper.live.control.clock import LiveClock, Outside, StillWall
+from wattkeeper.live.control.runners import Gpu, Runner, Start, file_name
+from wattkeeper.live.control.server import Server
+from wattkeeper.live.control.trainings import (
+    REHEARSAL,
+    REHEARSE,
+    Run,
+    Trainings,
+    pick,
+    rehearsal_of,
+    synthetic_devices,
+)
+from wattkeeper.live.devices import VARIABLE
+from wattkeeper.live.guide import Ended, Epoch
+from wattkeeper.policies.errors import InputError, PolicyError
+from wattkeeper.policies.profile import Objective, Profile
+from wattkeeper.policies.protocols import Job, Knobs, Options, Placement, Start as Started
+from wattkeeper.sim.backend import Attempt, Listener
+from wattkeeper.sim.clock import Due
+from wattkeeper.sim.cluster_spec import ClusterSpec
+from wattkeeper.sim.streams import Streams
+
+
+class Terms(NamedTuple):
+    """What holds for a whole live run.
+
+    Attributes:
+        objective: What a job costs.
+        folder: Where checkpoints are kept.
+        lease_s: A session is given up that is silent for so long, s of the host.
+        environment: What every process finds in its environment.
+    """
+
+    objective: Objective
+    folder: Path
+    lease_s: float
+    environment: Mapping[str, str]
+
+
+class Hands(NamedTuple):
+    """What reaches out of the controller; without it, a run is only played again.
+
+    Attributes:
+        server: Hears sessions.
+        runner: Starts processes.
+    """
+
+    server: Server
+    runner: Runner
+
+
+class Ending(NamedTuple):
+    """How an attempt ended: what the simulator's tables have no column for."""
+
+    job_id: str
+    attempt: int
+    outcome: Ended
+
+
+QUICK_ENDS = 3
+"""So many processes of a workload that ended before they began, one after the other, are no
+accident."""
+
+
+class Nap:
+    """A job without a workload: it does nothing, for its recorded duration."""
+
+    def __init__(self, left_s: float) -> None:
+        self.left_s = left_s
+        self.since_s = 0.0
+        self.due: Due | None = None
+
+
+class Live:
+    """Starts processes, hears what they say, and tells the world; see `wattkeeper.sim.backend`.
+
+    An attempt begins when its process says so; until then it holds its GPUs idle. One that crashed,
+    failed, hung or never said anything is lost: the world has it tried again. A GPU is given to
+    another process only once the one that had it is gone.
+
+    Args:
+        clock: The clock.
+        trainings: How each workload is trained.
+        cluster: Where.
+        streams: Picks what a rehearsal repeats.
+        terms: What holds for the run.
+    """
+
+    def __init__(
+        self,
+        clock: LiveClock,
+        trainings: Trainings,
+        cluster: ClusterSpec,
+        streams: Streams,
+        terms: Terms,
+    ) -> None:
+        self.clock = clock
+        self.listener: Listener
+        self.hands: Hands | None = None
+        self.endings: list[Ending] = []
+        self._trainings, self._cluster = trainings, cluster
+        self._streams, self._terms = streams, terms
+        self._runs: dict[tuple[str, int], Run] = {}
+        self._needed: dict[str, float] = {}
+        self._quick_ends = Counter[str]()
+        self._held: dict[str, tuple[Gpu, ...]] = {}
+        self._names: dict[str, tuple[str, int]] = {}
+        self._pending: list[Run] = []
+        self._active = False
+        self._awake: set[str] = set()
+        self._asleep: dict[str, tuple[Due, Any]] = {}
+        self._asking: dict[tuple[str, int], list[Any]] = {}
+        self._wall = clock.wall if isinstance(clock.wall, StillWall) else None
+        clock.known, clock.answer, clock.tell = self._known, self._answer, self._tell
+        clock.outside, clock.caught_up, clock.held = self._outside, self._caught_up, self._is_held
+
+    # What the world asks for.
+
+    def options(self, job: Job, gpu_type: str) -> Options:
+        """What the workload's training may be given."""
+        assert job.workload is not None
+        return self._trainings[job.workload, job.gpus, gpu_type].options
+
+    def most_power_w(self, job: Job, gpu_type: str) -> float:
+        """The largest mean power of the profile; without one, the largest limit."""
+        if job.workload is None:
+            return self._modelled_w(job, gpu_type)
+        training = self._trainings[job.workload, job.gpus, gpu_type]
+        if training.profile is None:
+            return training.options.max_power_w * job.gpus
+        return max(max(curve.average_power_w) for curve in training.profile.curves.values())
+
+    def foresight(self, start: Started) -> Profile:
+        """Nothing knows the future of a live run."""
+        raise PolicyError(
+            f"{start.job.job_id}: a live run has no foresight; choose a policy that learns",
+            "configure",
+        )
+
+    def begin(self, attempt: Attempt, knobs: Knobs | None, delay_s: float) -> None:
+        """Start its process, once its GPUs are free."""
+        if knobs is None:
+            attempt.plan = Nap(attempt.job.duration_s)
+            self._nap(attempt)
+            return
+        assert attempt.start is not None
+        job = attempt.job
+        assert job.workload is not None
+        training = self._trainings[job.workload, job.gpus, attempt.gpu_type]
+        run = attempt.plan = Run(attempt, training, knobs.profile_w)
+        self._choose_luck(run)
+        self._runs[job.job_id, attempt.number] = run
+        self._hold_idle(run)
+        if delay_s and training.command is None:
+            self.clock.enter(self.clock.now_s + delay_s, Due(self._launch_if_wanted, run))
+        else:
+            self._launch(run)
+
+    def pause(self, attempt: Attempt) -> None:
+        """Have it stop, after it saved its state."""
+        plan: Run | Nap = attempt.plan
+        if isinstance(plan, Nap):
+            assert plan.due is not None
+            plan.due.cancel()
+            plan.left_s -= self.clock.now_s - plan.since_s
+            return
+        plan.paused = True
+        if plan.begun:
+            if self.hands is not None and plan.id is not None:
+                self.hands.server.stop(plan.id)
+                self._rouse(plan.id)
+            return
+        self._count_idle(plan)
+        if plan in self._pending:
+            self._pending.remove(plan)
+        elif plan.id is not None:
+            self._end_process(plan.id)
+            plan.id = None
+
+    def resume(self, attempt: Attempt, delay_s: float) -> None:
+        """Start a process that goes on where the one before it stopped."""
+        plan: Run | Nap = attempt.plan
+        if isinstance(plan, Nap):
+            self._nap(attempt)
+            return
+        plan.paused = False
+        self._hold_idle(plan)
+        if plan.outcome is not None:
+            self.clock.enter(self.clock.now_s, Due(self._finish, plan))
+        elif delay_s and plan.training.command is None:
+            self.clock.enter(self.clock.now_s + delay_s, Due(self._launch_if_wanted, plan))
+        elif not plan.begun:
+            self._launch(plan)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether an attempt has not ended."""
+        return any(not run.over for run in self._runs.values())
+
+    def close(self) -> None:
+        """End all processes that are left, and hang up."""
+        if self.hands is not None:
+            self.hands.runner.close()
+            self.hands.server.close()
+
+    # What happens outside.
+
+    def post(self, run: str, kind: str, payload: Mapping[str, Any], ticket: Any) -> None:
+        """Take what a session said, or what is said of it; any thread may call it."""
+        job_id, attempt = self._names.get(run, ("", 0))
+        now_s = self.clock.wall.now_s()
+        self.clock.live.post(Outside(now_s, job_id, attempt, run, kind, payload, ticket))
+
+    def exited(self, run: str, code: int | None) -> None:
+        """Take that a process is gone; any thread may call it."""
+        self.post(run, "lost", {"cause": "crashed", "code": code}, None)
+        self.post(run, "exited", {}, None)
+
+    def _outside(self) -> bool:
+        if self.hands is None:
+            return False
+        return bool(self._held) or any(
+            not (run.over or run.paused) for run in self._runs.values()
+        )
+
+    def _is_held(self) -> bool:
+        """Whether the time stands still, since somebody works."""
+        if self._wall is None or self._awake:
+            return bool(self._awake)
+        self._wall.go()
+        return False
+
+    def _known(self, news: Outside) -> bool:
+        run = self._runs.get((news.job_id, news.attempt))
+        payload = news.payload
+        if run is None or run.id != news.run or run.over or payload.get("rank"):
+            return True
+        if news.kind == "begun":
+            return run.begun
+        if news.kind == "profiled":
+            return run.attempt.power_limit_w is not None
+        if news.kind == "epoch":
+            return bool(payload["epoch"] <= run.last.epoch)
+        return news.kind not in {"ended", "lost"}
+
+    def _tell(self, news: Outside) -> None:
+        """Let the world know of news, and answer."""
+        run = self._runs[news.job_id, news.attempt]
+        run.id = news.run
+        if news.kind == "begun":
+            run.begun = True
+            self._quick_ends.pop(str(run.attempt.job.workload), None)
+            if not run.paused:
+                self._count_idle(run)
+                run.attempt.trained = True
+        elif news.kind == "profiled":
+            self._profiled(run, news.payload["found"])
+        elif news.kind == "epoch":
+            self._account(run, Epoch(**_of(Epoch, news.payload)))
+            run.answers.setdefault(run.last.epoch, not run.paused)
+        elif news.kind == "ended":
+            self._ended(run, Ended(**_of(Ended, news.payload)))
+        else:
+            self._lost(run, news.payload)
+        if news.ticket is not None:
+            self._answer(news)
+
+    def _answer(self, news: Outside) -> None:
+        run = self._runs.get((news.job_id, news.attempt))
+        if news.kind == "exited":
+            self._exited(news.run)
+        elif news.kind == "lost":
+            if news.payload["cause"] != "crashed":  # it said that it was over, but did not end
+                self._end_process(news.run)
+        elif news.kind == "sleep":
+            self._sleep(news)
+        elif run is None or (run.id != news.run):
+            self._reply(news.ticket, {"gone": True})
+        elif news.kind == "begun":
+            where = self._terms.folder / "checkpoints" / f"{file_name(run.name)}.state"
+            orders = run.orders(self._terms.objective.eta, str(where), self._terms.lease_s)
+            self._reply(news.ticket, {"orders": orders._asdict()})
+        elif news.kind == "profiled":
+            if run.attempt.power_limit_w is None:  # another process of the training reports it
+                self._asking.setdefault((news.job_id, news.attempt), []).append(news.ticket)
+            else:
+                self._reply(news.ticket, {"limit_w": run.attempt.power_limit_w})
+        elif news.kind == "epoch":
+            goes_on = run.answers.setdefault(int(news.payload["epoch"]), not run.paused)
+            self._reply(news.ticket, {"goes_on": goes_on})
+        else:
+            self._reply(news.ticket, {})
+
+    def _reply(self, ticket: Any, reply: dict[str, Any]) -> None:
+        if self.hands is not None:
+            self.hands.server.answer(ticket, {**reply, "now_s": self.clock.now_s})
+
+    # What becomes of an attempt.
+
+    def _profiled(self, run: Run, found: list[list[float]]) -> None:
+        attempt = run.attempt
+        knobs = self.listener.measured(attempt, run.measured(found))
+        for ticket in self._asking.pop((attempt.job.job_id, attempt.number), []):
+            self._reply(ticket, {"limit_w": knobs.power_limit_w})
+
+    def _account(self, run: Run, now: Epoch) -> None:
+        """Let the world know what was drawn since it was last told."""
+        before, now_s = run.last, self.clock.now_s
+        run.last = now
+        if run.paused:
+            return
+        spent_j = (now.energy_j or 0.0) - (before.energy_j or 0.0)
+        if spent_j > 0 and now_s > run.since_s:
+            self.listener.draws(run.attempt, spent_j / (now_s - run.since_s), run.since_s)
+            run.since_s = now_s
+
+    def _ended(self, run: Run, outcome: Ended) -> None:
+        came_to = Epoch(outcome.epochs, None, outcome.time_s, outcome.energy_j)
+        self._account(run, came_to)
+        if outcome.cause == "stopped":
+            run.kept, run.begun = came_to, False
+            self._says_over(run)
+            run.id = None
+            if not run.paused:  # it goes on already, or nobody had asked it to stop
+                self._hold_idle(run)
+                self._launch(run)
+        elif outcome.cause == "failed":
+            self._says_over(run)
+            self._give_up(run, outcome)
+        else:
+            self._says_over(run)
+            run.outcome = outcome
+            if not run.paused:
+                self._finish(run)
+
+    def _finish(self, run: Run) -> None:
+        outcome, attempt = run.outcome, run.attempt
+        if outcome is None or run.paused or run.over:
+            return
+        run.over = True
+        without_target = run.training.target is None and run.training.command is not None
+        done = without_target and outcome.cause in {"epochs", "left"}
+        self._forget(run, outcome)
+        time_s, energy_j = outcome.time_s / run.scale, (outcome.energy_j or 0.0) / run.scale
+        reached = done or outcome.cause == "reached"
+        if attempt.power_limit_w is None:
+            self._settle_limit(run, outcome)
+        self.listener.ended(attempt, outcome.epochs, time_s, energy_j, reached)
+
+    def _settle_limit(self, run: Run, outcome: Ended) -> None:
+        """Of an attempt whose limits were not profiled: it ran at one, and that was measured."""
+        attempt = run.attempt
+        assert attempt.configuration is not None
+        limits = run.training.options.limits(attempt.configuration.batch_size)
+        if run.profile_w == limits[-1:] and outcome.epochs and outcome.energy_j is not None:
+            epoch_s, power_w = outcome.time_s / outcome.epochs, outcome.energy_j / outcome.time_s
+            self.listener.measured(attempt, run.measured([[limits[-1], epoch_s, power_w]]))
+        else:
+            attempt.power_limit_w = limits[-1]
+
+    def _lost(self, run: Run, payload: Mapping[str, Any]) -> None:
+        assert run.id is not None
+        if payload["cause"] != "crashed":
+            self._end_process(run.id)
+        if run.outcome is not None:
+            return
+        if run.paused:
+            run.last, run.begun, run.id = run.kept, False, None
+            return
+        last, code = run.last, payload.get("code")
+        if not run.begun:
+            self._refuse_quick_ends(run, code)
+        message = "" if code is None else f"exit code {code}"
+        self._give_up(run, Ended(payload["cause"], last.epoch, last.time_s, last.energy_j,
+                                 message=message))  # fmt: skip
+
+    def _refuse_quick_ends(self, run: Run, code: int | None) -> None:
+        """End a live run whose script cannot work; played again, it is over already."""
+        workload = str(run.attempt.job.workload)
+        self._quick_ends[workload] += 1
+        if self._active and code is not None and self._quick_ends[workload] >= QUICK_ENDS:
+            assert run.id is not None
+            output = self._terms.folder / "output" / f"{file_name(run.id)}.err"
+            raise InputError(
+                f"workload {workload!r}: its command ended {QUICK_ENDS} times, the last time with "
+                f"exit code {code}, before it made a Session; what it said is in {output}"
+            )
+
+    def _give_up(self, run: Run, outcome: Ended) -> None:
+        if not run.begun:
+            self._count_idle(run)
+        run.over = True
+        attempt = run.attempt
+        self._forget(run, outcome)
+        self._needed[attempt.job.job_id] = run.needed
+        time_s, energy_j = outcome.time_s / run.scale, (outcome.energy_j or 0.0) / run.scale
+        self.listener.lost(attempt, outcome.epochs, time_s, energy_j)
+
+    def _forget(self, run: Run, outcome: Ended) -> None:
+        attempt = run.attempt
+        self.endings.append(Ending(attempt.job.job_id, attempt.number, outcome))
+        if run.id is None or run.id not in self._held:
+            self._runs.pop((attempt.job.job_id, attempt.number), None)
+
+    def _says_over(self, run: Run) -> None:
+        if self.hands is not None and run.id is not None:
+            self.hands.server.over(run.id)
+
+    def _choose_luck(self, run: Run) -> None:
+        """A rehearsal that is tried again has the luck of the one that was lost."""
+        lost = self._needed.pop(run.attempt.job.job_id, None)
+        if lost is None:
+            pick(run, self._streams)
+        else:
+            run.needed = lost
+
+    # Holding GPUs without training.
+
+    def _hold_idle(self, run: Run) -> None:
+        attempt = run.attempt
+        run.since_s, attempt.idle = self.clock.now_s, True
+        self.listener.draws(attempt, self._cluster.idle_w(attempt.job, attempt.gpu_type))
+
+    def _count_idle(self, run: Run) -> None:
+        attempt, now_s = run.attempt, self.clock.now_s
+        spent_s = now_s - run.since_s
+        attempt.overhead_s += spent_s
+        attempt.overhead_j += spent_s * self._cluster.idle_w(attempt.job, attempt.gpu_type)
+        attempt.idle, run.since_s = False, now_s
+
+    def _nap(self, attempt: Attempt) -> None:
+        nap: Nap = attempt.plan
+        nap.since_s, nap.due = self.clock.now_s, Due(self._woke_up, attempt)
+        attempt.trained = True
+        self.listener.draws(attempt, self._modelled_w(attempt.job, attempt.gpu_type))
+        self.clock.enter(nap.since_s + nap.left_s, nap.due)
+
+    def _woke_up(self, attempt: Attempt) -> None:
+        duration_s = attempt.job.duration_s
+        power_w = self._modelled_w(attempt.job, attempt.gpu_type)
+        self.listener.ended(attempt, None, duration_s, power_w * duration_s, True)
+
+    def _modelled_w(self, job: Job, gpu_type: str) -> float:
+        busy_w = self._cluster.power[gpu_type].busy_w
+        if busy_w is None:
+            raise InputError(
+                f"job {job.job_id} has no workload, so its power comes from a model: say what a "
+                f"busy {gpu_type} draws (busy_power_w)"
+            )
+        return busy_w * job.gpus_held
+
+    # Processes.
+
+    def _launch_if_wanted(self, run: Run) -> None:
+        if not (run.over or run.paused or run.begun or run.id):
+            self._launch(run)
+
+    def _launch(self, run: Run) -> None:
+        """Start its process, or have it wait for GPUs that another one still has."""
+        if self.hands is None or not self._active:
+            return
+        gpus = self._free_gpus(run.attempt.placement)
+        if gpus is None:
+            self._pending.append(run)
+            return
+        attempt, rehearsed = run.attempt, run.training.command is None
+        run.id = f"{run.name}.{secrets.token_hex(4)}"
+        self._names[run.id] = attempt.job.job_id, attempt.number
+        self._held[run.id] = gpus
+        self._rise(run.id)
+        environment = dict(self._terms.environment)
+        if rehearsed:
+            environment[REHEARSAL] = rehearsal_of(run, self._cluster)
+            environment[VARIABLE] = synthetic_devices(
+                run, gpus, self._cluster, self._terms.folder / "devices", self.clock.wall
+            )
+        self.hands.server.expect(run.id, self._terms.lease_s)
+        command = run.training.command or REHEARSE
+        self.hands.runner.start(Start(run.id, command, environment, gpus))
+
+    def _free_gpus(self, placement: Placement) -> tuple[Gpu, ...] | None:
+        """GPUs that no process has, where the world placed an attempt; None: not all are free."""
+        taken = {gpu for gpus in self._held.values() for gpu in gpus}
+        chosen: list[Gpu] = []
+        for node, many, _ in placement:
+            there = range(int(self._cluster.capacity[node]))
+            free = [(node, gpu) for gpu in there if (node, gpu) not in taken][:many]
+            if len(free) < many:
+                return None
+            chosen += free
+        return tuple(sorted(chosen))
+
+    def _end_process(self, run_id: str) -> None:
+        if self.hands is not None:
+            self.hands.runner.kill(run_id)
+
+    def _exited(self, run_id: str) -> None:
+        """A process is gone: others may have its GPUs."""
+        self._held.pop(run_id, None)
+        key = self._names.pop(run_id, None)
+        if self.hands is not None:
+            self.hands.server.forget(run_id)
+        if key is not None and key in self._runs and self._runs[key].over:
+            del self._runs[key]
+        pending, self._pending = self._pending, []
+        for run in pending:
+            self._launch(run)
+        asleep = self._asleep.pop(run_id, None)
+        if asleep is not None:
+            asleep[0].cancel()
+        self._awake.discard(run_id)
+
+    def _caught_up(self) -> None:
+        """The log was played again: find what still runs, and start what does not."""
+        for key in [key for key, run in self._runs.items() if run.over]:
+            del self._runs[key]
+        self._active = True
+        if self.hands is None:
+            return
+        if self._wall is not None:
+            self._wall.stop(self.clock.now_s)
+        server, found = self.hands.server, self.hands.runner.found()
+        for run in list(self._runs.values()):
+            mine = [each for each in found if each.rpartition(".")[0] == run.name]
+            wanted = run.id if run.begun else next(iter(mine), None)
+            if wanted in found and run.outcome is None:
+                assert wanted is not None
+                run.id = wanted
+                self._held[wanted] = found.pop(wanted)
+                self._names[wanted] = run.attempt.job.job_id, run.attempt.number
+                server.expect(wanted, self._terms.lease_s)
+                if run.paused:
+                    server.stop(wanted)
+                self._rise(wanted)
+            elif run.begun and run.outcome is None:
+                assert run.id is not None
+                self._names[run.id] = run.attempt.job.job_id, run.attempt.number
+                self._rise(run.id)
+                self.exited(run.id, None)
+        for each, gpus in found.items():
+            self._held[each] = gpus
+            self.hands.runner.kill(each)
+        for run in list(self._runs.values()):
+            if run.id is None and run.outcome is None and not run.paused:
+                self._launch(run)
+        server.listen()
+
+    # A time that stands still while anybody works.
+
+    def _rise(self, run_id: str) -> None:
+        if self._wall is not None:
+            self._awake.add(run_id)
+            self._wall.stop(self.clock.now_s)
+
+    def _sleep(self, news: Outside) -> None:
+        run, until_s = news.run, float(news.payload["until_s"])
+        of = self._runs.get((news.job_id, news.attempt))
+        if self._wall is None or until_s <= self.clock.now_s or (of is not None and of.paused):
+            self._reply(news.ticket, {})
+            return
+        due = Due(self._rouse, run)
+        self._asleep[run] = due, news.ticket
+        self.clock.enter(until_s, due)
+        self._awake.discard(run)
+
+    def _rouse(self, run_id: str) -> None:
+        asleep = self._asleep.pop(run_id, None)
+        if asleep is not None:
+            asleep[0].cancel()
+            self._rise(run_id)
+            self._reply(asleep[1], {})
+
+
+def _of(kind: Callable[..., Any], payload: Mapping[str, Any]) -> dict[str, Any]:
+    names: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
+    return {name: payload[name] for name in names if name in payload}

@@ -1,0 +1,275 @@
+"""The controller's end of the link: one thread that hears sessions, processes and leases."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import os
+import selectors
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from threading import Thread
+from typing import Any, Final, NamedTuple
+
+from wattkeeper.policies.errors import EnvironmentLacks
+
+LONGEST_LINE: Final = 1 << 22
+ENVELOPE: Final = frozenset({"token", "run", "number", "kind"})
+
+Post = Callable[[str, str, Mapping[str, Any], Any], None]
+"""Takes the run that something is about, its kind, more about it, and to whom the answer goes."""
+
+
+class Ticket(NamedTuple):
+    """To whom an answer goes."""
+
+    peer: _Peer
+    number: int
+
+
+class _Peer:
+    """A connection to a session; it may be gone and come again."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.run: str | None = None
+        self.heard = bytearray()
+        self.to_say = bytearray()
+
+
+class _Lease:
+    """How long a run may be silent."""
+
+    def __init__(self, lease_s: float) -> None:
+        self.lease_s = lease_s
+        self.ends_s = time.monotonic() + lease_s
+        self.heard = False
+        self.stopped = False
+        self.over = False
+
+    def renew(self) -> None:
+        """It was heard of."""
+        self.heard = True
+        self.ends_s = time.monotonic() + self.lease_s
+
+
+class Server:
+    """Hears what sessions say and answers them.
+
+    It sleeps until something is said, a process ends, or a lease may be over. Who it does not
+    expect is told to give up.
+
+    Args:
+        post: Called in its thread with all that is said but signs of life, which it answers itself,
+            and with `lost` and a cause once a run was silent for longer than its lease.
+        token: What a session must know.
+        port: Where it listens; 0: anywhere.
+        host: The address it listens at.
+
+    Raises:
+        EnvironmentLacks: If it cannot listen there.
+    """
+
+    def __init__(self, post: Post, token: str, port: int = 0, host: str = "127.0.0.1") -> None:
+        self._post = post
+        self._token = token
+        self._leases: dict[str, _Lease] = {}
+        self._calls: deque[Callable[[], None]] = deque()
+        self._selector = selectors.DefaultSelector()
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((host, port))
+        except OSError as error:
+            raise EnvironmentLacks(f"cannot listen at {host}:{port}: {error.strerror}") from None
+        self.port: int = self._socket.getsockname()[1]
+        self._socket.setblocking(False)
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._selector.register(self._wake, selectors.EVENT_READ, self._woken)
+        self._open = True
+        self._thread = Thread(target=self._run, name="wattkeeper-link", daemon=True)
+        self._thread.start()
+
+    def listen(self) -> None:
+        """Let sessions in; whoever is expected must be so before."""
+
+        def begin() -> None:
+            self._socket.listen(128)
+            self._selector.register(self._socket, selectors.EVENT_READ, self._accept)
+
+        self._call(begin)
+
+    def expect(self, run: str, lease_s: float) -> None:
+        """A run begins, or went on while nobody listened; it is silent for a lease (s) at most."""
+        self._call(lambda: self._leases.__setitem__(run, _Lease(lease_s)))
+
+    def over(self, run: str) -> None:
+        """A run said that it is over: its process has one more lease to end."""
+        self._mark(run, over=True)
+
+    def stop(self, run: str) -> None:
+        """Tell a run to stop, when it asks."""
+        self._mark(run, over=False)
+
+    def forget(self, run: str) -> None:
+        """A run's process is gone."""
+        self._call(lambda: _ignore(self._leases.pop(run, None)))
+
+    def _mark(self, run: str, *, over: bool) -> None:
+        def mark() -> None:
+            lease = self._leases.get(run)
+            if lease is not None:
+                lease.renew()
+                lease.over, lease.stopped = lease.over or over, True
+
+        self._call(mark)
+
+    def answer(self, ticket: Any, reply: Mapping[str, Any]) -> None:
+        """Answer; nothing happens if nobody waits any more."""
+        if ticket is not None:
+            self._call(lambda: self._say(ticket, reply))
+
+    def watch(self, descriptor: int, ended: Callable[[], None]) -> None:
+        """Call back, in the server's thread, and close a descriptor once it can be read."""
+
+        def readable(_: int) -> None:
+            self._selector.unregister(descriptor)
+            os.close(descriptor)
+            ended()
+
+        self._call(
+            lambda: _ignore(self._selector.register(descriptor, selectors.EVENT_READ, readable))
+        )
+
+    def close(self) -> None:
+        """Hang up."""
+        self._call(lambda: setattr(self, "_open", False))
+        self._thread.join()
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.fileobj, socket.socket):
+                key.fileobj.close()
+            else:
+                os.close(key.fd)
+        self._socket.close()
+        self._selector.close()
+
+    def _call(self, call: Callable[[], None]) -> None:
+        self._calls.append(call)
+        with contextlib.suppress(OSError):  # closed
+            os.eventfd_write(self._wake, 1)
+
+    def _run(self) -> None:
+        while self._open:
+            for key, _ in self._selector.select(self._patience_s()):
+                key.data(key.fileobj)
+            while self._calls:
+                self._calls.popleft()()
+            self._end_leases()
+
+    def _patience_s(self) -> float | None:
+        """How long nothing can happen but what wakes it."""
+        ends = min((lease.ends_s for lease in self._leases.values()), default=None)
+        return None if ends is None else max(0.0, ends - time.monotonic())
+
+    def _woken(self, _: object) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._wake)
+
+    def _end_leases(self) -> None:
+        now_s = time.monotonic()
+        for run in [run for run, lease in self._leases.items() if lease.ends_s <= now_s]:
+            lease = self._leases.pop(run)
+            cause = "hung" if lease.heard else "silent"
+            self._post(run, "lost", {"cause": cause}, None)
+
+    def _accept(self, _: object) -> None:
+        try:
+            connection, _address = self._socket.accept()
+        except OSError:
+            return
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peer = _Peer(connection)
+        self._selector.register(
+            connection, selectors.EVENT_READ, lambda _, peer=peer: self._hear(peer)
+        )
+
+    def _hear(self, peer: _Peer) -> None:
+        if peer.to_say:
+            self._write(peer)
+        try:
+            heard = peer.connection.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            heard = b""
+        if not heard:
+            self._drop(peer)
+            return
+        peer.heard += heard
+        *lines, rest = peer.heard.split(b"\n")
+        peer.heard = bytearray(rest)
+        if len(rest) > LONGEST_LINE:
+            self._drop(peer)
+            return
+        for line in lines:
+            if peer.connection.fileno() < 0:
+                return
+            try:
+                self._understand(peer, json.loads(line))
+            except (ValueError, TypeError, KeyError, AttributeError):
+                self._drop(peer)
+                return
+
+    def _understand(self, peer: _Peer, said: dict[str, Any]) -> None:
+        if peer.run is None:
+            if not hmac.compare_digest(str(said["token"]).encode(), self._token.encode()):
+                self._drop(peer)
+                return
+            peer.run = str(said["run"])
+        number, kind = int(said["number"]), str(said["kind"])
+        said = {name: value for name, value in said.items() if name not in ENVELOPE}
+        ticket = Ticket(peer, number)
+        lease = self._leases.get(peer.run)
+        if lease is None:
+            self._say(ticket, {"gone": True})
+            return
+        if not lease.over:
+            lease.renew()
+        if kind == "alive":
+            self._say(ticket, {"goes_on": not (lease.stopped or lease.over)})
+        else:
+            self._post(peer.run, kind, said, ticket)
+
+    def _say(self, ticket: Ticket, reply: Mapping[str, Any]) -> None:
+        peer = ticket.peer
+        peer.to_say += json.dumps({"number": ticket.number, **reply}).encode() + b"\n"
+        self._write(peer)
+
+    def _write(self, peer: _Peer) -> None:
+        if peer.connection.fileno() < 0:
+            return
+        try:
+            sent = peer.connection.send(peer.to_say)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._drop(peer)
+            return
+        del peer.to_say[:sent]
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.to_say else 0)
+        key = self._selector.get_key(peer.connection)
+        if key.events != events:
+            self._selector.modify(peer.connection, events, key.data)
+
+    def _drop(self, peer: _Peer) -> None:
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(peer.connection)
+        peer.connection.close()
+
+
+def _ignore(_: object) -> None:
+    pass

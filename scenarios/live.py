@@ -1,0 +1,411 @@
+"""Runs a scenario live: the same world, on the wall clock, with processes that train."""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import shutil
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from wattkeeper.live.control.backend import Ending, Hands, Live, Terms
+from wattkeeper.live.control.clock import LiveClock, StillWall
+from wattkeeper.live.control.link import LEASE, LINK
+from wattkeeper.live.control.log import Log
+from wattkeeper.live.control.runners import Runner, Subprocesses, check_torchrun, command_line
+from wattkeeper.live.control.server import Server
+from wattkeeper.live.control.trainings import Training, Trainings
+from wattkeeper.live.session import POWER_CONTROL
+from wattkeeper.live.terms import STEP_W
+from wattkeeper.live.wall import STILL, Wall
+from wattkeeper.policies.errors import (
+    EnvironmentLacks,
+    InputError,
+    PolicyError,
+    Problem,
+    ScenarioError,
+    StoreError,
+)
+from wattkeeper.policies.protocols import WHOLE, Options
+from wattkeeper.scenarios.assemble import (
+    DEFAULTS,
+    Inputs,
+    RunSpec,
+    occupancy_of,
+    policy_of,
+    run_specs,
+    zoo_of,
+)
+from wattkeeper.scenarios.check import located
+from wattkeeper.scenarios.load import Loaded
+from wattkeeper.scenarios.schema import ArchitectureSearch, LiveWorkload, Recurring
+from wattkeeper.scenarios.schema import Live as LivePart
+from wattkeeper.sim.cluster import Cluster
+from wattkeeper.sim.replay import options_of
+from wattkeeper.sim.results import RunResult, collect, digest_tables
+from wattkeeper.sim.sources import Recurring as RecurringSource
+from wattkeeper.sim.world import World
+
+if TYPE_CHECKING:
+    from wattkeeper.live.devices.device import Device
+
+MARK: Final = "wattkeeper-live.json"
+"""Says of a folder that it holds live runs, and of which scenario."""
+
+BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+UNMEASURED: Final = ("energy_j", "last5_energy_j", "energy_to_accuracy_j", "cluster_energy_j")
+"""Metrics that nobody knows where no energy is measured."""
+
+
+@dataclass(frozen=True)
+class Equipment:
+    """What live runs of a scenario use.
+
+    Attributes:
+        part: What the scenario says of them.
+        folder: Where their logs are, and all that they need while they go on.
+        trainings: How each workload is trained.
+        ray: Address of the Ray cluster; None: one is started, if the runner is `ray`.
+        devices: What measures here, by type.
+        limits: Whether power limits are set, and if not, why.
+        measured: Whether energy is.
+    """
+
+    part: LivePart
+    folder: Path
+    trainings: Trainings
+    ray: str | None
+    devices: tuple[str, ...]
+    limits: str
+    measured: bool
+
+
+def live_folder(results: Path) -> Path:
+    """Where the live runs of a results folder are kept, so that they go on after an end."""
+    whole = results.resolve()
+    return whole.with_name(f"{whole.name}.live")
+
+
+def equip(loaded: Loaded, inputs: Inputs, folder: Path, ray: str | None = None) -> Equipment:
+    """Check that a scenario can run live here, and find out what there is to run it on.
+
+    Raises:
+        InputError: If it cannot run live at all.
+        PolicyError: If a policy needs to know the future.
+        EnvironmentLacks: If a package or a device is missing.
+    """
+    part = loaded.scenario.live or LivePart()
+    _check(loaded, inputs, part)
+    runner = "ray" if ray is not None else part.runner
+    if ray is not None:
+        part = part.model_copy(update={"runner": "ray"})
+    if runner == "torchrun":
+        check_torchrun()
+    trainings = {
+        key: Training(options_of(profile), profile=profile)
+        for key, profile in inputs.profiles.items()
+    }
+    if not part.workloads:
+        return Equipment(part, folder, trainings, ray, ("synthetic",), "set", True)
+    for name, workload in part.workloads.items():
+        with_place = loaded.document.where(("live", "workloads", name, "command"))
+        try:
+            command_line(workload.command)
+        except InputError as error:
+            raise ScenarioError(Problem(str(error), with_place)) from None
+    devices, allowed, why, how = _hardware(part)
+    etas = {(variant.objective or loaded.scenario.objective).eta
+            for variant in loaded.scenario.variants.values()}  # fmt: skip
+    limits_w = _limits(devices, allowed)
+    if how == "absent" and max(etas) > 0:
+        raise EnvironmentLacks(
+            f"nothing here measures energy, so that no cost with eta={max(etas):g} is known: say "
+            "`objective: {eta: 0}`, which counts time alone, or see with `wattkeeper doctor` what "
+            "is missing"
+        )
+    most = inputs.cluster.gpus
+    counted = [device for device in devices if device.limits is not None]
+    if runner != "ray" and counted and len(counted) < most:
+        raise EnvironmentLacks(
+            f"the scenario's cluster has {most} GPUs, this host shows {len(counted)}: make it "
+            "smaller (cluster), or use more hosts (live.runner: ray)"
+        )
+    gpus = loaded.scenario.workload.gpus if isinstance(loaded.scenario.workload, Recurring) else 1
+    for name, workload in part.workloads.items():
+        for gpu_type in inputs.cluster.gpu_types:
+            options = _options(name, workload, gpu_type, gpus, limits_w)
+            trainings[name, gpus, gpu_type] = Training(
+                options, workload.command, workload.target, workload.higher_is_better, None, allowed
+            )
+    types = tuple(sorted({device.gpu_type for device in devices}))
+    shown = "set" if allowed else f"not set: {why}"
+    return Equipment(part, folder, trainings, ray, types, shown, how != "absent")
+
+
+def _check(loaded: Loaded, inputs: Inputs, part: LivePart) -> None:
+    scenario, document = loaded
+    here = document.where(("workload",))
+    if isinstance(scenario.workload, ArchitectureSearch):
+        raise ScenarioError(Problem("kind: a search trains for real as it is; leave out --live",
+                                    here))  # fmt: skip
+    if inputs.jobs is not None and part.workloads:
+        raise ScenarioError(Problem(
+            "kind: live.workloads needs a workload of kind recurring; jobs of a trace are "
+            "rehearsed", here))  # fmt: skip
+    unknown = sorted(set(part.workloads) - set(inputs.recurrences))
+    if unknown and inputs.jobs is None:
+        raise ScenarioError(Problem(
+            f"no workload {unknown[0]!r} recurs; there is {', '.join(inputs.recurrences)}",
+            document.where(("live", "workloads", unknown[0]))))  # fmt: skip
+    if part.speed is not None and inputs.jobs is None and not inputs.profiles:
+        raise ScenarioError(Problem("speed: nothing is rehearsed", document.where(("live",))))
+    if inputs.jobs is not None and any(milli != WHOLE for milli in
+                                       inputs.jobs["gpu_milli"].unique().to_pylist()):  # fmt: skip
+        raise ScenarioError(Problem("trace: it has jobs that share GPUs, which no process does "
+                                    "live", here))  # fmt: skip
+    for variant in scenario.variants:
+        if zoo_of(scenario, variant) is not None:
+            raise located(loaded, variant, InputError(
+                "zoo: live, only a search (workload.kind) has one; leave out zoo or --live"
+            ))  # fmt: skip
+        if occupancy_of(scenario, variant) == "recorded":
+            raise located(loaded, variant, InputError(
+                "occupancy: live, a job holds its GPUs for as long as it takes; leave out recorded"
+            ))  # fmt: skip
+        if (scenario.variants[variant].profiling or scenario.profiling) == "foreknown":
+            raise located(loaded, variant, InputError(
+                "profiling: live, what it finds is known when it is done; leave out foreknown"
+            ))  # fmt: skip
+        for point in DEFAULTS:
+            config = policy_of(scenario, variant, point)
+            if config.needs_foresight:
+                raise located(loaded, variant, PolicyError(
+                    f"{point}: {config.kind} needs to know the future, which nobody does live: "
+                    "choose another policy, or leave out the variant", point
+                ))  # fmt: skip
+
+
+def _hardware(part: LivePart) -> tuple[Sequence[Device], bool, str, str]:
+    """The devices here, whether they may be limited, why not, and where energy is from."""
+    from wattkeeper.live.devices import found
+    from wattkeeper.live.devices.limiter import Limiter
+    from wattkeeper.live.devices.meter import Meter
+
+    devices = found()
+    meter = Meter(devices, Wall())
+    meter.close()
+    with Limiter(devices, part.power_control) as limiter:
+        return devices, limiter.allowed, limiter.why, meter.how
+
+
+def _limits(devices: Sequence[Device], allowed: bool) -> tuple[float, ...]:
+    """Power limits that may be chosen, W, ascending; the one in force if none may."""
+    ranges = [device.limits for device in devices if device.limits is not None]
+    if not ranges:
+        return (1.0,)
+    highest_w = min(limits.highest_w for limits in ranges)
+    if not allowed:
+        return (min(device.limit_w() for device in devices if device.limits is not None),)
+    count = int((highest_w - max(limits.lowest_w for limits in ranges)) // STEP_W)
+    return tuple(highest_w - STEP_W * below for below in range(count, -1, -1))
+
+
+def _options(
+    name: str, workload: LiveWorkload, gpu_type: str, gpus: int, limits_w: tuple[float, ...]
+) -> Options:
+    sizes = tuple(sorted(workload.batch_sizes))
+    return Options(
+        key=f"{name}@{gpu_type}x{gpus}",
+        gpu_type=gpu_type,
+        gpus=gpus,
+        batch_sizes=sizes,
+        limits_w=(limits_w,) * len(sizes),
+        default_batch_size=workload.default_batch_size,
+        max_power_w=limits_w[-1],
+        max_epochs=workload.max_epochs,
+    )
+
+
+def begin(loaded: Loaded, folder: Path) -> None:
+    """Make the folder of a scenario's live runs, or go on with what is in it.
+
+    Raises:
+        StoreError: If it holds something else, or unfinished runs of another scenario.
+    """
+    digest = sha256(loaded.scenario.model_dump_json().encode()).hexdigest()
+    mark = folder / MARK
+    if folder.exists() and any(folder.iterdir()):
+        try:
+            found = json.loads(mark.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            raise StoreError(
+                f"{folder} holds no live runs of wattkeeper: name another folder (--out)"
+            ) from None
+        if found["digest"] == digest and not found["done"]:
+            return
+        if not found["done"]:
+            raise StoreError(
+                f"{folder} holds an unfinished run of another scenario, or with other settings: "
+                "finish it as it was begun, remove the folder, or name another one (--out)"
+            )
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    mark.write_text(json.dumps({"digest": digest, "done": False}), encoding="utf-8")
+
+
+def finish(folder: Path) -> None:
+    """Note that the runs in a folder are over: the next ones begin anew."""
+    mark = folder / MARK
+    found = json.loads(mark.read_text(encoding="utf-8"))
+    mark.write_text(json.dumps(found | {"done": True}), encoding="utf-8")
+
+
+def replay(loaded: Loaded, inputs: Inputs, folder: Path) -> list[RunResult]:
+    """Play the logs of live runs again, without starting anything: the decisions are the same.
+
+    Args:
+        loaded: The scenario.
+        inputs: What it reads.
+        folder: Where the live runs are kept.
+
+    Raises:
+        InputError: If a log ends before its run does.
+    """
+    equipment = equip(loaded, inputs, folder)
+    return [execute(spec, inputs, loaded, equipment, again=True)[0]
+            for spec in run_specs(loaded.scenario)]  # fmt: skip
+
+
+def execute(
+    spec: RunSpec, inputs: Inputs, loaded: Loaded, equipment: Equipment, *, again: bool = False
+) -> tuple[RunResult, list[Ending]]:
+    """Run one variant with one seed, or go on with it; `again`: only play its log again."""
+    from wattkeeper.scenarios import assemble
+
+    folder = equipment.folder / spec.variant / str(spec.seed)
+    part, hardware = equipment.part, inputs.cluster
+    log = Log(folder / "log.sqlite")
+    try:
+        wall = _wall(part, log)
+        clock = LiveClock(wall, log)
+        if inputs.jobs is None:
+            assert isinstance(loaded.scenario.workload, Recurring)
+            source = RecurringSource(inputs.recurrences, loaded.scenario.workload.gpus)
+        else:
+            source = assemble.source_of(inputs)
+        streams = assemble.streams_of(spec, inputs)
+        token = log.get("token") or secrets.token_urlsafe(16)
+        log.note("token", token)
+        environment = {LEASE: repr(part.lease_s)}
+        if part.power_control == "off":
+            environment[POWER_CONTROL] = "off"
+        environment |= {STILL: "1"} if part.speed is not None else wall.environment()
+        terms = Terms(spec.rules.objective, folder, part.lease_s, environment)
+        backend = Live(clock, equipment.trainings, hardware, streams, terms)
+        world = World(
+            clock, Cluster(hardware), source, backend, spec.policies, spec.rules, streams
+        )
+        backend.listener = world
+        if not again:
+            server = _server(backend, token, log)
+            runner = _runner(server, backend, equipment, folder, token, inputs)
+            backend.hands = Hands(server, runner)
+            environment[LINK] = f"{runner.host}:{server.port}/{token}"
+        try:
+            world.run()
+        finally:
+            backend.close()
+    finally:
+        log.close()
+    if again and backend.unfinished:
+        raise InputError(f"{log.path} ends before its run does: run it live to its end first")
+    optima = assemble.optima_of(spec, inputs)
+    ran = collect(spec.variant, spec.seed, world.recorder, source, hardware, optima, clock.events)
+    return _as_measured(ran, backend.endings, equipment), backend.endings
+
+
+def _wall(part: LivePart, log: Log) -> Wall:
+    if part.speed is not None:
+        return StillWall(part.speed)
+    boot = BOOT.read_text(encoding="ascii").strip()
+    known = json.loads(log.get("began") or "null")
+    if known is None:
+        known = {"boot": boot, "s": time.monotonic()}
+    elif known["boot"] != boot:  # the host was started anew: the time that it was off is left out
+        last_s = max((event.time_s for event in log.events()), default=0.0)
+        known = {"boot": boot, "s": time.monotonic() - last_s}
+    log.note("began", json.dumps(known))
+    return Wall(1.0, known["s"])
+
+
+def _server(backend: Live, token: str, log: Log) -> Server:
+    try:
+        server = Server(backend.post, token, int(log.get("port") or 0))
+    except EnvironmentLacks:  # somebody else has the port now: sessions will not find the way back
+        server = Server(backend.post, token)
+    log.note("port", str(server.port))
+    return server
+
+
+def _runner(
+    server: Server, backend: Live, equipment: Equipment, folder: Path, token: str, inputs: Inputs
+) -> Runner:
+    capacity = inputs.cluster.capacity.tolist()
+    first_gpu = [0, *accumulate(capacity)]
+    torchrun = equipment.part.runner == "torchrun"
+    return Subprocesses(server, backend.exited, folder, token, first_gpu, torchrun=torchrun)
+
+
+def _as_measured(ran: RunResult, endings: Sequence[Ending], equipment: Equipment) -> RunResult:
+    """Results that say which limits were in force, and claim no energy that nobody measured."""
+    tables, metrics = dict(ran.tables), dict(ran.metrics)
+    jobs = tables["jobs"]
+    jobs = _with(jobs, "replayed", pa.array(["live"] * len(jobs)))
+    by_attempt = {(end.job_id, end.attempt): end.outcome for end in endings}
+    keys = zip(jobs["job_id"].to_pylist(), jobs["attempt"].to_pylist(), strict=True)
+    outcomes = [by_attempt.get(key) for key in keys]
+    limits = [
+        limit if outcome is None or outcome.limit_set else outcome.power_limit_w
+        for outcome, limit in zip(outcomes, jobs["power_limit_w"].to_pylist(), strict=True)
+    ]
+    jobs = _with(jobs, "power_limit_w", pa.array(limits, pa.float64()))
+    if not equipment.measured:
+        jobs = _with(jobs, "energy_j", pa.array([math.nan] * len(jobs)))
+        line = tables["timeline"]
+        tables["timeline"] = _with(line, "power_w", pa.array([math.nan] * len(line)))
+        metrics |= dict.fromkeys(UNMEASURED, math.nan)
+    tables["jobs"] = jobs
+    by = dict(ran.by)
+    by["replayed"] = {"live": ran.metrics}
+    return replace(ran, tables=tables, metrics=metrics, by=by, digest=digest_tables(tables))
+
+
+def _with(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    at = table.schema.get_field_index(name)
+    return table.set_column(at, table.schema.field(at).with_type(values.type), values)
+
+
+def about(equipment: Equipment, endings: Sequence[Ending]) -> dict[str, Any]:
+    """What the manifest says of live runs."""
+    return {
+        "runner": equipment.part.runner,
+        "speed": equipment.part.speed,
+        "devices": list(equipment.devices),
+        "power_limits": equipment.limits,
+        "energy": sorted({ending.outcome.how for ending in endings}),
+        "causes": dict(sorted(Counter(ending.outcome.cause for ending in endings).items())),
+        "attempts": [
+            {"job_id": end.job_id, "attempt": end.attempt, "cause": end.outcome.cause,
+             "message": end.outcome.message}
+            for end in endings if end.outcome.cause not in {"reached", "epochs", "bound"}
+        ],
+    }  # fmt: skip
