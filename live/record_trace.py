@@ -127,8 +127,8 @@ def _tables(found: Recording) -> Tables:
 def _profiles(full: Sequence[Run], limited: Sequence[Run]) -> Iterable[Json]:
     """A point for each batch size and limit.
 
-    What the first epoch of a training takes beyond the others is spread over its epochs, and the
-    same at all limits.
+    What the first epoch of a training takes beyond the others is spread over its epochs, in the
+    same proportion at all limits.
     """
     whole: dict[int, list[Run]] = defaultdict(list)
     for run in full:
@@ -142,12 +142,12 @@ def _profiles(full: Sequence[Run], limited: Sequence[Run]) -> Iterable[Json]:
         for run in limited:
             if run.begun["batch_size"] == batch_size and run.fits:
                 time_s, energy_j = _later([run])
-                known = None not in (energy_j, mean_j, later_j)
+                known = mean_j and later_j and energy_j
                 yield _point(
                     run.begun,
                     run.begun["power_limit_w"],
-                    mean_s - later_s + time_s,
-                    mean_j - later_j + energy_j if known else None,  # type: ignore[operator]
+                    mean_s * time_s / later_s,
+                    mean_j * energy_j / later_j if known else None,  # type: ignore[operator]
                 )
 
 
