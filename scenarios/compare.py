@@ -103,7 +103,8 @@ def compare(measured: Results, predicted: Results) -> Json:
         InputError: If they have no attempt in common.
     """
     both = _joined(measured.attempts, predicted.attempts)
-    attempts, alone = [], {"measured": [], "predicted": []}  # type: Any
+    attempts: list[Json] = []
+    alone: dict[str, list[Json]] = {"measured": [], "predicted": []}
     for row in both.to_pylist():
         sides = {side: row[f"{side}:group_id"] is not None for side in alone}
         if all(sides.values()):

@@ -47,7 +47,7 @@ def _warnings(found: Mapping[str, Any]) -> Iterator[str]:
                "first counts as measured.")  # fmt: skip
     differences = found["differences"]
     if differences:
-        yield f"The scenarios differ in {len(differences)} places:"
+        yield f"The scenarios differ in {len(differences)} place{'s' * (len(differences) > 1)}:"
         for row in differences[:SHOWN]:
             yield f"  {row['path']}: {_value(row['measured'])}, {_value(row['predicted'])}"
         yield from _more(differences)

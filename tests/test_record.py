@@ -266,3 +266,24 @@ def test_a_sweep_that_was_ended_goes_on(tmp_path: Path, number: int) -> None:
     # Of 4 trainings to the target and 2 stops, what was finished before is not done again.
     assert started(tmp_path) - before <= 5
     assert len(frames(read(tmp_path / "library/toys"))["convergence"]) == 4
+
+
+@pytest.mark.slow
+def test_the_examples_run_live_and_are_compared_with_their_record(tmp_path: Path) -> None:
+    recorded = ("record", "--name", "here", "--repeats", "1", "--batch-sizes")
+    wattkeeper(tmp_path, *recorded, "128", "wattkeeper.live.examples.cnn")
+    wattkeeper(tmp_path, *recorded, "64", "wattkeeper.live.examples.transformer")
+    smoke = wattkeeper(tmp_path, "scenarios", "live-smoke").stdout
+    text = "".join(line for line in smoke.splitlines(True) if not line.startswith("  zeus:"))
+    (tmp_path / "smoke.yaml").write_text(text.replace("recurrences: 3", "recurrences: 1"))
+    wattkeeper(tmp_path, "run", "smoke.yaml", "--live", "--out", "live")
+    wattkeeper(tmp_path, "run", "smoke.yaml", "--set", "workload.profiles=here", "--set",
+               "latencies=recorded", "--out", "sim")  # fmt: skip
+    found = json.loads(wattkeeper(tmp_path, "compare", "live", "sim", "--json").stdout)
+    assert found["measured"]["backend"] == "live"
+    assert found["decisions"] == {"compared": 2, "differ": []}
+    assert found["absent"] == {"measured": 2, "predicted": 2}
+    for row in found["attempts"]:
+        assert row["time_s"]["measured"] > 0
+        # A training of the same seed takes as many epochs as it was recorded with.
+        assert row["epochs"]["measured"] == row["epochs"]["predicted"]
