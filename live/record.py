@@ -175,7 +175,8 @@ def record(
         full = [Wanted(size, most_w, at) for size in sizes for at in range(1, sweep.repeats + 1)]
         limited = [Wanted(size, limit_w, 1, epochs=sweep.epochs) for size in sizes
                    for limit_w in limits_w]  # fmt: skip
-        total, done = len(full) + len(limited) + 2, []
+        total = len(full) + len(limited) + 2
+        done: list[Run] = []
         unfit: set[int] = set()
         for wanted in (*full, *limited):
             progress(len(done), total)

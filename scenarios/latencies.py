@@ -56,8 +56,7 @@ def with_preemption(cluster: ClusterSpec, stated: Facility, recorded: Rows) -> C
     """The cluster with the longest recorded checkpoint and restore, unless the scenario says."""
     if not recorded or "preemption" in stated.model_fields_set:
         return cluster
-    longest = {
-        name: max(float(row[name] or 0.0) for row in recorded)
-        for name in ("checkpoint_s", "restore_s")
-    }
-    return dataclasses.replace(cluster, **longest)
+    checkpoint_s, restore_s = (
+        max(float(row[name] or 0.0) for row in recorded) for name in ("checkpoint_s", "restore_s")
+    )
+    return dataclasses.replace(cluster, checkpoint_s=checkpoint_s, restore_s=restore_s)

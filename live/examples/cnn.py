@@ -66,7 +66,8 @@ def main() -> None:
             model.train()
             for inputs, labels in epoch:
                 optimizer.zero_grad()
-                nn.functional.cross_entropy(model(inputs), labels).backward()
+                loss = nn.functional.cross_entropy(model(inputs), labels)
+                loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
             model.eval()
             with torch.no_grad():

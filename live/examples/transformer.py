@@ -71,10 +71,9 @@ def main() -> None:
             model.train()
             for (tokens,) in epoch:
                 optimizer.zero_grad()
-                scores = model(tokens[:, :-1])
-                nn.functional.cross_entropy(
-                    scores.flatten(0, 1), tokens[:, 1:].flatten()
-                ).backward()
+                scores, next_ = model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()
+                loss = nn.functional.cross_entropy(scores, next_)
+                loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
             model.eval()
             with torch.no_grad():
