@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
+from wattkeeper.live.control import ray_runner
 from wattkeeper.live.control.backend import Ending, Hands, Live, Terms
 from wattkeeper.live.control.clock import LiveClock, StillWall
 from wattkeeper.live.control.link import LEASE, LINK
@@ -53,6 +54,7 @@ from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.replay import options_of
 from wattkeeper.sim.results import RunResult, collect, digest_tables
 from wattkeeper.sim.sources import Recurring as RecurringSource
+from wattkeeper.sim.sources import Source
 from wattkeeper.sim.world import World
 
 if TYPE_CHECKING:
@@ -66,6 +68,26 @@ UNMEASURED: Final = ("energy_j", "last5_energy_j", "energy_to_accuracy_j", "clus
 """Metrics that nobody knows where no energy is measured."""
 
 
+class Hardware(NamedTuple):
+    """What is on a host.
+
+    Attributes:
+        types: Of its devices.
+        gpus: Devices that have power limits.
+        limits_w: Limits that may be chosen, W, ascending; the one in force if none may.
+        allowed: Whether they may be set.
+        why: If not, why not.
+        how: Where energy is from.
+    """
+
+    types: tuple[str, ...]
+    gpus: int
+    limits_w: tuple[float, ...]
+    allowed: bool
+    why: str
+    how: str
+
+
 @dataclass(frozen=True)
 class Equipment:
     """What live runs of a scenario use.
@@ -74,7 +96,6 @@ class Equipment:
         part: What the scenario says of them.
         folder: Where their logs are, and all that they need while they go on.
         trainings: How each workload is trained.
-        ray: Address of the Ray cluster; None: one is started, if the runner is `ray`.
         devices: What measures here, by type.
         limits: Whether power limits are set, and if not, why.
         measured: Whether energy is.
@@ -83,7 +104,6 @@ class Equipment:
     part: LivePart
     folder: Path
     trainings: Trainings
-    ray: str | None
     devices: tuple[str, ...]
     limits: str
     measured: bool
@@ -105,50 +125,52 @@ def equip(loaded: Loaded, inputs: Inputs, folder: Path, ray: str | None = None) 
     """
     part = loaded.scenario.live or LivePart()
     _check(loaded, inputs, part)
-    runner = "ray" if ray is not None else part.runner
     if ray is not None:
         part = part.model_copy(update={"runner": "ray"})
-    if runner == "torchrun":
+    if part.runner == "torchrun":
         check_torchrun()
+    elif part.runner == "ray":
+        ray_runner.connect(ray)
     trainings = {
         key: Training(options_of(profile), profile=profile)
         for key, profile in inputs.profiles.items()
     }
     if not part.workloads:
-        return Equipment(part, folder, trainings, ray, ("synthetic",), "set", True)
+        return Equipment(part, folder, trainings, ("synthetic",), "set", True)
     for name, workload in part.workloads.items():
         with_place = loaded.document.where(("live", "workloads", name, "command"))
         try:
             command_line(workload.command)
         except InputError as error:
             raise ScenarioError(Problem(str(error), with_place)) from None
-    devices, allowed, why, how = _hardware(part)
+    if part.runner == "ray":
+        hardware: Hardware = ray_runner.anywhere(_hardware, part.power_control)
+    else:
+        hardware = _hardware(part.power_control)
     etas = {(variant.objective or loaded.scenario.objective).eta
             for variant in loaded.scenario.variants.values()}  # fmt: skip
-    limits_w = _limits(devices, allowed)
-    if how == "absent" and max(etas) > 0:
+    if hardware.how == "absent" and max(etas) > 0:
         raise EnvironmentLacks(
             f"nothing here measures energy, so that no cost with eta={max(etas):g} is known: say "
             "`objective: {eta: 0}`, which counts time alone, or see with `wattkeeper doctor` what "
             "is missing"
         )
     most = inputs.cluster.gpus
-    counted = [device for device in devices if device.limits is not None]
-    if runner != "ray" and counted and len(counted) < most:
+    if part.runner != "ray" and 0 < hardware.gpus < most:
         raise EnvironmentLacks(
-            f"the scenario's cluster has {most} GPUs, this host shows {len(counted)}: make it "
+            f"the scenario's cluster has {most} GPUs, this host shows {hardware.gpus}: make it "
             "smaller (cluster), or use more hosts (live.runner: ray)"
         )
     gpus = loaded.scenario.workload.gpus if isinstance(loaded.scenario.workload, Recurring) else 1
     for name, workload in part.workloads.items():
         for gpu_type in inputs.cluster.gpu_types:
-            options = _options(name, workload, gpu_type, gpus, limits_w)
+            options = _options(name, workload, gpu_type, gpus, hardware.limits_w)
             trainings[name, gpus, gpu_type] = Training(
-                options, workload.command, workload.target, workload.higher_is_better, None, allowed
-            )
-    types = tuple(sorted({device.gpu_type for device in devices}))
-    shown = "set" if allowed else f"not set: {why}"
-    return Equipment(part, folder, trainings, ray, types, shown, how != "absent")
+                options, workload.command, workload.target, workload.higher_is_better, None,
+                hardware.allowed,
+            )  # fmt: skip
+    shown = "set" if hardware.allowed else f"not set: {hardware.why}"
+    return Equipment(part, folder, trainings, hardware.types, shown, hardware.how != "absent")
 
 
 def _check(loaded: Loaded, inputs: Inputs, part: LivePart) -> None:
@@ -194,8 +216,7 @@ def _check(loaded: Loaded, inputs: Inputs, part: LivePart) -> None:
                 ))  # fmt: skip
 
 
-def _hardware(part: LivePart) -> tuple[Sequence[Device], bool, str, str]:
-    """The devices here, whether they may be limited, why not, and where energy is from."""
+def _hardware(control: Literal["auto", "off"]) -> Hardware:
     from wattkeeper.live.devices import found
     from wattkeeper.live.devices.limiter import Limiter
     from wattkeeper.live.devices.meter import Meter
@@ -203,8 +224,15 @@ def _hardware(part: LivePart) -> tuple[Sequence[Device], bool, str, str]:
     devices = found()
     meter = Meter(devices, Wall())
     meter.close()
-    with Limiter(devices, part.power_control) as limiter:
-        return devices, limiter.allowed, limiter.why, meter.how
+    with Limiter(devices, control) as limiter:
+        return Hardware(
+            types=tuple(sorted({device.gpu_type for device in devices})),
+            gpus=sum(device.limits is not None for device in devices),
+            limits_w=_limits(devices, limiter.allowed),
+            allowed=limiter.allowed,
+            why=limiter.why,
+            how=meter.how,
+        )
 
 
 def _limits(devices: Sequence[Device], allowed: bool) -> tuple[float, ...]:
@@ -299,7 +327,7 @@ def execute(
         clock = LiveClock(wall, log)
         if inputs.jobs is None:
             assert isinstance(loaded.scenario.workload, Recurring)
-            source = RecurringSource(inputs.recurrences, loaded.scenario.workload.gpus)
+            source: Source = RecurringSource(inputs.recurrences, loaded.scenario.workload.gpus)
         else:
             source = assemble.source_of(inputs)
         streams = assemble.streams_of(spec, inputs)
@@ -311,13 +339,12 @@ def execute(
         environment |= {STILL: "1"} if part.speed is not None else wall.environment()
         terms = Terms(spec.rules.objective, folder, part.lease_s, environment)
         backend = Live(clock, equipment.trainings, hardware, streams, terms)
-        world = World(
-            clock, Cluster(hardware), source, backend, spec.policies, spec.rules, streams
-        )
+        world = World(clock, Cluster(hardware), source, backend, spec.policies, spec.rules, streams)
         backend.listener = world
         if not again:
-            server = _server(backend, token, log)
-            runner = _runner(server, backend, equipment, folder, token, inputs)
+            capacity = hardware.capacity.tolist()
+            server = _server(backend, token, log, part)
+            runner = _runner(server, backend, part, folder, token, capacity)
             backend.hands = Hands(server, runner)
             environment[LINK] = f"{runner.host}:{server.port}/{token}"
         try:
@@ -347,21 +374,23 @@ def _wall(part: LivePart, log: Log) -> Wall:
     return Wall(1.0, known["s"])
 
 
-def _server(backend: Live, token: str, log: Log) -> Server:
+def _server(backend: Live, token: str, log: Log, part: LivePart) -> Server:
+    host = "" if part.runner == "ray" else "127.0.0.1"
     try:
-        server = Server(backend.post, token, int(log.get("port") or 0))
+        server = Server(backend.post, token, int(log.get("port") or 0), host)
     except EnvironmentLacks:  # somebody else has the port now: sessions will not find the way back
-        server = Server(backend.post, token)
+        server = Server(backend.post, token, host=host)
     log.note("port", str(server.port))
     return server
 
 
 def _runner(
-    server: Server, backend: Live, equipment: Equipment, folder: Path, token: str, inputs: Inputs
+    server: Server, backend: Live, part: LivePart, folder: Path, token: str, capacity: list[int]
 ) -> Runner:
-    capacity = inputs.cluster.capacity.tolist()
+    if part.runner == "ray":
+        return ray_runner.RayProcesses(backend.exited, folder, capacity)
     first_gpu = [0, *accumulate(capacity)]
-    torchrun = equipment.part.runner == "torchrun"
+    torchrun = part.runner == "torchrun"
     return Subprocesses(server, backend.exited, folder, token, first_gpu, torchrun=torchrun)
 
 
@@ -394,8 +423,11 @@ def _with(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
     return table.set_column(at, table.schema.field(at).with_type(values.type), values)
 
 
-def about(equipment: Equipment, endings: Sequence[Ending]) -> dict[str, Any]:
-    """What the manifest says of live runs."""
+def about(
+    equipment: Equipment, ended: Sequence[tuple[RunSpec, Sequence[Ending]]]
+) -> dict[str, Any]:
+    """What the manifest says of live runs; attempts that were lost are listed."""
+    endings = [ending for _, some in ended for ending in some]
     return {
         "runner": equipment.part.runner,
         "speed": equipment.part.speed,
@@ -404,8 +436,9 @@ def about(equipment: Equipment, endings: Sequence[Ending]) -> dict[str, Any]:
         "energy": sorted({ending.outcome.how for ending in endings}),
         "causes": dict(sorted(Counter(ending.outcome.cause for ending in endings).items())),
         "attempts": [
-            {"job_id": end.job_id, "attempt": end.attempt, "cause": end.outcome.cause,
-             "message": end.outcome.message}
-            for end in endings if end.outcome.cause not in {"reached", "epochs", "bound"}
+            {"variant": spec.variant, "seed": spec.seed, "job_id": end.job_id,
+             "attempt": end.attempt, "cause": end.outcome.cause, "message": end.outcome.message}
+            for spec, some in ended
+            for end in some if end.outcome.cause not in {"reached", "epochs", "bound", "left"}
         ],
     }  # fmt: skip

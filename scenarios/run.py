@@ -190,7 +190,7 @@ def _live_results(
     endings = []
     for spec in specs:
         result, ended = live.execute(spec, inputs, loaded, equipment)
-        endings += ended
+        endings.append((spec, ended))
         yield result
     of_live |= live.about(equipment, endings)
 

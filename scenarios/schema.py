@@ -326,9 +326,7 @@ class LiveWorkload(Model):
 
     command: Annotated[tuple[str, ...], Field(min_length=1)]
     """What is executed, word by word; `python` is the one that runs wattkeeper."""
-    batch_sizes: Annotated[
-        tuple[PositiveInt, ...], Field(min_length=1), AfterValidator(_different)
-    ]
+    batch_sizes: Annotated[tuple[PositiveInt, ...], Field(min_length=1), AfterValidator(_different)]
     """Global batch sizes that may be chosen, samples."""
     default_batch_size: PositiveInt
     """One of them: what nobody chose; the learning rate of the script belongs to it."""

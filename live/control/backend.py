@@ -24,7 +24,8 @@ from wattkeeper.live.devices import VARIABLE
 from wattkeeper.live.guide import Ended, Epoch
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.profile import Objective, Profile
-from wattkeeper.policies.protocols import Job, Knobs, Options, Placement, Start as Started
+from wattkeeper.policies.protocols import Job, Knobs, Options, Placement
+from wattkeeper.policies.protocols import Start as Started
 from wattkeeper.sim.backend import Attempt, Listener
 from wattkeeper.sim.clock import Due
 from wattkeeper.sim.cluster_spec import ClusterSpec
@@ -229,9 +230,7 @@ class Live:
     def _outside(self) -> bool:
         if self.hands is None:
             return False
-        return bool(self._held) or any(
-            not (run.over or run.paused) for run in self._runs.values()
-        )
+        return bool(self._held) or any(not (run.over or run.paused) for run in self._runs.values())
 
     def _is_held(self) -> bool:
         """Whether the time stands still, since somebody works."""
@@ -387,8 +386,10 @@ class Live:
     def _refuse_quick_ends(self, run: Run, code: int | None) -> None:
         """End a live run whose script cannot work; played again, it is over already."""
         workload = str(run.attempt.job.workload)
+        if code is None or code < 0:  # somebody killed it
+            return
         self._quick_ends[workload] += 1
-        if self._active and code is not None and self._quick_ends[workload] >= QUICK_ENDS:
+        if self._active and self._quick_ends[workload] >= QUICK_ENDS:
             assert run.id is not None
             output = self._terms.folder / "output" / f"{file_name(run.id)}.err"
             raise InputError(

@@ -70,8 +70,8 @@ class Log:
         rows = self._db.execute(
             "SELECT time_s, job_id, attempt, run, kind, payload FROM events ORDER BY number"
         ).fetchall()
-        for *known, payload in rows:
-            yield Outside(*known, json.loads(payload))
+        for time_s, job_id, attempt, run, kind, payload in rows:
+            yield Outside(time_s, job_id, attempt, run, kind, json.loads(payload))
 
     def __len__(self) -> int:
         count: int = self._db.execute("SELECT count(*) FROM events").fetchone()[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
