@@ -13,7 +13,6 @@ import json
 import logging
 import math
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,7 +49,7 @@ class Alone:
 
     def __init__(self, store: Store, plan: Plan, lease_s: float = 60.0) -> None:
         self._store, self._plan, self._lease_s = store, plan, lease_s
-        self._id = uuid.uuid4().hex
+        self._id = self._new = uuid.uuid4().hex
         self._holder = holder.me()
 
     def begin(self) -> Orders:
@@ -157,6 +156,7 @@ class Alone:
             values = {"recurrence": before["recurrence"], "attempt": before["attempt"] + 1}
             db.execute(sa.update(attempts).where(a.id == before["id"]).values(again=False))
         values["in_flight"] = living
+        self._id = self._new
         learners = Learners(self._store, db, job, self._plan, values)
         if before is None:
             learners.submitted()
@@ -183,7 +183,7 @@ class Alone:
         db.execute(sa.insert(attempts).values(row))
         return db.execute(sa.select(attempts).where(a.id == self._id)).mappings().one()
 
-    def _orders(self, row: Mapping[str, Any]) -> Orders:
+    def _orders(self, row: sa.RowMapping) -> Orders:
         plan = self._plan
         known = row["power_limit_w"]
         return Orders(
@@ -243,7 +243,7 @@ class Alone:
             return
         try:
             plan = Plan.from_json(row["plan"])
-        except InputError:  # a policy that is not installed here: nobody can learn
+        except (InputError, ValueError):  # its policy, or that config, is not installed here
             plan = None
         target = json.loads(row["plan"])["target"]
         done = outcome.cause in {"epochs", "left"} and target is None

@@ -6,21 +6,24 @@ import json
 import math
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import sqlalchemy as sa
 
 from wattkeeper.live.store import Store
-from wattkeeper.policies.errors import InputError, PolicyError
+from wattkeeper.policies.errors import InputError, PolicyError, StoreError
 from wattkeeper.policies.profile import Objective, Profile
-from wattkeeper.policies.protocols import Job, Measurement, Options, Outcome, Running, Start
 from wattkeeper.policies.protocols import Configuration as Configuration
+from wattkeeper.policies.protocols import Job, Measurement, Options, Outcome, Running, Start
 from wattkeeper.policies.protocols import Knobs as Knobs
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
 from wattkeeper.sim.checks import check_configuration, check_knobs
 from wattkeeper.sim.streams import NamedStreams
 from wattkeeper.sim.world import NoZoo
+
+ASKED: Final[tuple[Point, ...]] = ("configure", "tune")
+"""The decision points of a session."""
 
 
 class Plan(NamedTuple):
@@ -77,7 +80,7 @@ class Plan(NamedTuple):
     def to_json(self, policies: bool = True) -> str:
         """All of it as JSON, for `from_json`; or all but the policies."""
         values: dict[str, Any] = self._asdict()
-        configs = {point: values.pop(point).model_dump() for point in ("configure", "tune")}
+        configs = {point: values.pop(point).model_dump() for point in ASKED}
         return _json(values | configs if policies else values)
 
     @classmethod
@@ -90,7 +93,7 @@ class Plan(NamedTuple):
         values = json.loads(text)
         for name in ("batch_sizes", "limits_w"):
             values[name] = tuple(values[name])
-        for point in ("configure", "tune"):
+        for point in ASKED:
             kind = values[point]["kind"]
             values[point] = _class(point, kind).model_validate(values[point])
         return cls(**values)
@@ -187,7 +190,7 @@ class Learners:
         db: sa.Connection,
         job: sa.RowMapping,
         plan: Plan,
-        row: Mapping[str, Any],
+        row: Mapping[str, Any] | sa.RowMapping,
     ) -> None:
         self._store, self._db, self._plan = store, db, plan
         recurrence: int = row["recurrence"]
@@ -202,10 +205,9 @@ class Learners:
         self.start = Start(view, row["attempt"], plan.options, row["in_flight"])
         now_s = store.now_s(db) - job["begun_s"]
         self._contexts = {
-            point: _Context(job["seed"], point, self.start, now_s, plan.eta)
-            for point in ("configure", "tune")
+            point: _Context(job["seed"], point, self.start, now_s, plan.eta) for point in ASKED
         }
-        self._policies = {point: self._load(point) for point in ("configure", "tune")}
+        self._policies = {point: self._load(point) for point in ASKED}
 
     def _config(self, point: Point) -> PolicyConfig:
         return self._plan.configure if point == "configure" else self._plan.tune
@@ -215,7 +217,15 @@ class Learners:
         policy = config.build()
         state = self._store.state(self._db, self._plan.job, point, _json(config.model_dump()))
         if state is not None:
-            policy.load_state_dict(json.loads(state))
+            try:
+                policy.load_state_dict(json.loads(state))
+            except Exception as error:
+                raise StoreError(
+                    f"what the {point} policy {config.kind!r} learnt of {self._plan.job!r} in "
+                    f"{self._store.name} is not as this version of it writes it "
+                    f"({type(error).__name__}: {error}): use that version, or name another job or "
+                    "store"
+                ) from error
         return policy
 
     def save(self) -> None:
@@ -247,8 +257,9 @@ class Learners:
         Raises:
             PolicyError: If the policy chose what is not allowed.
         """
-        if len(self._plan.limits_w) < 2:
-            return Knobs(*self._plan.limits_w)
+        limits_w = self._plan.limits_w
+        if len(limits_w) < 2:
+            return Knobs(limits_w[0] if limits_w else None)
         running = Running(self.start, chosen, measured)
         knobs: Knobs = self._policies["tune"].tune(self._contexts["tune"], running)
         check_knobs(self.start, chosen.batch_size, knobs, bool(measured))

@@ -9,8 +9,8 @@ from wattkeeper.policies.errors import InputError
 
 Rule = Literal["linear", "square-root", "none"]
 """`linear`: k times the batch size, k times the rate (Goyal et al. 2017, section 2.1; for SGD).
-`square-root`: its square root (Krizhevsky 2014, section 5; Malladi et al., NeurIPS '22, for Adam and
-RMSprop). `none`: it stays."""
+`square-root`: its square root (Krizhevsky 2014, section 5; Malladi et al., NeurIPS '22, for Adam
+and RMSprop). `none`: it stays."""
 
 
 def scaled(rate: float, batch_size: int, default_batch_size: int, rule: Rule) -> float:

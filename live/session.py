@@ -6,17 +6,17 @@ import logging
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from wattkeeper.live import keeping, rates
+from wattkeeper.live import keeping, ranks, rates
 from wattkeeper.live.guide import Cause, Ended, Epoch, Guide, Orders
 from wattkeeper.live.profiling import Profiling
 from wattkeeper.live.pulse import Pulse
 from wattkeeper.live.stopping import Stopped, Terminations
-from wattkeeper.live.terms import Terms, guide_of
+from wattkeeper.live.terms import Terms, guide_of, is_linked
 from wattkeeper.policies.errors import DeviceError, EnvironmentLacks, InputError
 from wattkeeper.policies.profile import Objective
 
@@ -90,7 +90,7 @@ class Session:
     Attributes:
         orders: All that it was told; from entering on.
         outcome: What it came to; from leaving on.
-        power_limit_w: The limit in force, W; None if nobody set one.
+        power_limit_w: The limit in force, W; None where none is known.
     """
 
     orders: Orders
@@ -115,7 +115,8 @@ class Session:
     ) -> None:
         self._terms = Terms(
             job, tuple(batch_sizes), default_batch_size, max_epochs, target, higher_is_better, eta,
-            configure, tune, power_limits_w and tuple(power_limits_w), store, lease_s,
+            configure, tune, None if power_limits_w is None else tuple(power_limits_w), store,
+            lease_s,
         )  # fmt: skip
         self._terms.check()
         self._control = power_control
@@ -139,14 +140,19 @@ class Session:
 
         self._pid = os.getpid()
         with ExitStack() as stack:
-            devices = found()
-            off = os.environ.get(POWER_CONTROL) == "off"
+            devices = found() if ranks.leads() else []
+            with suppress(DeviceError):
+                self.power_limit_w = min((one.limit_w() for one in devices), default=None)
+            off = os.environ.get(POWER_CONTROL) == "off" or not ranks.leads()
             limiter = Limiter(devices, "off" if off else self._control)
             self._limiter = stack.enter_context(limiter)
             self._meter = Meter(devices, Wall.from_environment())
             stack.callback(self._meter.close)
             self._guide: Guide = guide_of(self._terms, devices, self._limiter, self._meter.how)
-            self.orders = self._guide.begin()
+            if not is_linked():
+                ranks.agreed(None)  # before a lease is taken
+            orders = self._guide.begin()
+            self.orders = orders if is_linked() else ranks.agreed(orders)
             self._pulse = Pulse(self._guide, self.orders.lease_s)
             self._signals = Terminations()
             self._held = stack.pop_all()
@@ -238,8 +244,8 @@ class Session:
         """
         if self._begun:
             raise InputError("epochs() can be used once in a session; make a session a training")
-        if steps is None and hasattr(loader, "__len__"):
-            steps = len(loader)
+        if steps is None:
+            steps = _length(loader)
         orders = self.orders
         if self._restored:
             self._epochs = orders.epochs_done
@@ -249,23 +255,24 @@ class Session:
         self._spent_before = self._cost(*self._spent())
         if orders.profile_w and self._limiter.allowed:
             self._profiling = Profiling(orders.profile_w, steps, self._reading, self._limit)
+        self._cause = ranks.agreed(self._enough())
         while self._cause is None:
-            if self._epochs >= orders.max_epochs:
-                self._cause = "epochs"
-            elif self._crosses_bound():
-                self._cause = "bound"
-            else:
-                yield self._begin_epoch(loader)
-                self._end_epoch()
+            yield self._begin_epoch(loader)
+            self._end_epoch()
+        self._signals.stepping = False
 
     def step(self) -> None:
-        """A step was done; who iterates over an epoch of a loader does not call it."""
+        """A step was done; who iterates over an epoch of a loader does not call it.
+
+        Told to stop, the script is left here; where a training has several processes, at the end of
+        the epoch, since all of them must stop at once.
+        """
         self._signals.stepping = True
         self._pulse.beat()
         if self._profiling is not None:
             self._profiling.step()
             self._take_profile()
-        if self._signals.asked or self._pulse.stop.is_set():
+        if self._told_to_stop() and not ranks.several():
             raise Stopped(whole=True)
 
     def report(self, metric: float) -> None:
@@ -306,7 +313,6 @@ class Session:
 
     def _end_epoch(self) -> None:
         self._pulse.rest()
-        self._signals.stepping = False
         profiled = self._profiling is not None
         if self._profiling is not None:
             self._profiling.end_epoch()
@@ -320,10 +326,21 @@ class Session:
             self._costs.append(cost - self._spent_before)
         self._spent_before = cost
         goes_on = self._guide.epoch(Epoch(self._epochs, self._metric, time_s, energy_j))
-        if self._reaches():
-            self._cause = "reached"
-        elif not goes_on or self._signals.asked or self._pulse.stop.is_set():
+        stops = not goes_on or self._told_to_stop()
+        self._cause, stops = ranks.agreed((self._enough(), stops))
+        if stops and self._cause is None:
             raise Stopped(whole=True)
+
+    def _told_to_stop(self) -> bool:
+        return self._signals.asked or self._pulse.stop.is_set()
+
+    def _enough(self) -> Cause | None:
+        """Why there is no further epoch; None if there is one."""
+        if self._reaches():
+            return "reached"
+        if self._epochs >= self.orders.max_epochs:
+            return "epochs"
+        return "bound" if self._crosses_bound() else None
 
     def _reaches(self) -> bool:
         target, metric = self.orders.target, self._metric
@@ -394,7 +411,8 @@ class Session:
             self._meter.how, message,
         )  # fmt: skip
         whole = isinstance(error, Stopped) and error.whole
-        if cause == "stopped" and whole and self._kept and self.orders.checkpoint is not None:
+        saves = cause == "stopped" and whole and self._kept and ranks.leads()
+        if saves and self.orders.checkpoint is not None:
             keeping.save(Path(self.orders.checkpoint), self._kept)
         try:
             self._guide.ended(self.outcome)
@@ -415,6 +433,14 @@ class Session:
                 return "stopped", ""
             return ("epochs" if self._epochs >= self.orders.max_epochs else "left"), ""
         return "failed", f"{type(error).__name__}: {error}"[:500]
+
+
+def _length(loader: Any) -> int | None:
+    """How many batches a loader gives; None if it cannot say."""
+    try:
+        return len(loader)
+    except TypeError:
+        return None
 
 
 def _synchronise() -> None:

@@ -33,6 +33,7 @@ SCHEMA: Final = 1
 FIRST_S: Final = 5.0
 """A store that is not reached within so many seconds at the beginning is taken for absent."""
 BUSY_S: Final = 30.0
+"""So long one waits for another who holds a job; PostgreSQL takes it from who then does nothing."""
 LOCK: Final = 8_430_017
 """Of PostgreSQL, while tables are made."""
 
@@ -235,6 +236,11 @@ class Store:
         told: WattkeeperError
         if "not a database" in said or "malformed" in said:
             told = StoreError(f"{self.name} is damaged, or no store ({said}): remove it, {other}")
+        elif "locked" in said or "lock timeout" in said:
+            told = EnvironmentLacks(
+                f"the store {self.name} was held by another process for more than {BUSY_S:g} s: "
+                "let one that was stopped (SIGSTOP) go on, or end it"
+            )
         elif "://" not in self.name:
             told = EnvironmentLacks(
                 f"the store {self.name} cannot be written ({said}): let this user write the file "
@@ -262,7 +268,7 @@ def _server(url: str) -> sa.Engine:
     if parsed.get_backend_name() not in {"postgresql", "postgres"}:
         raise InputError(f"found a store of the kind {parsed.drivername!r}; {allowed}")
     try:
-        return sa.create_engine(
+        engine = sa.create_engine(
             parsed.set(drivername="postgresql+psycopg"),
             poolclass=sa.NullPool,
             connect_args={"connect_timeout": int(FIRST_S)},
@@ -271,6 +277,13 @@ def _server(url: str) -> sa.Engine:
         raise EnvironmentLacks(
             "PostgreSQL's driver is not installed: pip install 'wattkeeper[postgres]'"
         ) from error
+    held_ms = int(BUSY_S * 1000)
+    limits = (
+        f"SET LOCAL idle_in_transaction_session_timeout = {held_ms}; "
+        f"SET LOCAL lock_timeout = {held_ms + 5000}"
+    )
+    sa.event.listen(engine, "begin", lambda db: db.exec_driver_sql(limits))
+    return engine
 
 
 def _insert(db: sa.Connection) -> Any:
@@ -293,4 +306,4 @@ def _passes(error: sa.exc.DBAPIError) -> bool:
             word in said for word in ("starting up", "shutting down", "too many", "recovery")
         )
         return not refused and isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError)
-    return str(state)[:2] in {"08", "40", "53", "57"}
+    return str(state)[:2] in {"08", "25", "40", "53", "57"}

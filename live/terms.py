@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from wattkeeper.live import ranks
 from wattkeeper.policies.errors import (
     EnvironmentLacks,
     InputError,
@@ -80,6 +81,11 @@ class Terms(NamedTuple):
             raise InputError(problems)
 
 
+def is_linked() -> bool:
+    """Whether a controller started this process."""
+    return bool(os.environ.get(LINK))
+
+
 def guide_of(terms: Terms, devices: Sequence[Device], limiter: Limits, how: str) -> Guide:
     """Who tells a session what to do: who records it or controls it, else the policies.
 
@@ -95,14 +101,17 @@ def guide_of(terms: Terms, devices: Sequence[Device], limiter: Limits, how: str)
         EnvironmentLacks: If the cost counts what nothing measures, or the store, or the
             controller, cannot be reached.
     """
+    if is_linked():
+        from wattkeeper.live.control.link import guide_from_environment
+
+        linked: Guide = guide_from_environment()
+        return linked
+    if not ranks.leads():
+        return ranks.Following()
     if os.environ.get(RECORDING):
         from wattkeeper.live.recording import Recorded
 
         return Recorded(Path(os.environ[RECORDING]), terms, devices, limiter, how)
-    if os.environ.get(LINK):
-        from wattkeeper.live.control.link import guide_from_environment
-
-        return guide_from_environment()
     try:
         from wattkeeper.live.alone import Alone
         from wattkeeper.live.store import Store

@@ -542,5 +542,28 @@ def _save(trace: Any, replace: bool) -> None:
     click.echo(f"{trace.name} ({trace.kind}, {trace.origin}): {folder}")
 
 
+@main.command()
+@click.option("--look-only", is_flag=True, help="Do not try whether power limits may be set.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def doctor(look_only: bool, as_json: bool) -> None:
+    """Show what live runs can use here, what they may do, and what to do about the rest.
+
+    Power limits that killed runs left behind are put back, unless --look-only is given. Exit code
+    3: something here makes a live run fail.
+    """
+    from wattkeeper.scenarios.doctor import examine, lines
+
+    report = examine(look_only=look_only)
+    if as_json:
+        findings = [finding._asdict() for finding in report.findings]
+        can = report.can_run_live
+        whole = {"can_run_live": can, "findings": findings, "devices": report.devices}
+        click.echo(json.dumps(whole, indent=2))
+    else:
+        click.echo("\n".join(lines(report)))
+    if not report.can_run_live:
+        raise click.exceptions.Exit(LACKING)
+
+
 main.add_command(record)
 main.add_command(zoo)

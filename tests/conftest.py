@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from tests.nvml import Host
 
 # A slow machine fails no test: time decides nothing.
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -39,7 +43,12 @@ def run_command(
         capture_output=True,
         text=True,
         cwd=cwd,
-        env={**os.environ, "WATTKEEPER_TRACES": str(traces), "COLUMNS": "120"},
+        env={
+            **os.environ,
+            "WATTKEEPER_TRACES": str(traces),
+            "WATTKEEPER_STATE": str(cwd / "state"),
+            "COLUMNS": "120",
+        },
         check=False,
     )
     assert done.returncode == code, done.stdout + done.stderr
@@ -86,3 +95,21 @@ def zeus(zeus_traces: Path, tmp_path: Path) -> Command:
         return run_command(*arguments, traces=zeus_traces, cwd=tmp_path, code=code)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the NVML of the tests, for `LD_LIBRARY_PATH`."""
+    from tests.nvml import build
+
+    return build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture(scope="session")
+def nvml_host(nvml_library: Path) -> Iterator[Host]:
+    """A process with that NVML."""
+    from tests.nvml import Host
+
+    host = Host(nvml_library)
+    yield host
+    host.close()

@@ -16,10 +16,13 @@ from contextlib import ExitStack, suppress
 from typing import Final, TypedDict
 
 from wattkeeper.live.devices import by_uuid, records
+from wattkeeper.live.state_folder import VARIABLE
 from wattkeeper.policies.errors import WattkeeperError
 
 LOOK_EVERY_MS: Final = 500
 """Where the kernel cannot tell of a process's end, before Linux 5.3."""
+PATIENCE_S: Final = 20.0
+"""For the guard of a process that was killed just now."""
 
 
 class Request(TypedDict):
@@ -53,10 +56,13 @@ def main() -> int:
         reply = Reply(allowed=True, why="")
         try:
             for uuid in sorted(request["uuids"]):
-                locks.enter_context(records.held(uuid))
+                locks.enter_context(records.held(uuid, PATIENCE_S))
                 _take(uuid, request["pid"])
-        except (WattkeeperError, OSError) as error:
+        except WattkeeperError as error:
             reply = Reply(allowed=False, why=str(error))
+        except OSError as error:
+            why = f"{error.filename}: {error.strerror}; {VARIABLE} names another folder for records"
+            reply = Reply(allowed=False, why=why)
         if reply["allowed"]:
             _tell(reply)
             _wait(request["pid"])

@@ -59,7 +59,8 @@ class Limiter:
         self.undone = records.recover()
         unlimited = [device.uuid for device in self._devices if device.limits is None]
         if unlimited or not self._devices:
-            self.why = f"{', '.join(unlimited) or 'nothing here'} takes no power limit"
+            names = ", ".join(unlimited)
+            self.why = f"{names} takes no power limit" if names else "no device takes power limits"
             return self
         self._start()
         if self.allowed:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from wattkeeper.live.devices.device import Device
+from wattkeeper.live.devices.synthetic import Synthetic
 from wattkeeper.live.wall import Wall
 from wattkeeper.policies.errors import DeviceError, Lost, NotSupported
 
@@ -35,7 +36,7 @@ class Meter:
     Args:
         devices: Whose energy is summed; if one of them can tell neither energy nor power, or if
             there is none, energy is absent.
-        wall: The clock.
+        wall: The clock; that of the devices if they are synthetic.
 
     Raises:
         Lost: If a device is gone.
@@ -108,16 +109,21 @@ class _Counter:
         self.device = device
 
     def begin(self, now_s: float) -> None:
-        self._begun_j = self.device.energy_j()
+        self._begun_j = self._now_j(now_s)
 
     def read(self, now_s: float) -> float:
-        energy_j = self.device.energy_j() - self._begun_j
+        energy_j = self._now_j(now_s) - self._begun_j
         if energy_j < 0:
             raise Lost(
                 f"{self.device.uuid}: its energy counter began anew; the driver was loaded again, "
                 "or the device was reset"
             )
         return energy_j
+
+    def _now_j(self, now_s: float) -> float:
+        if isinstance(self.device, Synthetic):  # to the moment: its clock may run fast
+            return self.device.energy_j(now_s)
+        return self.device.energy_j()
 
 
 class _Power:

@@ -76,7 +76,10 @@ class Gpu:
 
     def others(self) -> tuple[int, ...]:
         """Process ids of what else computes on it, as far as the driver shows them."""
-        found = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses)
+        try:
+            found = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses)
+        except NotSupported:  # an old driver
+            return ()
         return tuple(sorted({int(one.pid) for one in found} - {os.getpid()}))
 
     def _limits(self) -> Limits | None:
@@ -167,9 +170,9 @@ def by_uuid(uuid: str) -> Gpu:
         Lost: If it is gone.
         EnvironmentLacks: If no driver can be asked.
     """
+    _start()
     import pynvml
 
-    _start()
     try:
         return Gpu(pynvml.nvmlDeviceGetHandleByUUID(uuid))
     except pynvml.NVMLError_NotFound:
@@ -221,9 +224,9 @@ def _refuse_ambiguous(handles: Sequence[Any], visible: str) -> None:
 
 
 def _handles() -> list[Any]:
+    _start()
     import pynvml
 
-    _start()
     count = _ask(pynvml.nvmlDeviceGetCount)
     return [_ask(pynvml.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
 

@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,7 +35,8 @@ class Record(NamedTuple):
         uuid: Of the device.
         before_w: The power limit that is to be put back, W.
         pid: The process that changes it.
-        started: When that process started, in ticks since the boot: process ids come again.
+        started: When that process started, in ticks since the boot: process ids come again. 0 if
+            it is done with the device.
     """
 
     uuid: str
@@ -105,12 +107,13 @@ def forget(uuid: str) -> None:
 
 
 def undo(record: Record) -> Undone:
-    """Put a limit back, and remove the record; where that fails the record stays."""
+    """Put a limit back, and remove the record; where that fails it stays, as nobody's."""
     try:
         device = by_uuid(record.uuid)
         if device.limit_w() != record.before_w:
             device.set_limit_w(record.before_w)
     except WattkeeperError as error:
+        save(record._replace(started=0))
         return Undone(record.uuid, record.before_w, str(error))
     forget(record.uuid)
     return Undone(record.uuid, record.before_w, "")
@@ -137,8 +140,12 @@ def recover(ended: int | None = None) -> list[Undone]:
 
 
 @contextmanager
-def held(uuid: str) -> Iterator[None]:
+def held(uuid: str, patience_s: float = 0.0) -> Iterator[None]:
     """Hold the lock of a device.
+
+    Args:
+        uuid: Of the device.
+        patience_s: How long to wait for the guard of a process that has ended, s.
 
     Raises:
         NoPermission: If another process holds it.
@@ -147,14 +154,21 @@ def held(uuid: str) -> Iterator[None]:
     lock.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        raise NoPermission(_in_use(uuid)) from None
-    try:
+        _lock(file, uuid, time.monotonic() + patience_s)
         yield
     finally:
         os.close(file)
+
+
+def _lock(file: int, uuid: str, until_s: float) -> None:
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            record = load(path(uuid))
+            if time.monotonic() >= until_s or (record is not None and record.owner_lives):
+                raise NoPermission(_in_use(uuid)) from None
+        time.sleep(0.01)
 
 
 def refuse_if_in_use(uuid: str, me: int) -> None:

@@ -1,0 +1,469 @@
+"""Sessions in training scripts, on a synthetic device and on none."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wattkeeper.live import Session
+from wattkeeper.live.devices.device import Limits
+from wattkeeper.live.devices.synthetic import Synthetic
+from wattkeeper.live.guide import Cause
+from wattkeeper.live.rates import scaled
+from wattkeeper.live.store import Store
+from wattkeeper.live.wall import Wall
+from wattkeeper.policies.configure.fixed import FixedConfig
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
+from wattkeeper.policies.protocols import Measurement
+from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
+
+PLAIN = Path(__file__).with_name("session_plain.py")
+TERMS: dict[str, Any] = {"batch_sizes": (16, 32), "default_batch_size": 32, "max_epochs": 4}
+DRAWN = {100.0: 90.0, 150.0: 120.0, 200.0: 150.0}
+IDLE_W = 30.0
+WAIT_S = 120
+
+
+@pytest.fixture(autouse=True)
+def _state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WATTKEEPER_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("WATTKEEPER_DEVICE", "none")
+    monkeypatch.delenv("WATTKEEPER_STORE", raising=False)
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Synthetic:
+    """A GPU that draws what `DRAWN` says, whatever runs."""
+    limits = Limits(100.0, 200.0, 200.0)
+    made = Synthetic.create(tmp_path / "gpu", "SYN", limits, IDLE_W, Wall())
+    made.draw(DRAWN)
+    monkeypatch.setenv("WATTKEEPER_DEVICE", f"synthetic:{tmp_path}/gpu")
+    return made
+
+
+def session(**terms: Any) -> Session:
+    return Session("mine", **{**TERMS, **terms})
+
+
+def train(epoch_s: Callable[[Session], float] = lambda _: 0.0, **terms: Any) -> Session:
+    with session(**terms) as found:
+        for epoch in found.epochs(range(12)):
+            for _ in epoch:
+                time.sleep(epoch_s(found) / 12)
+            found.report(epoch.number)
+    return found
+
+
+def history() -> list[dict[str, Any]]:
+    return Store().history("mine")
+
+
+@given(st.floats(1e-6, 10.0), st.integers(1, 4096), st.integers(1, 4096))
+def test_learning_rates_go_with_the_batch_size(rate: float, size: int, default: int) -> None:
+    assert scaled(rate, size, default, "none") == rate
+    assert scaled(rate, size, default, "linear") == pytest.approx(rate * size / default)
+    assert scaled(rate, 4 * size, size, "square-root") == pytest.approx(2 * rate)
+    back = scaled(scaled(rate, size, default, "square-root"), default, size, "square-root")
+    assert back == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        ({"batch_sizes": ()}, "at least one is needed"),
+        ({"default_batch_size": 7}, "default batch size 7; allowed: 16, 32"),
+        ({"max_epochs": 0}, "max_epochs=0; must be at least 1"),
+        ({"eta": 2}, "eta=2; must be from 0"),
+        ({"target": math.nan}, "the target nan; must be finite"),
+        ({"power_limits_w": (0.0,)}, "all must be above 0"),
+        ({"configure": "magic"}, "no configure policy 'magic'; there is .*zeus"),
+        ({"tune": "zeus"}, "no tune policy 'zeus'; there is fixed-power"),
+        ({"tune": "fixed-power"}, "needs power_limit_w: give its config.*FixedPowerConfig"),
+        ({"tune": FixedConfig()}, "found 'fixed', a configure policy, as tune"),
+        ({"configure": FixedConfig(batch_size=8)}, "batch size 8 was chosen"),
+    ],
+)
+def test_wrong_arguments_are_told(terms: dict[str, Any], message: str) -> None:
+    with pytest.raises((InputError, PolicyError), match=message), session(**{"eta": 0, **terms}):
+        pass
+    assert not history()
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"), [("oracle", "only a simulation can"), ("modelkeeper", "from a zoo of models")]
+)
+def test_policies_that_cannot_be_asked_live_are_refused(kind: str, why: str) -> None:
+    with pytest.raises(PolicyError, match=why), session(eta=0, configure=kind):
+        pass
+
+
+def test_without_a_device_time_alone_counts() -> None:
+    with pytest.raises(EnvironmentLacks, match=r"say eta=0, which counts time alone(.|\n)*none"):
+        train(target=3.0)
+    found = train(eta=0, target=3.0)
+    assert (found.reached, found.outcome.epochs) == (True, 3)
+    assert (found.outcome.energy_j, found.outcome.how) == (None, "absent")
+    assert found.power_limit_w is None
+    assert history()[0]["cost"] == found.outcome.time_s
+
+
+def test_learning_rate_of_a_session() -> None:
+    with session(eta=0, configure=FixedConfig(batch_size=16)) as found:
+        assert found.batch_size == 16
+        assert found.learning_rate(0.1) == 0.05
+        assert found.learning_rate(0.1, "square-root") == pytest.approx(0.1 / math.sqrt(2))
+        with pytest.raises(InputError, match="no rule 'cubic' for learning rates"):
+            found.learning_rate(0.1, "cubic")  # type: ignore[arg-type]
+
+
+def test_limits_are_profiled_in_the_first_epoch(device: Synthetic) -> None:
+    seen: list[list[float]] = []
+    times = {100.0: 1.2, 150.0: 0.12, 200.0: 0.6}
+    with session(target=3.0, power_limits_w=tuple(DRAWN)) as found:
+        for epoch in found.epochs(range(12)):
+            seen.append([])
+            for _ in epoch:
+                seen[-1].append(device.limit_w())
+                time.sleep(times[device.limit_w()] / 12)
+            found.report(epoch.number)
+    assert seen == [[200.0] * 4 + [150.0] * 4 + [100.0] * 4, [150.0] * 12, [150.0] * 12]
+    assert device.limit_w() == 200.0, "put back"
+    (row,) = history()
+    assert (row["power_limit_w"], row["limit_set"], row["how"]) == (150.0, True, "counter")
+    again = train(target=3.0, power_limits_w=tuple(DRAWN), configure=FixedConfig())
+    assert again.orders.profile_w == (), "what was learnt is not measured again"
+    assert again.power_limit_w == 150.0
+
+
+def test_what_profiling_finds_leaves_warm_up_steps_out(
+    device: Synthetic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Measurement] = []
+    from wattkeeper.live.alone import Alone
+
+    ask = Alone.profiled
+
+    def listen(guide: Alone, report: tuple[Measurement, ...]) -> float:
+        found.extend(report)
+        return ask(guide, report)
+
+    monkeypatch.setattr(Alone, "profiled", listen)
+    with session(power_limits_w=tuple(DRAWN)) as one:
+        for epoch in one.epochs(range(30)):
+            for step in epoch:
+                warms = epoch.number == 1 and step % 10 < 2
+                time.sleep(0.5 if warms and step < 2 else 0.002)
+    assert [m.power_limit_w for m in found] == [200.0, 150.0, 100.0]
+    for one_found in found:
+        assert one_found.average_power_w == pytest.approx(DRAWN[one_found.power_limit_w], rel=0.2)
+        assert one_found.time_per_epoch_s >= 0.06
+    assert found[0].time_per_epoch_s < 30 * 0.4, "the slow steps at the beginning do not count"
+    assert one.outcome.time_s > 1.0, "but are paid"
+
+
+@pytest.mark.parametrize("steps", [None, 5])
+def test_without_enough_steps_whole_epochs_are_measured(
+    device: Synthetic, steps: int | None
+) -> None:
+    seen = []
+    with session(power_limits_w=tuple(DRAWN)) as found:
+        for _ in found.epochs(steps=steps):
+            seen.append(device.limit_w())
+            time.sleep(0.01)
+            for _ in range(steps or 0):
+                found.step()
+    assert seen[:3] == [200.0, 150.0, 100.0]
+    assert found.power_limit_w == seen[3] == history()[0]["power_limit_w"]
+
+
+def test_energy_is_the_device_s(device: Synthetic) -> None:
+    before_s, before_j = device.wall.now_s(), device.energy_j()
+    found = train(lambda _: 0.05, power_control="off")
+    used_j, used_s = device.energy_j() - before_j, device.wall.now_s() - before_s
+    assert found.outcome.energy_j is not None
+    assert found.outcome.energy_j == pytest.approx(DRAWN[200.0] * found.outcome.time_s, rel=0.2)
+    assert 0 < found.outcome.energy_j < used_j
+    assert 4 * 0.05 < found.outcome.time_s < used_s
+    assert found.outcome.cause == "epochs"
+    assert history()[0]["reached"], "without a target, all epochs are what was wanted"
+    assert found.orders.profile_w == ()
+    assert device.limit_w() == 200.0
+
+
+def test_limits_that_nobody_may_set_are_said(device: Synthetic) -> None:
+    device.set_limit_w(170.0)
+    found = train(power_control="off", eta=1)
+    assert found.power_limit_w == found.outcome.power_limit_w == 170.0
+    (row,) = history()
+    assert (row["power_limit_w"], row["limit_set"]) == (170.0, False)
+    assert device.limit_w() == 170.0
+
+
+def test_limits_out_of_range_are_told(device: Synthetic) -> None:
+    with pytest.raises(InputError, match="limit 90 W; allowed: 100 to 200 W"):
+        train(power_limits_w=(90.0,))
+    with pytest.raises(PolicyError, match=r"power limit 130 W .* there is 100, 125, 150, 175, 200"):
+        train(tune=FixedPowerConfig(power_limit_w=130.0))
+
+
+def test_a_loss_is_reached_from_above() -> None:
+    with session(eta=0, target=0.3, higher_is_better=False) as found:
+        for epoch in found.epochs():
+            found.report(1 / epoch.number)
+    assert (found.reached, found.outcome.epochs) == (True, 4)
+
+
+def test_the_bound_of_zeus_ends_a_training_that_does_not_get_there() -> None:
+    train(lambda _: 0.1, eta=0, target=2.0)
+    with session(eta=0, target=2.0) as found:
+        for _ in found.epochs(range(4)):
+            time.sleep(0.15)
+            found.report(0.0)
+    assert found.outcome.cause == "bound"
+    cost = history()[1]["cost"]
+    assert cost <= found.orders.cost_bound
+    assert cost + cost / found.outcome.epochs > found.orders.cost_bound
+    assert not history()[1]["reached"]
+
+
+@pytest.mark.parametrize("target", [None, 9.0])
+def test_leaving_the_loop_is_an_outcome(target: float | None) -> None:
+    with session(eta=0, target=target) as found:
+        for epoch in found.epochs():
+            found.report(epoch.number)
+            if epoch.number == 2:
+                break
+    assert (found.outcome.cause, found.outcome.epochs) == ("left", 2)
+    assert [(row["reached"], row["learnt"]) for row in history()] == [(target is None, True)]
+
+
+def test_leaving_with_the_target_reached_is_reaching_it() -> None:
+    with session(eta=0, target=1.0) as found:
+        for epoch in found.epochs():
+            found.report(epoch.number)
+            break
+    assert found.reached
+
+
+def test_an_exception_is_stored_and_passed_on(device: Synthetic) -> None:
+    with pytest.raises(RuntimeError, match="bad batch"), session() as found:  # noqa: PT012
+        for _ in found.epochs():
+            assert device.limit_w() == 200.0
+            found.report(0.1)
+            raise RuntimeError("bad batch")
+    assert (found.outcome.cause, found.outcome.epochs) == ("failed", 0)
+    (row,) = history()
+    assert row["message"] == "RuntimeError: bad batch"
+    assert device.limit_w() == 200.0
+
+
+def test_what_is_said_at_the_wrong_place_is_told() -> None:
+    with session(eta=0) as found:
+        with pytest.raises(InputError, match="belongs into the loop"):
+            found.report(0.5)
+        for epoch in found.epochs():
+            with pytest.raises(InputError, match="must be a number"):
+                found.report("good")  # type: ignore[arg-type]
+            with pytest.raises(InputError, match="give epochs\\(\\) the loader"):
+                next(iter(epoch))
+        with pytest.raises(InputError, match="once in a session"):
+            next(found.epochs())
+
+
+def lines(log: Path, word: str) -> list[list[str]]:
+    text = log.read_text() if log.exists() else ""
+    return [line.split() for line in text.splitlines() if line.startswith(word)]
+
+
+def until(true: Callable[[], object]) -> None:
+    end_s = time.monotonic() + WAIT_S
+    while not true():
+        assert time.monotonic() < end_s, "it never happened"
+        time.sleep(0.01)
+
+
+def finish(process: subprocess.Popen[bytes], code: int) -> None:
+    _, said = process.communicate(timeout=WAIT_S)
+    assert process.returncode == code, said.decode()
+
+
+@pytest.mark.parametrize(
+    ("steps", "kept"),
+    [
+        (50, True),
+        pytest.param(0, True, marks=pytest.mark.slow),
+        pytest.param(50, False, marks=pytest.mark.slow),
+    ],
+)
+def test_sigterm_stops_it_and_the_next_start_goes_on(
+    device: Synthetic, tmp_path: Path, steps: int, kept: bool
+) -> None:
+    log = tmp_path / "log"
+    given = {**TERMS, "job": "mine", "log": str(log), "steps": steps, "kept": kept}
+    given |= {"max_epochs": 6, "per_epoch": 0.2, "target": 1.15}
+    slow = [sys.executable, str(PLAIN), json.dumps({**given, "epoch_s": 0.5})]
+    process = subprocess.Popen(slow, stderr=subprocess.PIPE)
+    until(lambda: len(lines(log, "epoch")) >= 2)
+    time.sleep(0.1)
+    process.terminate()
+    finish(process, -signal.SIGTERM)
+    assert device.limit_w() == 200.0
+    (row,) = history()
+    assert row["status"] == "stopped"
+    done = row["epochs"]
+    assert done >= 2
+
+    fast = [sys.executable, str(PLAIN), json.dumps({**given, "epoch_s": 0.01})]
+    finish(subprocess.Popen(fast, stderr=subprocess.PIPE), 0)
+    (row,) = history()
+    assert (row["cause"], row["attempt"]) == ("reached", 1)
+    first = lines(log, "begun")[1:] and lines(log, "epoch")[done]
+    assert first[2] == str(done + 1 if kept and steps else 1)
+    assert (row["time_s"] > 1.0) == bool(kept and steps)
+    assert not list(tmp_path.glob("state/*.checkpoints/*")), "the state is removed in the end"
+
+
+def test_the_state_of_torch_objects_is_kept(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from tests import session_torch
+
+    log, store = tmp_path / "log", str(tmp_path / "store")
+    passed_on: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: passed_on.append(number))
+    try:
+
+        def stop() -> None:
+            until(lambda: len(lines(log, "epoch")) >= 2)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        thread = threading.Thread(target=stop)
+        thread.start()
+        session_torch.main(store, log, 0.2)
+        thread.join()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert passed_on == [signal.SIGTERM], "whoever handled it before does so in the end"
+    (row,) = Store(store).history("net")
+    assert row["status"] == "stopped"
+    session_torch.main(store, log, 0.0)
+    _, again = lines(log, "begun")
+    assert int(again[1]) == row["epochs"] >= 1
+    assert int(again[2]) >= 4 * row["epochs"], "the optimizer goes on"
+    assert [line[1] for line in lines(log, "ended")] == ["stopped", "epochs"]
+    assert lines(log, "epoch")[-1][1] == "8"
+
+
+def test_the_page_s_code_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setenv("WATTKEEPER_DEVICE", "synthetic:SYN-250W")
+    page = (Path(__file__).parents[1] / "docs/session.md").read_text(encoding="utf-8")
+    script, look = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    code = script + script + look  # in one process, since it takes seconds to load torch
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    said = done.stdout.splitlines()
+    assert ["Ended(cause=" in line for line in said] == [True, True, False, False]
+    assert [line.split()[:3] for line in said[2:]] == [["1", "1", "64"], ["2", "1", "32"]]
+    named = set(re.findall(r"`(\w+)`", page))
+    assert set(inspect.signature(Session).parameters) - {"job"} <= named
+    assert set(get_args(Cause)) <= named
+
+
+RANKS = """
+import sys, torch.distributed as dist
+from wattkeeper.live import Session
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+with Session("mine", batch_sizes=(16, 32), default_batch_size=32, max_epochs=9, eta=0,
+             target=3.0) as session:
+    for epoch in session.epochs(range(4)):
+        for _ in epoch:
+            pass
+        session.report(epoch.number if rank == 0 else 0.0)
+with open(f"{sys.argv[1]}.{rank}", "w") as file:
+    print(rank, session.batch_size, session.outcome.epochs, session.outcome.cause, file=file)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_rank_0_decides_for_all_processes(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(RANKS)
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    subprocess.run([*run, "train.py", "said"], cwd=tmp_path, check=True, capture_output=True)
+    said = [(tmp_path / f"said.{rank}").read_text().split() for rank in (0, 1)]
+    assert said == [["0", "32", "3", "reached"], ["1", "32", "3", "reached"]]
+    assert [row["cause"] for row in history()] == ["reached"]
+
+
+def test_processes_that_are_not_connected_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(InputError, match=r"call torch.distributed.init_process_group\(\) before"):
+        train(eta=0)
+
+
+def test_a_state_that_does_not_fit_is_told(tmp_path: Path) -> None:
+    from wattkeeper.live import keeping
+
+    class Bad:
+        def state_dict(self) -> Any:
+            return {1, 2}
+
+        def load_state_dict(self, state: Any) -> None:
+            raise KeyError("x")
+
+    code = (
+        "from pathlib import Path; from wattkeeper.live.keeping import save\n"
+        "class Bad:\n def state_dict(self): return {1}\n"
+        "save(Path('x'), {'bad': Bad()})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert "the state of bad is not of JSON values" in done.stderr
+    (tmp_path / "state.json").write_text('{"other": 1}')
+    with pytest.raises(InputError, match=r"does not fit .* remove the file"):
+        keeping.restore(tmp_path / "state.json", {"bad": Bad()})
+
+
+def test_weights_of_a_parent(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file
+
+    from wattkeeper.live.warm import fill
+
+    def net(width: int) -> Any:
+        nn = torch.nn
+        return nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 2))
+
+    parent, weights = net(8), tmp_path / "parent.safetensors"
+    save_file(parent.state_dict(), weights)
+    x = torch.randn(5, 4)
+    same, wider = net(8), net(16)
+    fill(weights, same, None, None)
+    assert torch.equal(same(x), parent(x))
+    with pytest.raises(InputError, match=r"not of this architecture .*parent=module"):
+        fill(weights, wider, None, None)
+    fill(weights, wider, net(8), None)
+    assert torch.allclose(wider(x), parent(x), atol=1e-5)
+    with session(eta=0) as found:
+        assert found.parent is None
+        assert found.warm_start(wider) is None
