@@ -221,7 +221,7 @@ def test_a_trace_is_replaced_only_if_that_is_meant(plain: Path) -> None:
         ("print('hello')", (), 2, "ended without a Session"),
         ("import sys; sys.exit('broken data')", (), 2, "exit code 1; what was .*broken data"),
         (SCRIPT.replace("target=4, ", ""), (), 2, "gives its Session no target"),
-        (SCRIPT, ("--power-limits", "200"), 3, "no power limit can be set: nothing here takes"),
+        (SCRIPT, ("--power-limits", "200"), 3, "no power limit can be set: "),
         (SCRIPT, ("--batch-sizes", "0,2"), 2, "must be batch sizes > 0"),
     ],
 )
