@@ -149,7 +149,8 @@ def validate(scenario: str, settings: tuple[str, ...]) -> None:
     from wattkeeper.scenarios.usable import left_out, ran_on_any
 
     loaded = load(scenario, settings)
-    inputs = read_inputs(loaded)
+    simulated = getattr(loaded.scenario.workload, "profiles", None) is not None
+    inputs = read_inputs(loaded, live=loaded.scenario.live is not None and not simulated)
     check_policies(loaded, inputs)
     for line in (*left_out(inputs.dropped), *ran_on_any(inputs.ignored)):
         click.echo(line)
