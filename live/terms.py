@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from wattkeeper.policies.registry import PolicyConfig
 
 LINK: Final = "WATTKEEPER_LINK"
+RECORDING: Final = "WATTKEEPER_RECORDING"
 STEP_W: Final = 25.0
 """Between the power limits that are tried (Zeus, NSDI '23, section 6.1)."""
 
@@ -86,7 +87,7 @@ def is_linked() -> bool:
 
 
 def guide_of(terms: Terms, devices: Sequence[Device], limiter: Limits, how: str) -> Guide:
-    """Who tells a session what to do: the controller that started it, else the policies.
+    """Who tells a session what to do: who records it or controls it, else the policies.
 
     Args:
         terms: What the script says.
@@ -107,6 +108,10 @@ def guide_of(terms: Terms, devices: Sequence[Device], limiter: Limits, how: str)
         return linked
     if not ranks.leads():
         return ranks.Following()
+    if os.environ.get(RECORDING):
+        from wattkeeper.live.recording import Recorded
+
+        return Recorded(Path(os.environ[RECORDING]), terms, devices, limiter, how)
     try:
         from wattkeeper.live.alone import Alone
         from wattkeeper.live.store import Store

@@ -6,6 +6,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
+UNLIMITED_W = 1.0
+"""Stands for the power limit of a device that takes none; a cost then counts seconds."""
+
 Turned = Literal["both", "batch-size", "power-limit"]
 """Which knobs may be turned."""
 
@@ -15,9 +18,10 @@ class Curve(NamedTuple):
 
     Attributes:
         batch_size: Global batch size, samples.
-        limits_w: Power limits of one GPU in W, ascending.
+        limits_w: Power limits of one GPU in W, ascending; `UNLIMITED_W` alone if it takes none.
         time_per_epoch_s: Seconds an epoch takes at each limit.
-        average_power_w: Mean power in W of all GPUs of the job together at each limit.
+        average_power_w: Mean power in W of all GPUs of the job together at each limit; 0 where
+            nobody measured it.
         epochs: Epochs to the workload's target, one entry a recorded run; infinite where the run
             never reached it.
     """
@@ -67,6 +71,7 @@ class Profile(NamedTuple):
         default_batch_size: What the workload uses if nobody chooses.
         max_power_w: Largest power limit of the GPU type in W (MAXPOWER in Zeus, section 3.1).
         curves: By batch size, ascending.
+        measured: Whether its power was; else no energy is known.
     """
 
     workload: str
@@ -77,6 +82,12 @@ class Profile(NamedTuple):
     default_batch_size: int
     max_power_w: float
     curves: Mapping[int, Curve]
+    measured: bool = True
+
+    @property
+    def limited(self) -> bool:
+        """Whether its GPUs take power limits."""
+        return any(curve.limits_w != (UNLIMITED_W,) for curve in self.curves.values())
 
     @property
     def configurations(self) -> int:

@@ -19,6 +19,7 @@ from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
 from wattkeeper.scenarios import searches
 from wattkeeper.scenarios.document import Document
+from wattkeeper.scenarios.latencies import NO_LATENCIES, latencies_of, with_preemption
 from wattkeeper.scenarios.load import Loaded
 from wattkeeper.scenarios.power import Cap, check_busy_power, check_cap
 from wattkeeper.scenarios.schema import (
@@ -42,6 +43,7 @@ from wattkeeper.scenarios.zoo_models import (
 from wattkeeper.sim.clock import Clock
 from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.cluster_spec import ClusterSpec, GpuPower, NodeGroup
+from wattkeeper.sim.latencies import AllLatencies
 from wattkeeper.sim.replay import Occupancy, Profiles, Profiling, Replay
 from wattkeeper.sim.results import RunResult, collect
 from wattkeeper.sim.rules import PolicySet, Rules
@@ -86,6 +88,7 @@ class Inputs(NamedTuple):
         timed: How many jobs got a duration from a model.
         search: Networks that are trained for real, instead of jobs that are replayed.
         folder: Where those trainings are kept.
+        latencies: What trainings take besides, by the key of their profile.
     """
 
     profiles: Profiles
@@ -101,6 +104,7 @@ class Inputs(NamedTuple):
     timed: int = 0
     search: ArchitectureSearch | None = None
     folder: Path = Path()
+    latencies: AllLatencies = NO_LATENCIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,17 @@ def read_inputs(loaded: Loaded, *, live: bool = False) -> Inputs:
         InputError: If they are absent, broken, or do not fit the scenario; the message names the
             place in the scenario or in the trace.
     """
+    inputs = _read_inputs(loaded, live)
+    scenario, document = loaded
+    if scenario.latencies is None or live:
+        return inputs
+    with named_at(document, "latencies"):
+        latencies, recorded = latencies_of(scenario.latencies, inputs.traces[0], inputs.profiles)
+    cluster = with_preemption(inputs.cluster, scenario.cluster, recorded)
+    return inputs._replace(latencies=latencies, cluster=cluster)
+
+
+def _read_inputs(loaded: Loaded, live: bool) -> Inputs:
     scenario, document = loaded
     workload = scenario.workload
     if isinstance(workload, ArchitectureSearch):
@@ -437,7 +452,14 @@ def execute(spec: RunSpec, inputs: Inputs) -> RunResult:
     objective = spec.rules.objective
     hardware = inputs.cluster
     backend = Replay(
-        clock, inputs.profiles, streams, objective, hardware, spec.occupancy, spec.profiling
+        clock,
+        inputs.profiles,
+        streams,
+        objective,
+        hardware,
+        spec.occupancy,
+        spec.profiling,
+        inputs.latencies,
     )
     cluster = Cluster(hardware)
     zoo = None
@@ -448,8 +470,17 @@ def execute(spec: RunSpec, inputs: Inputs) -> RunResult:
     backend.listener = world
     world.run()
     optima = optima_of(spec, inputs)
+    unmeasured = {key[0] for key, profile in inputs.profiles.items() if not profile.measured}
     return collect(
-        spec.variant, spec.seed, world.recorder, source, hardware, optima, clock.events, zoo
+        spec.variant,
+        spec.seed,
+        world.recorder,
+        source,
+        hardware,
+        optima,
+        clock.events,
+        zoo,
+        unmeasured,
     )
 
 

@@ -27,6 +27,7 @@ def check_policies(loaded: Loaded, inputs: Inputs) -> None:
         if inputs.search is not None:
             _check_search(loaded, variant, configure)
         _check_zoo(loaded, inputs, variant, configure)
+        _check_energy(loaded, inputs, variant)
         for point in DEFAULTS:
             config = policy_of(loaded.scenario, variant, point)
             lacks = _lacks(config, inputs)
@@ -54,6 +55,27 @@ def _check_search(loaded: Loaded, variant: str, configure: PolicyConfig) -> None
             f"trained by one rule (workload.training); allowed: {', '.join(parents)}"
         )
         raise located(loaded, variant, PolicyError(what, "configure"))
+
+
+def _check_energy(loaded: Loaded, inputs: Inputs, variant: str) -> None:
+    """Refuse to count energy where nobody measured power."""
+    objective = loaded.scenario.variants[variant].objective or loaded.scenario.objective
+    for (workload, _, gpu_type), profile in inputs.profiles.items():
+        if not profile.measured and inputs.cluster.power_cap_w is not None:
+            what = f"nothing measured the power of {workload} on {gpu_type}: leave power_cap_w out"
+        elif not profile.measured and objective.eta > 0:
+            what = (
+                f"eta {objective.eta:g} counts energy, but nothing measured the power of "
+                f"{workload} on {gpu_type}: say objective: {{eta: 0}}, which counts time alone"
+            )
+        elif not profile.limited and 0 < objective.eta < 1:
+            what = (
+                f"eta {objective.eta:g} weighs time by the largest power limit, but {gpu_type} "
+                f"takes none ({workload}): say objective: {{eta: 0}} or {{eta: 1}}"
+            )
+        else:
+            continue
+        raise located(loaded, variant, InputError(what))
 
 
 def _check_zoo(loaded: Loaded, inputs: Inputs, variant: str, configure: PolicyConfig) -> None:

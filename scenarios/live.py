@@ -408,9 +408,9 @@ def _as_measured(ran: RunResult, endings: Sequence[Ending], equipment: Equipment
     ]
     jobs = _with(jobs, "power_limit_w", pa.array(limits, pa.float64()))
     if not equipment.measured:
-        jobs = _with(jobs, "energy_j", pa.array([math.nan] * len(jobs)))
+        jobs = _with(jobs, "energy_j", pa.nulls(len(jobs), pa.float64()))
         line = tables["timeline"]
-        tables["timeline"] = _with(line, "power_w", pa.array([math.nan] * len(line)))
+        tables["timeline"] = _with(line, "power_w", pa.nulls(len(line), pa.float64()))
         metrics |= dict.fromkeys(UNMEASURED, math.nan)
     tables["jobs"] = jobs
     by = dict(ran.by)

@@ -378,6 +378,22 @@ class Objective(Model):
     """1 counts energy alone, 0 counts time alone."""
 
 
+class Latencies(Model):
+    """How long a job with a profile holds its GPUs, idle, for other things than training.
+
+    What a preemption takes is in `cluster.preemption`.
+    """
+
+    start_s: Seconds = 0.0
+    """From the start of an attempt to its first step, s."""
+    stop_s: Seconds = 0.0
+    """From its last step until its GPUs are free, s."""
+    report_s: Seconds = 0.0
+    """To report an epoch, s."""
+    settle_s: Seconds = 0.0
+    """Until a power limit is in force, each time that one is set, s."""
+
+
 class Zoo(Model):
     """Trained models, which the next ones may start from; it is empty when the run begins."""
 
@@ -435,6 +451,9 @@ class Scenario(Model):
     """Random streams by name, the same luck for all variants; or the published Zeus simulator's,
     which takes the seeds of a trace's jobs from the names of their groups: `seeds` change nothing
     there."""
+    latencies: Latencies | Literal["recorded"] | None = None
+    """What live runs take besides training; nothing if absent. `recorded`: as they were recorded
+    with the profiles, and so `cluster.preemption` if it is absent."""
     live: Live | None = None
     """What `--live` does; the defaults if absent."""
     zoo: Zoo | None = None
@@ -491,6 +510,12 @@ class Scenario(Model):
         )
         if recorded and not isinstance(self.workload, TraceJobs):
             raise ValueError("occupancy: recorded needs a workload of kind trace")
+        if self.latencies is not None and (
+            recorded
+            or isinstance(self.workload, ArchitectureSearch)
+            or self.workload.profiles is None
+        ):
+            raise ValueError("latencies: they need profiles, and occupancy: simulated")
         zoos = [self.zoo, *(variant.zoo for variant in self.variants.values())]
         if any(zoos) and (recorded or isinstance(self.workload, Recurring)):
             raise ValueError(

@@ -13,6 +13,7 @@ from wattkeeper.policies.protocols import Job, Knobs, Measurement, Options, Star
 from wattkeeper.sim.backend import Attempt, Done, Listener
 from wattkeeper.sim.clock import Clock, Due
 from wattkeeper.sim.cluster_spec import ClusterSpec
+from wattkeeper.sim.latencies import AllLatencies, Latencies
 from wattkeeper.sim.streams import Streams
 
 Occupancy = Literal["simulated", "recorded"]
@@ -30,10 +31,11 @@ class _Phase(Due):
         left_s: Seconds of it that are left, as of its start.
         power_w: What it draws.
         then: What follows, if it holds its GPUs without training.
+        again: What follows instead if it was preempted meanwhile.
         since_s: When it was started.
     """
 
-    __slots__ = ("left_s", "power_w", "since_s", "then")
+    __slots__ = ("again", "left_s", "power_w", "since_s", "then")
 
     since_s: float
 
@@ -44,6 +46,7 @@ class _Phase(Due):
         self.left_s = left_s
         self.power_w = power_w
         self.then = then
+        self.again = then
 
 
 class _Plan(NamedTuple):
@@ -78,6 +81,7 @@ class Replay:
             `foreknown`: it is known before, and the published Zeus simulator even stops an attempt
             before its first epoch, at no cost, if the bound leaves no room; it does not count the
             cost of profiling against the bound. Recorded occupancy implies it.
+        latencies: What trainings with a profile take besides.
     """
 
     def __init__(
@@ -89,6 +93,7 @@ class Replay:
         cluster: ClusterSpec,
         occupancy: Occupancy = "simulated",
         profiling: Profiling = "measured",
+        latencies: AllLatencies | None = None,
     ) -> None:
         self.clock = clock
         self.listener: Listener
@@ -96,6 +101,7 @@ class Replay:
         self._streams = streams
         self._objective = objective
         self._cluster = cluster
+        self._latencies = latencies or {}
         self._recorded = occupancy == "recorded"
         self._foreknown = self._recorded or profiling == "foreknown"
         self._options = {key: options_of(profile) for key, profile in profiles.items()}
@@ -129,6 +135,8 @@ class Replay:
             duration_s = attempt.job.duration_s
             attempt.saved_s = duration_s * (1 - attempt.work)
             self._play(attempt, _Phase(self._as_recorded, duration_s * attempt.work, power_w))
+        elif self._latencies:
+            self._launch(attempt, knobs)
         else:
             self._train(attempt, knobs)
 
@@ -140,7 +148,7 @@ class Replay:
             if attempt.querying:  # the rest of the query follows when it goes on
                 left_s = phase.left_s - (self.clock.now_s - phase.since_s)
                 attempt.query_s, attempt.querying = max(0.0, left_s), False
-            attempt.plan = phase.then
+            attempt.plan = phase.again
         else:
             left_s = phase.left_s - (self.clock.now_s - phase.since_s)
             left = _Phase(phase.call, left_s, phase.power_w)
@@ -155,9 +163,44 @@ class Replay:
         else:
             then(attempt)
 
-    def _wait(self, attempt: Attempt, delay_s: float, then: Done) -> None:
+    def _wait(
+        self, attempt: Attempt, delay_s: float, then: Done, again: Done | None = None
+    ) -> None:
         idle_w = self._cluster.idle_w(attempt.job, attempt.gpu_type)
-        self._play(attempt, _Phase(self._waited, delay_s, idle_w, then))
+        phase = _Phase(self._waited, delay_s, idle_w, then)
+        if again is not None:
+            phase.again = again
+        self._play(attempt, phase)
+
+    def _latencies_of(self, attempt: Attempt) -> Latencies:
+        job = attempt.job
+        assert job.workload is not None
+        return self._latencies.get((job.workload, job.gpus, attempt.gpu_type)) or Latencies()
+
+    def _launch(self, attempt: Attempt, knobs: Knobs) -> None:
+        """Start training, which takes a while, and so does every limit that is set first."""
+        latencies = self._latencies_of(attempt)
+        limits = max(1, len(knobs.profile_w))
+        delay_s = latencies.start_s + latencies.settle_s * limits
+        if not delay_s:
+            self._train(attempt, knobs)
+            return
+        self._wait(
+            attempt,
+            delay_s,
+            lambda _: self._train(attempt, knobs),
+            lambda _: self._launch(attempt, knobs),
+        )
+
+    def _leave(self, attempt: Attempt, plan: _Plan) -> None:
+        """End an attempt, once it has reported and let go of its GPUs."""
+        if self._latencies:
+            latencies = self._latencies_of(attempt)
+            delay_s = latencies.stop_s + latencies.report_s * plan.epochs
+            if delay_s:
+                self._wait(attempt, delay_s, lambda _: self.listener.ended(attempt, *plan))
+                return
+        self.listener.ended(attempt, *plan)
 
     def _waited(self, attempt: Attempt) -> None:
         phase: _Phase = attempt.plan
@@ -213,7 +256,11 @@ class Replay:
 
         def profiled(_: Attempt) -> None:
             self.listener.measured(attempt, report)
-            self._go_on(attempt, curve, target, first)
+            settle_s = self._latencies_of(attempt).settle_s if self._latencies else 0.0
+            if settle_s:
+                self._wait(attempt, settle_s, lambda _: self._go_on(attempt, curve, target, first))
+            else:
+                self._go_on(attempt, curve, target, first)
 
         self._play(attempt, _Phase(profiled, time_s * job.time_scale, energy_j / time_s))
 
@@ -239,7 +286,7 @@ class Replay:
             left_s = plan.time_s - done_s
             hold_s = left_s * job.time_scale
             power_w = (plan.energy_j - done_j) / left_s if left_s > 0 else 0.0
-        self._play(attempt, _Phase(lambda _: self.listener.ended(attempt, *plan), hold_s, power_w))
+        self._play(attempt, _Phase(lambda _: self._leave(attempt, plan), hold_s, power_w))
 
     def _plan(
         self, attempt: Attempt, curve: Curve, target: float, first: tuple[float, float] | None

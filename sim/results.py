@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.profile import UNLIMITED_W
 from wattkeeper.policies.protocols import NEW, WHOLE, Placement
 from wattkeeper.sim.backend import Zoo
 from wattkeeper.sim.cluster_spec import ClusterSpec
@@ -79,7 +80,13 @@ JOBS = pa.schema(
             null=True,
         ),
         field("epochs", pa.int64(), "", "epochs done; 0: it never ran", null=True),
-        field("energy_j", pa.float64(), "J", "energy of the attempt, with overheads"),
+        field(
+            "energy_j",
+            pa.float64(),
+            "J",
+            "energy of the attempt, with overheads; null: nothing measured it",
+            null=True,
+        ),
         field("time_s", pa.float64(), "s", "training time of the attempt"),
         field(
             "overhead_s",
@@ -119,7 +126,13 @@ TIMELINE = pa.schema(
     [
         *_KEYS,
         field("time_s", pa.float64(), "s", "change point; values hold until the next one"),
-        field("power_w", pa.float64(), "W", "power of the facility: jobs and idle GPUs, times pue"),
+        field(
+            "power_w",
+            pa.float64(),
+            "W",
+            "power of the facility: jobs and idle GPUs, times pue; null: nothing measured it",
+            null=True,
+        ),
         field("gpus_busy", pa.float64(), "", "GPUs that jobs hold, parts of them as such"),
         field("jobs_waiting", pa.int64(), "", "submitted or preempted jobs that do not run"),
     ]
@@ -192,6 +205,7 @@ def collect(
     optima: Mapping[tuple[str, int, str], float],
     events: int,
     zoo: Zoo | None = None,
+    unmeasured: Collection[str] = (),
 ) -> RunResult:
     """Turn what was recorded into tables and metrics.
 
@@ -204,18 +218,26 @@ def collect(
         optima: Smallest expected cost (J) by workload, number of GPUs and GPU type.
         events: How many events the simulator handled.
         zoo: What was trained and stored, if the scenario has a zoo.
+        unmeasured: Workloads whose power nobody measured: their energy is absent, and so is that of
+            the cluster.
     """
     number = recorder.column("number").copy()
     gpus, milli, submit_s = (
         source.column(name, number).to_numpy() for name in ("gpus", "gpu_milli", "submit_time_s")
     )
     line = timeline(recorder, cluster, submit_s, gpus.astype(np.int64) * milli)
+    if unmeasured:
+        line = line._replace(power_w=np.full(len(line.power_w), np.nan))
     decisions = decision_columns(recorder.journal, source)
     recorder.journal.clear()
-    attempts, pauses = attempt_columns(recorder, source, cluster), recorder.pauses()
+    attempts, pauses = (
+        attempt_columns(recorder, source, cluster, unmeasured),
+        recorder.pauses(),
+    )
     recorder.clear()
     metrics, by = _metrics(jobs_of(attempts, number, pauses, optima))
     columns = {"jobs": attempts, "decisions": decisions, "timeline": line._asdict()}
+    columns["timeline"]["power_w"] = pa.array(line.power_w, mask=np.isnan(line.power_w))
     metrics = metrics | cluster_metrics(line, cluster)
     if zoo is not None:
         columns["models"] = model_columns(zoo, source)
@@ -272,7 +294,10 @@ def _coded(texts: Sequence[str] | pa.Array, codes: npt.ArrayLike) -> pa.Dictiona
 
 
 def attempt_columns(
-    recorder: Recorder, source: Source, cluster: ClusterSpec
+    recorder: Recorder,
+    source: Source,
+    cluster: ClusterSpec,
+    unmeasured: Collection[str] = (),
 ) -> dict[str, pa.Array]:
     """The columns of `JOBS`, less variant and seed, by name."""
     column = recorder.column
@@ -283,17 +308,22 @@ def attempt_columns(
         for choice in recorder.journal.choices
     ]
     types = [cluster.node_type[at[0]] if at else 0 for at in nodes]
+    energy_j = column("energy_j")
+    known = {name: source.column(name, number) for name in KNOWN}
+    if unmeasured:
+        absent = pc.is_in(known["workload"], value_set=pa.array(sorted(unmeasured), pa.string()))
+        energy_j = np.where(absent.to_numpy(zero_copy_only=False), np.nan, energy_j)
     how = ((flags & REPLAYED) > 0).astype(np.int8)
-    return {name: source.column(name, number) for name in KNOWN} | {
+    return known | {
         "attempt": pa.array(column("attempt")),
         "gpu_type": _coded(cluster.gpu_types, pa.array(types, pa.int16()).take(where)),
         "node_ids": pa.array(nodes, pa.list_(pa.int32())).take(where),
         "start_time_s": pa.array(column("begun_s")),
         "finish_time_s": pa.array(column("ended_s")),
         "batch_size": pa.array(batch_size, mask=batch_size == ABSENT),
-        "power_limit_w": pa.array(limit_w, mask=np.isnan(limit_w)),
+        "power_limit_w": pa.array(limit_w, mask=np.isnan(limit_w) | (limit_w == UNLIMITED_W)),
         "epochs": pa.array(epochs, mask=epochs == ABSENT),
-        "energy_j": pa.array(column("energy_j")),
+        "energy_j": pa.array(energy_j, mask=np.isnan(energy_j)),
         "time_s": pa.array(column("time_s")),
         "overhead_s": pa.array(column("overhead_s")),
         "cost": pa.array(column("cost")),

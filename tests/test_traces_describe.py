@@ -38,7 +38,7 @@ def zeus() -> Trace:
     return import_trace("zeus-nsdi23", [SHARED / "data" / "zeus-nsdi23"])
 
 
-def oracle_row(profile: Profile, found: Potential) -> dict[str, float]:
+def oracle_row(profile: Profile, found: Potential) -> dict[str, float | None]:
     """The columns of the published table that the potential has."""
     default, both, limit, batch = (choice for choice in found if isinstance(choice, Choice))
     return {

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from wattkeeper.policies.errors import ProfileMissing
+from wattkeeper.policies.profile import UNLIMITED_W
 from wattkeeper.traces.potential import Choice, potential
 from wattkeeper.traces.profiles import (
     Points,
@@ -34,7 +35,9 @@ def report(trace: Trace, gpu_type: str | None, eta: float) -> Json:
         largest number of epochs, and the mean epochs of these.
         ``oddities``: ``one_table_only``, ``above_cap``, ``slower_at_higher_limit``,
         ``never_reached``.
-        ``potential``: `potential.Potential` by workload and GPU type, as dicts.
+        ``unmeasured``: workloads and GPU types whose power nobody measured.
+        ``potential``: `potential.Potential` by workload and GPU type, as dicts; of those whose
+        power nobody measured only where `eta` is 0, and without energy.
 
     Raises:
         ProfileMissing: If there is nothing on that GPU type.
@@ -62,7 +65,18 @@ def report(trace: Trace, gpu_type: str | None, eta: float) -> Json:
             "slower_at_higher_limit": [_slower(kind, points[kind]) for kind in chosen],
             "never_reached": list(_never_reached(workloads, runs)),
         },
-        "potential": [_potential(s, name, eta) for s in sets for name in s.workloads],
+        "unmeasured": [
+            _on((s.gpu_type, s.gpus)) | {"workload": name}
+            for s in sets
+            for name, profile in s.profiles.items()
+            if not profile.measured
+        ],
+        "potential": [
+            _potential(s, name, eta)
+            for s in sets
+            for name, profile in s.profiles.items()
+            if profile.measured or not eta
+        ],
     }
 
 
@@ -77,7 +91,7 @@ def _coverage(profiles: ProfileSet, points: Mapping[str, Points]) -> Iterator[Js
             "gpu_type": profiles.gpu_type,
             "gpus": profiles.gpus,
             "batch_sizes": sorted(by_batch),
-            "power_limits_w": grid,
+            "power_limits_w": [limit for limit in grid if limit != UNLIMITED_W],
             "points": sum(map(len, by_batch.values())),
             "missing": missing,
             "usable_batch_sizes": list(profile.curves) if profile else [],

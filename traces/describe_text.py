@@ -36,6 +36,7 @@ def render(report: Json, console: Console) -> None:
     _coverage(report["coverage"], console)
     _convergence(report["convergence"], console)
     _oddities(report["oddities"], console)
+    _unmeasured(report["unmeasured"], console)
     _potential(report["potential"], report["eta"], console)
 
 
@@ -146,6 +147,13 @@ def _oddities(odd: Json, console: Console) -> None:
     print_table(console, "Batch sizes in one table only", heads, rows)
 
 
+def _unmeasured(rows: Iterable[Json], console: Console) -> None:
+    named = [f"{row['workload']} on {_gpu(row)}" for row in rows]
+    if named:
+        text = f"Nothing measured power: {', '.join(named)}. Only time can be saved (--eta 0)."
+        print_list("", [text], console)
+
+
 def _potential(rows: Iterable[Json], eta: float, console: Console) -> None:
     """Savings of an oracle; energy and time in % of the default's."""
     heads = ("workload", "GPU", "default", "both knobs", "energy", "time", "power limit only",
@@ -198,7 +206,8 @@ def _range(values: Sequence[float]) -> str:
 def _choice(choice: Json | None) -> str:
     if choice is None:
         return "never reached"
-    return f"{choice['batch_size']} at {choice['power_limit_w']:g} W"
+    limit_w = choice["power_limit_w"]
+    return f"{choice['batch_size']}" + ("" if limit_w is None else f" at {limit_w:g} W")
 
 
 def _saving(choice: Json | None, what: str) -> str:

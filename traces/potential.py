@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from wattkeeper.policies.profile import Expected, Objective, Profile, expectations
+from wattkeeper.policies.profile import UNLIMITED_W, Expected, Objective, Profile, expectations
 
 
 class Choice(NamedTuple):
@@ -17,9 +17,9 @@ class Choice(NamedTuple):
 
     Attributes:
         batch_size: Samples.
-        power_limit_w: W of each GPU.
+        power_limit_w: W of each GPU; None if it takes no limit.
         time_s: Expected seconds to the target.
-        energy_j: Expected energy in J.
+        energy_j: Expected energy in J; None if nobody measured power.
         cost: Expected cost in J at the potential's `eta`.
         time_saving_pct: In %; None if the default never reaches the target.
         energy_saving_pct: In %, likewise.
@@ -27,9 +27,9 @@ class Choice(NamedTuple):
     """
 
     batch_size: int
-    power_limit_w: float
+    power_limit_w: float | None
     time_s: float
-    energy_j: float
+    energy_j: float | None
     cost: float
     time_saving_pct: float | None
     energy_saving_pct: float | None
@@ -105,11 +105,13 @@ def _choice(among: Sequence[Expected], default: Expected | None) -> Choice | Non
     if not among:
         return None
     best = min(among, key=lambda e: e.cost)
+    limit_w = None if best.power_limit_w == UNLIMITED_W else best.power_limit_w
+    known = best.batch_size, limit_w, best.time_s, best.energy_j or None, best.cost
     if default is None:
-        return Choice(*best, None, None, None)
+        return Choice(*known, None, None, None)
     return Choice(
-        *best,
+        *known,
         100 * (1 - best.time_s / default.time_s),
-        100 * (1 - best.energy_j / default.energy_j),
+        100 * (1 - best.energy_j / default.energy_j) if default.energy_j else None,
         100 * (1 - best.cost / default.cost),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, ProfileMissing, TraceError
-from wattkeeper.policies.profile import Curve, Profile
+from wattkeeper.policies.profile import UNLIMITED_W, Curve, Profile
 from wattkeeper.traces.trace import Trace
 
 TOLERANCE: Final = 1e-9
@@ -18,7 +19,7 @@ TOLERANCE: Final = 1e-9
 
 Tables = Mapping[str, pa.Table]
 Points = dict[int, list[tuple[float, float, float]]]
-"""By batch size, in file order: power limit in W, seconds an epoch, watts."""
+"""By batch size, in file order: power limit in W, seconds an epoch, watts (NaN: not measured)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,7 @@ def load_profiles(trace: Trace | Tables, gpu_type: str, gpus: int = 1) -> Profil
             default_batch_size=default,
             max_power_w=max_power_w,
             curves={b: _curve(b, at, runs[name][b]) for b, at in by_batch.items()},
+            measured=not any(math.isnan(p[2]) for at in by_batch.values() for p in at),
         )
     return ProfileSet(gpu_type, gpus, origin, max_power_w, profiles, absent)
 
@@ -124,11 +126,12 @@ def power_points(table: pa.Table, gpu_type: str, gpus: int) -> dict[str, Points]
     points: dict[str, Points] = {}
     columns = [table[name].to_pylist() for name in table.schema.names]
     there: dict[tuple[str, int], None] = {}
-    for workload, kind, number, batch_size, *values in zip(*columns, strict=True):
+    for workload, kind, number, batch_size, limit, time_s, watts in zip(*columns, strict=True):
         there[kind, number] = None
         if kind == gpu_type and number == gpus:
-            of_workload = points.setdefault(workload, {})
-            of_workload.setdefault(batch_size, []).append(tuple(values))
+            point = (UNLIMITED_W if limit is None else limit, time_s,
+                     math.nan if watts is None else watts)  # fmt: skip
+            points.setdefault(workload, {}).setdefault(batch_size, []).append(point)
     if not points:
         known = ", ".join(f"{number} x {kind}" for kind, number in there)
         raise ProfileMissing(f"no profile on {gpus} x {gpu_type}. There are: {known}")
@@ -171,4 +174,5 @@ def _unusable(usable: Points, default: int) -> str:
 
 def _curve(batch_size: int, at: list[tuple[float, float, float]], runs: tuple[float, ...]) -> Curve:
     limits, times, watts = zip(*sorted(at), strict=True)
-    return Curve(batch_size, limits, times, watts, runs)
+    known = tuple(0.0 if math.isnan(value) else value for value in watts)
+    return Curve(batch_size, limits, times, known, runs)

@@ -102,9 +102,12 @@ PROFILES: Final = table_schema(
     field("gpu_type", _text, "", "model of the GPU", "not empty"),
     field("gpus", _whole, "", "GPUs that it was recorded on", "> 0"),
     field("batch_size", _whole, "samples", "global batch size", "> 0"),
-    field("power_limit_w", _real, "W", "power limit of each GPU", "> 0"),
+    field("power_limit_w", _real, "W", "power limit of each GPU; null: it takes none", "> 0",
+          null=True),
     field("time_per_epoch_s", _real, "s", "duration of an epoch", "> 0"),
-    field("average_power_w", _real, "W", "mean power of all GPUs of the job together", "> 0"),
+    field("average_power_w", _real, "W",
+          "mean power of all GPUs of the job together; null: nothing measured it", "> 0",
+          null=True),
 ])  # fmt: skip
 
 CONVERGENCE: Final = table_schema("convergence", ["workload", "batch_size", "run", "target"], [
