@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final
 
 from wattkeeper.policies.errors import InputError
@@ -15,7 +14,7 @@ from wattkeeper.sim.latencies import AllLatencies, Latencies
 from wattkeeper.sim.replay import Profiles
 from wattkeeper.traces.trace import Trace
 
-NO_LATENCIES: Final[AllLatencies] = MappingProxyType({})
+NO_LATENCIES: Final[AllLatencies] = {}
 
 Rows = Sequence[Mapping[str, Any]]
 

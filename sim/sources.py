@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from mypy_extensions import mypyc_attr
 
 from wattkeeper.policies.protocols import Job
 
@@ -36,6 +37,7 @@ class Source(Protocol):
         """One of the columns `KNOWN` of some of its jobs, by `Job.number`."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Trace:
     """The jobs of a trace, each at its recorded time; those with one group id are its recurrences.
 

@@ -50,13 +50,23 @@ def words(line: str) -> list[str]:
     return shlex.split(line)[1:]
 
 
+def with_help(arguments: list[str]) -> list[str]:
+    """Asks for help where no script could take it for its own argument."""
+    command: click.Command = main
+    at = 0
+    while isinstance(command, click.Group) and at < len(arguments):
+        command = command.commands[arguments[at]]
+        at += 1
+    return [*arguments[:at], "--help", *arguments[at:]]
+
+
 def needs_data(line: str) -> bool:
     return "zeus-" in line or "groups" in line
 
 
 def is_a_pattern(line: str) -> bool:
     """Whether it stands for many commands, or needs a network."""
-    return bool(re.search(r"\b(FORMAT|PATH|NAME$)", line))
+    return bool(re.search(r"\b(FORMAT|PATH|NAME$|HOST:)", line))
 
 
 def test_all_commands_are_known() -> None:
@@ -74,7 +84,7 @@ def test_commands_have_the_options_that_they_are_shown_with(page: str) -> None:
     shown = [*commands(page), *INLINE.findall(PAGES[page])]
     assert shown, "no command was found"
     for line in shown:
-        done = CliRunner().invoke(main, [*words(line), "--help"])
+        done = CliRunner().invoke(main, with_help(words(line)))
         assert done.exit_code == 0, f"{line}: {done.output}"
 
 
@@ -181,7 +191,18 @@ def test_commands_on_the_zeus_traces(command: Command, shared: Path, tmp_path: P
     assert (tmp_path / "results/zeus-overlap/jobs.parquet").is_file()
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != "README.md"])
+TRAINS = {"record.md"}
+"""Pages whose commands train for minutes."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] * (page in TRAINS))
+        for page in PAGES
+        if page != "README.md"
+    ],
+)
 def test_commands_of_pages(page: str, command: Command, tmp_path: Path) -> None:
     for kind, block in BLOCK.findall(PAGES[page]):
         if kind == "yaml":

@@ -95,12 +95,9 @@ class Server:
 
     def listen(self) -> None:
         """Let sessions in; whoever is expected must be so before."""
-
-        def begin() -> None:
-            self._socket.listen(128)
-            self._selector.register(self._socket, selectors.EVENT_READ, self._accept)
-
-        self._call(begin)
+        self._socket.listen(128)
+        register = self._selector.register
+        self._call(lambda: _ignore(register(self._socket, selectors.EVENT_READ, self._accept)))
 
     def expect(self, run: str, lease_s: float) -> None:
         """A run begins, or went on while nobody listened; it is silent for a lease (s) at most."""
@@ -170,10 +167,11 @@ class Server:
 
     def _serve(self) -> None:
         while self._open:
-            for key, _ in self._selector.select(self._patience_s()):
-                key.data(key.fileobj)
-            while self._calls:
+            ready = self._selector.select(self._patience_s())
+            while self._calls:  # they came before what was said, or nobody can tell
                 self._calls.popleft()()
+            for key, _ in ready:
+                key.data(key.fileobj)
             self._end_leases()
 
     def _patience_s(self) -> float | None:
