@@ -131,6 +131,15 @@ def test_what_cannot_run_live_is_refused(
     assert not out.exists()
 
 
+def test_a_refusal_names_the_variant_that_is_to_blame(tmp_path: Path) -> None:
+    variants = {"plain": {}, "knowing": {"policies": {"configure": "oracle"}}}
+    path = scenario(tmp_path, REHEARSED | {"variants": variants, "baseline": "plain"})
+    said = run(path, "--live", cwd=tmp_path, code=2).stderr
+    (line,) = (n for n, text in enumerate(path.read_text().splitlines(), 1) if "oracle" in text)
+    assert said.startswith(f"{path}:{line}:"), said
+    assert said.count("variant '") == 1, said
+
+
 def test_a_workload_without_profiles_cannot_be_simulated(tmp_path: Path) -> None:
     path = trained(tmp_path, {"some": workload("true")})
     assert "wattkeeper record" in run(path, cwd=tmp_path, code=2).stderr
