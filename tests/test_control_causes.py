@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +87,21 @@ def test_a_lost_attempt_is_tried_again_as_it_was(lost: Path, how: str) -> None:
 
 
 def test_energy_that_nobody_measured_is_absent(lost: Path) -> None:
-    assert all(row["energy_j"] != row["energy_j"] for row in rows(lost, "jobs"))  # NaN
+    assert {row["energy_j"] for row in rows(lost, "jobs")} == {None}
+    assert {row["power_w"] for row in rows(lost, "timeline")} == {None}
     assert manifest(lost)["live"]["energy"] == ["absent"]
+
+
+def test_what_nobody_knows_is_absent_by_workload_too(lost: Path) -> None:
+    summary = json.loads((lost / "summary.json").read_text())
+    for parts in summary["by"].values():
+        for variants in parts.values():
+            metrics = variants["zeus"]["metrics"]
+            for name in ("energy_j", "last5_energy_j", "energy_to_accuracy_j", "regret"):
+                assert metrics[name]["mean"] is None, name
+            assert metrics["time_s"]["mean"] > 0
+    metrics = summary["variants"]["zeus"]["metrics"]
+    assert metrics["regret"]["mean"] is metrics["cluster_energy_j"]["mean"] is None
 
 
 def test_a_failed_script_says_why(lost: Path) -> None:
