@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -110,11 +111,21 @@ def test_a_failed_script_says_why(lost: Path) -> None:
     assert message == "ValueError: no such data"
 
 
-def test_a_command_without_a_session_ends_the_run(tmp_path: Path) -> None:
-    path = trained(tmp_path, {"none": workload("python", "-c", "print('done')")})
+@pytest.mark.parametrize(
+    ("code", "last"),
+    [
+        ("print('done')", ".out; the last line: done"),
+        ("raise ValueError('no such data')", ".err; the last line: ValueError: no such data"),
+        ("pass", "it said nothing"),
+    ],
+)
+def test_a_command_without_a_session_ends_the_run(code: str, last: str, tmp_path: Path) -> None:
+    path = trained(tmp_path, {"none": workload("python", "-c", code)})
     said = run(path, "--live", cwd=tmp_path, code=2, WATTKEEPER_DEVICE="none").stderr
-    assert "before it made a Session" in said
-    assert ".err" in said
+    assert "before it made a Session; " in said
+    assert said.rstrip().endswith(last)
+    for name in re.findall(r"/\S*#3\S*\.(?:out|err)", said):
+        assert Path(name).stat().st_size, "only files that hold something are named"
 
 
 @pytest.mark.parametrize(
