@@ -430,6 +430,7 @@ def about(
     endings = [ending for _, some in ended for ending in some]
     return {
         "runner": equipment.part.runner,
+        "folder": str(equipment.folder),
         "speed": equipment.part.speed,
         "devices": list(equipment.devices),
         "power_limits": equipment.limits,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +66,17 @@ def workload(*command: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def lost(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run whose four trainings are each lost once."""
+def lost_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder of a run whose four trainings are each lost once, and what the run printed."""
     folder = tmp_path_factory.mktemp("lost")
     path = trained(folder, {how: workload("python", "train.py", how) for how in CAUSES})
-    run(path, "--out", "live", "--live", cwd=folder, WATTKEEPER_DEVICE="none")
-    return folder / "live"
+    done = run(path, "--out", "live", "--live", cwd=folder, WATTKEEPER_DEVICE="none")
+    return folder / "live", done.stdout
+
+
+@pytest.fixture
+def lost(lost_run: tuple[Path, str]) -> Path:
+    return lost_run[0]
 
 
 @pytest.mark.parametrize("how", CAUSES)
@@ -109,6 +115,18 @@ def test_a_failed_script_says_why(lost: Path) -> None:
     (message,) = [one["message"] for one in manifest(lost)["live"]["attempts"]
                   if one["cause"] == "failed"]  # fmt: skip
     assert message == "ValueError: no such data"
+
+
+def test_lost_attempts_are_said_and_where_their_output_is(lost_run: tuple[Path, str]) -> None:
+    folder, printed = lost_run
+    said = " ".join(printed.split())
+    causes = Counter(one["cause"] for one in manifest(folder)["live"]["attempts"])
+    assert f"{causes.total()} attempts lost: " in said
+    for cause, count in causes.items():
+        assert f"{count} {cause}" in said
+    output = Path(manifest(folder)["live"]["folder"]) / "zeus" / "1" / "output"
+    assert f"{output}" in printed.replace("\n", "").replace(" ", "")
+    assert list(output.glob("failed_1#1*.err"))
 
 
 @pytest.mark.parametrize(
