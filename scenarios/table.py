@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
@@ -61,7 +61,8 @@ def show(console: Console, scenario: Scenario, done: Done) -> None:
     manifest = done.manifest
     for line in (*left_out(manifest["dropped_jobs"]), *ran_on_any(manifest["ignored_gpu_types"])):
         console.print(line, style="bold yellow")
-    for line in _lost(manifest.get("live", {})):
+    of_live = manifest.get("live", {})
+    for line in (*_misnamed(of_live, done.summary["by"]["gpu_type"]), *_lost(of_live)):
         console.print(escape(line), style="bold yellow")
     if "saved" in done.summary:
         console.print(saved_table(done.summary, scenario.baseline))
@@ -87,6 +88,23 @@ def show(console: Console, scenario: Scenario, done: Done) -> None:
     console.print(_by_workload(scenario, workloads, "energy_j", title))
     title = f"Energy of one job after learning: the last {LAST} recurrences of each group"
     console.print(_by_workload(scenario, workloads, "last5_energy_j", title))
+
+
+def _misnamed(of_live: Mapping[str, Any], named: Collection[str]) -> Iterator[str]:
+    """What to say where a scenario calls the devices of a live run something else.
+
+    Args:
+        of_live: As in the manifest.
+        named: GPU types of the results.
+    """
+    if not of_live or of_live["devices"] == ["synthetic"]:  # all was rehearsed
+        return
+    devices = of_live["devices"] or ["cpu"]
+    if not set(devices) & set(named):
+        yield (
+            f"It ran on {', '.join(devices)}; the scenario (cluster.gpu), and so the results, call "
+            f"that {', '.join(named)}."
+        )
 
 
 def _lost(of_live: Mapping[str, Any]) -> Iterator[str]:

@@ -188,6 +188,27 @@ def test_a_workload_without_profiles_cannot_be_simulated(tmp_path: Path) -> None
     assert "wattkeeper record" in run(path, cwd=tmp_path, code=2).stderr
 
 
+@pytest.mark.parametrize(("gpu", "said"), [("V100", True), ("cpu", False)])
+def test_a_scenario_that_misnames_the_devices_is_told(gpu: str, said: bool, tmp_path: Path) -> None:
+    code = "from wattkeeper.live import Session\n"
+    code += "with Session('any', batch_sizes=[8], default_batch_size=8, max_epochs=9) as session:\n"
+    code += "    for epoch in session.epochs(): session.report(3)\n"
+    path = trained(tmp_path, {"some": workload("python", "-c", code)})
+    done = run(path, "--live", "--set", f"cluster.gpu={gpu}", cwd=tmp_path,
+               WATTKEEPER_DEVICE="none")  # fmt: skip
+    assert ("It ran on cpu; the scenario (cluster.gpu)" in done.stdout) == said
+
+
+def test_latencies_without_profiles_are_refused_where_they_stand(tmp_path: Path) -> None:
+    path = scenario(tmp_path, TRAINED | {"latencies": "recorded", "live": {"workloads": {
+        "some": workload("true")}}})  # fmt: skip
+    said = run(path, "--live", cwd=tmp_path, code=2).stderr
+    lines = path.read_text().splitlines()
+    (line,) = (n for n, text in enumerate(lines, 1) if text.startswith("latencies:"))
+    assert said.startswith(f"{path}:{line}:"), said
+    assert "leave them out there" in said
+
+
 def test_an_unfinished_run_of_another_scenario_is_kept(tmp_path: Path) -> None:
     path = trained(tmp_path, {"none": workload("python", "-c", "pass")})
     run(path, "--live", "--out", "out", cwd=tmp_path, code=2, WATTKEEPER_DEVICE="none")
