@@ -261,8 +261,11 @@ def _options(
     )
 
 
-def begin(loaded: Loaded, folder: Path) -> None:
+def begin(loaded: Loaded, folder: Path) -> bool:
     """Make the folder of a scenario's live runs, or go on with what is in it.
+
+    Returns:
+        Whether it goes on.
 
     Raises:
         StoreError: If it holds something else, or unfinished runs of another scenario.
@@ -277,7 +280,7 @@ def begin(loaded: Loaded, folder: Path) -> None:
                 f"{folder} holds no live runs of wattkeeper: name another folder (--out)"
             ) from None
         if found["digest"] == digest and not found["done"]:
-            return
+            return True
         if not found["done"]:
             raise StoreError(
                 f"{folder} holds an unfinished run of another scenario, or with other settings: "
@@ -286,6 +289,7 @@ def begin(loaded: Loaded, folder: Path) -> None:
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     mark.write_text(json.dumps({"digest": digest, "done": False}), encoding="utf-8")
+    return False
 
 
 def finish(folder: Path) -> None:

@@ -62,6 +62,7 @@ def run(
     trainings: Path = Path("trainings"),
     live: Path | None = None,
     ray: str | None = None,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> Done:
     """Run all variants with all seeds. The results do not depend on `workers`.
 
@@ -72,6 +73,7 @@ def run(
         trainings: Folder of what is trained for real, where an interrupted run goes on.
         live: Folder of live runs, where interrupted ones go on; None: they are simulated.
         ray: Address of the Ray cluster that live runs use.
+        tell: Called with a line that the user should know before it runs.
 
     Raises:
         WattkeeperError: If input is wrong or a policy chose what is not allowed.
@@ -85,7 +87,8 @@ def run(
     results: list[RunResult] = []
     ran = _results(specs, inputs, workers)
     if live is not None:
-        ran = _live_results(specs, inputs, loaded, _equipment(loaded, inputs, live, ray), of_live)
+        equipment = _equipment(loaded, inputs, live, ray, tell)
+        ran = _live_results(specs, inputs, loaded, equipment, of_live)
     progress(0, len(specs))
     try:
         for result in ran:
@@ -177,12 +180,15 @@ def _uninterrupted() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _equipment(loaded: Loaded, inputs: Inputs, folder: Path, ray: str | None) -> Equipment:
+def _equipment(
+    loaded: Loaded, inputs: Inputs, folder: Path, ray: str | None, tell: Callable[[str], None]
+) -> Equipment:
     """What live runs use; what is wrong with the scenario as a whole is said of no variant."""
     from wattkeeper.scenarios import live
 
     equipment = live.equip(loaded, inputs, folder, ray)
-    live.begin(loaded, folder)
+    if live.begin(loaded, folder):
+        tell(f"Goes on with the unfinished run in {folder}.")
     return equipment
 
 

@@ -211,7 +211,10 @@ def test_latencies_without_profiles_are_refused_where_they_stand(tmp_path: Path)
 
 def test_an_unfinished_run_of_another_scenario_is_kept(tmp_path: Path) -> None:
     path = trained(tmp_path, {"none": workload("python", "-c", "pass")})
-    run(path, "--live", "--out", "out", cwd=tmp_path, code=2, WATTKEEPER_DEVICE="none")
+    first = run(path, "--live", "--out", "out", cwd=tmp_path, code=2, WATTKEEPER_DEVICE="none")
+    assert "Goes on" not in first.stderr
+    same = run(path, "--live", "--out", "out", cwd=tmp_path, code=2, WATTKEEPER_DEVICE="none")
+    assert f"Goes on with the unfinished run in {tmp_path / 'out.live'}" in same.stderr
     again = run(path, "--live", "--out", "out", "--set", "max_attempts=3", cwd=tmp_path, code=2,
                 WATTKEEPER_DEVICE="none")  # fmt: skip
     assert "unfinished run of another scenario" in again.stderr
