@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,8 @@ def run(
     check_folder(folder)
     kept = _live_folder(folder) if live else None
     with terminal.progress(loaded.scenario.name) as progress:
-        done = run_scenario(loaded, workers, progress, trainings_folder(folder), kept, ray)
+        tell = partial(click.echo, err=True)
+        done = run_scenario(loaded, workers, progress, trainings_folder(folder), kept, ray, tell)
     save(done, folder)
     if kept is not None:
         from wattkeeper.scenarios.live import finish

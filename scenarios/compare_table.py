@@ -146,4 +146,4 @@ def _number(value: float | None) -> str:
 
 
 def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:+.1f} %"
+    return "-" if value is None else f"{round(100 * value, 1) + 0.0:+.1f} %"  # never -0.0

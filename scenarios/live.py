@@ -64,8 +64,6 @@ MARK: Final = "wattkeeper-live.json"
 """Says of a folder that it holds live runs, and of which scenario."""
 
 BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
-UNMEASURED: Final = ("energy_j", "last5_energy_j", "energy_to_accuracy_j", "cluster_energy_j")
-"""Metrics that nobody knows where no energy is measured."""
 
 
 class Hardware(NamedTuple):
@@ -263,8 +261,11 @@ def _options(
     )
 
 
-def begin(loaded: Loaded, folder: Path) -> None:
+def begin(loaded: Loaded, folder: Path) -> bool:
     """Make the folder of a scenario's live runs, or go on with what is in it.
+
+    Returns:
+        Whether it goes on.
 
     Raises:
         StoreError: If it holds something else, or unfinished runs of another scenario.
@@ -279,7 +280,7 @@ def begin(loaded: Loaded, folder: Path) -> None:
                 f"{folder} holds no live runs of wattkeeper: name another folder (--out)"
             ) from None
         if found["digest"] == digest and not found["done"]:
-            return
+            return True
         if not found["done"]:
             raise StoreError(
                 f"{folder} holds an unfinished run of another scenario, or with other settings: "
@@ -288,6 +289,7 @@ def begin(loaded: Loaded, folder: Path) -> None:
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     mark.write_text(json.dumps({"digest": digest, "done": False}), encoding="utf-8")
+    return False
 
 
 def finish(folder: Path) -> None:
@@ -356,8 +358,15 @@ def execute(
     if again and backend.unfinished:
         raise InputError(f"{log.path} ends before its run does: run it live to its end first")
     optima = assemble.optima_of(spec, inputs)
-    ran = collect(spec.variant, spec.seed, world.recorder, source, hardware, optima, clock.events)
-    return _as_measured(ran, backend.endings, equipment), backend.endings
+    ran = collect(
+        spec.variant, spec.seed, world.recorder, source, hardware, optima, clock.events,
+        unmeasured=() if equipment.measured else tuple(inputs.recurrences),
+    )  # fmt: skip
+    if not optima:  # nobody knows what the best configuration costs
+        parts = (part for named in ran.by.values() for part in named.values())
+        for metrics in (ran.metrics, *parts):
+            metrics["regret"] = math.nan
+    return _as_measured(ran, backend.endings), backend.endings
 
 
 def _wall(part: LivePart, log: Log) -> Wall:
@@ -394,9 +403,9 @@ def _runner(
     return Subprocesses(server, backend.exited, folder, token, first_gpu, torchrun=torchrun)
 
 
-def _as_measured(ran: RunResult, endings: Sequence[Ending], equipment: Equipment) -> RunResult:
-    """Results that say which limits were in force, and claim no energy that nobody measured."""
-    tables, metrics = dict(ran.tables), dict(ran.metrics)
+def _as_measured(ran: RunResult, endings: Sequence[Ending]) -> RunResult:
+    """Results that say which limits were in force."""
+    tables = dict(ran.tables)
     jobs = tables["jobs"]
     jobs = _with(jobs, "replayed", pa.array(["live"] * len(jobs)))
     by_attempt = {(end.job_id, end.attempt): end.outcome for end in endings}
@@ -407,15 +416,10 @@ def _as_measured(ran: RunResult, endings: Sequence[Ending], equipment: Equipment
         for outcome, limit in zip(outcomes, jobs["power_limit_w"].to_pylist(), strict=True)
     ]
     jobs = _with(jobs, "power_limit_w", pa.array(limits, pa.float64()))
-    if not equipment.measured:
-        jobs = _with(jobs, "energy_j", pa.nulls(len(jobs), pa.float64()))
-        line = tables["timeline"]
-        tables["timeline"] = _with(line, "power_w", pa.nulls(len(line), pa.float64()))
-        metrics |= dict.fromkeys(UNMEASURED, math.nan)
     tables["jobs"] = jobs
     by = dict(ran.by)
     by["replayed"] = {"live": ran.metrics}
-    return replace(ran, tables=tables, metrics=metrics, by=by, digest=digest_tables(tables))
+    return replace(ran, tables=tables, by=by, digest=digest_tables(tables))
 
 
 def _with(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
@@ -430,6 +434,7 @@ def about(
     endings = [ending for _, some in ended for ending in some]
     return {
         "runner": equipment.part.runner,
+        "folder": str(equipment.folder),
         "speed": equipment.part.speed,
         "devices": list(equipment.devices),
         "power_limits": equipment.limits,

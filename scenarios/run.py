@@ -16,7 +16,7 @@ from importlib.metadata import version
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread, current_thread, main_thread
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.scenarios.arrow import settle
@@ -34,6 +34,9 @@ from wattkeeper.scenarios.searches import savings
 from wattkeeper.sim.results import RunResult, digest, digest_tables, summarise, write
 from wattkeeper.sim.warm_start import shipped
 from wattkeeper.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from wattkeeper.scenarios.live import Equipment
 
 LIBRARIES = ("wattkeeper", "numpy", "pandas", "pyarrow", "pydantic", "simpy")
 
@@ -59,6 +62,7 @@ def run(
     trainings: Path = Path("trainings"),
     live: Path | None = None,
     ray: str | None = None,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> Done:
     """Run all variants with all seeds. The results do not depend on `workers`.
 
@@ -69,6 +73,7 @@ def run(
         trainings: Folder of what is trained for real, where an interrupted run goes on.
         live: Folder of live runs, where interrupted ones go on; None: they are simulated.
         ray: Address of the Ray cluster that live runs use.
+        tell: Called with a line that the user should know before it runs.
 
     Raises:
         WattkeeperError: If input is wrong or a policy chose what is not allowed.
@@ -80,11 +85,12 @@ def run(
     of_live: dict[str, Any] = {}
     specs = run_specs(scenario)
     results: list[RunResult] = []
+    ran = _results(specs, inputs, workers)
+    if live is not None:
+        equipment = _equipment(loaded, inputs, live, ray, tell)
+        ran = _live_results(specs, inputs, loaded, equipment, of_live)
     progress(0, len(specs))
     try:
-        ran = _results(specs, inputs, workers)
-        if live is not None:
-            ran = _live_results(specs, inputs, loaded, live, ray, of_live)
         for result in ran:
             results.append(result)
             progress(len(results), len(specs))
@@ -174,19 +180,28 @@ def _uninterrupted() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
+def _equipment(
+    loaded: Loaded, inputs: Inputs, folder: Path, ray: str | None, tell: Callable[[str], None]
+) -> Equipment:
+    """What live runs use; what is wrong with the scenario as a whole is said of no variant."""
+    from wattkeeper.scenarios import live
+
+    equipment = live.equip(loaded, inputs, folder, ray)
+    if live.begin(loaded, folder):
+        tell(f"Goes on with the unfinished run in {folder}.")
+    return equipment
+
+
 def _live_results(
     specs: Sequence[RunSpec],
     inputs: Inputs,
     loaded: Loaded,
-    folder: Path,
-    ray: str | None,
+    equipment: Equipment,
     of_live: dict[str, Any],
 ) -> Iterator[RunResult]:
     """Run live, one after the other; what the manifest says of it goes into `of_live`."""
     from wattkeeper.scenarios import live
 
-    equipment = live.equip(loaded, inputs, folder, ray)
-    live.begin(loaded, folder)
     endings = []
     for spec in specs:
         result, ended = live.execute(spec, inputs, loaded, equipment)

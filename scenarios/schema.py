@@ -515,7 +515,12 @@ class Scenario(Model):
             or isinstance(self.workload, ArchitectureSearch)
             or self.workload.profiles is None
         ):
-            raise ValueError("latencies: they need profiles, and occupancy: simulated")
+            raise PydanticCustomError(
+                "elsewhere",
+                "latencies: they need profiles that they come on top of (workload.profiles), and "
+                "occupancy: simulated; a live run takes what it takes, so leave them out there",
+                {"at": ("latencies",)},
+            )
         zoos = [self.zoo, *(variant.zoo for variant in self.variants.values())]
         if any(zoos) and (recorded or isinstance(self.workload, Recurring)):
             raise ValueError(

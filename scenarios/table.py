@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
@@ -60,6 +61,9 @@ def show(console: Console, scenario: Scenario, done: Done) -> None:
     manifest = done.manifest
     for line in (*left_out(manifest["dropped_jobs"]), *ran_on_any(manifest["ignored_gpu_types"])):
         console.print(line, style="bold yellow")
+    of_live = manifest.get("live", {})
+    for line in (*_misnamed(of_live, done.summary["by"]["gpu_type"]), *_lost(of_live)):
+        console.print(escape(line), style="bold yellow")
     if "saved" in done.summary:
         console.print(saved_table(done.summary, scenario.baseline))
         console.print(SAVED_NOTE, style="dim")
@@ -84,6 +88,44 @@ def show(console: Console, scenario: Scenario, done: Done) -> None:
     console.print(_by_workload(scenario, workloads, "energy_j", title))
     title = f"Energy of one job after learning: the last {LAST} recurrences of each group"
     console.print(_by_workload(scenario, workloads, "last5_energy_j", title))
+
+
+def _misnamed(of_live: Mapping[str, Any], named: Collection[str]) -> Iterator[str]:
+    """What to say where a scenario calls the devices of a live run something else.
+
+    Args:
+        of_live: As in the manifest.
+        named: GPU types of the results.
+    """
+    if not of_live or of_live["devices"] == ["synthetic"]:  # all was rehearsed
+        return
+    devices = of_live["devices"] or ["cpu"]
+    if not set(devices) & set(named):
+        yield (
+            f"It ran on {', '.join(devices)}; the scenario (cluster.gpu), and so the results, call "
+            f"that {', '.join(named)}."
+        )
+
+
+def _lost(of_live: Mapping[str, Any]) -> Iterator[str]:
+    """What to say on the terminal of attempts that were lost.
+
+    Args:
+        of_live: As in the manifest.
+    """
+    attempts = of_live.get("attempts", ())
+    if not attempts:
+        return
+    causes = Counter(one["cause"] for one in attempts)
+    last = attempts[-1]
+    message = f": {last['message']}" if last["message"] else ""
+    yield (
+        f"{len(attempts)} attempt{'s' * (len(attempts) > 1)} lost: "
+        f"{', '.join(f'{count} {cause}' for cause, count in sorted(causes.items()))}. "
+        f"The last one, {last['job_id']} attempt {last['attempt']} of {last['variant']}, "
+        f"{last['cause']}{message}. What each said is in "
+        f"{of_live['folder']}/{last['variant']}/{last['seed']}/output"
+    )
 
 
 def _overall(scenario: Scenario, done: Done, shown: Mapping[str, str]) -> Table:

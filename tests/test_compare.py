@@ -143,6 +143,15 @@ def test_the_command_says_what_differs(ran: Path, command: Command, tmp_path: Pa
     assert report["differences"] == [{"path": "objective.eta", "measured": 1.0, "predicted": 0.5}]
 
 
+def test_an_error_that_is_all_rounding_has_no_sign(
+    ran: Path, command: Command, tmp_path: Path
+) -> None:
+    slower = changed(ran / "sim", tmp_path / "live", time_s=lambda c: pc.multiply(c, 1 + 1e-12))
+    done = command("compare", str(slower), str(ran / "sim"))
+    assert "+0.0 %" in done.stdout
+    assert "-0.0 %" not in done.stdout
+
+
 def test_folders_without_results_are_refused(ran: Path, command: Command, tmp_path: Path) -> None:
     sim = ran / "sim"
     assert "is no folder" in command("compare", sim, "nowhere", code=2).stderr

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +66,17 @@ def workload(*command: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def lost(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run whose four trainings are each lost once."""
+def lost_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder of a run whose four trainings are each lost once, and what the run printed."""
     folder = tmp_path_factory.mktemp("lost")
     path = trained(folder, {how: workload("python", "train.py", how) for how in CAUSES})
-    run(path, "--out", "live", "--live", cwd=folder, WATTKEEPER_DEVICE="none")
-    return folder / "live"
+    done = run(path, "--out", "live", "--live", cwd=folder, WATTKEEPER_DEVICE="none")
+    return folder / "live", done.stdout
+
+
+@pytest.fixture
+def lost(lost_run: tuple[Path, str]) -> Path:
+    return lost_run[0]
 
 
 @pytest.mark.parametrize("how", CAUSES)
@@ -86,8 +94,21 @@ def test_a_lost_attempt_is_tried_again_as_it_was(lost: Path, how: str) -> None:
 
 
 def test_energy_that_nobody_measured_is_absent(lost: Path) -> None:
-    assert all(row["energy_j"] is None for row in rows(lost, "jobs"))
+    assert {row["energy_j"] for row in rows(lost, "jobs")} == {None}
+    assert {row["power_w"] for row in rows(lost, "timeline")} == {None}
     assert manifest(lost)["live"]["energy"] == ["absent"]
+
+
+def test_what_nobody_knows_is_absent_by_workload_too(lost: Path) -> None:
+    summary = json.loads((lost / "summary.json").read_text())
+    for parts in summary["by"].values():
+        for variants in parts.values():
+            metrics = variants["zeus"]["metrics"]
+            for name in ("energy_j", "last5_energy_j", "energy_to_accuracy_j", "regret"):
+                assert metrics[name]["mean"] is None, name
+            assert metrics["time_s"]["mean"] > 0
+    metrics = summary["variants"]["zeus"]["metrics"]
+    assert metrics["regret"]["mean"] is metrics["cluster_energy_j"]["mean"] is None
 
 
 def test_a_failed_script_says_why(lost: Path) -> None:
@@ -96,11 +117,33 @@ def test_a_failed_script_says_why(lost: Path) -> None:
     assert message == "ValueError: no such data"
 
 
-def test_a_command_without_a_session_ends_the_run(tmp_path: Path) -> None:
-    path = trained(tmp_path, {"none": workload("python", "-c", "print('done')")})
+def test_lost_attempts_are_said_and_where_their_output_is(lost_run: tuple[Path, str]) -> None:
+    folder, printed = lost_run
+    said = " ".join(printed.split())
+    causes = Counter(one["cause"] for one in manifest(folder)["live"]["attempts"])
+    assert f"{causes.total()} attempts lost: " in said
+    for cause, count in causes.items():
+        assert f"{count} {cause}" in said
+    output = Path(manifest(folder)["live"]["folder"]) / "zeus" / "1" / "output"
+    assert f"{output}" in printed.replace("\n", "").replace(" ", "")
+    assert list(output.glob("failed_1#1*.err"))
+
+
+@pytest.mark.parametrize(
+    ("code", "last"),
+    [
+        ("print('done')", ".out; the last line: done"),
+        ("raise ValueError('no such data')", ".err; the last line: ValueError: no such data"),
+        ("pass", "it said nothing"),
+    ],
+)
+def test_a_command_without_a_session_ends_the_run(code: str, last: str, tmp_path: Path) -> None:
+    path = trained(tmp_path, {"none": workload("python", "-c", code)})
     said = run(path, "--live", cwd=tmp_path, code=2, WATTKEEPER_DEVICE="none").stderr
-    assert "before it made a Session" in said
-    assert ".err" in said
+    assert "before it made a Session; " in said
+    assert said.rstrip().endswith(last)
+    for name in re.findall(r"/\S*#3\S*\.(?:out|err)", said):
+        assert Path(name).stat().st_size, "only files that hold something are named"
 
 
 @pytest.mark.parametrize(
@@ -131,14 +174,47 @@ def test_what_cannot_run_live_is_refused(
     assert not out.exists()
 
 
+def test_a_refusal_names_the_variant_that_is_to_blame(tmp_path: Path) -> None:
+    variants = {"plain": {}, "knowing": {"policies": {"configure": "oracle"}}}
+    path = scenario(tmp_path, REHEARSED | {"variants": variants, "baseline": "plain"})
+    said = run(path, "--live", cwd=tmp_path, code=2).stderr
+    (line,) = (n for n, text in enumerate(path.read_text().splitlines(), 1) if "oracle" in text)
+    assert said.startswith(f"{path}:{line}:"), said
+    assert said.count("variant '") == 1, said
+
+
 def test_a_workload_without_profiles_cannot_be_simulated(tmp_path: Path) -> None:
     path = trained(tmp_path, {"some": workload("true")})
     assert "wattkeeper record" in run(path, cwd=tmp_path, code=2).stderr
 
 
+@pytest.mark.parametrize(("gpu", "said"), [("V100", True), ("cpu", False)])
+def test_a_scenario_that_misnames_the_devices_is_told(gpu: str, said: bool, tmp_path: Path) -> None:
+    code = "from wattkeeper.live import Session\n"
+    code += "with Session('any', batch_sizes=[8], default_batch_size=8, max_epochs=9) as session:\n"
+    code += "    for epoch in session.epochs(): session.report(3)\n"
+    path = trained(tmp_path, {"some": workload("python", "-c", code)})
+    done = run(path, "--live", "--set", f"cluster.gpu={gpu}", cwd=tmp_path,
+               WATTKEEPER_DEVICE="none")  # fmt: skip
+    assert ("It ran on cpu; the scenario (cluster.gpu)" in done.stdout) == said
+
+
+def test_latencies_without_profiles_are_refused_where_they_stand(tmp_path: Path) -> None:
+    path = scenario(tmp_path, TRAINED | {"latencies": "recorded", "live": {"workloads": {
+        "some": workload("true")}}})  # fmt: skip
+    said = run(path, "--live", cwd=tmp_path, code=2).stderr
+    lines = path.read_text().splitlines()
+    (line,) = (n for n, text in enumerate(lines, 1) if text.startswith("latencies:"))
+    assert said.startswith(f"{path}:{line}:"), said
+    assert "leave them out there" in said
+
+
 def test_an_unfinished_run_of_another_scenario_is_kept(tmp_path: Path) -> None:
     path = trained(tmp_path, {"none": workload("python", "-c", "pass")})
-    run(path, "--live", "--out", "out", cwd=tmp_path, code=2, WATTKEEPER_DEVICE="none")
+    first = run(path, "--live", "--out", "out", cwd=tmp_path, code=2, WATTKEEPER_DEVICE="none")
+    assert "Goes on" not in first.stderr
+    same = run(path, "--live", "--out", "out", cwd=tmp_path, code=2, WATTKEEPER_DEVICE="none")
+    assert f"Goes on with the unfinished run in {tmp_path / 'out.live'}" in same.stderr
     again = run(path, "--live", "--out", "out", "--set", "max_attempts=3", cwd=tmp_path, code=2,
                 WATTKEEPER_DEVICE="none")  # fmt: skip
     assert "unfinished run of another scenario" in again.stderr

@@ -68,6 +68,9 @@ class Ending(NamedTuple):
     outcome: Ended
 
 
+SHOWN = 300
+"""So many characters of what a process said are shown."""
+
 QUICK_ENDS = 3
 """So many processes of a workload that ended before they began, one after the other, are no
 accident."""
@@ -393,10 +396,10 @@ class Live:
         self._quick_ends[workload] += 1
         if self._active and self._quick_ends[workload] >= QUICK_ENDS:
             assert run.id is not None
-            output = self._terms.folder / "output" / f"{file_name(run.id)}.err"
             raise InputError(
                 f"workload {workload!r}: its command ended {QUICK_ENDS} times, the last time with "
-                f"exit code {code}, before it made a Session; what it said is in {output}"
+                f"exit code {code}, before it made a Session; "
+                + _said(self._terms.folder / "output", run.id)
             )
 
     def _give_up(self, run: Run, outcome: Ended) -> None:
@@ -587,3 +590,13 @@ class Live:
 def _of(kind: Callable[..., Any], payload: Mapping[str, Any]) -> dict[str, Any]:
     names: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
     return {name: payload[name] for name in names if name in payload}
+
+
+def _said(folder: Path, run: str) -> str:
+    """Where a process said something, and the last line of it."""
+    spoken = [path for path in sorted(folder.glob(f"{file_name(run)}.*")) if path.stat().st_size]
+    if not spoken:
+        return "it said nothing"
+    lines = spoken[0].read_text(encoding="utf-8", errors="replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f"what it said is in {' and '.join(map(str, spoken))}; the last line: {last[:SHOWN]}"
