@@ -22,7 +22,7 @@ PACKAGING := pyproject.toml setup.py $(CORE)
 help:
 	@echo "make quickstart   install, then run the scenario 'quickstart' into results/quickstart"
 	@echo "make test         install with test tools, run the tests that are not marked slow"
-	@echo "make test-all     run all tests"
+	@echo "make test-all     run all tests, with more random examples"
 	@echo "make check        ruff, mypy, import-linter"
 	@echo "make format       let ruff format the sources and fix what it can"
 	@echo "make bench        run the benchmarks: recurring jobs, schedulers, zoo (minutes)"
@@ -36,7 +36,7 @@ test: $(INSTALLED_TEST)
 	@$(PYTEST) -m "not slow"
 
 test-all: $(INSTALLED_TEST)
-	@$(PYTEST)
+	@$(PYTEST) --hypothesis-profile=thorough
 
 check: $(INSTALLED_TEST)
 	@$(BIN)/ruff check --quiet
