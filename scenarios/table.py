@@ -72,6 +72,9 @@ def show(console: Console, scenario: Scenario, done: Done) -> None:
     shown = dict(SHOWN if workloads else QUEUE)
     if not _preempts(done):
         shown.pop("preemptions", None)
+    if workloads and not _knows_energy(done):
+        del shown["energy_j"]
+        console.print("Nothing measured energy: only time is compared.", style="bold yellow")
     if _has_zoo(done):
         shown.pop("p95_jct_s", None)
         shown |= ZOO
@@ -84,10 +87,12 @@ def show(console: Console, scenario: Scenario, done: Done) -> None:
         console.print(ZOO_NOTE, style="dim")
     if not workloads:
         return
-    title = "Energy of all jobs, learning included"
-    console.print(_by_workload(scenario, workloads, "energy_j", title))
-    title = f"Energy of one job after learning: the last {LAST} recurrences of each group"
-    console.print(_by_workload(scenario, workloads, "last5_energy_j", title))
+    measured = "energy_j" in shown
+    what, metric = ("Energy", "energy_j") if measured else ("Training time", "time_s")
+    title = f"{what} of all jobs, learning included"
+    console.print(_by_workload(scenario, workloads, metric, title))
+    title = f"{what} of one job after learning: the last {LAST} recurrences of each group"
+    console.print(_by_workload(scenario, workloads, f"last5_{metric}", title))
 
 
 def _misnamed(of_live: Mapping[str, Any], named: Collection[str]) -> Iterator[str]:
@@ -154,6 +159,11 @@ def _overall(scenario: Scenario, done: Done, shown: Mapping[str, str]) -> Table:
 def _preempts(done: Done) -> bool:
     variants = done.summary["variants"].values()
     return any(variant["metrics"]["preemptions"]["mean"] for variant in variants)
+
+
+def _knows_energy(done: Done) -> bool:
+    variants = done.summary["variants"].values()
+    return any(variant["metrics"]["energy_j"]["mean"] is not None for variant in variants)
 
 
 def _has_zoo(done: Done) -> bool:
