@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import pyarrow as pa
 
 from wattkeeper.live.control import ray_runner
-from wattkeeper.live.control.backend import Ending, Hands, Live, Terms
+from wattkeeper.live.control.backend import Ending, Live
 from wattkeeper.live.control.clock import LiveClock, StillWall
-from wattkeeper.live.control.link import LEASE, LINK
+from wattkeeper.live.control.fleet import Hands, Terms
+from wattkeeper.live.control.link import LEASE
 from wattkeeper.live.control.log import Log
 from wattkeeper.live.control.runners import Runner, Subprocesses, check_torchrun, command_line
 from wattkeeper.live.control.server import Server
@@ -345,12 +346,11 @@ def execute(
             capacity = hardware.capacity.tolist()
             server = _server(backend, token, log, part)
             runner = _runner(server, backend, part, folder, token, capacity)
-            backend.hands = Hands(server, runner)
-            environment[LINK] = f"{runner.host}:{server.port}/{token}"
+            backend.fleet.hands = Hands(server, runner, token)
         try:
             world.run()
         finally:
-            backend.close()
+            backend.fleet.close()
     finally:
         log.close()
     if again and backend.unfinished:

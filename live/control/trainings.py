@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from wattkeeper.live.control.runners import Gpu
     from wattkeeper.live.wall import Wall
     from wattkeeper.sim.backend import Attempt
+    from wattkeeper.sim.clock import Due
     from wattkeeper.sim.cluster_spec import ClusterSpec
     from wattkeeper.sim.streams import Streams
 
@@ -65,6 +66,9 @@ class Run:
         since_s: Since when its power or its idling is not accounted for.
         last: The last epoch it told of, and what it came to.
         kept: What it came to when it was last stopped.
+        due: What will start its process; None: nothing waits.
+        told: Whether its process was told to stop.
+        stopped: The process that stopped before this one.
         answers: By epoch, whether it was told to go on: all its processes are told the same.
         outcome: How it ended while it was paused.
     """
@@ -80,6 +84,9 @@ class Run:
         self.over = False
         self.since_s = 0.0
         self.last = self.kept = Epoch(0, None, 0.0, None)
+        self.due: Due | None = None
+        self.told = False
+        self.stopped: str | None = None
         self.answers: dict[int, bool] = {}
         self.outcome: Ended | None = None
 
