@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import secrets
 import shutil
+import signal
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
@@ -65,6 +69,10 @@ MARK: Final = "wattkeeper-live.json"
 """Says of a folder that it holds live runs, and of which scenario."""
 
 BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+HALTING: Final = (
+    b"interrupted: trainings save their state, and go on with the next run of the same folder; "
+    b"interrupt again to end them at once\n"
+)
 UNMEASURED: Final = ("energy_j", "last5_energy_j", "energy_to_accuracy_j", "cluster_energy_j")
 """Metrics that nobody knows where no energy is measured."""
 
@@ -348,7 +356,8 @@ def execute(
             runner = _runner(server, backend, part, folder, token, capacity)
             backend.fleet.hands = Hands(server, runner, token)
         try:
-            world.run()
+            with _halted_by_signals(backend):
+                world.run()
         finally:
             backend.fleet.close()
     finally:
@@ -358,6 +367,31 @@ def execute(
     optima = assemble.optima_of(spec, inputs)
     ran = collect(spec.variant, spec.seed, world.recorder, source, hardware, optima, clock.events)
     return _as_measured(ran, backend.endings, equipment), backend.endings
+
+
+@contextmanager
+def _halted_by_signals(backend: Live) -> Iterator[None]:
+    """Inside, an interruption or SIGTERM lets trainings save their state; a second one does not."""
+    if current_thread() is not main_thread():
+        yield
+        return
+
+    def halt(_number: int, _frame: object) -> None:
+        for number in before:
+            signal.signal(number, signal.default_int_handler)
+        os.write(2, HALTING)
+        backend.halt()
+
+    before = {
+        number: signal.signal(number, halt) or signal.SIG_DFL
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _wall(part: LivePart, log: Log) -> Wall:
@@ -395,7 +429,7 @@ def _runner(
 
 
 def _as_measured(ran: RunResult, endings: Sequence[Ending], equipment: Equipment) -> RunResult:
-    """Results that say which limits were in force, and claim no energy that nobody measured."""
+    """Results as it was: limits that were in force, bounds that were crossed, energy measured."""
     tables, metrics = dict(ran.tables), dict(ran.metrics)
     jobs = tables["jobs"]
     jobs = _with(jobs, "replayed", pa.array(["live"] * len(jobs)))
@@ -407,6 +441,8 @@ def _as_measured(ran: RunResult, endings: Sequence[Ending], equipment: Equipment
         for outcome, limit in zip(outcomes, jobs["power_limit_w"].to_pylist(), strict=True)
     ]
     jobs = _with(jobs, "power_limit_w", pa.array(limits, pa.float64()))
+    early = [outcome is not None and outcome.cause == "bound" for outcome in outcomes]
+    jobs = _with(jobs, "early_stopped", pa.array(early))
     if not equipment.measured:
         jobs = _with(jobs, "energy_j", pa.nulls(len(jobs), pa.float64()))
         line = tables["timeline"]

@@ -11,7 +11,7 @@ from wattkeeper.live.control.fleet import Fleet, Terms
 from wattkeeper.live.control.naps import Nap, modelled_w
 from wattkeeper.live.control.runners import file_name
 from wattkeeper.live.control.standstill import Standstill
-from wattkeeper.live.control.trainings import Run, Trainings, pick
+from wattkeeper.live.control.trainings import NOTHING, Run, Trainings, pick
 from wattkeeper.live.guide import Ended, Epoch
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.profile import Profile
@@ -67,7 +67,7 @@ class Live:
         self._runs: dict[tuple[str, int], Run] = {}
         self._needed: dict[str, float] = {}
         self._quick_ends = Counter[str]()
-        self._active = False
+        self._active = self._halting = False
         self._asking: dict[tuple[str, int], list[Any]] = {}
         self._standstill = Standstill(clock, lambda ticket: self._reply(ticket, {}))
         self.fleet = Fleet(cluster, terms, clock.wall, self._standstill)
@@ -158,6 +158,11 @@ class Live:
         now_s = self.clock.wall.now_s()
         self.clock.live.post(Outside(now_s, job_id, attempt, run, kind, payload, ticket))
 
+    def halt(self) -> None:
+        """Have all trainings save their state, then interrupt the run; a signal handler may."""
+        if self.fleet.hands is not None:
+            self.fleet.hands.server.later(lambda: self.post("", "halt", {}, None))
+
     def exited(self, run: str, code: int | None) -> None:
         """Take that a process is gone; any thread may call it."""
         self.post(run, "lost", {"cause": "crashed", "code": code}, None)
@@ -169,6 +174,8 @@ class Live:
         return bool(self.fleet) or any(not (run.over or run.paused) for run in self._runs.values())
 
     def _known(self, news: Outside) -> bool:
+        if news.kind == "halt":
+            return self._halting
         run = self._runs.get((news.job_id, news.attempt))
         payload = news.payload
         if run is None or run.id != news.run or run.over or payload.get("rank"):
@@ -178,11 +185,14 @@ class Live:
         if news.kind == "profiled":
             return run.attempt.power_limit_w is not None
         if news.kind == "epoch":
-            return bool(payload["epoch"] <= run.last.epoch)
+            return bool(payload["epoch"] <= run.heard)
         return news.kind not in {"ended", "lost"}
 
     def _tell(self, news: Outside) -> None:
         """Let the world know of news, and answer."""
+        if news.kind == "halt":
+            self._halt()
+            return
         run = self._runs[news.job_id, news.attempt]
         run.id = news.run
         if news.kind == "begun":
@@ -195,7 +205,8 @@ class Live:
             self._profiled(run, news.payload["found"])
         elif news.kind == "epoch":
             self._account(run, Epoch(**_of(Epoch, news.payload)))
-            run.answers.setdefault(run.last.epoch, not run.paused)
+            run.heard = run.last.epoch
+            run.answers.setdefault(run.heard, self._goes_on(run))
         elif news.kind == "ended":
             self._ended(run, Ended(**_of(Ended, news.payload)))
         else:
@@ -210,6 +221,7 @@ class Live:
         if news.kind == "exited":
             self.fleet.exited(news.run)
             self._clear(news)
+            self._interrupt_if_empty()
         elif news.kind == "lost":
             if news.payload["cause"] != "crashed":  # it said that it was over, but did not end
                 self.fleet.kill(news.run)
@@ -228,7 +240,7 @@ class Live:
             else:
                 self._reply(news.ticket, {"limit_w": run.attempt.power_limit_w})
         elif news.kind == "epoch":
-            goes_on = run.answers.setdefault(int(news.payload["epoch"]), not run.paused)
+            goes_on = run.answers.setdefault(int(news.payload["epoch"]), self._goes_on(run))
             self._reply(news.ticket, {"goes_on": goes_on})
         else:
             self._reply(news.ticket, {})
@@ -246,7 +258,9 @@ class Live:
             self._reply(ticket, {"limit_w": knobs.power_limit_w})
 
     def _account(self, run: Run, now: Epoch) -> None:
-        """Let the world know what was drawn since it was last told."""
+        """Let the world know of what was drawn since it was last told."""
+        if not run.heard and now.time_s < run.kept.time_s:
+            self._starts_over(run)
         before, now_s = run.last, self.clock.now_s
         run.last = now
         if run.paused:
@@ -256,21 +270,28 @@ class Live:
             self.listener.draws(run.attempt, spent_j / (now_s - run.since_s), run.since_s)
             run.since_s = now_s
 
+    def _starts_over(self, run: Run) -> None:
+        """What it did before it was stopped was not saved: that was for nothing."""
+        run.attempt.overhead_s += run.kept.time_s
+        run.attempt.overhead_j += run.kept.energy_j or 0.0
+        run.last = run.kept = NOTHING
+
+    def _goes_on(self, run: Run) -> bool:
+        return not (run.paused or self._halting)
+
     def _ended(self, run: Run, outcome: Ended) -> None:
         came_to = Epoch(outcome.epochs, None, outcome.time_s, outcome.energy_j)
         self._account(run, came_to)
-        if outcome.cause == "stopped":
-            run.kept, run.begun = came_to, False
-            self.fleet.over(run.id)
-            run.id = None
+        self.fleet.over(run.id)
+        if outcome.cause == "stopped" and (run.told or came_to.epoch > run.kept.epoch):
+            run.kept = came_to
+            run.leave()
             if not run.paused:  # it goes on already, or nobody had asked it to stop
                 self._hold_idle(run)
                 self._launch(run)
-        elif outcome.cause == "failed":
-            self.fleet.over(run.id)
+        elif outcome.cause in {"failed", "stopped"}:
             self._give_up(run, outcome)
         else:
-            self.fleet.over(run.id)
             run.outcome = outcome
             if not run.paused:
                 self._finish(run)
@@ -307,7 +328,7 @@ class Live:
         if run.outcome is not None:
             return
         if run.paused:
-            run.last, run.begun, run.id = run.kept, False, None
+            run.leave()
             return
         last, code = run.last, payload.get("code")
         if not run.begun:
@@ -369,6 +390,23 @@ class Live:
         attempt.idle, run.since_s = False, now_s
 
     # Processes.
+
+    def _halt(self) -> None:
+        for run in self._runs.values():
+            run.told |= run.begun
+        if not self._active:  # the run was halted, and goes on later in its log
+            return
+        self._halting, self.fleet.starts = True, False
+        for run in self._runs.values():
+            if not run.begun:
+                self.fleet.recall(run)
+            elif run.id is not None and not run.over:
+                self.fleet.stop(run.id)
+        self._interrupt_if_empty()
+
+    def _interrupt_if_empty(self) -> None:
+        if self._halting and not self.fleet:
+            raise KeyboardInterrupt
 
     def _launch(self, run: Run, delay_s: float = 0.0) -> None:
         """Start its process; a rehearsal's after a delay, which another training takes itself."""

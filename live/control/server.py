@@ -100,11 +100,11 @@ class Server:
             self._socket.listen(128)
             self._selector.register(self._socket, selectors.EVENT_READ, self._accept)
 
-        self._call(begin)
+        self.later(begin)
 
     def expect(self, run: str, lease_s: float) -> None:
         """A run begins, or went on while nobody listened; it is silent for a lease (s) at most."""
-        self._call(lambda: self._leases.__setitem__(run, _Lease(lease_s)))
+        self.later(lambda: self._leases.__setitem__(run, _Lease(lease_s)))
 
     def over(self, run: str) -> None:
         """A run said that it is over: its process has one more lease to end."""
@@ -116,7 +116,7 @@ class Server:
 
     def forget(self, run: str) -> None:
         """A run's process is gone."""
-        self._call(lambda: _ignore(self._leases.pop(run, None)))
+        self.later(lambda: _ignore(self._leases.pop(run, None)))
 
     def _mark(self, run: str, *, over: bool) -> None:
         def mark() -> None:
@@ -125,12 +125,12 @@ class Server:
                 lease.renew()
                 lease.over, lease.stopped = lease.over or over, True
 
-        self._call(mark)
+        self.later(mark)
 
     def answer(self, ticket: Any, reply: Mapping[str, Any]) -> None:
         """Answer; nothing happens if nobody waits any more."""
         if ticket is not None:
-            self._call(lambda: self._say(ticket, reply))
+            self.later(lambda: self._say(ticket, reply))
 
     def watch(self, descriptor: int, ended: Callable[[], None]) -> None:
         """Call back, in the server's thread, and close a descriptor once it can be read."""
@@ -140,13 +140,19 @@ class Server:
             os.close(descriptor)
             ended()
 
-        self._call(
+        self.later(
             lambda: _ignore(self._selector.register(descriptor, selectors.EVENT_READ, readable))
         )
 
+    def later(self, call: Callable[[], None]) -> None:
+        """Call something in the server's thread; any thread may ask, and a signal handler."""
+        self._calls.append(call)
+        with contextlib.suppress(OSError):  # closed
+            os.eventfd_write(self._wake, 1)
+
     def close(self) -> None:
         """Hang up."""
-        self._call(lambda: setattr(self, "_open", False))
+        self.later(lambda: setattr(self, "_open", False))
         self._thread.join()
         for key in list(self._selector.get_map().values()):
             if isinstance(key.fileobj, socket.socket):
@@ -155,11 +161,6 @@ class Server:
                 os.close(key.fd)
         self._socket.close()
         self._selector.close()
-
-    def _call(self, call: Callable[[], None]) -> None:
-        self._calls.append(call)
-        with contextlib.suppress(OSError):  # closed
-            os.eventfd_write(self._wake, 1)
 
     def _run(self) -> None:
         try:

@@ -51,6 +51,10 @@ Trainings = Mapping[tuple[str, int, str], Training]
 REHEARSE: Final = (sys.executable, "-m", "wattkeeper.live.rehearsal")
 
 
+NOTHING: Final = Epoch(0, None, 0.0, None)
+"""What a training that has not begun came to."""
+
+
 class Run:
     """What is known of an attempt that is carried out.
 
@@ -65,6 +69,7 @@ class Run:
         over: Whether the world was told of its end, or nothing is left to be done.
         since_s: Since when its power or its idling is not accounted for.
         last: The last epoch it told of, and what it came to.
+        heard: The last epoch that its process told of; 0 if it has not.
         kept: What it came to when it was last stopped.
         due: What will start its process; None: nothing waits.
         told: Whether its process was told to stop.
@@ -83,7 +88,8 @@ class Run:
         self.paused = False
         self.over = False
         self.since_s = 0.0
-        self.last = self.kept = Epoch(0, None, 0.0, None)
+        self.last = self.kept = NOTHING
+        self.heard = 0
         self.due: Due | None = None
         self.told = False
         self.stopped: str | None = None
@@ -99,6 +105,12 @@ class Run:
     def scale(self) -> float:
         """Its run time over the mean of its workload: a rehearsal's, since others are measured."""
         return self.attempt.job.time_scale
+
+    def leave(self) -> None:
+        """Its process is over; another one goes on with what was kept."""
+        self.last, self.stopped = self.kept, self.id
+        self.id, self.begun, self.told, self.heard = None, False, False, 0
+        self.answers.clear()
 
     def orders(self, eta: float, checkpoint: str, lease_s: float) -> Orders:
         """What its session is told."""
