@@ -294,16 +294,24 @@ def begin(loaded: Loaded, folder: Path) -> None:
                 f"{folder} holds an unfinished run of another scenario, or with other settings: "
                 "finish it as it was begun, remove the folder, or name another one (--out)"
             )
-        shutil.rmtree(folder)
+        for each in folder.iterdir():  # the mark goes last, so that an end in between is no harm
+            if each.is_dir():
+                shutil.rmtree(each)
     folder.mkdir(parents=True, exist_ok=True)
-    mark.write_text(json.dumps({"digest": digest, "done": False}), encoding="utf-8")
+    _write(mark, {"digest": digest, "done": False})
 
 
 def finish(folder: Path) -> None:
     """Note that the runs in a folder are over: the next ones begin anew."""
     mark = folder / MARK
     found = json.loads(mark.read_text(encoding="utf-8"))
-    mark.write_text(json.dumps(found | {"done": True}), encoding="utf-8")
+    _write(mark, found | {"done": True})
+
+
+def _write(mark: Path, content: dict[str, Any]) -> None:
+    new = mark.with_suffix(".new")
+    new.write_text(json.dumps(content), encoding="utf-8")
+    new.replace(mark)
 
 
 def replay(loaded: Loaded, inputs: Inputs, folder: Path) -> list[RunResult]:

@@ -88,19 +88,16 @@ class Server:
         self.port: int = self._socket.getsockname()[1]
         self._socket.setblocking(False)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._selector.register(self._wake, selectors.EVENT_READ, self._woken)
+        self._selector.register(self._wake, selectors.EVENT_READ, _ignore)
         self._open = True
         self._thread = Thread(target=self._run, name="wattkeeper-link", daemon=True)
         self._thread.start()
 
     def listen(self) -> None:
         """Let sessions in; whoever is expected must be so before."""
-
-        def begin() -> None:
-            self._socket.listen(128)
-            self._selector.register(self._socket, selectors.EVENT_READ, self._accept)
-
-        self.later(begin)
+        self._socket.listen(128)
+        register, reads = self._selector.register, selectors.EVENT_READ
+        self.later(lambda: _ignore(register(self._socket, reads, self._accept)))
 
     def expect(self, run: str, lease_s: float) -> None:
         """A run begins, or went on while nobody listened; it is silent for a lease (s) at most."""
@@ -171,20 +168,19 @@ class Server:
 
     def _serve(self) -> None:
         while self._open:
-            for key, _ in self._selector.select(self._patience_s()):
-                key.data(key.fileobj)
-            while self._calls:
+            ready = self._selector.select(self._patience_s())
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self._wake)
+            while self._calls:  # first: what was called before something was said holds for it
                 self._calls.popleft()()
+            for key, _ in ready:
+                key.data(key.fileobj)
             self._end_leases()
 
     def _patience_s(self) -> float | None:
         """How long nothing can happen but what wakes it."""
         ends = min((lease.ends_s for lease in self._leases.values()), default=None)
         return None if ends is None else max(0.0, ends - time.monotonic())
-
-    def _woken(self, _: object) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._wake)
 
     def _end_leases(self) -> None:
         now_s = time.monotonic()
