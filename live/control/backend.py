@@ -66,6 +66,7 @@ class Live:
         self._streams, self._terms = streams, terms
         self._runs: dict[tuple[str, int], Run] = {}
         self._needed: dict[str, float] = {}
+        self._lost_before = Counter[str]()
         self._quick_ends = Counter[str]()
         self._active = self._halting = False
         self._asking: dict[tuple[str, int], list[Any]] = {}
@@ -358,6 +359,7 @@ class Live:
         attempt = run.attempt
         self._forget(run, outcome)
         self._needed[attempt.job.job_id] = run.needed
+        self._lost_before[attempt.job.job_id] += 1
         time_s, energy_j = outcome.time_s / run.scale, (outcome.energy_j or 0.0) / run.scale
         self.listener.lost(attempt, outcome.epochs, time_s, energy_j)
 
@@ -368,10 +370,14 @@ class Live:
             self._runs.pop((attempt.job.job_id, attempt.number), None)
 
     def _choose_luck(self, run: Run) -> None:
-        """A rehearsal that is tried again has the luck of the one that was lost."""
-        lost = self._needed.pop(run.attempt.job.job_id, None)
+        """A rehearsal that is tried again has the luck of the one that was lost.
+
+        Those after it have the luck that they would have had without that one.
+        """
+        job_id = run.attempt.job.job_id
+        lost = self._needed.pop(job_id, None)
         if lost is None:
-            pick(run, self._streams)
+            pick(run, run.attempt.number - self._lost_before[job_id], self._streams)
         else:
             run.needed = lost
 

@@ -152,13 +152,13 @@ def rounded(value: float) -> float:
     return float(f"{value:.9g}")
 
 
-def pick(run: Run, streams: Streams) -> None:
-    """Choose the recorded run that a rehearsal of an attempt repeats."""
+def pick(run: Run, number: int, streams: Streams) -> None:
+    """Choose the recorded run that a rehearsal repeats; its number leaves lost attempts out."""
     profile, attempt = run.training.profile, run.attempt
     if run.training.command is None and profile is not None:
         assert attempt.configuration is not None
         epochs = profile.curves[attempt.configuration.batch_size].epochs
-        run.needed = epochs[streams.pick(attempt.job, attempt.number, len(epochs))]
+        run.needed = epochs[streams.pick(attempt.job, number, len(epochs))]
 
 
 def synthetic_devices(
