@@ -31,7 +31,7 @@ from wattkeeper.live.control.runners import Runner, Subprocesses, check_torchrun
 from wattkeeper.live.control.server import Server
 from wattkeeper.live.control.trainings import Training, Trainings
 from wattkeeper.live.session import POWER_CONTROL
-from wattkeeper.live.terms import STEP_W
+from wattkeeper.live.terms import stepped
 from wattkeeper.live.wall import STILL, Wall
 from wattkeeper.policies.errors import (
     EnvironmentLacks,
@@ -252,8 +252,7 @@ def _limits(devices: Sequence[Device], allowed: bool) -> tuple[float, ...]:
     highest_w = min(limits.highest_w for limits in ranges)
     if not allowed:
         return (min(device.limit_w() for device in devices if device.limits is not None),)
-    count = int((highest_w - max(limits.lowest_w for limits in ranges)) // STEP_W)
-    return tuple(highest_w - STEP_W * below for below in range(count, -1, -1))
+    return stepped(max(limits.lowest_w for limits in ranges), highest_w)
 
 
 def _options(
