@@ -89,7 +89,7 @@ class Ended(NamedTuple):
 
     Attributes:
         cause: Why it ended.
-        epochs: Epochs done.
+        epochs: Epochs done; of one that was stopped, those that it can go on after.
         time_s: Seconds of training.
         energy_j: Energy of that; None where nothing measures it.
         power_limit_w: The limit it ran at in the end; None where it is not known.

@@ -22,8 +22,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
+from wattkeeper.live.control.link import LINK
 from wattkeeper.live.recording import EVENTS, ORDERS, Wanted
-from wattkeeper.live.terms import LINK, RECORDING, STEP_W
+from wattkeeper.live.terms import RECORDING, stepped
 from wattkeeper.live.wall import Wall
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 
@@ -328,8 +329,7 @@ def _limits(sweep: Sweep, begun: Mapping[str, Any]) -> list[float]:
         return []
     lowest_w, highest_w = begun["limits_w"]
     if asked is None:
-        count = int((highest_w - lowest_w) // STEP_W)
-        return [highest_w - STEP_W * below for below in range(1, count + 1)]
+        return [*reversed(stepped(lowest_w, highest_w)[:-1])]
     if min(asked) < lowest_w:
         raise InputError(
             f"found the power limit {min(asked):g} W; allowed: {lowest_w:g} to {highest_w:g} W"

@@ -23,15 +23,22 @@ from wattkeeper.policies.errors import InputError, WattkeeperError
 EARLY_S = 1e-6
 
 
-class Nothing:
-    """What it keeps when it is told to stop: all that matters is how many epochs it did."""
+class Place:
+    """How far it came, which it keeps when it is told to stop.
 
-    def state_dict(self) -> dict[str, int]:
-        """Nothing."""
-        return {}
+    Attributes:
+        part: The share of the epoch that is done; 0 while limits are profiled, which begins anew.
+    """
 
-    def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Nothing changes."""
+    part = 0.0
+
+    def state_dict(self) -> dict[str, float]:
+        """See `wattkeeper.live.keeping.Keeps`."""
+        return {"part": self.part}
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        """See `wattkeeper.live.keeping.Keeps`."""
+        self.part = state["part"]
 
 
 def main() -> None:
@@ -61,17 +68,22 @@ def rehearse() -> None:
     with Session("rehearsal", batch_sizes=[1], default_batch_size=1, max_epochs=1) as session:
         limits = session.orders.profile_w
         steps = 2 * len(limits) or 1
-        session.keep(nothing=Nothing())
+        place = Place()
+        session.keep(place=place)
         for device in devices:
             device.draw({limit: w / len(devices) for limit, (_, w) in points.items()})
         due_s = wall.now_s()
         for epoch in session.epochs(steps=steps):
             parts = steps if epoch.number == 1 and limits else 1
             for _ in range(parts):
-                due_s += points[devices[0].limit_w()][0] / parts
+                step_s = points[devices[0].limit_w()][0] / parts
+                due_s += step_s * (1 - place.part)
                 wall.sleep_until(due_s)
-                if wall.now_s() < due_s - EARLY_S:
+                left_s = due_s - wall.now_s()
+                if left_s > EARLY_S:
+                    place.part = 1 - left_s / step_s if parts == 1 else 0.0
                     _stop(session)
+                place.part = 0.0
                 session.step()
             session.report(epoch.number / needed)
         for device in devices:

@@ -224,7 +224,7 @@ class Session:
         """
         self._kept = dict(objects)
         path = self.orders.checkpoint
-        self._restored = self.orders.epochs_done > 0 and path is not None and Path(path).exists()
+        self._restored = self.orders.time_done_s > 0 and path is not None and Path(path).exists()
         if self._restored and path is not None:
             keeping.restore(Path(path), objects)
         return self._restored
@@ -400,26 +400,35 @@ class Session:
             except Stopped as stopped:
                 error = stopped
         cause, message = self._verdict(error)
+        orders, epochs = self.orders, self._epochs
+        saved = cause == "stopped" and self._saved(error)
+        if not self._begun or (cause == "stopped" and self._restored and not saved):
+            epochs = orders.epochs_done
         try:
-            time_s, energy_j = self._spent() if self._begun else (0.0, None)
+            before = orders.time_done_s, orders.energy_done_j
+            time_s, energy_j = self._spent() if self._begun else before
         except DeviceError as lost:
             message, time_s, energy_j = message or str(lost), self._before[0], None
-        asked_w = self.orders.power_limit_w
         self.outcome = Ended(
-            cause, self._epochs, time_s, energy_j, self.power_limit_w,
-            self._limiter.allowed or (asked_w is None and not self.orders.profile_w),
+            cause, epochs, time_s, energy_j, self.power_limit_w,
+            self._limiter.allowed or (orders.power_limit_w is None and not orders.profile_w),
             self._meter.how, message,
         )  # fmt: skip
-        whole = isinstance(error, Stopped) and error.whole
-        saves = cause == "stopped" and whole and self._kept and ranks.leads()
-        if saves and self.orders.checkpoint is not None:
-            keeping.save(Path(self.orders.checkpoint), self._kept)
         try:
             self._guide.ended(self.outcome)
         except EnvironmentLacks as lacks:
             if error is None or isinstance(error, Stopped):
                 raise
             log.warning("the outcome was not stored: %s", lacks)
+
+    def _saved(self, error: BaseException | None) -> bool:
+        """Save the state, unless a step was cut; whether it is saved, by whichever process."""
+        path = self.orders.checkpoint
+        if not (isinstance(error, Stopped) and error.whole and self._kept and path is not None):
+            return False
+        if ranks.leads():
+            keeping.save(Path(path), self._kept)
+        return True
 
     def _verdict(self, error: BaseException | None) -> tuple[Cause, str]:
         """The cause, and what a failed script said."""
@@ -430,7 +439,7 @@ class Session:
         if error is None or (isinstance(error, SystemExit) and not error.code):
             if not self._epochs:
                 log.warning("%s did no epoch: nothing is learnt of it", self.orders.job_id)
-                return "stopped", ""
+                return "stopped", "its script did no epoch"
             return ("epochs" if self._epochs >= self.orders.max_epochs else "left"), ""
         return "failed", f"{type(error).__name__}: {error}"[:500]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from wattkeeper.live import ranks
+from wattkeeper.live.control.link import LINK
 from wattkeeper.policies.errors import (
     EnvironmentLacks,
     InputError,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from wattkeeper.live.guide import Guide
     from wattkeeper.policies.registry import PolicyConfig
 
-LINK: Final = "WATTKEEPER_LINK"
 RECORDING: Final = "WATTKEEPER_RECORDING"
 STEP_W: Final = 25.0
 """Between the power limits that are tried (Zeus, NSDI '23, section 6.1)."""
@@ -170,6 +170,12 @@ def _hardware(terms: Terms, devices: Sequence[Device], how: str) -> tuple[str, i
     return gpu_type, len(devices), 1.0
 
 
+def stepped(lowest_w: float, highest_w: float) -> tuple[float, ...]:
+    """The power limits that are tried, W, ascending: the highest, and what is whole steps below."""
+    count = int((highest_w - lowest_w) // STEP_W)
+    return tuple(highest_w - STEP_W * below for below in range(count, -1, -1))
+
+
 def _limits(
     terms: Terms, devices: Sequence[Device], limiter: Limits, how: str
 ) -> tuple[float, ...]:
@@ -185,8 +191,7 @@ def _limits(
     lowest_w = max(one.lowest_w for one in ranges)
     highest_w = min(one.highest_w for one in ranges)
     if terms.power_limits_w is None:
-        count = int((highest_w - lowest_w) // STEP_W)
-        return tuple(highest_w - STEP_W * below for below in range(count, -1, -1))
+        return stepped(lowest_w, highest_w)
     for limit_w in terms.power_limits_w:
         if not lowest_w <= limit_w <= highest_w:
             raise InputError(

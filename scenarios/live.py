@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import secrets
 import shutil
+import signal
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
 from wattkeeper.live.control import ray_runner
-from wattkeeper.live.control.backend import Ending, Hands, Live, Terms
+from wattkeeper.live.control.backend import Ending, Live
 from wattkeeper.live.control.clock import LiveClock, StillWall
-from wattkeeper.live.control.link import LEASE, LINK
+from wattkeeper.live.control.fleet import Hands, Terms
+from wattkeeper.live.control.link import LEASE
 from wattkeeper.live.control.log import Log
 from wattkeeper.live.control.runners import Runner, Subprocesses, check_torchrun, command_line
 from wattkeeper.live.control.server import Server
 from wattkeeper.live.control.trainings import Training, Trainings
 from wattkeeper.live.session import POWER_CONTROL
-from wattkeeper.live.terms import STEP_W
+from wattkeeper.live.terms import stepped
 from wattkeeper.live.wall import STILL, Wall
 from wattkeeper.policies.errors import (
     EnvironmentLacks,
@@ -64,6 +69,10 @@ MARK: Final = "wattkeeper-live.json"
 """Says of a folder that it holds live runs, and of which scenario."""
 
 BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+HALTING: Final = (
+    b"interrupted: trainings save their state, and go on with the next run of the same folder; "
+    b"interrupt again to end them at once\n"
+)
 
 
 class Hardware(NamedTuple):
@@ -241,8 +250,7 @@ def _limits(devices: Sequence[Device], allowed: bool) -> tuple[float, ...]:
     highest_w = min(limits.highest_w for limits in ranges)
     if not allowed:
         return (min(device.limit_w() for device in devices if device.limits is not None),)
-    count = int((highest_w - max(limits.lowest_w for limits in ranges)) // STEP_W)
-    return tuple(highest_w - STEP_W * below for below in range(count, -1, -1))
+    return stepped(max(limits.lowest_w for limits in ranges), highest_w)
 
 
 def _options(
@@ -286,9 +294,11 @@ def begin(loaded: Loaded, folder: Path) -> bool:
                 f"{folder} holds an unfinished run of another scenario, or with other settings: "
                 "finish it as it was begun, remove the folder, or name another one (--out)"
             )
-        shutil.rmtree(folder)
+        for each in folder.iterdir():  # the mark goes last, so that an end in between is no harm
+            if each.is_dir():
+                shutil.rmtree(each)
     folder.mkdir(parents=True, exist_ok=True)
-    mark.write_text(json.dumps({"digest": digest, "done": False}), encoding="utf-8")
+    _write(mark, {"digest": digest, "done": False})
     return False
 
 
@@ -296,7 +306,13 @@ def finish(folder: Path) -> None:
     """Note that the runs in a folder are over: the next ones begin anew."""
     mark = folder / MARK
     found = json.loads(mark.read_text(encoding="utf-8"))
-    mark.write_text(json.dumps(found | {"done": True}), encoding="utf-8")
+    _write(mark, found | {"done": True})
+
+
+def _write(mark: Path, content: dict[str, Any]) -> None:
+    new = mark.with_suffix(".new")
+    new.write_text(json.dumps(content), encoding="utf-8")
+    new.replace(mark)
 
 
 def replay(loaded: Loaded, inputs: Inputs, folder: Path) -> list[RunResult]:
@@ -347,12 +363,12 @@ def execute(
             capacity = hardware.capacity.tolist()
             server = _server(backend, token, log, part)
             runner = _runner(server, backend, part, folder, token, capacity)
-            backend.hands = Hands(server, runner)
-            environment[LINK] = f"{runner.host}:{server.port}/{token}"
+            backend.fleet.hands = Hands(server, runner, token)
         try:
-            world.run()
+            with _halted_by_signals(backend):
+                world.run()
         finally:
-            backend.close()
+            backend.fleet.close()
     finally:
         log.close()
     if again and backend.unfinished:
@@ -367,6 +383,31 @@ def execute(
         for metrics in (ran.metrics, *parts):
             metrics["regret"] = math.nan
     return _as_measured(ran, backend.endings), backend.endings
+
+
+@contextmanager
+def _halted_by_signals(backend: Live) -> Iterator[None]:
+    """Inside, an interruption or SIGTERM lets trainings save their state; a second one does not."""
+    if current_thread() is not main_thread():
+        yield
+        return
+
+    def halt(_number: int, _frame: object) -> None:
+        for number in before:
+            signal.signal(number, signal.default_int_handler)
+        os.write(2, HALTING)
+        backend.halt()
+
+    before = {
+        number: signal.signal(number, halt) or signal.SIG_DFL
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _wall(part: LivePart, log: Log) -> Wall:
@@ -416,6 +457,8 @@ def _as_measured(ran: RunResult, endings: Sequence[Ending]) -> RunResult:
         for outcome, limit in zip(outcomes, jobs["power_limit_w"].to_pylist(), strict=True)
     ]
     jobs = _with(jobs, "power_limit_w", pa.array(limits, pa.float64()))
+    early = [outcome is not None and outcome.cause == "bound" for outcome in outcomes]
+    jobs = _with(jobs, "early_stopped", pa.array(early))
     tables["jobs"] = jobs
     by = dict(ran.by)
     by["replayed"] = {"live": ran.metrics}

@@ -222,8 +222,10 @@ def test_an_unfinished_run_of_another_scenario_is_kept(tmp_path: Path) -> None:
 
 TOGETHER = """
 import os
+import torch
 from wattkeeper.live import Session
 
+torch.distributed.init_process_group("gloo")
 with Session("any", batch_sizes=[8], default_batch_size=8, max_epochs=9, eta=0) as session:
     rank = int(os.environ["RANK"])
     for epoch in session.epochs():
@@ -234,6 +236,7 @@ open(f"rank-{rank}", "w").write(str(session.batch_size))
 
 @pytest.mark.slow
 def test_torchrun_starts_a_process_a_gpu_and_one_of_them_reports(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     (tmp_path / "together.py").write_text(TOGETHER)
     cluster = TRAINED["cluster"] | {"gpus": 2, "gpus_per_node": 2}
     live = {"runner": "torchrun", "workloads": {"both": workload("python", "together.py")}}

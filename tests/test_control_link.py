@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from wattkeeper.live.control.link import LinkGuide, guide_from_environment
+from wattkeeper.live.control.link import LinkGuide, LinkWall, guide_from_environment
 from wattkeeper.live.control.server import Server
 from wattkeeper.live.guide import Ended, Epoch, Orders
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.protocols import Measurement
 
-TOKEN, RUN = "secret", "job#1.0"
+TOKEN, RUN, NOW_S = "secret", "job#1.0", 7.0
 ORDERS = Orders("job", 1, 1, 32, 64, 9, profile_w=(200.0, 100.0))
 
 Said = tuple[str, str, dict[str, Any]]
@@ -33,7 +33,9 @@ class Controller:
 
     def answer(self, run: str, kind: str, payload: Any, ticket: Any) -> None:
         self.said.put((run, kind, dict(payload)))
-        self.server.answer(ticket, {"orders": ORDERS._asdict(), "limit_w": 150.0, "goes_on": True})
+        self.server.answer(
+            ticket, {"orders": ORDERS._asdict(), "limit_w": 150.0, "goes_on": True, "now_s": NOW_S}
+        )
 
     def guide(self, run: str = RUN, token: str = TOKEN, lease_s: float = 20.0) -> LinkGuide:
         return LinkGuide("127.0.0.1", self.server.port, token, run, lease_s=lease_s)
@@ -91,6 +93,21 @@ def test_a_guide_finds_a_controller_that_comes_back(controller: Controller) -> N
     again = Controller(port)
     try:
         assert guide.begin() == ORDERS
+    finally:
+        again.server.close()
+        controller.server = Server(controller.answer, TOKEN)
+
+
+def test_a_wall_made_while_its_controller_is_away_finds_the_time_later(
+    controller: Controller,
+) -> None:
+    guide, port = controller.guide(), controller.server.port
+    controller.server.close()
+    wall = LinkWall(guide)
+    assert wall.now_s() == 0.0
+    again = Controller(port)
+    try:
+        assert wall.now_s() == NOW_S
     finally:
         again.server.close()
         controller.server = Server(controller.answer, TOKEN)

@@ -338,6 +338,56 @@ def test_sigterm_stops_it_and_the_next_start_goes_on(
     assert not list(tmp_path.glob("state/*.checkpoints/*")), "the state is removed in the end"
 
 
+class Place:
+    """How far a training came."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"epoch": self.epoch}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.epoch = state["epoch"]
+
+
+@pytest.mark.parametrize("again", ["before its first epoch", "in the middle of a step"])
+def test_a_stop_leaves_what_an_earlier_one_saved(again: str) -> None:
+    def stop() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        place = Place()
+        with session(eta=0, max_epochs=6) as first:
+            first.keep(place=place)
+            for epoch in first.epochs(steps=1):
+                first.step()
+                if epoch.number == 3:
+                    stop()
+                    first.step()
+                place.epoch = epoch.number
+                time.sleep(0.01)
+        assert (first.outcome.cause, first.outcome.epochs) == ("stopped", 2)
+        with session(eta=0, max_epochs=6) as second:
+            second.keep(place=Place())
+            if again == "before its first epoch":
+                stop()
+            for epoch in second.epochs():
+                if epoch.number == 4:
+                    stop()
+        assert (second.outcome.cause, second.outcome.epochs) == ("stopped", 2)
+        assert second.outcome.time_s >= first.outcome.time_s
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    place = Place()
+    with session(eta=0, max_epochs=6) as third:
+        assert third.keep(place=place)
+        assert place.epoch == 2
+        assert [epoch.number for epoch in third.epochs()] == [3, 4, 5, 6]
+    assert third.outcome.time_s >= second.outcome.time_s
+
+
 def test_the_state_of_torch_objects_is_kept(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from tests import session_torch

@@ -2,62 +2,26 @@
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wattkeeper.live.control.clock import LiveClock, Outside, StillWall
-from wattkeeper.live.control.runners import Gpu, Runner, Start, file_name
-from wattkeeper.live.control.server import Server
-from wattkeeper.live.control.trainings import (
-    REHEARSAL,
-    REHEARSE,
-    Run,
-    Trainings,
-    pick,
-    rehearsal_of,
-    synthetic_devices,
-)
-from wattkeeper.live.devices import VARIABLE
+from wattkeeper.live.control.clock import LiveClock, Outside
+from wattkeeper.live.control.fleet import Fleet, Terms
+from wattkeeper.live.control.naps import Nap, modelled_w
+from wattkeeper.live.control.runners import file_name
+from wattkeeper.live.control.standstill import Standstill
+from wattkeeper.live.control.trainings import NOTHING, Run, Trainings, pick
 from wattkeeper.live.guide import Ended, Epoch
 from wattkeeper.policies.errors import InputError, PolicyError
-from wattkeeper.policies.profile import Objective, Profile
-from wattkeeper.policies.protocols import Job, Knobs, Options, Placement
+from wattkeeper.policies.profile import Profile
+from wattkeeper.policies.protocols import Job, Knobs, Options
 from wattkeeper.policies.protocols import Start as Started
 from wattkeeper.sim.backend import Attempt, Listener
 from wattkeeper.sim.clock import Due
 from wattkeeper.sim.cluster_spec import ClusterSpec
 from wattkeeper.sim.streams import Streams
-
-
-class Terms(NamedTuple):
-    """What holds for a whole live run.
-
-    Attributes:
-        objective: What a job costs.
-        folder: Where checkpoints are kept.
-        lease_s: A session is given up that is silent for so long, s of the host.
-        environment: What every process finds in its environment.
-    """
-
-    objective: Objective
-    folder: Path
-    lease_s: float
-    environment: Mapping[str, str]
-
-
-class Hands(NamedTuple):
-    """What reaches out of the controller; without it, a run is only played again.
-
-    Attributes:
-        server: Hears sessions.
-        runner: Starts processes.
-    """
-
-    server: Server
-    runner: Runner
 
 
 class Ending(NamedTuple):
@@ -74,15 +38,6 @@ SHOWN = 300
 QUICK_ENDS = 3
 """So many processes of a workload that ended before they began, one after the other, are no
 accident."""
-
-
-class Nap:
-    """A job without a workload: it does nothing, for its recorded duration."""
-
-    def __init__(self, left_s: float) -> None:
-        self.left_s = left_s
-        self.since_s = 0.0
-        self.due: Due | None = None
 
 
 class Live:
@@ -110,23 +65,19 @@ class Live:
     ) -> None:
         self.clock = clock
         self.listener: Listener
-        self.hands: Hands | None = None
         self.endings: list[Ending] = []
         self._trainings, self._cluster = trainings, cluster
         self._streams, self._terms = streams, terms
         self._runs: dict[tuple[str, int], Run] = {}
         self._needed: dict[str, float] = {}
+        self._lost_before = Counter[str]()
         self._quick_ends = Counter[str]()
-        self._held: dict[str, tuple[Gpu, ...]] = {}
-        self._names: dict[str, tuple[str, int]] = {}
-        self._pending: list[Run] = []
-        self._active = False
-        self._awake: set[str] = set()
-        self._asleep: dict[str, tuple[Due, Any]] = {}
+        self._active = self._halting = False
         self._asking: dict[tuple[str, int], list[Any]] = {}
-        self._wall = clock.wall if isinstance(clock.wall, StillWall) else None
+        self._standstill = Standstill(clock, lambda ticket: self._reply(ticket, {}))
+        self.fleet = Fleet(cluster, terms, clock.wall, self._standstill)
         clock.known, clock.answer, clock.tell = self._known, self._answer, self._tell
-        clock.outside, clock.caught_up, clock.held = self._outside, self._caught_up, self._is_held
+        clock.outside, clock.caught_up = self._outside, self._caught_up
 
     # What the world asks for.
 
@@ -138,7 +89,7 @@ class Live:
     def most_power_w(self, job: Job, gpu_type: str) -> float:
         """The largest mean power of the profile; without one, the largest limit."""
         if job.workload is None:
-            return self._modelled_w(job, gpu_type)
+            return modelled_w(self._cluster, job, gpu_type)
         training = self._trainings[job.workload, job.gpus, gpu_type]
         if training.profile is None:
             return training.options.max_power_w * job.gpus
@@ -154,8 +105,9 @@ class Live:
     def begin(self, attempt: Attempt, knobs: Knobs | None, delay_s: float) -> None:
         """Start its process, once its GPUs are free."""
         if knobs is None:
-            attempt.plan = Nap(attempt.job.duration_s)
-            self._nap(attempt)
+            power_w = modelled_w(self._cluster, attempt.job, attempt.gpu_type)
+            attempt.plan = nap = Nap(attempt, power_w, self.clock, self.listener)
+            nap.go_on()
             return
         assert attempt.start is not None
         job = attempt.job
@@ -165,65 +117,56 @@ class Live:
         self._choose_luck(run)
         self._runs[job.job_id, attempt.number] = run
         self._hold_idle(run)
-        if delay_s and training.command is None:
-            self.clock.enter(self.clock.now_s + delay_s, Due(self._launch_if_wanted, run))
-        else:
-            self._launch(run)
+        self._launch(run, delay_s)
 
     def pause(self, attempt: Attempt) -> None:
         """Have it stop, after it saved its state."""
         plan: Run | Nap = attempt.plan
         if isinstance(plan, Nap):
-            assert plan.due is not None
-            plan.due.cancel()
-            plan.left_s -= self.clock.now_s - plan.since_s
+            plan.pause()
             return
         plan.paused = True
         if plan.begun:
-            if self.hands is not None and plan.id is not None:
-                self.hands.server.stop(plan.id)
-                self._rouse(plan.id)
+            plan.told = True
+            if plan.id is not None:
+                self.fleet.stop(plan.id)
             return
         self._count_idle(plan)
-        if plan in self._pending:
-            self._pending.remove(plan)
-        elif plan.id is not None:
-            self._end_process(plan.id)
-            plan.id = None
+        if plan.due is not None:
+            plan.due.cancel()
+            plan.due = None
+        self.fleet.recall(plan)
 
     def resume(self, attempt: Attempt, delay_s: float) -> None:
         """Start a process that goes on where the one before it stopped."""
         plan: Run | Nap = attempt.plan
         if isinstance(plan, Nap):
-            self._nap(attempt)
+            plan.go_on()
             return
         plan.paused = False
         self._hold_idle(plan)
         if plan.outcome is not None:
             self.clock.enter(self.clock.now_s, Due(self._finish, plan))
-        elif delay_s and plan.training.command is None:
-            self.clock.enter(self.clock.now_s + delay_s, Due(self._launch_if_wanted, plan))
         elif not plan.begun:
-            self._launch(plan)
+            self._launch(plan, delay_s)
 
     @property
     def unfinished(self) -> bool:
         """Whether an attempt has not ended."""
         return any(not run.over for run in self._runs.values())
 
-    def close(self) -> None:
-        """End all processes that are left, and hang up."""
-        if self.hands is not None:
-            self.hands.runner.close()
-            self.hands.server.close()
-
     # What happens outside.
 
     def post(self, run: str, kind: str, payload: Mapping[str, Any], ticket: Any) -> None:
         """Take what a session said, or what is said of it; any thread may call it."""
-        job_id, attempt = self._names.get(run, ("", 0))
+        job_id, attempt = self.fleet.attempt_of(run)
         now_s = self.clock.wall.now_s()
         self.clock.live.post(Outside(now_s, job_id, attempt, run, kind, payload, ticket))
+
+    def halt(self) -> None:
+        """Have all trainings save their state, then interrupt the run; a signal handler may."""
+        if self.fleet.hands is not None:
+            self.fleet.hands.server.later(lambda: self.post("", "halt", {}, None))
 
     def exited(self, run: str, code: int | None) -> None:
         """Take that a process is gone; any thread may call it."""
@@ -231,18 +174,13 @@ class Live:
         self.post(run, "exited", {}, None)
 
     def _outside(self) -> bool:
-        if self.hands is None:
+        if self.fleet.hands is None:
             return False
-        return bool(self._held) or any(not (run.over or run.paused) for run in self._runs.values())
-
-    def _is_held(self) -> bool:
-        """Whether the time stands still, since somebody works."""
-        if self._wall is None or self._awake:
-            return bool(self._awake)
-        self._wall.go()
-        return False
+        return bool(self.fleet) or any(not (run.over or run.paused) for run in self._runs.values())
 
     def _known(self, news: Outside) -> bool:
+        if news.kind == "halt":
+            return self._halting
         run = self._runs.get((news.job_id, news.attempt))
         payload = news.payload
         if run is None or run.id != news.run or run.over or payload.get("rank"):
@@ -252,11 +190,14 @@ class Live:
         if news.kind == "profiled":
             return run.attempt.power_limit_w is not None
         if news.kind == "epoch":
-            return bool(payload["epoch"] <= run.last.epoch)
+            return bool(payload["epoch"] <= run.heard)
         return news.kind not in {"ended", "lost"}
 
     def _tell(self, news: Outside) -> None:
         """Let the world know of news, and answer."""
+        if news.kind == "halt":
+            self._halt()
+            return
         run = self._runs[news.job_id, news.attempt]
         run.id = news.run
         if news.kind == "begun":
@@ -269,7 +210,8 @@ class Live:
             self._profiled(run, news.payload["found"])
         elif news.kind == "epoch":
             self._account(run, Epoch(**_of(Epoch, news.payload)))
-            run.answers.setdefault(run.last.epoch, not run.paused)
+            run.heard = run.last.epoch
+            run.answers.setdefault(run.heard, self._goes_on(run))
         elif news.kind == "ended":
             self._ended(run, Ended(**_of(Ended, news.payload)))
         else:
@@ -282,12 +224,15 @@ class Live:
         if news.kind == "broken":
             raise RuntimeError(f"the link broke: {news.payload['error']}")
         if news.kind == "exited":
-            self._exited(news.run)
+            self.fleet.exited(news.run)
+            self._clear(news)
+            self._interrupt_if_empty()
         elif news.kind == "lost":
             if news.payload["cause"] != "crashed":  # it said that it was over, but did not end
-                self._end_process(news.run)
+                self.fleet.kill(news.run)
         elif news.kind == "sleep":
-            self._sleep(news)
+            until_s = self.clock.now_s if run and run.paused else float(news.payload["until_s"])
+            self._standstill.sleep(news.run, until_s, news.ticket)
         elif run is None or (run.id != news.run):
             self._reply(news.ticket, {"gone": True})
         elif news.kind == "begun":
@@ -300,14 +245,14 @@ class Live:
             else:
                 self._reply(news.ticket, {"limit_w": run.attempt.power_limit_w})
         elif news.kind == "epoch":
-            goes_on = run.answers.setdefault(int(news.payload["epoch"]), not run.paused)
+            goes_on = run.answers.setdefault(int(news.payload["epoch"]), self._goes_on(run))
             self._reply(news.ticket, {"goes_on": goes_on})
         else:
             self._reply(news.ticket, {})
 
     def _reply(self, ticket: Any, reply: dict[str, Any]) -> None:
-        if self.hands is not None:
-            self.hands.server.answer(ticket, {**reply, "now_s": self.clock.now_s})
+        if self.fleet.hands is not None:
+            self.fleet.hands.server.answer(ticket, {**reply, "now_s": self.clock.now_s})
 
     # What becomes of an attempt.
 
@@ -318,7 +263,9 @@ class Live:
             self._reply(ticket, {"limit_w": knobs.power_limit_w})
 
     def _account(self, run: Run, now: Epoch) -> None:
-        """Let the world know what was drawn since it was last told."""
+        """Let the world know of what was drawn since it was last told."""
+        if not run.heard and now.time_s < run.kept.time_s:
+            self._starts_over(run)
         before, now_s = run.last, self.clock.now_s
         run.last = now
         if run.paused:
@@ -328,21 +275,28 @@ class Live:
             self.listener.draws(run.attempt, spent_j / (now_s - run.since_s), run.since_s)
             run.since_s = now_s
 
+    def _starts_over(self, run: Run) -> None:
+        """What it did before it was stopped was not saved: that was for nothing."""
+        run.attempt.overhead_s += run.kept.time_s
+        run.attempt.overhead_j += run.kept.energy_j or 0.0
+        run.last = run.kept = NOTHING
+
+    def _goes_on(self, run: Run) -> bool:
+        return not (run.paused or self._halting)
+
     def _ended(self, run: Run, outcome: Ended) -> None:
         came_to = Epoch(outcome.epochs, None, outcome.time_s, outcome.energy_j)
         self._account(run, came_to)
-        if outcome.cause == "stopped":
-            run.kept, run.begun = came_to, False
-            self._says_over(run)
-            run.id = None
+        self.fleet.over(run.id)
+        if outcome.cause == "stopped" and (run.told or came_to.epoch > run.kept.epoch):
+            run.kept = came_to
+            run.leave()
             if not run.paused:  # it goes on already, or nobody had asked it to stop
                 self._hold_idle(run)
                 self._launch(run)
-        elif outcome.cause == "failed":
-            self._says_over(run)
+        elif outcome.cause in {"failed", "stopped"}:
             self._give_up(run, outcome)
         else:
-            self._says_over(run)
             run.outcome = outcome
             if not run.paused:
                 self._finish(run)
@@ -375,11 +329,11 @@ class Live:
     def _lost(self, run: Run, payload: Mapping[str, Any]) -> None:
         assert run.id is not None
         if payload["cause"] != "crashed":
-            self._end_process(run.id)
+            self.fleet.kill(run.id)
         if run.outcome is not None:
             return
         if run.paused:
-            run.last, run.begun, run.id = run.kept, False, None
+            run.leave()
             return
         last, code = run.last, payload.get("code")
         if not run.begun:
@@ -409,24 +363,25 @@ class Live:
         attempt = run.attempt
         self._forget(run, outcome)
         self._needed[attempt.job.job_id] = run.needed
+        self._lost_before[attempt.job.job_id] += 1
         time_s, energy_j = outcome.time_s / run.scale, (outcome.energy_j or 0.0) / run.scale
         self.listener.lost(attempt, outcome.epochs, time_s, energy_j)
 
     def _forget(self, run: Run, outcome: Ended) -> None:
         attempt = run.attempt
         self.endings.append(Ending(attempt.job.job_id, attempt.number, outcome))
-        if run.id is None or run.id not in self._held:
+        if run.id not in self.fleet:
             self._runs.pop((attempt.job.job_id, attempt.number), None)
 
-    def _says_over(self, run: Run) -> None:
-        if self.hands is not None and run.id is not None:
-            self.hands.server.over(run.id)
-
     def _choose_luck(self, run: Run) -> None:
-        """A rehearsal that is tried again has the luck of the one that was lost."""
-        lost = self._needed.pop(run.attempt.job.job_id, None)
+        """A rehearsal that is tried again has the luck of the one that was lost.
+
+        Those after it have the luck that they would have had without that one.
+        """
+        job_id = run.attempt.job.job_id
+        lost = self._needed.pop(job_id, None)
         if lost is None:
-            pick(run, self._streams)
+            pick(run, run.attempt.number - self._lost_before[job_id], self._streams)
         else:
             run.needed = lost
 
@@ -444,147 +399,58 @@ class Live:
         attempt.overhead_j += spent_s * self._cluster.idle_w(attempt.job, attempt.gpu_type)
         attempt.idle, run.since_s = False, now_s
 
-    def _nap(self, attempt: Attempt) -> None:
-        nap: Nap = attempt.plan
-        nap.since_s, nap.due = self.clock.now_s, Due(self._woke_up, attempt)
-        attempt.trained = True
-        self.listener.draws(attempt, self._modelled_w(attempt.job, attempt.gpu_type))
-        self.clock.enter(nap.since_s + nap.left_s, nap.due)
-
-    def _woke_up(self, attempt: Attempt) -> None:
-        duration_s = attempt.job.duration_s
-        power_w = self._modelled_w(attempt.job, attempt.gpu_type)
-        self.listener.ended(attempt, None, duration_s, power_w * duration_s, True)
-
-    def _modelled_w(self, job: Job, gpu_type: str) -> float:
-        busy_w = self._cluster.power[gpu_type].busy_w
-        if busy_w is None:
-            raise InputError(
-                f"job {job.job_id} has no workload, so its power comes from a model: say what a "
-                f"busy {gpu_type} draws (busy_power_w)"
-            )
-        return busy_w * job.gpus_held
-
     # Processes.
 
-    def _launch_if_wanted(self, run: Run) -> None:
-        if not (run.over or run.paused or run.begun or run.id):
-            self._launch(run)
-
-    def _launch(self, run: Run) -> None:
-        """Start its process, or have it wait for GPUs that another one still has."""
-        if self.hands is None or not self._active:
+    def _halt(self) -> None:
+        for run in self._runs.values():
+            run.told |= run.begun
+        if not self._active:  # the run was halted, and goes on later in its log
             return
-        gpus = self._free_gpus(run.attempt.placement)
-        if gpus is None:
-            self._pending.append(run)
-            return
-        attempt, rehearsed = run.attempt, run.training.command is None
-        run.id = f"{run.name}.{secrets.token_hex(4)}"
-        self._names[run.id] = attempt.job.job_id, attempt.number
-        self._held[run.id] = gpus
-        self._rise(run.id)
-        environment = dict(self._terms.environment)
-        if rehearsed:
-            environment[REHEARSAL] = rehearsal_of(run, self._cluster)
-            environment[VARIABLE] = synthetic_devices(
-                run, gpus, self._cluster, self._terms.folder / "devices", self.clock.wall
-            )
-        self.hands.server.expect(run.id, self._terms.lease_s)
-        command = run.training.command or REHEARSE
-        self.hands.runner.start(Start(run.id, command, environment, gpus))
+        self._halting, self.fleet.starts = True, False
+        for run in self._runs.values():
+            if not run.begun:
+                self.fleet.recall(run)
+            elif run.id is not None and not run.over:
+                self.fleet.stop(run.id)
+        self._interrupt_if_empty()
 
-    def _free_gpus(self, placement: Placement) -> tuple[Gpu, ...] | None:
-        """GPUs that no process has, where the world placed an attempt; None: not all are free."""
-        taken = {gpu for gpus in self._held.values() for gpu in gpus}
-        chosen: list[Gpu] = []
-        for node, many, _ in placement:
-            there = range(int(self._cluster.capacity[node]))
-            free = [(node, gpu) for gpu in there if (node, gpu) not in taken][:many]
-            if len(free) < many:
-                return None
-            chosen += free
-        return tuple(sorted(chosen))
+    def _interrupt_if_empty(self) -> None:
+        if self._halting and not self.fleet:
+            raise KeyboardInterrupt
 
-    def _end_process(self, run_id: str) -> None:
-        if self.hands is not None:
-            self.hands.runner.kill(run_id)
+    def _launch(self, run: Run, delay_s: float = 0.0) -> None:
+        """Start its process; a rehearsal's after a delay, which another training takes itself."""
+        if delay_s and run.training.command is None:
+            run.due = Due(self._launch_late, run)
+            self.clock.enter(self.clock.now_s + delay_s, run.due)
+        else:
+            self.fleet.launch(run)
 
-    def _exited(self, run_id: str) -> None:
-        """A process is gone: others may have its GPUs."""
-        self._held.pop(run_id, None)
-        key = self._names.pop(run_id, None)
-        if self.hands is not None:
-            self.hands.server.forget(run_id)
-        if key is not None and key in self._runs and self._runs[key].over:
+    def _launch_late(self, run: Run) -> None:
+        run.due = None
+        self.fleet.launch(run)
+
+    def _clear(self, news: Outside) -> None:
+        """Forget an attempt that was over but for its process."""
+        key = news.job_id, news.attempt
+        if key in self._runs and self._runs[key].over:
             del self._runs[key]
-        pending, self._pending = self._pending, []
-        for run in pending:
-            self._launch(run)
-        asleep = self._asleep.pop(run_id, None)
-        if asleep is not None:
-            asleep[0].cancel()
-        self._awake.discard(run_id)
 
     def _caught_up(self) -> None:
         """The log was played again: find what still runs, and start what does not."""
         for key in [key for key, run in self._runs.items() if run.over]:
             del self._runs[key]
-        self._active = True
-        if self.hands is None:
+        self._active = self.fleet.starts = True
+        if self.fleet.hands is None:
             return
-        if self._wall is not None:
-            self._wall.stop(self.clock.now_s)
-        server, found = self.hands.server, self.hands.runner.found()
+        self._standstill.stop()
+        for run in self.fleet.take_over(self._runs.values()):
+            assert run.id is not None
+            self.exited(run.id, None)
         for run in list(self._runs.values()):
-            mine = [each for each in found if each.rpartition(".")[0] == run.name]
-            wanted = run.id if run.begun else next(iter(mine), None)
-            if wanted in found and run.outcome is None:
-                assert wanted is not None
-                run.id = wanted
-                self._held[wanted] = found.pop(wanted)
-                self._names[wanted] = run.attempt.job.job_id, run.attempt.number
-                server.expect(wanted, self._terms.lease_s)
-                if run.paused:
-                    server.stop(wanted)
-                self._rise(wanted)
-            elif run.begun and run.outcome is None:
-                assert run.id is not None
-                self._names[run.id] = run.attempt.job.job_id, run.attempt.number
-                self._rise(run.id)
-                self.exited(run.id, None)
-        for each, gpus in found.items():
-            self._held[each] = gpus
-            self.hands.runner.kill(each)
-        for run in list(self._runs.values()):
-            if run.id is None and run.outcome is None and not run.paused:
-                self._launch(run)
-        server.listen()
-
-    # A time that stands still while anybody works.
-
-    def _rise(self, run_id: str) -> None:
-        if self._wall is not None:
-            self._awake.add(run_id)
-            self._wall.stop(self.clock.now_s)
-
-    def _sleep(self, news: Outside) -> None:
-        run, until_s = news.run, float(news.payload["until_s"])
-        of = self._runs.get((news.job_id, news.attempt))
-        if self._wall is None or until_s <= self.clock.now_s or (of is not None and of.paused):
-            self._reply(news.ticket, {})
-            return
-        due = Due(self._rouse, run)
-        self._asleep[run] = due, news.ticket
-        self.clock.enter(until_s, due)
-        self._awake.discard(run)
-
-    def _rouse(self, run_id: str) -> None:
-        asleep = self._asleep.pop(run_id, None)
-        if asleep is not None:
-            asleep[0].cancel()
-            self._rise(run_id)
-            self._reply(asleep[1], {})
+            if not (run.id or run.due or run.outcome or run.paused):
+                self.fleet.launch(run)
+        self.fleet.hands.server.listen()
 
 
 def _of(kind: Callable[..., Any], payload: Mapping[str, Any]) -> dict[str, Any]:

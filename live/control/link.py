@@ -49,7 +49,7 @@ class LinkGuide:
     ) -> None:
         self._address = host, port
         self._hello = {"token": token, "run": run, "rank": rank}
-        self.lease_s = self.patience_s = lease_s
+        self._lease_s = self.patience_s = lease_s
         self._mine = local()
         self.now_s = 0.0
 
@@ -111,11 +111,11 @@ class LinkGuide:
     def _asked(self, kind: str, more: Mapping[str, Any]) -> dict[str, Any]:
         mine = self._mine
         if getattr(mine, "connection", None) is None:
-            mine.connection = socket.create_connection(self._address, timeout=self.lease_s)
+            mine.connection = socket.create_connection(self._address, timeout=self._lease_s)
             mine.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             mine.heard = mine.connection.makefile("rb")
             mine.number = 0
-        mine.connection.settimeout(None if kind == "sleep" else self.lease_s)
+        mine.connection.settimeout(None if kind == "sleep" else self._lease_s)
         mine.number += 1
         said = {**self._hello, **more, "kind": kind, "number": mine.number}
         mine.connection.sendall(json.dumps(said).encode() + b"\n")
@@ -145,11 +145,21 @@ class LinkWall(Wall):
     def __init__(self, guide: LinkGuide) -> None:
         super().__init__()
         self._guide = guide
+        self._heard = False
+        self._ask_once()
+
+    def _ask_once(self) -> None:
+        """Ask for the time, but do not wait: a guard of limits ends after its controller."""
+        patience_s, self._guide.patience_s = self._guide.patience_s, FIRST_PAUSE_S
         with suppress(EnvironmentLacks):
-            guide.sleep_until(0.0)
+            self._guide.sleep_until(0.0)
+            self._heard = True
+        self._guide.patience_s = patience_s
 
     def now_s(self) -> float:
         """When the controller last answered: what this process does in between takes no time."""
+        if not self._heard:  # it was being started again when this process was
+            self._ask_once()
         return self._guide.now_s
 
     def sleep_until(self, time_s: float) -> None:
@@ -180,8 +190,4 @@ def guide_from_environment() -> LinkGuide:
 @cache
 def still_wall() -> LinkWall:
     """The time that the controller of this process keeps, the same for all that ask."""
-    guide = guide_from_environment()
-    guide.patience_s = FIRST_PAUSE_S
-    wall = LinkWall(guide)
-    guide.patience_s = guide.lease_s
-    return wall
+    return LinkWall(guide_from_environment())

@@ -120,14 +120,20 @@ class Subprocesses:
         folder.mkdir(parents=True, exist_ok=True)
         stem = file_name(start.run)
         with (folder / f"{stem}.out").open("ab") as out, (folder / f"{stem}.err").open("ab") as err:
-            process = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-            )
+            try:
+                process = subprocess.Popen(
+                    command,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise EnvironmentLacks(
+                    f"{command[0]} could not be started ({error.strerror}): once that is mended, "
+                    "the next run with the same folder goes on"
+                ) from None
         self._running[start.run] = process
         self._watch(start.run, process.pid)
 
@@ -135,7 +141,7 @@ class Subprocesses:
         """See `Runner`."""
         known: dict[str, tuple[Gpu, ...]] = {}
         for run, members in processes.of_controller(self._token).items():
-            leader = min(members)
+            leader = next((pid for pid in members if _leads(pid)), min(members))
             self._running[run] = None
             self._watch(run, leader)
             known[run] = read(members[leader].get(HOLDS, ""))
@@ -179,6 +185,14 @@ class Subprocesses:
     def _name(self, gpu: Gpu) -> str:
         number = self._first_gpu[gpu[0]] + gpu[1]
         return self._visible[number] if number < len(self._visible) else str(number)
+
+
+def _leads(pid: int) -> bool:
+    """Whether a process began the session that it is in, as those do that a runner starts."""
+    try:
+        return os.getsid(pid) == pid
+    except ProcessLookupError:
+        return False
 
 
 def command_line(command: Sequence[str]) -> list[str]:

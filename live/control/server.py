@@ -88,7 +88,7 @@ class Server:
         self.port: int = self._socket.getsockname()[1]
         self._socket.setblocking(False)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._selector.register(self._wake, selectors.EVENT_READ, self._woken)
+        self._selector.register(self._wake, selectors.EVENT_READ, _ignore)
         self._open = True
         self._thread = Thread(target=self._run, name="wattkeeper-link", daemon=True)
         self._thread.start()
@@ -96,12 +96,12 @@ class Server:
     def listen(self) -> None:
         """Let sessions in; whoever is expected must be so before."""
         self._socket.listen(128)
-        register = self._selector.register
-        self._call(lambda: _ignore(register(self._socket, selectors.EVENT_READ, self._accept)))
+        register, reads = self._selector.register, selectors.EVENT_READ
+        self.later(lambda: _ignore(register(self._socket, reads, self._accept)))
 
     def expect(self, run: str, lease_s: float) -> None:
         """A run begins, or went on while nobody listened; it is silent for a lease (s) at most."""
-        self._call(lambda: self._leases.__setitem__(run, _Lease(lease_s)))
+        self.later(lambda: self._leases.__setitem__(run, _Lease(lease_s)))
 
     def over(self, run: str) -> None:
         """A run said that it is over: its process has one more lease to end."""
@@ -113,7 +113,7 @@ class Server:
 
     def forget(self, run: str) -> None:
         """A run's process is gone."""
-        self._call(lambda: _ignore(self._leases.pop(run, None)))
+        self.later(lambda: _ignore(self._leases.pop(run, None)))
 
     def _mark(self, run: str, *, over: bool) -> None:
         def mark() -> None:
@@ -122,12 +122,12 @@ class Server:
                 lease.renew()
                 lease.over, lease.stopped = lease.over or over, True
 
-        self._call(mark)
+        self.later(mark)
 
     def answer(self, ticket: Any, reply: Mapping[str, Any]) -> None:
         """Answer; nothing happens if nobody waits any more."""
         if ticket is not None:
-            self._call(lambda: self._say(ticket, reply))
+            self.later(lambda: self._say(ticket, reply))
 
     def watch(self, descriptor: int, ended: Callable[[], None]) -> None:
         """Call back, in the server's thread, and close a descriptor once it can be read."""
@@ -137,13 +137,19 @@ class Server:
             os.close(descriptor)
             ended()
 
-        self._call(
+        self.later(
             lambda: _ignore(self._selector.register(descriptor, selectors.EVENT_READ, readable))
         )
 
+    def later(self, call: Callable[[], None]) -> None:
+        """Call something in the server's thread; any thread may ask, and a signal handler."""
+        self._calls.append(call)
+        with contextlib.suppress(OSError):  # closed
+            os.eventfd_write(self._wake, 1)
+
     def close(self) -> None:
         """Hang up."""
-        self._call(lambda: setattr(self, "_open", False))
+        self.later(lambda: setattr(self, "_open", False))
         self._thread.join()
         for key in list(self._selector.get_map().values()):
             if isinstance(key.fileobj, socket.socket):
@@ -152,11 +158,6 @@ class Server:
                 os.close(key.fd)
         self._socket.close()
         self._selector.close()
-
-    def _call(self, call: Callable[[], None]) -> None:
-        self._calls.append(call)
-        with contextlib.suppress(OSError):  # closed
-            os.eventfd_write(self._wake, 1)
 
     def _run(self) -> None:
         try:
@@ -168,7 +169,9 @@ class Server:
     def _serve(self) -> None:
         while self._open:
             ready = self._selector.select(self._patience_s())
-            while self._calls:  # they came before what was said, or nobody can tell
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self._wake)
+            while self._calls:  # first: what was called before something was said holds for it
                 self._calls.popleft()()
             for key, _ in ready:
                 key.data(key.fileobj)
@@ -178,10 +181,6 @@ class Server:
         """How long nothing can happen but what wakes it."""
         ends = min((lease.ends_s for lease in self._leases.values()), default=None)
         return None if ends is None else max(0.0, ends - time.monotonic())
-
-    def _woken(self, _: object) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._wake)
 
     def _end_leases(self) -> None:
         now_s = time.monotonic()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from wattkeeper.live.control.runners import Gpu
     from wattkeeper.live.wall import Wall
     from wattkeeper.sim.backend import Attempt
+    from wattkeeper.sim.clock import Due
     from wattkeeper.sim.cluster_spec import ClusterSpec
     from wattkeeper.sim.streams import Streams
 
@@ -50,6 +51,10 @@ Trainings = Mapping[tuple[str, int, str], Training]
 REHEARSE: Final = (sys.executable, "-m", "wattkeeper.live.rehearsal")
 
 
+NOTHING: Final = Epoch(0, None, 0.0, None)
+"""What a training that has not begun came to."""
+
+
 class Run:
     """What is known of an attempt that is carried out.
 
@@ -64,7 +69,11 @@ class Run:
         over: Whether the world was told of its end, or nothing is left to be done.
         since_s: Since when its power or its idling is not accounted for.
         last: The last epoch it told of, and what it came to.
+        heard: The last epoch that its process told of; 0 if it has not.
         kept: What it came to when it was last stopped.
+        due: What will start its process; None: nothing waits.
+        told: Whether its process was told to stop.
+        stopped: The process that stopped before this one.
         answers: By epoch, whether it was told to go on: all its processes are told the same.
         outcome: How it ended while it was paused.
     """
@@ -79,7 +88,11 @@ class Run:
         self.paused = False
         self.over = False
         self.since_s = 0.0
-        self.last = self.kept = Epoch(0, None, 0.0, None)
+        self.last = self.kept = NOTHING
+        self.heard = 0
+        self.due: Due | None = None
+        self.told = False
+        self.stopped: str | None = None
         self.answers: dict[int, bool] = {}
         self.outcome: Ended | None = None
 
@@ -92,6 +105,12 @@ class Run:
     def scale(self) -> float:
         """Its run time over the mean of its workload: a rehearsal's, since others are measured."""
         return self.attempt.job.time_scale
+
+    def leave(self) -> None:
+        """Its process is over; another one goes on with what was kept."""
+        self.last, self.stopped = self.kept, self.id
+        self.id, self.begun, self.told, self.heard = None, False, False, 0
+        self.answers.clear()
 
     def orders(self, eta: float, checkpoint: str, lease_s: float) -> Orders:
         """What its session is told."""
@@ -133,13 +152,13 @@ def rounded(value: float) -> float:
     return float(f"{value:.9g}")
 
 
-def pick(run: Run, streams: Streams) -> None:
-    """Choose the recorded run that a rehearsal of an attempt repeats."""
+def pick(run: Run, number: int, streams: Streams) -> None:
+    """Choose the recorded run that a rehearsal repeats; its number leaves lost attempts out."""
     profile, attempt = run.training.profile, run.attempt
     if run.training.command is None and profile is not None:
         assert attempt.configuration is not None
         epochs = profile.curves[attempt.configuration.batch_size].epochs
-        run.needed = epochs[streams.pick(attempt.job, attempt.number, len(epochs))]
+        run.needed = epochs[streams.pick(attempt.job, number, len(epochs))]
 
 
 def synthetic_devices(
