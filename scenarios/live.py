@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import secrets
 import shutil
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
+from wattkeeper.live import proc
 from wattkeeper.live.control import ray_runner
 from wattkeeper.live.control.backend import Ending, Live
 from wattkeeper.live.control.clock import LiveClock, StillWall
@@ -68,7 +68,6 @@ if TYPE_CHECKING:
 MARK: Final = "wattkeeper-live.json"
 """Says of a folder that it holds live runs, and of which scenario."""
 
-BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 HALTING: Final = (
     b"interrupted: trainings save their state, and go on with the next run of the same folder; "
     b"interrupt again to end them at once\n"
@@ -378,10 +377,6 @@ def execute(
         spec.variant, spec.seed, world.recorder, source, hardware, optima, clock.events,
         unmeasured=() if equipment.measured else tuple(inputs.recurrences),
     )  # fmt: skip
-    if not optima:  # nobody knows what the best configuration costs
-        parts = (part for named in ran.by.values() for part in named.values())
-        for metrics in (ran.metrics, *parts):
-            metrics["regret"] = math.nan
     return _as_measured(ran, backend.endings), backend.endings
 
 
@@ -413,7 +408,7 @@ def _halted_by_signals(backend: Live) -> Iterator[None]:
 def _wall(part: LivePart, log: Log) -> Wall:
     if part.speed is not None:
         return StillWall(part.speed)
-    boot = BOOT.read_text(encoding="ascii").strip()
+    boot = proc.boot()
     known = json.loads(log.get("began") or "null")
     if known is None:
         known = {"boot": boot, "s": time.monotonic()}

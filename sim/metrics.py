@@ -261,7 +261,7 @@ def job_metrics(jobs: Jobs) -> dict[str, float]:
         "energy_j": total(jobs.energy_j),
         "time_s": total(jobs.time_s),
         "cost": total(jobs.cost),
-        "regret": total(known),
+        "regret": total(known) if len(known) else math.nan,
         "last5_energy_j": mean(last.energy_j),
         "last5_time_s": mean(last.time_s),
         "last5_cost": mean(last.cost),

@@ -230,10 +230,8 @@ def collect(
         line = line._replace(power_w=np.full(len(line.power_w), np.nan))
     decisions = decision_columns(recorder.journal, source)
     recorder.journal.clear()
-    attempts, pauses = (
-        attempt_columns(recorder, source, cluster, unmeasured),
-        recorder.pauses(),
-    )
+    attempts = attempt_columns(recorder, source, cluster, unmeasured)
+    pauses = recorder.pauses()
     recorder.clear()
     metrics, by = _metrics(jobs_of(attempts, number, pauses, optima))
     columns = {"jobs": attempts, "decisions": decisions, "timeline": line._asdict()}

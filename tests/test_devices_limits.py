@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.nvml import Driver, on_gpus
-from wattkeeper.live import devices
+from wattkeeper.live import devices, proc
 from wattkeeper.live.devices import records
 from wattkeeper.live.devices.limiter import Limiter
 from wattkeeper.policies.errors import DeviceError, NoPermission
@@ -95,7 +95,7 @@ def settle(uuid: str, seconds: float = 60) -> None:
 
 def gone(pid: int) -> None:
     """Wait until a process that is nobody's child here is no more."""
-    while records.started(pid):
+    while proc.started(pid):
         time.sleep(0.01)
 
 
@@ -217,7 +217,7 @@ def test_forked_workers_have_no_part_in_it(driver: Driver) -> None:
         child.kill()
         settle(devices.found()[0].uuid)
         assert driver.gpu.limit_mw == BEFORE_MW
-        assert records.started(orphan)
+        assert proc.started(orphan)
         os.kill(orphan, signal.SIGKILL)
 
 
@@ -361,7 +361,7 @@ def kills(driver: Driver, count: int) -> None:
             if number % 5:  # else it is killed while it starts
                 while driver.gpu.sets < sets + 2:
                     time.sleep(0.001)
-                    assert records.started(child.pid), "it ended by itself"
+                    assert proc.started(child.pid), "it ended by itself"
             time.sleep(rng.uniform(0, 0.1))
             assert child.kill() == -signal.SIGKILL
             settle(uuid)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from wattkeeper.live.control.link import LINK, RUN
 from wattkeeper.live.devices.limiter import GUARD
+from wattkeeper.live.proc import started
 
 PROC = Path("/proc")
 PATIENCE_S, PAUSE_S = 5.0, 0.005
@@ -28,7 +29,7 @@ def environments() -> Iterator[tuple[int, Mapping[str, str]]]:
             continue
         with contextlib.suppress(OSError):
             text = (entry / "environ").read_bytes().decode(errors="replace")
-            if RUN in text and not is_dead(int(entry.name)) and not _is_guard(entry):
+            if RUN in text and started(int(entry.name)) and not _is_guard(entry):
                 pairs = (line.partition("=") for line in text.split("\0"))
                 yield int(entry.name), {name: value for name, _, value in pairs}
 
@@ -38,7 +39,7 @@ def guards(run: str) -> list[int]:
     found = []
     for entry in PROC.iterdir():
         with contextlib.suppress(OSError):
-            if entry.name.isdecimal() and _is_guard(entry) and not is_dead(int(entry.name)):
+            if entry.name.isdecimal() and _is_guard(entry) and started(int(entry.name)):
                 wanted = f"{RUN}={run}".encode()
                 if wanted in (entry / "environ").read_bytes().split(b"\0"):
                     found.append(int(entry.name))
@@ -47,15 +48,6 @@ def guards(run: str) -> list[int]:
 
 def _is_guard(entry: Path) -> bool:
     return GUARD.encode() in (entry / "cmdline").read_bytes().split(b"\0")
-
-
-def is_dead(pid: int) -> bool:
-    """Whether a process is gone, or only its parent has not been told yet."""
-    try:
-        stat = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return True
-    return stat.rpartition(")")[2].split()[0] in "ZX"
 
 
 def of_controller(token: str) -> dict[str, dict[int, Mapping[str, str]]]:

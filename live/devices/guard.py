@@ -15,6 +15,7 @@ import signal
 from contextlib import ExitStack, suppress
 from typing import Final, TypedDict
 
+from wattkeeper.live import proc
 from wattkeeper.live.devices import by_uuid, records
 from wattkeeper.live.state_folder import VARIABLE
 from wattkeeper.policies.errors import WattkeeperError
@@ -85,7 +86,7 @@ def _take(uuid: str, parent: int) -> None:
         device.set_limit_w(left.before_w)
     now_w = device.limit_w()
     before_w = now_w if left is None else left.before_w
-    records.save(records.Record(uuid, before_w, parent, records.started(parent)))
+    records.save(records.Record(uuid, before_w, parent, proc.started(parent)))
     device.set_limit_w(now_w)
 
 

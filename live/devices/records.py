@@ -19,13 +19,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from wattkeeper.live import proc
 from wattkeeper.live.devices import by_uuid
 from wattkeeper.live.state_folder import state_folder
 from wattkeeper.policies.errors import NoPermission, WattkeeperError
-
-BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Record(NamedTuple):
@@ -47,7 +46,7 @@ class Record(NamedTuple):
     @property
     def owner_lives(self) -> bool:
         """Whether the process that changes it is still there."""
-        return self.started != 0 and started(self.pid) == self.started
+        return self.started != 0 and proc.started(self.pid) == self.started
 
 
 class Undone(NamedTuple):
@@ -66,11 +65,7 @@ class Undone(NamedTuple):
 
 def folder() -> Path:
     """Where the records of this boot are; it need not exist."""
-    try:
-        boot = BOOT.read_text(encoding="ascii").strip()
-    except OSError:
-        boot = "unknown"
-    return state_folder() / "limits" / boot
+    return state_folder() / "limits" / proc.boot()
 
 
 def path(uuid: str) -> Path:
@@ -180,16 +175,6 @@ def refuse_if_in_use(uuid: str, me: int) -> None:
     record = load(path(uuid))
     if record is not None and record.owner_lives and record.pid != me:
         raise NoPermission(_in_use(uuid))
-
-
-def started(pid: int) -> int:
-    """When a process started, in ticks since the boot; 0 if it is not there."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return 0
-    fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
-    return 0 if fields[0] in "ZX" else int(fields[19])
 
 
 def _in_use(uuid: str) -> str:
