@@ -10,8 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from wattkeeper.scenarios.load import load
-from wattkeeper.scenarios.run import Done, run, save
+from wattkeeper.scenarios.loading import load
+from wattkeeper.scenarios.run import Done, run
 from wattkeeper.sim.clock import Clock, Due
 from wattkeeper.traces import library
 
@@ -40,7 +40,7 @@ def main() -> None:
     began = time.process_time()
     done: Done = run(loaded)
     with tempfile.TemporaryDirectory() as folder:
-        save(done, Path(folder) / "results")
+        done.save(Path(folder) / "results")
     cpu_s = time.process_time() - began
     manifest = done.manifest
     decisions = sum(result.tables["decisions"].num_rows for result in done.results)

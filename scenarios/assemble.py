@@ -20,7 +20,7 @@ from wattkeeper.policies.registry import Point, PolicyConfig, policies
 from wattkeeper.scenarios import searches
 from wattkeeper.scenarios.document import Document
 from wattkeeper.scenarios.latencies import NO_LATENCIES, latencies_of, with_preemption
-from wattkeeper.scenarios.load import Loaded
+from wattkeeper.scenarios.loading import Loaded
 from wattkeeper.scenarios.power import Cap, check_busy_power, check_cap
 from wattkeeper.scenarios.schema import (
     ArchitectureSearch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, WattkeeperError
 from wattkeeper.policies.registry import PolicyConfig, policies
 from wattkeeper.scenarios.assemble import DEFAULTS, Inputs, policy_of, zoo_of
-from wattkeeper.scenarios.load import Loaded
+from wattkeeper.scenarios.loading import Loaded
 from wattkeeper.scenarios.usable import first
 from wattkeeper.sim.replay import options_of
 

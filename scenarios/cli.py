@@ -97,9 +97,8 @@ def run(
     from wattkeeper.scenarios.arrow import settle
 
     settle()
-    from wattkeeper.scenarios.load import load
+    from wattkeeper.scenarios.loading import load
     from wattkeeper.scenarios.run import run as run_scenario
-    from wattkeeper.scenarios.run import save
     from wattkeeper.scenarios.searches import trainings_folder
     from wattkeeper.sim.results import check_folder, to_json
 
@@ -110,7 +109,7 @@ def run(
     with terminal.progress(loaded.scenario.name) as progress:
         tell = partial(click.echo, err=True)
         done = run_scenario(loaded, workers, progress, trainings_folder(folder), kept, ray, tell)
-    save(done, folder)
+    done.save(folder)
     if kept is not None:
         from wattkeeper.scenarios.live import finish
 
@@ -147,7 +146,7 @@ def validate(scenario: str, settings: tuple[str, ...]) -> None:
     """Check SCENARIO and the traces that it names, without running it."""
     from wattkeeper.scenarios.assemble import read_inputs, run_specs
     from wattkeeper.scenarios.check import check_policies
-    from wattkeeper.scenarios.load import load
+    from wattkeeper.scenarios.loading import load
     from wattkeeper.scenarios.usable import left_out, ran_on_any
 
     loaded = load(scenario, settings)
@@ -168,7 +167,7 @@ def validate(scenario: str, settings: tuple[str, ...]) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def scenarios(name: str | None, as_json: bool) -> None:
     """List the shipped scenarios, or print the file of the one called NAME."""
-    from wattkeeper.scenarios.load import find, load, shipped
+    from wattkeeper.scenarios.loading import find, load, shipped
 
     if name is not None:
         click.echo(find(name).read_text(encoding="utf-8"), nl=False)
@@ -227,15 +226,15 @@ def compare(live: Path, sim: Path, as_json: bool) -> None:
     from wattkeeper.scenarios.arrow import settle
 
     settle()
-    from wattkeeper.scenarios.compare import compare as compare_results
-    from wattkeeper.scenarios.compare import read
+    from wattkeeper.scenarios.twin import compare as compare_results
+    from wattkeeper.scenarios.twin import read
     from wattkeeper.sim.results import to_json
 
     found = compare_results(read(live), read(sim))
     if as_json:
         click.echo(to_json(found), nl=False)
         return
-    from wattkeeper.scenarios.compare_table import show
+    from wattkeeper.scenarios.twin_table import show
 
     show(terminal.console(), found)
 

@@ -52,7 +52,7 @@ from wattkeeper.scenarios.assemble import (
     zoo_of,
 )
 from wattkeeper.scenarios.check import located
-from wattkeeper.scenarios.load import Loaded
+from wattkeeper.scenarios.loading import Loaded
 from wattkeeper.scenarios.schema import ArchitectureSearch, LiveWorkload, Recurring
 from wattkeeper.scenarios.schema import Live as LivePart
 from wattkeeper.sim.cluster import Cluster

@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import version
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread, current_thread, main_thread
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.scenarios.arrow import settle
@@ -28,10 +31,19 @@ from wattkeeper.scenarios.assemble import (
     run_specs,
 )
 from wattkeeper.scenarios.check import check_policies, located
-from wattkeeper.scenarios.load import Loaded
+from wattkeeper.scenarios.loading import Loaded
 from wattkeeper.scenarios.schema import Scenario
 from wattkeeper.scenarios.searches import savings
-from wattkeeper.sim.results import RunResult, digest, digest_tables, summarise, write
+from wattkeeper.scenarios.study import Study
+from wattkeeper.sim.results import (
+    TABLES,
+    RunResult,
+    digest,
+    digest_tables,
+    metric_values,
+    summarise,
+    write,
+)
 from wattkeeper.sim.warm_start import shipped
 from wattkeeper.traces.trace import Trace
 
@@ -41,18 +53,33 @@ if TYPE_CHECKING:
 LIBRARIES = ("wattkeeper", "numpy", "pandas", "pyarrow", "pydantic", "simpy")
 
 
-class Done(NamedTuple):
-    """A scenario's results.
+@dataclass(frozen=True)
+class Done(Study):
+    """A scenario's results, in memory.
 
     Attributes:
         results: All runs, by variant and seed in the scenario's order.
-        summary: As in `summary.json`.
-        manifest: As in `manifest.json`.
     """
 
     results: list[RunResult]
     summary: dict[str, Any]
     manifest: dict[str, Any]
+
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """See `Study.table`."""
+        if name == "metrics":
+            whole = metric_values(self.results)
+            return whole if columns is None else whole.select(list(columns))
+        kept = list(columns or TABLES[name].names)
+        schema = pa.schema([TABLES[name].field(column) for column in kept])
+        tables = [result.tables[name] for result in self.results if name in result.tables]
+        if not tables:
+            raise InputError(f"there is no table {name!r}: the scenario has no zoo")
+        return pa.concat_tables([table.select(kept).cast(schema) for table in tables])
+
+    def save(self, folder: str | Path) -> None:
+        """Write the results folder; see `wattkeeper.sim.results.write`."""
+        write(Path(folder), self.results, self.summary, self.manifest)
 
 
 def run(
@@ -108,11 +135,6 @@ def run(
         manifest |= {"backend": "live", "live": of_live}
     manifest["wall_s"] = time.perf_counter() - began
     return Done(results, summary, manifest)
-
-
-def save(done: Done, folder: Path) -> None:
-    """Write the results folder; see `wattkeeper.sim.results.write`."""
-    write(folder, done.results, done.summary, done.manifest)
 
 
 _inputs: Inputs | None = None

@@ -170,7 +170,24 @@ UNIQUE = ("job_id", "group_id")
 
 TABLES = {"jobs": JOBS, "decisions": DECISIONS, "timeline": TIMELINE, "models": MODELS}
 """The last one only where there is a zoo."""
-FILES = {*(f"{name}.parquet" for name in TABLES), "summary.json", "manifest.json"}
+
+VALUES = pa.schema(
+    [
+        *_KEYS,
+        field("by", pa.string(), "", "what the run is broken down by; empty: the whole run"),
+        field("part", pa.string(), "", "which part of it; empty: the whole run"),
+        field("metric", pa.string(), "", "its name"),
+        field("value", pa.float64(), "", "its value, in its unit; null: there is none", null=True),
+    ]
+)
+"""Of `metrics.parquet`, which the other tables and the summary follow from."""
+
+FILES = {
+    *(f"{name}.parquet" for name in (*TABLES, "metrics")),
+    "summary.json",
+    "manifest.json",
+    "report.html",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,6 +442,20 @@ def summarise(
     }
 
 
+def metric_values(results: Sequence[RunResult]) -> pa.Table:
+    """Every metric of every run, and of each part of it, in the schema `VALUES`."""
+    rows = [
+        (result.variant, result.seed, key, part, metric, value)
+        for result in results
+        for key, parts in ({"": {"": result.metrics}} | result.by).items()
+        for part, metrics in parts.items()
+        for metric, value in metrics.items()
+    ]
+    columns = dict(zip(VALUES.names, zip(*rows, strict=True), strict=True))
+    value = np.array(columns.pop("value"))
+    return pa.table(columns | {"value": pa.array(value, mask=~np.isfinite(value))}, schema=VALUES)
+
+
 def digest(results: Sequence[RunResult], summary: Mapping[str, Any]) -> str:
     """SHA-256 of all result tables and the summary, whatever library wrote them."""
     state = sha256()
@@ -495,6 +526,7 @@ def write(
                 for table in tables:
                     for begin in range(0, len(table), ROWS):
                         file.write_table(table.slice(begin, ROWS).cast(schema))
+        pq.write_table(metric_values(results), fresh / "metrics.parquet", compression="zstd")
         (fresh / "summary.json").write_text(to_json(summary), encoding="utf-8")
         (fresh / "manifest.json").write_text(to_json(manifest), encoding="utf-8")
 

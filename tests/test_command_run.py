@@ -26,7 +26,7 @@ from click.testing import CliRunner
 
 from tests.conftest import ROOT, Command, run_command
 from wattkeeper.scenarios.cli import main
-from wattkeeper.scenarios.load import load, shipped
+from wattkeeper.scenarios.loading import load, shipped
 from wattkeeper.scenarios.schema import Synthetic
 
 FILES = ["decisions.parquet", "jobs.parquet", "manifest.json", "summary.json", "timeline.parquet"]

@@ -10,7 +10,7 @@ import pytest
 from tests.live_runs import REHEARSED, decisions, manifest, rows, run, scenario
 from wattkeeper.scenarios import live
 from wattkeeper.scenarios.assemble import read_inputs
-from wattkeeper.scenarios.load import load
+from wattkeeper.scenarios.loading import load
 
 
 @pytest.fixture(scope="module")

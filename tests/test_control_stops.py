@@ -24,7 +24,7 @@ from tests.live_runs import (
 )
 from wattkeeper.scenarios import live
 from wattkeeper.scenarios.assemble import read_inputs
-from wattkeeper.scenarios.load import load
+from wattkeeper.scenarios.loading import load
 
 LAS = {"kind": "las", "quantum_gpu_s": 37.0}
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.assemble import execute, read_inputs, run_specs
-from wattkeeper.scenarios.load import load
+from wattkeeper.scenarios.loading import load
 from wattkeeper.sim.results import RunResult
 from wattkeeper.traces import library
 from wattkeeper.traces.schema import jobs_table

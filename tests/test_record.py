@@ -19,7 +19,7 @@ import pytest
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.assemble import execute, read_inputs, run_specs
 from wattkeeper.scenarios.check import check_policies
-from wattkeeper.scenarios.load import load
+from wattkeeper.scenarios.loading import load
 from wattkeeper.traces.folder import read
 from wattkeeper.traces.trace import Trace
 

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import Command
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile, expectations
-from wattkeeper.scenarios.load import load
+from wattkeeper.scenarios.loading import load
 from wattkeeper.scenarios.run import run
 from wattkeeper.sim.clock import Clock, Due
 from wattkeeper.traces import library

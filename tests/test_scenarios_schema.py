@@ -20,7 +20,7 @@ from wattkeeper.policies.registry import policies
 from wattkeeper.scenarios.assemble import DEFAULTS
 from wattkeeper.scenarios.cli import main
 from wattkeeper.scenarios.document import MAX_BYTES, MAX_DEPTH
-from wattkeeper.scenarios.load import load, shipped
+from wattkeeper.scenarios.loading import load, shipped
 from wattkeeper.scenarios.schema import Cluster, Scenario, json_schema
 
 GOOD = """\

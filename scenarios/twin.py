@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,12 +10,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from wattkeeper.policies.errors import InputError, Problem
+from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios import study
+from wattkeeper.scenarios.study import Json
 
 Floats = npt.NDArray[np.float64]
-Json = dict[str, Any]
 
 KEY: Final = ("variant", "seed", "job_id", "attempt")
 """What an attempt is matched by."""
@@ -38,7 +37,7 @@ _READ: Final = (*KEY, "group_id", "recurrence", "workload", "submit_time_s", "fi
 
 
 class Results(NamedTuple):
-    """A results folder, as far as it is compared.
+    """A study, as far as it is compared.
 
     Attributes:
         folder: Where it is.
@@ -57,30 +56,8 @@ def read(folder: Path) -> Results:
     Raises:
         InputError: If it is none, or a file in it is broken.
     """
-    path = folder / "manifest.json"
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        scenario = manifest["scenario"]["name"]
-        assert isinstance(scenario, str)
-    except (FileNotFoundError, NotADirectoryError):
-        state = "has no manifest.json" if folder.is_dir() else "is no folder"
-        raise InputError(Problem(f"{state}; give a folder that `wattkeeper run --out` wrote",
-                                 str(folder))) from None  # fmt: skip
-    except (ValueError, LookupError, TypeError, AssertionError):
-        raise InputError(Problem("is no manifest of results; run the scenario again",
-                                 str(path))) from None  # fmt: skip
-    path = folder / "jobs.parquet"
-    try:
-        table = pq.ParquetFile(path, pre_buffer=False).read(list(_READ), use_threads=False)
-    except FileNotFoundError:
-        raise InputError(Problem("is missing; run the scenario again", str(path))) from None
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError(Problem(f"is no valid Parquet file: {error}", str(path))) from None
-    absent = [name for name in _READ if name not in table.column_names]
-    if absent:
-        text = f"has no column {', '.join(absent)}; run the scenario again"
-        raise InputError(Problem(text, str(path)))
-    return Results(folder, manifest, table)
+    saved = study.read(folder)
+    return Results(folder, saved.manifest, saved.table("jobs", _READ))
 
 
 def compare(measured: Results, predicted: Results) -> Json:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import Command, run_command
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.compare import METRICS, Results, compare, read
+from wattkeeper.scenarios.twin import METRICS, Results, compare, read
 
 SMALL = """\
 name: small
@@ -158,8 +158,8 @@ def test_folders_without_results_are_refused(ran: Path, command: Command, tmp_pa
     with pytest.raises(InputError, match=r"has no manifest.json; give a folder"):
         read(tmp_path)
     for name, content, text in (
-        ("manifest.json", "{", "is no manifest of results"),
-        ("manifest.json", "[]", "is no manifest of results"),
+        ("manifest.json", "{", "is no manifest.json of results"),
+        ("manifest.json", "[]", "is no manifest.json of results"),
         ("jobs.parquet", "PAR1", "is no valid Parquet file"),
         ("jobs.parquet", None, "is missing"),
     ):

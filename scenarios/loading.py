@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -17,6 +17,9 @@ from wattkeeper.policies.errors import InputError, Problem, ScenarioError
 from wattkeeper.policies.registry import policies
 from wattkeeper.scenarios.document import Document, describe, read
 from wattkeeper.scenarios.schema import OneOf, Scenario
+
+if TYPE_CHECKING:
+    from wattkeeper.scenarios.run import Done
 
 SUFFIX = ".yaml"
 WORDS = {
@@ -34,6 +37,16 @@ class Loaded(NamedTuple):
 
     scenario: Scenario
     document: Document
+
+    def run(self, workers: int = 1) -> Done:
+        """Simulate all variants with all seeds, in so many processes.
+
+        Raises:
+            WattkeeperError: If input is wrong or a policy chose what is not allowed.
+        """
+        from wattkeeper.scenarios.run import run
+
+        return run(self, workers)
 
 
 def shipped() -> dict[str, Path]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from wattkeeper.scenarios.compare import CHOSEN, METRICS
+from wattkeeper.scenarios.twin import CHOSEN, METRICS
 
 if TYPE_CHECKING:
     from rich.console import Console
