@@ -92,9 +92,13 @@ def command(tmp_path: Path) -> Command:
 @pytest.fixture
 def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """The same as `command` in this process, which spares a start and what it imports."""
-    for name, value in (("WATTKEEPER_TRACES", str(tmp_path / "library")), ("COLUMNS", "120")):
+    return _inside(tmp_path / "library", tmp_path, monkeypatch)
+
+
+def _inside(traces: Path, cwd: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    for name, value in (("WATTKEEPER_TRACES", str(traces)), ("COLUMNS", "120")):
         monkeypatch.setenv(name, value)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(cwd)
 
     def run(*arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
         from wattkeeper.scenarios.cli import main
@@ -110,13 +114,9 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
 
 
 @pytest.fixture
-def zeus(zeus_traces: Path, tmp_path: Path) -> Command:
-    """`wattkeeper` with the Zeus traces, in an empty folder."""
-
-    def run(*arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-        return run_command(*arguments, traces=zeus_traces, cwd=tmp_path, code=code)
-
-    return run
+def zeus(zeus_traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """`inside` with the Zeus traces."""
+    return _inside(zeus_traces, tmp_path, monkeypatch)
 
 
 @pytest.fixture(scope="session")

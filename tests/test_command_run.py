@@ -29,7 +29,8 @@ from wattkeeper.scenarios.cli import main
 from wattkeeper.scenarios.loading import load, shipped
 from wattkeeper.scenarios.schema import Synthetic
 
-FILES = ["decisions.parquet", "jobs.parquet", "manifest.json", "summary.json", "timeline.parquet"]
+TABLES = ["decisions.parquet", "jobs.parquet", "metrics.parquet", "timeline.parquet"]
+FILES = sorted([*TABLES, "manifest.json", "summary.json"])
 RESULTS = [name for name in FILES if name != "manifest.json"]
 VARIANTS = ["default", "grid-search", "zeus", "oracle"]
 SEEDS = [1, 2, 3, 4, 5]
@@ -381,11 +382,11 @@ def test_manifest(quick: Ran) -> None:
     assert manifest["wall_s"] > 0
 
 
-def test_the_resolved_scenario_runs_again(quick: Ran, command: Command, tmp_path: Path) -> None:
+def test_the_resolved_scenario_runs_again(quick: Ran, inside: Command, tmp_path: Path) -> None:
     """The manifest's scenario is a scenario file, and gives the same results."""
     scenario = quick.json("manifest")["scenario"]
     (tmp_path / "again.yaml").write_text(json.dumps(scenario), encoding="utf-8")
-    command("run", "again.yaml", "--out", "again")
+    inside("run", "again.yaml", "--out", "again")
     assert content(tmp_path / "again")["jobs.parquet"] == content(quick.folder)["jobs.parquet"]
     manifest = json.loads((tmp_path / "again/manifest.json").read_text())
     assert manifest["results_digest"] == quick.json("manifest")["results_digest"]
@@ -407,14 +408,14 @@ def test_golden_digests(quick: Ran) -> None:
 @pytest.mark.parametrize(("workers", "hashes"), [("2", "0"), ("1", "12345")])
 def test_same_bytes(
     quick: Ran,
-    command: Command,
+    inside: Command,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     workers: str,
     hashes: str,
 ) -> None:
     monkeypatch.setenv("PYTHONHASHSEED", hashes)
-    done = command("run", "quickstart", "--workers", workers, "--out", "out")
+    done = inside("run", "quickstart", "--workers", workers, "--out", "out")
     assert done.stdout == quick.stdout
     again, first = content(tmp_path / "out"), content(quick.folder)
     for name in RESULTS:
@@ -428,13 +429,13 @@ CLUSTER = ("run", "million-jobs", "--set", "workload.trace=some", "--set", "clus
 
 
 def test_plain_python_gives_the_same_bytes_as_the_compiled_core(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A world that a C compiler had no part in: the packages without their built modules."""
-    command("traces", "generate", "jobs", "--name", "some", "--jobs", "3000")
+    inside("traces", "generate", "jobs", "--name", "some", "--jobs", "3000")
     runs = (("quickstart", ("run", "quickstart")), ("cluster", CLUSTER))
     for name, arguments in runs:
-        command(*arguments, "--out", f"here/{name}")
+        inside(*arguments, "--out", f"here/{name}")
     plain = tmp_path / "plain"
     for floor in ("policies", "traces", "sim", "live", "scenarios"):
         built = shutil.ignore_patterns("__pycache__", "*.so")
@@ -446,15 +447,15 @@ def test_plain_python_gives_the_same_bytes_as_the_compiled_core(
     ).stdout
     assert loaded.strip() == str(plain / "wattkeeper/sim/world.py")
     for name, arguments in runs:
-        command(*arguments, "--out", f"there/{name}")
+        inside(*arguments, "--out", f"there/{name}")
         here, there = (content(tmp_path / side / name) for side in ("here", "there"))
         for file in RESULTS:
             assert here[file] == there[file], (name, file)
 
 
-def test_a_run_does_not_depend_on_the_others(quick: Ran, command: Command, tmp_path: Path) -> None:
+def test_a_run_does_not_depend_on_the_others(quick: Ran, inside: Command, tmp_path: Path) -> None:
     """Seeds and variants that run beside it change nothing in a run."""
-    command("run", "quickstart", "--seeds", "3..3", "--set", "variants.oracle={}", "--out", "out")
+    inside("run", "quickstart", "--seeds", "3..3", "--set", "variants.oracle={}", "--out", "out")
     ours, theirs = pd.read_parquet(tmp_path / "out/jobs.parquet"), quick.table("jobs")
     for name in VARIANTS[:3]:
         mine = ours[ours["variant"] == name].reset_index(drop=True)
@@ -471,9 +472,9 @@ def seeds_of(folder: Path) -> tuple[list[int], list[int]]:
     return manifest["seeds"], pd.read_parquet(folder / "jobs.parquet")["seed"].unique().tolist()
 
 
-def test_seeds(quick: Ran, command: Command, tmp_path: Path) -> None:
+def test_seeds(quick: Ran, inside: Command, tmp_path: Path) -> None:
     for text, seeds in (("3", [1, 2, 3]), ("2..4", [2, 3, 4]), ("1", [1]), ("2..2", [2])):
-        command("run", "quickstart", "--seeds", text, "--out", text)
+        inside("run", "quickstart", "--seeds", text, "--out", text)
         assert seeds_of(tmp_path / text) == (seeds, seeds)
     digests = {digest(quick.folder), *(digest(tmp_path / x) for x in ("3", "2..4", "1", "2..2"))}
     assert len(digests) == 5
@@ -508,16 +509,16 @@ def test_bad_arguments_through_the_command(command: Command, tmp_path: Path) -> 
 # Output
 
 
-def test_json_is_the_summary(command: Command, tmp_path: Path) -> None:
-    done = command("run", "quickstart", "--seeds", "2", "--json", "--out", "deep/er/out")
+def test_json_is_the_summary(inside: Command, tmp_path: Path) -> None:
+    done = inside("run", "quickstart", "--seeds", "2", "--json", "--out", "deep/er/out")
     assert done.stdout == (tmp_path / "deep/er/out/summary.json").read_text(encoding="utf-8")
     assert done.stderr == ""
     assert names(tmp_path / "deep/er/out") == FILES
 
 
-def test_a_scenario_of_ones_own(command: Command, tmp_path: Path) -> None:
+def test_a_scenario_of_ones_own(inside: Command, tmp_path: Path) -> None:
     (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
-    done = command("run", "small.yaml", "--json")
+    done = inside("run", "small.yaml", "--json")
     assert names(tmp_path / "results") == ["small"]
     summary = (tmp_path / "results/small/summary.json").read_text(encoding="utf-8")
     assert json.loads(done.stdout) == json.loads(summary)
@@ -525,55 +526,55 @@ def test_a_scenario_of_ones_own(command: Command, tmp_path: Path) -> None:
     assert done.stdout == summary
 
 
-def test_an_output_folder_with_other_things(command: Command, tmp_path: Path) -> None:
+def test_an_output_folder_with_other_things(inside: Command, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.tex").write_text("dear")
-    done = command("run", "quickstart", "--out", "other", code=2)
+    done = inside("run", "quickstart", "--out", "other", code=2)
     assert re.match(r"other .*no .*wattkeeper", done.stderr)
     assert "--out" in done.stderr
     assert content(other) == {"thesis.tex": b"dear"}
-    done = command("run", "quickstart", "--out", "other/thesis.tex", code=2)
+    done = inside("run", "quickstart", "--out", "other/thesis.tex", code=2)
     assert "thesis.tex" in done.stderr
     assert content(other) == {"thesis.tex": b"dear"}
     assert names(tmp_path) == ["other"]
 
 
-def test_a_manifest_of_something_else_is_not_replaced(command: Command, tmp_path: Path) -> None:
+def test_a_manifest_of_something_else_is_not_replaced(inside: Command, tmp_path: Path) -> None:
     site = tmp_path / "site"
     site.mkdir()
     (site / "manifest.json").write_text('{"name": "a web site"}')
     (site / "index.html").write_text("hello")
     before = content(site)
-    done = command("run", "quickstart", "--seeds", "1", "--out", "site", code=2)
+    done = inside("run", "quickstart", "--seeds", "1", "--out", "site", code=2)
     assert content(site) == before
     assert "site" in done.stderr
 
 
-def test_what_was_added_to_older_results_is_not_lost(command: Command, tmp_path: Path) -> None:
-    command("run", "quickstart", "--seeds", "1", "--out", "out")
+def test_what_was_added_to_older_results_is_not_lost(inside: Command, tmp_path: Path) -> None:
+    inside("run", "quickstart", "--seeds", "1", "--out", "out")
     (tmp_path / "out/notes.txt").write_text("what I found")
-    done = command("run", "quickstart", "--seeds", "1", "--out", "out", code=2)
+    done = inside("run", "quickstart", "--seeds", "1", "--out", "out", code=2)
     assert "out" in done.stderr
     assert (tmp_path / "out/notes.txt").read_text() == "what I found"
 
 
-def test_older_results_are_replaced(command: Command, tmp_path: Path) -> None:
+def test_older_results_are_replaced(inside: Command, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    command("run", "quickstart", "--seeds", "2", "--out", "out")
-    command("run", "quickstart", "--seeds", "1", "--out", "out")
+    inside("run", "quickstart", "--seeds", "2", "--out", "out")
+    inside("run", "quickstart", "--seeds", "1", "--out", "out")
     assert seeds_of(tmp_path / "out") == ([1], [1])
     assert names(tmp_path / "out") == FILES
     assert names(tmp_path) == ["out"]
 
 
-def test_a_failing_run_keeps_older_results(command: Command, tmp_path: Path) -> None:
+def test_a_failing_run_keeps_older_results(inside: Command, tmp_path: Path) -> None:
     (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
-    command("run", "small.yaml", "--out", "out")
+    inside("run", "small.yaml", "--out", "out")
     before = content(tmp_path / "out")
-    command("run", "small.yaml", "--out", "out", "--set", "variants.é.policies.tune=zeus", code=2)
+    inside("run", "small.yaml", "--out", "out", "--set", "variants.é.policies.tune=zeus", code=2)
     batch = "variants.é.policies.configure.batch_size=777"
-    command("run", "small.yaml", "--out", "out", "--set", batch, code=2)
+    inside("run", "small.yaml", "--out", "out", "--set", batch, code=2)
     assert content(tmp_path / "out") == before
     assert names(tmp_path) == ["out", "small.yaml"]
 
@@ -612,34 +613,34 @@ def test_results_in_the_working_directory(tmp_path: Path) -> None:
 # Failing and interrupted runs
 
 
-def test_a_batch_size_without_profile(command: Command, tmp_path: Path) -> None:
+def test_a_batch_size_without_profile(inside: Command, tmp_path: Path) -> None:
     text = SMALL.replace("batch_size: 64", "batch_size: 777")
     (tmp_path / "small.yaml").write_text(text, encoding="utf-8")
-    done = command("run", "small.yaml", code=2)
+    done = inside("run", "small.yaml", code=2)
     assert re.match(r"small\.yaml:12:\d+: variant 'é': batch size 777 ", done.stderr)
     assert "there is 16, 32, 64, 128, 256, 512, 1024, 2048" in done.stderr
     assert done.stdout == ""
     assert names(tmp_path) == ["small.yaml"]
-    same = command("run", "small.yaml", "--workers", "2", code=2)
+    same = inside("run", "small.yaml", "--workers", "2", code=2)
     assert same.stderr == done.stderr
     settings = ("policies.configure.kind=fixed", "policies.configure.batch_size=777")
     arguments = [word for setting in settings for word in ("--set", setting)]
-    done = command("run", "quickstart", *arguments, code=2)
+    done = inside("run", "quickstart", *arguments, code=2)
     assert re.match(r"--set policies\.configure\.\w+=\w+: variant 'default': .*777", done.stderr)
     assert names(tmp_path) == ["small.yaml"]
 
 
-def test_a_power_limit_without_profile(command: Command, tmp_path: Path) -> None:
+def test_a_power_limit_without_profile(inside: Command, tmp_path: Path) -> None:
     limit = "policies.tune={kind: fixed-power, power_limit_w: 111}"
-    done = command("run", "quickstart", "--set", limit, code=2)
+    done = inside("run", "quickstart", "--set", limit, code=2)
     assert "power limit 111 W" in done.stderr
     assert "there is 100, 125, 150, 175, 200, 225, 250 W" in done.stderr
     assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize("setting", ["cluster.idle_power_w=1e300", "seeds=[99999999999999999999]"])
-def test_numbers_too_large_to_run(command: Command, tmp_path: Path, setting: str) -> None:
-    done = command("run", "quickstart", "--set", setting, "--out", "out", code=2)
+def test_numbers_too_large_to_run(inside: Command, tmp_path: Path, setting: str) -> None:
+    done = inside("run", "quickstart", "--set", setting, "--out", "out", code=2)
     assert setting in done.stderr
     assert names(tmp_path) == []
 
@@ -761,26 +762,26 @@ def test_help_of_all_through_the_command(command: Command) -> None:
     assert re.fullmatch(r"wattkeeper, version \d+\.\d+\.\d+\n", command("--version").stdout)
 
 
-def test_scenarios(command: Command) -> None:
-    lines = command("scenarios").stdout.splitlines()
+def test_scenarios(inside: Command) -> None:
+    lines = inside("scenarios").stdout.splitlines()
     assert [line.split()[0] for line in lines] == list(shipped())
-    questions = json.loads(command("scenarios", "--json").stdout)
+    questions = json.loads(inside("scenarios", "--json").stdout)
     assert list(questions) == list(shipped())
     assert all(
         line.endswith(question) for line, question in zip(lines, questions.values(), strict=True)
     )
 
 
-def test_validate_shipped(command: Command) -> None:
-    done = command("validate", "quickstart")
+def test_validate_shipped(inside: Command) -> None:
+    done = inside("validate", "quickstart")
     assert done.stdout.endswith("quickstart.yaml: good; 4 variants, 20 runs\n")
-    done = command("validate", "zeus-eta", code=2)
+    done = inside("validate", "zeus-eta", code=2)
     assert re.search(r"zeus-eta\.yaml:\d+:\d+: no trace named 'zeus-nsdi23'", done.stderr)
     assert "wattkeeper traces import" in done.stderr
 
 
-def test_an_unknown_trace_tells_how_to_import(command: Command, tmp_path: Path) -> None:
-    done = command("run", "zeus-nsdi23", code=2)
+def test_an_unknown_trace_tells_how_to_import(inside: Command, tmp_path: Path) -> None:
+    done = inside("run", "zeus-nsdi23", code=2)
     assert re.match(
         r"\S+zeus-nsdi23\.yaml:\d+:\d+: no trace named 'zeus-nsdi23': in the library \(.*\) there "
         r"is nothing yet\. Import one with `wattkeeper traces import FORMAT PATH",
@@ -832,35 +833,33 @@ def test_traces_through_the_command(command: Command, groups: Path, tmp_path: Pa
     assert "groups, other, synthetic" in done.stderr
 
 
-def test_jobs_of_a_trace_run(command: Command, groups: Path, tmp_path: Path) -> None:
-    command("traces", "import", "zeus-groups", "groups.csv")
+def test_jobs_of_a_trace_run(inside: Command, groups: Path, tmp_path: Path) -> None:
+    inside("traces", "import", "zeus-groups", "groups.csv")
     jobs = "workload={kind: trace, trace: groups, profiles: {synthetic: {}}}"
-    command("run", "quickstart", "--seeds", "1", "--set", jobs, "--out", "out")
+    inside("run", "quickstart", "--seeds", "1", "--set", jobs, "--out", "out")
     ran = pd.read_parquet(tmp_path / "out/jobs.parquet")
     default = ran[ran["variant"] == "default"].sort_values("submit_time_s")
     assert default["submit_time_s"].tolist() == [0.0, 50.0, 60.0]
     assert default["time_scale"].tolist() == [1.0, 1.5, 0.5]
     assert default["workload"].tolist() == ["image", "image", "language"]
-    done = command("run", "quickstart", "--set", jobs.replace("groups", "none"), code=2)
+    done = inside("run", "quickstart", "--set", jobs.replace("groups", "none"), code=2)
     assert "no trace named 'none'" in done.stderr
     assert "groups" in done.stderr
     wrong = "workload.profiles=groups"
-    done = command("run", "quickstart", "--set", wrong, code=2)
+    done = inside("run", "quickstart", "--set", wrong, code=2)
     assert done.stderr.startswith(f"--set {wrong}: trace 'groups' holds jobs; profiles are needed")
 
 
-def test_a_truncated_trace_does_not_run(command: Command, groups: Path, tmp_path: Path) -> None:
-    command("traces", "generate", "profiles")
+def test_a_truncated_trace_does_not_run(inside: Command, groups: Path, tmp_path: Path) -> None:
+    inside("traces", "generate", "profiles")
     table = tmp_path / "library/synthetic/profiles.parquet"
     table.write_bytes(table.read_bytes()[:1000])
-    done = command("run", "quickstart", "--set", "workload.profiles=synthetic", code=2)
+    done = inside("run", "quickstart", "--set", "workload.profiles=synthetic", code=2)
     assert "library/synthetic/profiles.parquet: is truncated or was changed" in done.stderr
     assert names(tmp_path) == ["groups.csv", "library"]
-    assert "broken" in command("traces", "list", "--json").stdout
-    command("traces", "generate", "profiles", "--replace")
-    assert (
-        "good" in command("validate", "quickstart", "--set", "workload.profiles=synthetic").stdout
-    )
+    assert "broken" in inside("traces", "list", "--json").stdout
+    inside("traces", "generate", "profiles", "--replace")
+    assert "good" in inside("validate", "quickstart", "--set", "workload.profiles=synthetic").stdout
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def save_models(folder: Path, lines: list[str]) -> list[str]:
     return lines
 
 
-def test_commands_without_data(command: Command, tmp_path: Path) -> None:
+def test_commands_without_data(inside: Command, tmp_path: Path) -> None:
     (scenario,) = (block for kind, block in BLOCKS if kind == "yaml")
     (tmp_path / "mine.yaml").write_text(scenario, encoding="utf-8")
     save_jobs(tmp_path, "jobs.csv")
@@ -162,7 +162,7 @@ def test_commands_without_data(command: Command, tmp_path: Path) -> None:
     said = ""
     for line in commands("README.md"):
         if not needs_data(line):
-            said += command(*words(line)).stdout
+            said += inside(*words(line)).stdout
     assert re.search("Left out: 1 jobs? without a recorded duration", said)
     assert (tmp_path / "results/mine/jobs.parquet").is_file()
     transfer, results = (block for kind, block in BLOCKS if kind == "python")
@@ -181,18 +181,21 @@ def test_commands_without_data(command: Command, tmp_path: Path) -> None:
         assert not done.stderr
 
 
-def test_commands_on_the_zeus_traces(command: Command, shared: Path, tmp_path: Path) -> None:
+def test_commands_on_the_zeus_traces(inside: Command, shared: Path, tmp_path: Path) -> None:
     (tmp_path / "zeus-traces").symlink_to(shared / "data/zeus-nsdi23")
     groups = gzip.decompress((shared / "reference/zeus/overlapping_groups.csv.gz").read_bytes())
     (tmp_path / "groups.csv").write_bytes(groups)
     for line in commands("README.md"):
         if needs_data(line):
-            command(*words(line))
+            inside(*words(line))
     assert (tmp_path / "results/zeus-overlap/jobs.parquet").is_file()
 
 
 TRAINS = {"record.md"}
 """Pages whose commands train for minutes."""
+
+LIVE = {"devices.md", "live.md", "record.md", "session.md"}
+"""Pages whose commands have processes, signals and devices of their own."""
 
 
 @pytest.mark.parametrize(
@@ -203,7 +206,13 @@ TRAINS = {"record.md"}
         if page != "README.md"
     ],
 )
-def test_commands_of_pages(page: str, command: Command, tmp_path: Path) -> None:
+def test_commands_of_pages(
+    page: str, command: Command, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = command if page in LIVE else inside
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setitem(sys.modules, "my_models", None)  # and gone again after the test
+    del sys.modules["my_models"]
     for kind, block in BLOCK.findall(PAGES[page]):
         if kind == "yaml":
             name = yaml.safe_load(block)["name"]
@@ -216,10 +225,10 @@ def test_commands_of_pages(page: str, command: Command, tmp_path: Path) -> None:
     if page == "zoo.md":
         lines = save_models(tmp_path, lines)
     if any(" TRACE " in line for line in lines):
-        command("traces", "generate", "jobs", "--name", "TRACE", "--jobs", "2000")
+        run("traces", "generate", "jobs", "--name", "TRACE", "--jobs", "2000")
     for line in lines:
         replace = ["--replace"] * (" import " in line)
-        command(*words(LARGE.sub(r"\1 2000", line)), *replace)
+        run(*words(LARGE.sub(r"\1 2000", line)), *replace)
     assert lines or page == "formats-clusters.md", "the page shows no command to run"
 
 

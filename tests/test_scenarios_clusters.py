@@ -31,15 +31,15 @@ Ask = Callable[..., str]
 
 
 @pytest.fixture
-def ask(command: Command, tmp_path: Path) -> Ask:
+def ask(inside: Command, tmp_path: Path) -> Ask:
     """What `validate` says of `mine.yaml` with given jobs and settings."""
     (tmp_path / "mine.yaml").write_text(SCENARIO, encoding="utf-8")
 
     def validate(rows: str, *settings: str, code: int = 2, verb: str = "validate") -> str:
         (tmp_path / "jobs.csv").write_text(HEADER + rows, encoding="utf-8")
         mapped = (f"--map={name}={name}" for name in COLUMNS)
-        command("traces", "import", "csv", "jobs.csv", "--name=jobs", "--replace", *mapped)
-        done = command(verb, "mine.yaml", *(f"--set={each}" for each in settings), code=code)
+        inside("traces", "import", "csv", "jobs.csv", "--name=jobs", "--replace", *mapped)
+        done = inside(verb, "mine.yaml", *(f"--set={each}" for each in settings), code=code)
         return done.stderr if code else done.stdout
 
     return validate
@@ -88,10 +88,10 @@ def test_gpu_types_can_be_ignored(ask: Ask, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shipped", ["scheduler-pool", "philly-schedulers"])
-def test_shipped_schedulers_take_any_trace(ask: Ask, command: Command, shipped: str) -> None:
+def test_shipped_schedulers_take_any_trace(ask: Ask, inside: Command, shipped: str) -> None:
     ask("j,0,9,1,x,\nk,0,9,1,a,\n")
     settings = ("--set", "workload.trace=jobs")
-    assert "good" in command("validate", shipped, *settings).stdout
+    assert "good" in inside("validate", shipped, *settings).stdout
 
 
 def test_busy_power_is_needed_where_a_job_may_run(ask: Ask) -> None:
@@ -116,8 +116,8 @@ def test_a_policy_that_needs_estimates(ask: Ask) -> None:
     assert "good" in ask(rows, *settings, perfect, code=0)
 
 
-def test_a_policy_that_needs_durations_of_recurring_jobs(command: Command) -> None:
-    done = command("validate", "quickstart", "--set", "policies.select=sjf", code=2)
+def test_a_policy_that_needs_durations_of_recurring_jobs(inside: Command) -> None:
+    done = inside("validate", "quickstart", "--set", "policies.select=sjf", code=2)
     assert "sjf cannot run: it needs the recorded duration of every job" in done.stderr
 
 
@@ -143,8 +143,8 @@ def test_a_power_cap_that_is_too_low(ask: Ask, tmp_path: Path) -> None:
     ask(rows, "cluster.power_cap_w=1020", code=0, verb="run")
 
 
-def test_a_power_cap_on_recurring_jobs(command: Command) -> None:
-    done = command("validate", "quickstart", "--set", "cluster.power_cap_w=300", code=2)
+def test_a_power_cap_on_recurring_jobs(inside: Command) -> None:
+    done = inside("validate", "quickstart", "--set", "cluster.power_cap_w=300", code=2)
     assert "workload 'image' can never start below 300 W: 1 GPU at up to" in done.stderr
 
 
@@ -170,10 +170,10 @@ def test_idle_power_above_busy_power(ask: Ask, setting: str, words: str) -> None
     assert ask("j,0,9,1,,\n", setting) == f"--set {setting}: {words}\n"
 
 
-def test_names_of_scenarios(command: Command) -> None:
-    done = command("run", "quickstrat", code=2)
+def test_names_of_scenarios(inside: Command) -> None:
+    done = inside("run", "quickstrat", code=2)
     assert "no scenario 'quickstrat' (did you mean 'quickstart'?)" in done.stderr
-    lines = command("scenarios").stdout.splitlines()
+    lines = inside("scenarios").stdout.splitlines()
     starts = {len(line) - len(line.split(maxsplit=1)[1]) for line in lines}
     assert len(lines) > 5
     assert len(starts) == 1, "questions stand below one another"

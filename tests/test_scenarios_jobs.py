@@ -30,14 +30,14 @@ baseline: zeus
 
 
 @pytest.fixture
-def jobs(command: Command, tmp_path: Path) -> Command:
+def jobs(inside: Command, tmp_path: Path) -> Command:
     """A scenario file over a trace `jobs` that is made of the given rows."""
     (tmp_path / "jobs.yaml").write_text(SCENARIO, encoding="utf-8")
 
     def run_rows(rows: str, *arguments: str, code: int = 0):
         (tmp_path / "groups.csv").write_text(HEADER + rows, encoding="utf-8")
-        command("traces", "import", "zeus-groups", "groups.csv", "--name", "jobs", "--replace")
-        return command("run", "jobs.yaml", "--out", "out", *arguments, code=code)
+        inside("traces", "import", "zeus-groups", "groups.csv", "--name", "jobs", "--replace")
+        return inside("run", "jobs.yaml", "--out", "out", *arguments, code=code)
 
     return run_rows
 
@@ -72,8 +72,8 @@ def test_a_cluster_too_small_for_recorded_times(jobs: Command) -> None:
     assert "h/1 finds 0 of 1 GPUs free at 2 s and asks for 1" in done.stderr
 
 
-def test_tune_beside_a_policy_that_sets_the_limit(command: Command) -> None:
-    done = command(
+def test_tune_beside_a_policy_that_sets_the_limit(inside: Command) -> None:
+    done = inside(
         "validate", "quickstart", "--set", "variants.oracle.policies.tune=zeus-jit", code=2
     )
     assert "variant 'oracle': configure: oracle sets the power limit itself" in done.stderr
@@ -148,11 +148,11 @@ def test_arrivals_come_at_their_own_time() -> None:
     assert called == [(0.9, 0.9)] * 2
 
 
-def test_a_part_that_the_baseline_has_no_jobs_of(command: Command, tmp_path: Path) -> None:
+def test_a_part_that_the_baseline_has_no_jobs_of(inside: Command, tmp_path: Path) -> None:
     """The baseline leaves one type of GPUs alone; the other variant uses both."""
     rows = "".join(f"j{n},0,60,1\n" for n in range(4))
     (tmp_path / "jobs.csv").write_text(f"job_id,submit_time_s,duration_s,gpus\n{rows}")
-    command("traces", "import", "csv", "jobs.csv", "--name", "jobs")
+    inside("traces", "import", "csv", "jobs.csv", "--name", "jobs")
     (tmp_path / "two.yaml").write_text(
         "name: two\n"
         "cluster:\n"
@@ -162,7 +162,7 @@ def test_a_part_that_the_baseline_has_no_jobs_of(command: Command, tmp_path: Pat
         "variants: {one: {policies: {place: first-fit}}, both: {policies: {place: best-fit}}}\n"
         "baseline: one\n"
     )
-    command("run", "two.yaml")
+    inside("run", "two.yaml")
     summary = json.loads((tmp_path / "results/two/summary.json").read_text())
     of_type = summary["by"]["gpu_type"]["b"]
     assert set(of_type) == {"both"}

@@ -505,11 +505,11 @@ def test_validate_looks_for_what_is_named(
         assert word in done.stderr
 
 
-def test_validate_through_the_command(command: Command, path: Path) -> None:
+def test_validate_through_the_command(inside: Command, path: Path) -> None:
     path.write_text(GOOD)
-    assert command("validate", "mine.yaml").stdout == "mine.yaml: good; 2 variants, 4 runs\n"
+    assert inside("validate", "mine.yaml").stdout == "mine.yaml: good; 2 variants, 4 runs\n"
     path.write_text(changed("gpus: 4", "gpus: four").replace("eta: 0.5", "eta: 7"))
-    done = command("validate", "mine.yaml", "--set", "seeds=none", code=2)
+    done = inside("validate", "mine.yaml", "--set", "seeds=none", code=2)
     assert done.stdout == ""
     lines = done.stderr.splitlines()
     assert lines[0].startswith("--set seeds=none: seeds: found the text 'none'")
@@ -721,8 +721,8 @@ def _fits_word(value: Any, word: str, rule: Any, schema: Any, root: Any) -> bool
     raise AssertionError(f"the JSON schema uses the word {word!r}, which this test does not know")
 
 
-def test_json_schema_fits_all_shipped_scenarios(command: Command) -> None:
-    root = json.loads(command("schema").stdout)
+def test_json_schema_fits_all_shipped_scenarios(inside: Command) -> None:
+    root = json.loads(inside("schema").stdout)
     assert root == json_schema()
     assert root["$schema"].startswith("https://json-schema.org/")
     for name, file in shipped().items():

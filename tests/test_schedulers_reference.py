@@ -27,18 +27,18 @@ MEANS = {
 """Published mean job completion time and mean wait, s, by slice, GPUs and policy."""
 
 
-def run_pool(command: Command, shared: Path, size: str, gpus: int, policy: str) -> None:
+def run_pool(inside: Command, shared: Path, size: str, gpus: int, policy: str) -> None:
     file = shared / f"data/philly/slices/philly_{size}.csv"
-    command("traces", "import", "csv", file, "--name", "slice", *COLUMNS)
+    inside("traces", "import", "csv", file, "--name", "slice", *COLUMNS)
     settings = ("workload.trace=slice", f"cluster.gpus={gpus}", f"policies.select={policy}")
-    command("run", "scheduler-pool", *(x for s in settings for x in ("--set", s)), "--out", "out")
+    inside("run", "scheduler-pool", *(x for s in settings for x in ("--set", s)), "--out", "out")
 
 
 @pytest.mark.parametrize(("size", "gpus", "policy"), MEANS)
 def test_every_job(
-    command: Command, shared: Path, tmp_path: Path, size: str, gpus: int, policy: str
+    inside: Command, shared: Path, tmp_path: Path, size: str, gpus: int, policy: str
 ) -> None:
-    run_pool(command, shared, size, gpus, policy)
+    run_pool(inside, shared, size, gpus, policy)
     jobs = pd.read_parquet(tmp_path / "out/jobs.parquet")
     jct_s = jobs["finish_time_s"] - jobs["submit_time_s"]
     wait_s = jct_s - jobs["time_s"]

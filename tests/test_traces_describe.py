@@ -397,9 +397,9 @@ def test_milliseconds_are_doubted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
-def test_a_closed_pipe_is_quiet(command: Command, tmp_path: Path, form: list[str]) -> None:
+def test_a_closed_pipe_is_quiet(inside: Command, tmp_path: Path, form: list[str]) -> None:
     (tmp_path / "one.csv").write_text("submit_time_s,gpus\n0,1\n")
-    command("traces", "import", "csv", "one.csv")
+    inside("traces", "import", "csv", "one.csv")
     reader, writer = os.pipe()
     os.close(reader)
     module = [sys.executable, "-m", "wattkeeper.scenarios"]

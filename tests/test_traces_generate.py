@@ -427,18 +427,18 @@ def test_rhythms_are_rates_not_shares() -> None:
     assert compare(one, short)["sample"]["day_of_week"] is None
 
 
-def test_the_command_generates_fits_and_compares(command: Command, tmp_path: Path) -> None:
-    done = command("traces", "generate", "jobs", "--name", "made", "--jobs", 3000)
+def test_the_command_generates_fits_and_compares(inside: Command, tmp_path: Path) -> None:
+    done = inside("traces", "generate", "jobs", "--name", "made", "--jobs", 3000)
     assert "3000 jobs" in done.stdout
-    command("traces", "fit", "made", "--out", "made.json", "--compare", "shown")
+    inside("traces", "fit", "made", "--out", "made.json", "--compare", "shown")
     assert (tmp_path / "shown/comparison.png").read_bytes().startswith(b"\x89PNG")
     found = json.loads((tmp_path / "shown/comparison.json").read_text())
     assert found["ks"]["duration_s"] < 0.05
-    command("traces", "generate", "jobs", "--name", "again", "--fit", "made.json", "--jobs", 50)
-    done = command("traces", "generate", "jobs", "--fit", "nowhere", code=2)
+    inside("traces", "generate", "jobs", "--name", "again", "--fit", "made.json", "--jobs", 50)
+    done = inside("traces", "generate", "jobs", "--fit", "nowhere", code=2)
     assert "no fit 'nowhere'" in done.stderr
     assert "philly" in done.stderr
-    done = command("traces", "generate", "jobs", "--load", 0.5, code=2)
+    done = inside("traces", "generate", "jobs", "--load", 0.5, code=2)
     assert "give --load with --gpus" in done.stderr
     for option, value, text in (
         ("--jobs", "10k", "found '10k'; must be a whole number of jobs >= 1"),
@@ -447,7 +447,7 @@ def test_the_command_generates_fits_and_compares(command: Command, tmp_path: Pat
         ("--rate-scale", "nan", "found 'nan'; must be a number > 0 without unit, times the fit's"),
         ("--rate-scale", "0", "found '0'; must be a number > 0 without unit, times the fit's"),
     ):
-        done = command("traces", "generate", "jobs", option, value, code=2)
+        done = inside("traces", "generate", "jobs", option, value, code=2)
         assert text in done.stderr
 
 

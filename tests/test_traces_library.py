@@ -145,13 +145,13 @@ def test_an_unknown_trace_lists_what_there_is(home: Path, text: str) -> None:
         library.find(text)
 
 
-def test_the_list(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list(inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WATTKEEPER_TRACES", str(tmp_path / "library"))
     library.save(jobs("short"))
     library.save(generate(SyntheticProfiles(), "a-longer-name"))
     wrong = library.save(jobs("wrong"))
     (wrong / "jobs.parquet").unlink()
-    header, *rows, broken = command("traces", "list").stdout.splitlines()
+    header, *rows, broken = inside("traces", "list").stdout.splitlines()
     assert header.split() == ["name", "kind", "origin", "format", "rows", "most", "GPUs", "span"]
     for row in rows[::2]:
         assert row[header.index("kind") :].startswith(("jobs", "profiles", "broken"))
@@ -159,7 +159,7 @@ def test_the_list(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(rows[1]) == len(header)
     assert broken.startswith("broken: ")
     assert "jobs.parquet: is missing" in broken
-    found = {row["name"]: row for row in json.loads(command("traces", "list", "--json").stdout)}
+    found = {row["name"]: row for row in json.loads(inside("traces", "list", "--json").stdout)}
     assert found["short"] | {"format": "none"} == found["short"]
     assert (found["short"]["span_s"], found["short"]["tables"]) == (2.0, {"jobs": 3})
     assert found["a-longer-name"]["span_s"] is None

@@ -425,27 +425,27 @@ def test_philly(shared: Path) -> None:
     assert float(np.asarray(jobs["submit_time_s"]).max()) / 86400 == pytest.approx(109, abs=1)
 
 
-def test_the_command(command: Command, tmp_path: Path) -> None:
-    done = command("traces", "import", "auto", sample("slurm"), "--name", "mine")
+def test_the_command(inside: Command, tmp_path: Path) -> None:
+    done = inside("traces", "import", "auto", sample("slurm"), "--name", "mine")
     assert "       3 jobs\n" in done.stdout
     assert "       2 dropped: is a step of a job\n" in done.stdout
     path = tmp_path / "bad.csv"
     path.write_text("when,n\n0,1\nx,1\n")
     maps = ("--map", "submit_time_s=when", "--map", "gpus=n")
-    done = command("traces", "import", "csv", path, *maps, code=2)
+    done = inside("traces", "import", "csv", path, *maps, code=2)
     assert "bad.csv, line 3: when is 'x', must be a number of seconds or" in done.stderr
-    done = command("traces", "import", "csv", path, *maps, "--skip-bad")
+    done = inside("traces", "import", "csv", path, *maps, "--skip-bad")
     assert "       1 malformed, skipped:\n         bad.csv, line 3: when is 'x'" in done.stdout
     meta = json.loads((tmp_path / "library/bad/trace.json").read_text())
     assert (meta["version"], meta["quality"]["wrong"]) == (2, 1)
-    command("traces", "import", "csv", path, *maps, "--skip-bad", code=2)
-    done = command("traces", "import", "csv", path, "--map", "gpus", code=2)
+    inside("traces", "import", "csv", path, *maps, "--skip-bad", code=2)
+    done = inside("traces", "import", "csv", path, "--map", "gpus", code=2)
     assert "allowed: CANONICAL=COLUMN" in done.stderr
     path.write_text("submit_time_s,gpus\n" + "0,1\n" * 9 + "x,1\n")
-    done = command("traces", "import", "csv", path, "--name", "few", "--skip-bad")
+    done = inside("traces", "import", "csv", path, "--name", "few", "--skip-bad")
     assert "Warning" not in done.stderr
     path.write_text("submit_time_s,gpus\n" + "0,1\n" * 8 + "x,1\n" * 2)
-    done = command("traces", "import", "csv", path, "--name", "many", "--skip-bad")
+    done = inside("traces", "import", "csv", path, "--name", "many", "--skip-bad")
     assert "Warning: 2 of 10 rows (20.0 %) are malformed and left out" in done.stderr
 
 

@@ -131,30 +131,30 @@ def test_runs_with_nothing_in_common_are_refused(ran: Path) -> None:
         compare(default, zeus)
 
 
-def test_the_command_says_what_differs(ran: Path, command: Command, tmp_path: Path) -> None:
+def test_the_command_says_what_differs(ran: Path, inside: Command, tmp_path: Path) -> None:
     other = tmp_path / "other"
     run_command("run", "small.yaml", "--out", other, "--set", "objective.eta=1",
                 traces=ran, cwd=ran)  # fmt: skip
-    shown = command("compare", other, ran / "sim").stdout
+    shown = inside("compare", other, ran / "sim").stdout
     assert "objective.eta: 1.0, 0.5" in shown
     assert "the first counts as measured" in shown
     assert "Decisions that differ" in shown
-    report = json.loads(command("compare", other, ran / "sim", "--json").stdout)
+    report = json.loads(inside("compare", other, ran / "sim", "--json").stdout)
     assert report["differences"] == [{"path": "objective.eta", "measured": 1.0, "predicted": 0.5}]
 
 
 def test_an_error_that_is_all_rounding_has_no_sign(
-    ran: Path, command: Command, tmp_path: Path
+    ran: Path, inside: Command, tmp_path: Path
 ) -> None:
     slower = changed(ran / "sim", tmp_path / "live", time_s=lambda c: pc.multiply(c, 1 + 1e-12))
-    done = command("compare", str(slower), str(ran / "sim"))
+    done = inside("compare", str(slower), str(ran / "sim"))
     assert "+0.0 %" in done.stdout
     assert "-0.0 %" not in done.stdout
 
 
-def test_folders_without_results_are_refused(ran: Path, command: Command, tmp_path: Path) -> None:
+def test_folders_without_results_are_refused(ran: Path, inside: Command, tmp_path: Path) -> None:
     sim = ran / "sim"
-    assert "is no folder" in command("compare", sim, "nowhere", code=2).stderr
+    assert "is no folder" in inside("compare", sim, "nowhere", code=2).stderr
     with pytest.raises(InputError, match=r"has no manifest.json; give a folder"):
         read(tmp_path)
     for name, content, text in (

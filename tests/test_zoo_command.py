@@ -89,24 +89,24 @@ def save(folder: Path, name: str, *widths: int, seed: int = 0) -> tuple[str, ...
     return ("--graph", f"{name}.json", "--weights", f"{name}.safetensors")
 
 
-def test_add_list_match_and_gc(command: Command, tmp_path: Path) -> None:
+def test_add_list_match_and_gc(inside: Command, tmp_path: Path) -> None:
     near, far = save(tmp_path, "near", 4, 8, 3), save(tmp_path, "far", 5, 5)
-    said = command("zoo", "add", "--zoo", "z", *far, *ABOUT, "--name", "old").stdout
+    said = inside("zoo", "add", "--zoo", "z", *far, *ABOUT, "--name", "old").stdout
     assert said == "model 1: old, in z\n"
-    command("zoo", "add", "--zoo", "z", *near, *ABOUT, "--parent", "1")
-    listed = json.loads(command("zoo", "list", "--zoo", "z", "--json").stdout)
+    inside("zoo", "add", "--zoo", "z", *near, *ABOUT, "--parent", "1")
+    listed = json.loads(inside("zoo", "list", "--zoo", "z", "--json").stdout)
     assert [(row["name"], row["parent"], row["uses"]) for row in listed] == [
         ("old", None, 0),
         ("near", 1, 0),
     ]
-    shown = command("zoo", "list", "--zoo", "z").stdout
+    shown = inside("zoo", "list", "--zoo", "z").stdout
     assert "near" in shown
     assert "unbounded, kept by modelkeeper" in shown
 
     save(tmp_path, "child", 4, 8, 8, 3)
     for matcher in ("coverage", "modelkeeper-asbuilt"):
         asked = ("zoo", "match", "--zoo", "z", "--child", "child.json", "--matcher", matcher)
-        ranked = json.loads(command(*asked, "--json").stdout)
+        ranked = json.loads(inside(*asked, "--json").stdout)
         by = find_matcher(matcher)
         child = by.arrays(graph(4, 8, 8, 3))
         scores = {
@@ -117,14 +117,14 @@ def test_add_list_match_and_gc(command: Command, tmp_path: Path) -> None:
         for row in ranked:
             assert row["score"] == scores[row["model_id"]]
             assert row["score_over_own"] == row["score"] / by.own(child)
-        again = command(*asked).stdout  # from the arrays that the first one kept
+        again = inside(*asked).stdout  # from the arrays that the first one kept
         assert f"{scores[2]:.4g}" in again
 
     stray = tmp_path / "z/tensors" / ("0" * 64 + ".safetensors")
     stray.write_bytes(b"1234")
-    assert command("zoo", "gc", "--zoo", "z").stdout == "removed 1 files, 4 bytes\n"
+    assert inside("zoo", "gc", "--zoo", "z").stdout == "removed 1 files, 4 bytes\n"
     assert not stray.exists()
-    freed = json.loads(command("zoo", "gc", "--zoo", "z", "--json").stdout)
+    freed = json.loads(inside("zoo", "gc", "--zoo", "z", "--json").stdout)
     assert freed == {"files": 0, "bytes": 0}
 
 
