@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # A slow machine fails no test: time decides nothing.
 settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", settings.get_profile("thorough"), max_examples=40)
+settings.register_profile("quick", settings.get_profile("thorough"), max_examples=25)
 settings.load_profile("quick")
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -467,7 +467,6 @@ def test_policy_implements_its_protocol(config: PolicyConfig) -> None:
 
 
 @every_config
-@settings(max_examples=25, deadline=None)
 @given(stream=steps, seed=st.integers(0, 99))
 def test_decisions_are_allowed_and_deterministic(
     config: PolicyConfig, stream: list[Step], seed: int
@@ -478,7 +477,6 @@ def test_decisions_are_allowed_and_deterministic(
 
 
 @every_config
-@settings(max_examples=40, deadline=None)
 @given(data=st.data(), stream=steps, seed=st.integers(0, 99))
 def test_a_new_policy_goes_on_with_the_state_of_an_old_one(
     config: PolicyConfig, data: st.DataObject, stream: list[Step], seed: int

@@ -301,7 +301,6 @@ tries_of_jobs = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     jobs=tries_of_jobs, beta=st.floats(0.5, 8.0), overlapping=st.booleans(), given_up=st.booleans()
 )
@@ -585,7 +584,6 @@ def test_grid_search_without_any_success_ends_with_the_default() -> None:
     ]
 
 
-@settings(max_examples=60, deadline=None)
 @given(known=profiles(), seed=st.integers(0, 999))
 def test_grid_search_of_any_profile(known: Profile, seed: int) -> None:
     sizes = sorted(

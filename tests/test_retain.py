@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wattkeeper.policies.knapsack import cheapest_cover
@@ -84,7 +84,6 @@ def with_shared(store: Store, new: Stored, held: dict[str, set[str]]) -> Stored:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40)
 @given(stream=st.lists(arrivals, max_size=25), capacity=st.one_of(st.none(), st.integers(20, 120)))
 def test_capacity_is_kept_and_nothing_goes_needlessly(
     kind: str, stream: list[Any], capacity: int | None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import Command
@@ -131,7 +131,6 @@ def bursty(**changes: Any) -> Fit:
 
 
 @given(fits(), st.integers(1, 400), st.integers(0, 2**40), st.floats(0.01, 100))
-@settings(max_examples=60)
 def test_any_sample_is_valid_and_the_same_again(
     fit: Fit, jobs: int, seed: int, rate_scale: float
 ) -> None:
@@ -154,7 +153,6 @@ def test_any_sample_is_valid_and_the_same_again(
 
 
 @given(fits())
-@settings(max_examples=40)
 def test_a_fit_is_read_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, fit: Fit
 ) -> None:
@@ -175,7 +173,6 @@ def test_quantiles_never_fall_and_their_mean_is_theirs(
 
 
 @given(fits(), st.floats(0, 6e5), st.lists(st.floats(0, 1e8), min_size=1, max_size=20))
-@settings(max_examples=40)
 def test_the_clock_has_an_inverse_and_keeps_weeks(
     fit: Fit, offset_s: float, times: list[float]
 ) -> None:

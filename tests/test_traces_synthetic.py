@@ -5,7 +5,7 @@ from collections import defaultdict
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -82,7 +82,6 @@ def test_limits_rise_from_the_least_to_the_largest(gpu: GpuSpec) -> None:
     assert all(low < high for low, high in pairwise(limits))
 
 
-@settings(max_examples=40, deadline=None)
 @given(gpus(), workloads(), st.integers(0, 2**40), st.integers(1, 4))
 def test_what_is_generated(gpu: GpuSpec, workload: WorkloadSpec, seed: int, runs: int) -> None:
     spec = SyntheticProfiles(gpus=(gpu,), workloads=(workload,), runs=runs, seed=seed)

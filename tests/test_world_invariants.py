@@ -60,7 +60,6 @@ from wattkeeper.sim.sources import Recurring
 from wattkeeper.sim.streams import NamedStreams
 from wattkeeper.sim.world import World
 
-few = settings(max_examples=50, deadline=None)
 any_world = given(setting=settings_of_worlds())
 simulated = given(setting=settings_of_worlds(["simulated"]))
 recorded = given(setting=settings_of_worlds(["recorded"]))
@@ -136,7 +135,6 @@ def placements(world: World) -> dict[str, dict[int, int]]:
 # --- GPUs
 
 
-@few
 @any_world
 def test_no_gpu_is_held_twice(setting: Setting) -> None:
     """Nor are more thousandths of a shared one than it has."""
@@ -165,7 +163,6 @@ def test_no_gpu_is_held_twice(setting: Setting) -> None:
     assert world.cluster.free.tolist() == cluster.capacity.tolist()
 
 
-@few
 @any_world
 def test_a_gang_gets_all_its_gpus_or_none(setting: Setting) -> None:
     """All at once, on nodes of one type that it may run on, whenever it is placed."""
@@ -223,7 +220,6 @@ def test_a_job_that_others_left_no_place_waits(select: str) -> None:
 # --- attempts
 
 
-@few
 @any_world
 def test_every_job_ends(setting: Setting) -> None:
     ended = attempts_by_job(setting.run())
@@ -234,7 +230,6 @@ def test_every_job_ends(setting: Setting) -> None:
         assert rows[-1].reached_target or len(rows) == setting.max_attempts
 
 
-@few
 @any_world
 def test_retries_follow_at_once(setting: Setting) -> None:
     for rows in attempts_by_job(setting.run()).values():
@@ -244,7 +239,6 @@ def test_retries_follow_at_once(setting: Setting) -> None:
                 assert after.node_ids == before.node_ids
 
 
-@few
 @any_world
 def test_preemptions_are_counted(setting: Setting) -> None:
     world = setting.run()
@@ -255,7 +249,6 @@ def test_preemptions_are_counted(setting: Setting) -> None:
         assert times == sum((row.job_id, row.attempt) == key for row in told)
 
 
-@few
 @any_world
 def test_attempts_are_recorded_by_time_of_finishing(setting: Setting) -> None:
     world = setting.run()
@@ -292,7 +285,6 @@ def epochs_of(row: AttemptRow) -> int:
     return row.epochs
 
 
-@few
 @any_world
 def test_fifo_starts_jobs_in_order_of_submission(setting: Setting) -> None:
     world = fifo(setting).run()
@@ -304,7 +296,6 @@ def test_fifo_starts_jobs_in_order_of_submission(setting: Setting) -> None:
     assert times == sorted(times)
 
 
-@few
 @any_world
 def test_nobody_waits_while_the_head_of_the_queue_fits(setting: Setting) -> None:
     """A job starts when it is submitted, when the one before it starts, or when GPUs come free."""
@@ -353,7 +344,6 @@ def idle_w(setting: Setting, row: AttemptRow) -> float:
     return setting.cluster.power[row.gpu_type].idle_w * row.gpus * row.gpu_milli / 1000
 
 
-@few
 @any_world
 def test_time_and_energy_are_those_of_the_work(setting: Setting) -> None:
     """Whoever is preempted does the same work in the end, at the same cost."""
@@ -375,7 +365,6 @@ def test_time_and_energy_are_those_of_the_work(setting: Setting) -> None:
         assert row.cost == pytest.approx(weighed, rel=1e-9)
 
 
-@few
 @any_world
 def test_a_run_ends_at_a_recorded_number_of_epochs(setting: Setting) -> None:
     for row in attempts(setting.run()):
@@ -388,7 +377,6 @@ def test_a_run_ends_at_a_recorded_number_of_epochs(setting: Setting) -> None:
             assert any(epochs_of(row) < epochs for epochs in curve.epochs)
 
 
-@few
 @simulated
 def test_simulated_a_job_holds_its_gpus_while_it_trains(setting: Setting) -> None:
     world = setting.run()
@@ -400,7 +388,6 @@ def test_simulated_a_job_holds_its_gpus_while_it_trains(setting: Setting) -> Non
             assert row.finish_time_s - row.start_time_s == pytest.approx(want_s, rel=1e-9, abs=1e-9)
 
 
-@few
 @recorded
 def test_recorded_a_job_holds_its_gpus_as_long_as_it_did(setting: Setting) -> None:
     durations = {one.job_id: one.duration_s for one in setting.jobs}
@@ -411,7 +398,6 @@ def test_recorded_a_job_holds_its_gpus_as_long_as_it_did(setting: Setting) -> No
         assert held_between(found, row) == pytest.approx(want_s, rel=1e-9, abs=1e-9)
 
 
-@few
 @any_world
 def test_overheads_are_those_of_waking_saving_and_restoring(setting: Setting) -> None:
     world, cluster = setting.run(), setting.cluster
@@ -447,7 +433,6 @@ def asleep(setting: Setting, world: World, from_s: float, to_s: float) -> list[f
     return found
 
 
-@few
 @any_world
 def test_energy_is_the_integral_of_power(setting: Setting) -> None:
     """That of the jobs, of GPUs that nobody holds, less what sleeping nodes save, times pue."""
@@ -475,7 +460,6 @@ def test_energy_is_the_integral_of_power(setting: Setting) -> None:
     assert metrics["energy_j"] == pytest.approx(all_j, rel=1e-12)
 
 
-@few
 @any_world
 def test_timeline_stays_within_the_cluster_and_ends_idle(setting: Setting) -> None:
     world, cluster = setting.run(), setting.cluster
@@ -516,7 +500,6 @@ def uneven() -> Setting:
     )
 
 
-@few
 @example(setting=uneven())
 @any_world
 def test_timeline_returns_to_exactly_the_idle_power(setting: Setting) -> None:
@@ -530,7 +513,6 @@ def test_timeline_returns_to_exactly_the_idle_power(setting: Setting) -> None:
 # --- profiling
 
 
-@few
 @given(setting=settings_of_worlds(["simulated"], ["measured"]))
 def test_measured_an_attempt_that_profiles_runs_an_epoch(setting: Setting) -> None:
     policy_set = replace(setting.policy_set, configure=chosen(configure="zeus").configure)
@@ -650,7 +632,6 @@ def collected(setting: Setting, world: World) -> RunResult:
     )
 
 
-@few
 @any_world
 def test_the_same_world_twice(setting: Setting) -> None:
     one, other = setting.run(), setting.run()

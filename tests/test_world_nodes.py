@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.worlds import (
     GPU,
@@ -44,7 +44,6 @@ def plain(name: str, submit_s: float, duration_s: float, gpus: int = 1, milli: i
 # --- a power cap
 
 
-@settings(max_examples=50, deadline=None)
 @given(setting=settings_of_worlds())
 def test_power_stays_below_the_cap(setting: Setting) -> None:
     cap_w = setting.cluster.power_cap_w

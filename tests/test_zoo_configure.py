@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.worlds import ScriptedContext, job, profile
@@ -121,7 +121,6 @@ widths = st.lists(st.sampled_from([4, 8, 16]), min_size=1, max_size=4)
 graphs = widths.map(lambda inner: chain(8, *inner, 4))
 
 
-@settings(max_examples=60)
 @given(
     st.lists(st.tuples(graphs, st.sampled_from([0.5, 0.89, 0.9, 0.91])), max_size=12),
     st.lists(graphs, min_size=1, max_size=4),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import Command
@@ -152,7 +152,6 @@ arrivals = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     arrivals,
     st.sampled_from(sorted(policies("retain"))),
