@@ -24,7 +24,7 @@ from wattkeeper.live import proc
 from wattkeeper.live.control import ray_runner
 from wattkeeper.live.control.backend import Ending, Live
 from wattkeeper.live.control.clock import LiveClock, StillWall
-from wattkeeper.live.control.fleet import Hands, Terms
+from wattkeeper.live.control.fleet import Hands, Setting
 from wattkeeper.live.control.link import LEASE
 from wattkeeper.live.control.log import Log
 from wattkeeper.live.control.runners import Runner, Subprocesses, check_torchrun, command_line
@@ -354,8 +354,8 @@ def execute(
         if part.power_control == "off":
             environment[POWER_CONTROL] = "off"
         environment |= {STILL: "1"} if part.speed is not None else wall.environment()
-        terms = Terms(spec.rules.objective, folder, part.lease_s, environment)
-        backend = Live(clock, equipment.trainings, hardware, streams, terms)
+        setting = Setting(spec.rules.objective, folder, part.lease_s, environment)
+        backend = Live(clock, equipment.trainings, hardware, streams, setting)
         world = World(clock, Cluster(hardware), source, backend, spec.policies, spec.rules, streams)
         backend.listener = world
         if not again:

@@ -114,7 +114,7 @@ class Replay:
     def most_power_w(self, job: Job, gpu_type: str) -> float:
         """The largest mean power of the profile, or the modelled one."""
         if job.workload is None:
-            return self._modelled_w(job, gpu_type)
+            return modelled_w(self._cluster, job, gpu_type)
         curves = self._profiles[job.workload, job.gpus, gpu_type].curves.values()
         return max(max(curve.average_power_w) for curve in curves)
 
@@ -131,7 +131,7 @@ class Replay:
             attempt.querying = True
             self._wait(attempt, attempt.query_s, lambda _: self.begin(attempt, knobs, 0.0))
         elif knobs is None:
-            power_w = self._modelled_w(attempt.job, attempt.gpu_type)
+            power_w = modelled_w(self._cluster, attempt.job, attempt.gpu_type)
             duration_s = attempt.job.duration_s
             attempt.saved_s = duration_s * (1 - attempt.work)
             self._play(attempt, _Phase(self._as_recorded, duration_s * attempt.work, power_w))
@@ -223,16 +223,6 @@ class Replay:
         spent_s = self.clock.now_s - phase.since_s
         attempt.overhead_s += spent_s
         attempt.overhead_j += spent_s * phase.power_w
-
-    def _modelled_w(self, job: Job, gpu_type: str) -> float:
-        """A part of a GPU draws that part of what the whole one would (a model)."""
-        busy_w = self._cluster.power[gpu_type].busy_w
-        if busy_w is None:
-            raise InputError(
-                f"job {job.job_id} has no workload, so its power comes from a model: say what a "
-                f"busy {gpu_type} draws (busy_power_w)"
-            )
-        return busy_w * job.gpus_held
 
     def _train(self, attempt: Attempt, knobs: Knobs) -> None:
         job = attempt.job
@@ -349,3 +339,20 @@ def options_of(profile: Profile) -> Options:
         max_power_w=profile.max_power_w,
         max_epochs=profile.max_epochs,
     )
+
+
+def modelled_w(cluster: ClusterSpec, job: Job, gpu_type: str) -> float:
+    """What a job without a workload draws, W: a model, since nobody measured it.
+
+    A part of a GPU draws that part of what the whole one would.
+
+    Raises:
+        InputError: If the cluster does not say what a busy GPU draws.
+    """
+    busy_w = cluster.power[gpu_type].busy_w
+    if busy_w is None:
+        raise InputError(
+            f"job {job.job_id} has no workload, so its power comes from a model: say what a "
+            f"busy {gpu_type} draws (busy_power_w)"
+        )
+    return busy_w * job.gpus_held

@@ -490,10 +490,9 @@ class World:
             assert epochs is not None
             batch_size = attempt.configuration.batch_size
             early = not reached and epochs < options.max_epochs
-            flags = REPLAYED | reached * REACHED | early * EARLY | attempt.profiled * PROFILED
-            scale, limit_w = job.time_scale, attempt.power_limit_w
-            self._record(attempt, energy_j * scale, time_s * scale, cost * scale)
-            self.recorder.trained(attempt.number, batch_size, limit_w, epochs, flags)
+            limit_w = attempt.power_limit_w
+            flags = reached * REACHED | early * EARLY
+            self._record_training(attempt, epochs, time_s, energy_j, cost, flags)
             outcome = Outcome(start, batch_size, limit_w, epochs, time_s, energy_j, cost, reached)
             for observe, ctx in self._observers:
                 observe(ctx, outcome)
@@ -524,16 +523,9 @@ class World:
                 attempt.power_limit_w = start.options.limits(configuration.batch_size)[-1]
             self.ended(attempt, epochs, time_s, energy_j, False)
             return
-        options, scale, limit_w = start.options, job.time_scale, attempt.power_limit_w
+        options, limit_w = start.options, attempt.power_limit_w
         cost = self.rules.objective.cost(energy_j, time_s, options.max_power_w * options.gpus)
-        self._record(attempt, energy_j * scale, time_s * scale, cost * scale)
-        self.recorder.trained(
-            attempt.number,
-            configuration.batch_size,
-            math.nan if limit_w is None else limit_w,
-            epochs,
-            REPLAYED | attempt.profiled * PROFILED,
-        )
+        self._record_training(attempt, epochs, time_s, energy_j, cost, 0)
         again = Attempt(job, attempt.number + 1, attempt.placement, attempt.where,
                         attempt.gpu_type, self.clock.now_s)  # fmt: skip
         again.start = Start(job, again.number, options, start.group_in_flight)
@@ -542,6 +534,26 @@ class World:
         self._running[job.number] = again
         knobs = Knobs(limit_w) if limit_w is not None else self._turn(again, ())
         self.backend.begin(again, knobs, 0.0)
+
+    def _record_training(
+        self,
+        attempt: Attempt,
+        epochs: int,
+        time_s: float,
+        energy_j: float,
+        cost: float,
+        flags: int,
+    ) -> None:
+        assert attempt.configuration is not None
+        scale, limit_w = attempt.job.time_scale, attempt.power_limit_w
+        self._record(attempt, energy_j * scale, time_s * scale, cost * scale)
+        self.recorder.trained(
+            attempt.number,
+            attempt.configuration.batch_size,
+            math.nan if limit_w is None else limit_w,
+            epochs,
+            flags | REPLAYED | attempt.profiled * PROFILED,
+        )
 
     def _record(self, attempt: Attempt, energy_j: float, time_s: float, cost: float) -> None:
         overhead_s, preemptions = attempt.overhead_s, attempt.preemptions

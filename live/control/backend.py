@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wattkeeper.live.control.clock import LiveClock, Outside
-from wattkeeper.live.control.fleet import Fleet, Terms
-from wattkeeper.live.control.naps import Nap, modelled_w
+from wattkeeper.live.control.fleet import Fleet, Setting
+from wattkeeper.live.control.naps import Nap
 from wattkeeper.live.control.runners import file_name
 from wattkeeper.live.control.standstill import Standstill
 from wattkeeper.live.control.trainings import NOTHING, Run, Trainings, pick
@@ -21,6 +21,7 @@ from wattkeeper.policies.protocols import Start as Started
 from wattkeeper.sim.backend import Attempt, Listener
 from wattkeeper.sim.clock import Due
 from wattkeeper.sim.cluster_spec import ClusterSpec
+from wattkeeper.sim.replay import modelled_w
 from wattkeeper.sim.streams import Streams
 
 
@@ -52,7 +53,7 @@ class Live:
         trainings: How each workload is trained.
         cluster: Where.
         streams: Picks what a rehearsal repeats.
-        terms: What holds for the run.
+        setting: What holds for the run.
     """
 
     def __init__(
@@ -61,13 +62,13 @@ class Live:
         trainings: Trainings,
         cluster: ClusterSpec,
         streams: Streams,
-        terms: Terms,
+        setting: Setting,
     ) -> None:
         self.clock = clock
         self.listener: Listener
         self.endings: list[Ending] = []
         self._trainings, self._cluster = trainings, cluster
-        self._streams, self._terms = streams, terms
+        self._streams, self._setting = streams, setting
         self._runs: dict[tuple[str, int], Run] = {}
         self._needed: dict[str, float] = {}
         self._lost_before = Counter[str]()
@@ -75,7 +76,7 @@ class Live:
         self._active = self._halting = False
         self._asking: dict[tuple[str, int], list[Any]] = {}
         self._standstill = Standstill(clock, lambda ticket: self._reply(ticket, {}))
-        self.fleet = Fleet(cluster, terms, clock.wall, self._standstill)
+        self.fleet = Fleet(cluster, setting, clock.wall, self._standstill)
         clock.known, clock.answer, clock.tell = self._known, self._answer, self._tell
         clock.outside, clock.caught_up = self._outside, self._caught_up
 
@@ -236,8 +237,8 @@ class Live:
         elif run is None or (run.id != news.run):
             self._reply(news.ticket, {"gone": True})
         elif news.kind == "begun":
-            where = self._terms.folder / "checkpoints" / f"{file_name(run.name)}.state"
-            orders = run.orders(self._terms.objective.eta, str(where), self._terms.lease_s)
+            where = self._setting.folder / "checkpoints" / f"{file_name(run.name)}.state"
+            orders = run.orders(self._setting.objective.eta, str(where), self._setting.lease_s)
             self._reply(news.ticket, {"orders": orders._asdict()})
         elif news.kind == "profiled":
             if run.attempt.power_limit_w is None:  # another process of the training reports it
@@ -353,7 +354,7 @@ class Live:
             raise InputError(
                 f"workload {workload!r}: its command ended {QUICK_ENDS} times, the last time with "
                 f"exit code {code}, before it made a Session; "
-                + _said(self._terms.folder / "output", run.id)
+                + _said(self._setting.folder / "output", run.id)
             )
 
     def _give_up(self, run: Run, outcome: Ended) -> None:

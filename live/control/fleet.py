@@ -25,7 +25,7 @@ from wattkeeper.policies.protocols import Placement
 from wattkeeper.sim.cluster_spec import ClusterSpec
 
 
-class Terms(NamedTuple):
+class Setting(NamedTuple):
     """What holds for a whole live run.
 
     Attributes:
@@ -62,7 +62,7 @@ class Fleet:
 
     Args:
         cluster: Where.
-        terms: What holds for the run.
+        setting: What holds for the run.
         wall: The time of synthetic devices.
         standstill: Is told who works.
 
@@ -72,11 +72,11 @@ class Fleet:
     """
 
     def __init__(
-        self, cluster: ClusterSpec, terms: Terms, wall: Wall, standstill: Standstill
+        self, cluster: ClusterSpec, setting: Setting, wall: Wall, standstill: Standstill
     ) -> None:
         self.hands: Hands | None = None
         self.starts = False
-        self._cluster, self._terms = cluster, terms
+        self._cluster, self._setting = cluster, setting
         self._wall, self._standstill = wall, standstill
         self._held: dict[str, tuple[Gpu, ...]] = {}
         self._attempts: dict[str, tuple[str, int]] = {}
@@ -104,11 +104,11 @@ class Fleet:
         run_id = f"{run.name}.{secrets.token_hex(4)}"
         self._has(run, run_id, gpus)
         server, runner, token = self.hands
-        environment = {**self._terms.environment, LINK: f"{runner.host}:{server.port}/{token}"}
+        environment = {**self._setting.environment, LINK: f"{runner.host}:{server.port}/{token}"}
         if run.training.command is None:
             environment[REHEARSAL] = rehearsal_of(run, self._cluster)
             environment[VARIABLE] = synthetic_devices(
-                run, gpus, self._cluster, self._terms.folder / "devices", self._wall
+                run, gpus, self._cluster, self._setting.folder / "devices", self._wall
             )
         runner.start(Start(run_id, run.training.command or REHEARSE, environment, gpus))
 
@@ -191,7 +191,7 @@ class Fleet:
         self._held[run_id] = gpus
         self._attempts[run_id] = run.attempt.job.job_id, run.attempt.number
         self._standstill.rise(run_id)
-        self.hands.server.expect(run_id, self._terms.lease_s)
+        self.hands.server.expect(run_id, self._setting.lease_s)
 
     def _free_gpus(self, placement: Placement) -> tuple[Gpu, ...] | None:
         """GPUs that no process has, where the world placed an attempt; None: not all are free."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from wattkeeper.policies.errors import InputError
-from wattkeeper.policies.protocols import Job
 from wattkeeper.sim.backend import Attempt, Listener
 from wattkeeper.sim.clock import Clock, Due
-from wattkeeper.sim.cluster_spec import ClusterSpec
 
 
 class Nap:
@@ -41,18 +38,3 @@ class Nap:
     def _over(self, _: object) -> None:
         duration_s = self._attempt.job.duration_s
         self._listener.ended(self._attempt, None, duration_s, self._power_w * duration_s, True)
-
-
-def modelled_w(cluster: ClusterSpec, job: Job, gpu_type: str) -> float:
-    """What a job without a workload draws, W: a model, since nobody measured it.
-
-    Raises:
-        InputError: If the cluster does not say what a busy GPU draws.
-    """
-    busy_w = cluster.power[gpu_type].busy_w
-    if busy_w is None:
-        raise InputError(
-            f"job {job.job_id} has no workload, so its power comes from a model: say what a "
-            f"busy {gpu_type} draws (busy_power_w)"
-        )
-    return busy_w * job.gpus_held
