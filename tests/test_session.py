@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.processes import finish, lines, until
 from wattkeeper.live import Session
 from wattkeeper.live.devices.device import Limits
 from wattkeeper.live.devices.synthetic import Synthetic
@@ -36,7 +37,6 @@ PLAIN = Path(__file__).with_name("session_plain.py")
 TERMS: dict[str, Any] = {"batch_sizes": (16, 32), "default_batch_size": 32, "max_epochs": 4}
 DRAWN = {100.0: 90.0, 150.0: 120.0, 200.0: 150.0}
 IDLE_W = 30.0
-WAIT_S = 120
 
 
 @pytest.fixture(autouse=True)
@@ -283,23 +283,6 @@ def test_what_is_said_at_the_wrong_place_is_told() -> None:
                 next(iter(epoch))
         with pytest.raises(InputError, match="once in a session"):
             next(found.epochs())
-
-
-def lines(log: Path, word: str) -> list[list[str]]:
-    text = log.read_text() if log.exists() else ""
-    return [line.split() for line in text.splitlines() if line.startswith(word)]
-
-
-def until(true: Callable[[], object]) -> None:
-    end_s = time.monotonic() + WAIT_S
-    while not true():
-        assert time.monotonic() < end_s, "it never happened"
-        time.sleep(0.01)
-
-
-def finish(process: subprocess.Popen[bytes], code: int) -> None:
-    _, said = process.communicate(timeout=WAIT_S)
-    assert process.returncode == code, said.decode()
 
 
 @pytest.mark.parametrize(
