@@ -38,7 +38,6 @@ class Orders(NamedTuple):
         max_power_w: What the cost counts a second with: largest limits of all GPUs together, W.
         target: Value of the metric that ends it; None: it does all its epochs.
         higher_is_better: Whether the target is reached from below.
-        parent: Checkpoint to start from (safetensors); None: from scratch.
         checkpoint: Where it saves its state when it is told to stop, and finds it when it goes on.
         epochs_done: How many it did before it was told to stop.
         time_done_s: Seconds of training that these took.
@@ -59,7 +58,6 @@ class Orders(NamedTuple):
     max_power_w: float = 0.0
     target: float | None = None
     higher_is_better: bool = True
-    parent: str | None = None
     checkpoint: str | None = None
     epochs_done: int = 0
     time_done_s: float = 0.0

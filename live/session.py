@@ -17,7 +17,7 @@ from wattkeeper.live.profiling import Profiling
 from wattkeeper.live.pulse import Pulse
 from wattkeeper.live.stopping import Stopped, Terminations
 from wattkeeper.live.terms import Terms, guide_of, is_linked
-from wattkeeper.policies.errors import DeviceError, EnvironmentLacks, InputError
+from wattkeeper.policies.errors import DeviceError, EnvironmentLacks, InputError, StoreError
 from wattkeeper.policies.profile import Objective
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from wattkeeper.live.devices.meter import Reading
     from wattkeeper.live.program import Inputs
     from wattkeeper.live.report import TransferReport
+    from wattkeeper.live.warm import Warm
     from wattkeeper.policies.registry import PolicyConfig
 
 POWER_CONTROL: Final = "WATTKEEPER_POWER_CONTROL"
@@ -131,6 +132,7 @@ class Session:
         self._epoch_cost: float | None = None
         self._spent_before = 0.0
         self._profiling: Profiling | None = None
+        self._warm: Warm | None = None
 
     def __enter__(self) -> Session:
         from wattkeeper.live.devices import found
@@ -172,11 +174,6 @@ class Session:
         return self.orders.batch_size
 
     @property
-    def parent(self) -> str | None:
-        """Safetensors file with weights to start from; None: from scratch."""
-        return self.orders.parent
-
-    @property
     def reached(self) -> bool:
         """Whether the target was reached; once it has ended."""
         return self.outcome.cause == "reached"
@@ -189,24 +186,40 @@ class Session:
         return rates.scaled(rate, self.batch_size, self.orders.default_batch_size, rule)
 
     def warm_start(
-        self, model: nn.Module, parent: nn.Module | None = None, inputs: Inputs | None = None
+        self,
+        model: nn.Module,
+        zoo: str | Path,
+        *,
+        older: Sequence[nn.Module] = (),
+        inputs: Inputs | None = None,
     ) -> TransferReport | None:
-        """Fill a model from the parent's weights; None, and nothing happens, if there is none.
+        """Fill a model from the most similar one that a zoo holds of this job.
+
+        When the training has reached its target, or done all its epochs where it has none, the
+        model enters the zoo with the metric that was reported last.
 
         Args:
-            model: The model that will be trained.
-            parent: A module of the parent's architecture; by default that of `model`.
-            inputs: Positional arguments that the forward of both takes; by default derived.
+            model: The model that will be trained, on whatever device.
+            zoo: Folder of the zoo; it is made if it is not there.
+            older: Modules of other architectures that earlier recurrences may have had.
+            inputs: Positional arguments that all forwards take; by default derived.
+
+        Returns:
+            What became of each tensor; None if the zoo has no parent, and nothing happened.
 
         Raises:
-            InputError: If the weights do not fit the module, or a module cannot be traced.
-            StoreError: If the file is damaged.
+            InputError: If a module cannot be traced, or the smaller metric is the better one.
+            StoreError: If the folder holds no zoo, or a damaged one.
         """
-        if self.parent is None:
-            return None
-        from wattkeeper.live.warm import fill
+        if not self.orders.higher_is_better:
+            raise InputError(
+                "warm_start: a zoo takes the larger metric for the better one; report an accuracy, "
+                "with higher_is_better=True"
+            )
+        from wattkeeper.live import warm
 
-        return fill(Path(self.parent), model, parent, inputs)
+        self._warm = warm.begin(zoo, self._terms.job, model, older, inputs)
+        return self._warm.report
 
     def keep(self, **objects: keeping.Keeps) -> bool:
         """Save these objects if the training is told to stop; restore them if it goes on now.
@@ -414,12 +427,31 @@ class Session:
             self._limiter.allowed or (orders.power_limit_w is None and not orders.profile_w),
             self._meter.how, message,
         )  # fmt: skip
+        self._store_model()
         try:
             self._guide.ended(self.outcome)
         except EnvironmentLacks as lacks:
             if error is None or isinstance(error, Stopped):
                 raise
             log.warning("the outcome was not stored: %s", lacks)
+
+    def _store_model(self) -> None:
+        """Keep what was trained; that the zoo cannot is no failure of the training."""
+        orders, metric = self.orders, self._metric
+        whole = "epochs" if orders.target is None else "reached"
+        if self._warm is None or metric is None or self.outcome.cause != whole:
+            return
+        if not ranks.leads():
+            return
+        from wattkeeper.live import warm
+
+        name = f"{orders.job_id}.{orders.attempt}"
+        try:
+            refusal = warm.keep(self._warm, self._terms.job, name, metric)
+        except (StoreError, EnvironmentLacks) as lacks:
+            refusal = str(lacks)
+        if refusal:
+            log.warning("the zoo did not take %s: %s", name, refusal)
 
     def _saved(self, error: BaseException | None) -> bool:
         """Save the state, unless a step was cut; whether it is saved, by whichever process."""

@@ -1,46 +1,98 @@
-"""Fills a model from a file of weights."""
+"""Starts a model from the most similar one of a zoo, and keeps it there when it is trained."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from torch import nn
 
+from wattkeeper.live import ranks
+from wattkeeper.live.graphs import traced
+from wattkeeper.live.inputs import inputs_for
 from wattkeeper.live.transformer import transfer
-from wattkeeper.live.zoo_tensors import read_safetensors
-from wattkeeper.policies.errors import InputError
+from wattkeeper.live.zoo import Zoo
+from wattkeeper.live.zoo_match import Parents
+from wattkeeper.policies.configure.modelkeeper import ModelkeeperConfig
 
 if TYPE_CHECKING:
     from wattkeeper.live.program import Inputs
     from wattkeeper.live.report import TransferReport
+    from wattkeeper.policies.zoo.graph import Graph
 
 
-def fill(
-    weights: Path, model: nn.Module, parent: nn.Module | None, inputs: Inputs | None
-) -> TransferReport:
-    """Fill a model in place from the weights of a parent; see `wattkeeper.live.transfer`.
+class Warm(NamedTuple):
+    """A model that started from a zoo, or could have.
+
+    Attributes:
+        model: The model, which is being trained.
+        graph: Its architecture.
+        zoo: The zoo.
+        parent: Number of the model that it started from; None: from scratch.
+        report: What became of its tensors; None: it started from scratch.
+    """
+
+    model: nn.Module
+    graph: Graph
+    zoo: Zoo
+    parent: int | None
+    report: TransferReport | None
+
+
+def begin(
+    path: str | Path, task: str, model: nn.Module, older: Sequence[nn.Module], inputs: Inputs | None
+) -> Warm:
+    """Fill a model in place from the parent that ModelKeeper's rule chooses (NSDI '23, section 4).
+
+    Code is never taken from the zoo: a parent is of the architecture of the model, or of one of
+    the older ones.
 
     Args:
-        weights: A safetensors file.
+        path: Folder of the zoo; it is made if it is not there.
+        task: What the model is trained for; models of other tasks are no parents.
         model: Who is filled.
-        parent: A module of the parent's architecture, which is left as it is; by default that of
-            the model.
-        inputs: Positional arguments that the forward of both takes; by default derived.
+        older: Modules of other architectures that parents may have; they are left as they are.
+        inputs: Positional arguments that all forwards take; by default derived.
 
     Raises:
-        InputError: If the weights do not fit the parent, or a module cannot be traced.
-        StoreError: If the file is damaged.
+        InputError: If a module cannot be traced.
+        StoreError: If the folder holds no zoo, or a damaged one.
     """
-    source = copy.deepcopy(model if parent is None else parent)
-    tensors = {name: raw.to_torch() for name, raw in read_safetensors(weights).items()}
-    try:
-        source.load_state_dict(tensors)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"the weights in {weights} are not of this architecture ({reason}): give a module of "
-            "theirs, warm_start(model, parent=module)"
-        ) from error
-    return transfer(source, model, inputs)
+    known = (model, *older)
+    example = inputs_for(*known) if inputs is None else inputs
+    graphs = [traced(one, example, task).graph for one in known]
+    zoo = Zoo(path)
+    by_digest = {graph.digest: one for graph, one in zip(graphs, known, strict=True)}
+    chosen = None
+    if ranks.leads():
+        parents, minimum = Parents(zoo, graphs[0]), ModelkeeperConfig().minimum
+        may = [one for one in parents.sound(task, minimum) if one.digest in by_digest]
+        match = parents.best(may, minimum)
+        chosen = None if match is None else (match.model.model_id, match.model.digest)
+    chosen = ranks.agreed(chosen)
+    if chosen is None:
+        return Warm(model, graphs[0], zoo, None, None)
+    number, digest = chosen
+    source = copy.deepcopy(by_digest[digest])
+    source.load_state_dict(zoo.load(number))
+    if ranks.leads():
+        zoo.used(number)
+    return Warm(model, graphs[0], zoo, number, transfer(source, model, example))
+
+
+def keep(warm: Warm, task: str, name: str, accuracy: float) -> str:
+    """Offer a trained model to its zoo.
+
+    Returns:
+        Why it is not kept; empty if it is.
+
+    Raises:
+        StoreError: If it holds no finite weights, or the zoo is damaged.
+    """
+    offer = warm.zoo.offer(
+        warm.graph, warm.model.state_dict(), task=task, accuracy=accuracy, name=name,
+        parent=warm.parent,
+    )  # fmt: skip
+    return offer.reason

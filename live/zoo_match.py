@@ -9,9 +9,9 @@ import numpy as np
 
 from wattkeeper.live import zoo_rows as rows
 from wattkeeper.live.zoo import Zoo
-from wattkeeper.live.zoo_rows import Model
+from wattkeeper.live.zoo_rows import Model, task_key
 from wattkeeper.policies.errors import StoreError
-from wattkeeper.policies.zoo.choice import Candidate, best
+from wattkeeper.policies.zoo.choice import Candidate, best, eligible
 from wattkeeper.policies.zoo.coverage import kept
 from wattkeeper.policies.zoo.graph import Graph, Ints
 from wattkeeper.policies.zoo.matchers import Matcher, find_matcher
@@ -79,6 +79,16 @@ class Parents:
         at = self._at[model.digest]
         (found,) = self._search.best(self._wanted, among=np.array([at]))
         return self._matches([model], dict([found]))[0]
+
+    def sound(self, task: str, minimum: float) -> list[Model]:
+        """The models of a task key that are not clearly less accurate than their peers."""
+        keys = [task_key(model.task, model.dataset) for model in self.models]
+        peers = [
+            Candidate(minimum, model.accuracy, key)
+            for model, key in zip(self.models, keys, strict=True)
+        ]
+        sound = eligible(peers, task, minimum)
+        return [model for model, good in zip(self.models, sound, strict=True) if good]
 
     def best(self, among: Iterable[Model], minimum: float) -> Match | None:
         """The one that `wattkeeper.policies.zoo.choice.best` takes; not all are scored.

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from wattkeeper.live.zoo_match import Match, Parents
 from wattkeeper.live.zoo_rows import task_key
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, Problem, StoreError
-from wattkeeper.policies.zoo.choice import Candidate, eligible
 from wattkeeper.scenarios.zoo_inputs import check_torch, example_inputs, module
 
 if TYPE_CHECKING:
@@ -112,17 +111,12 @@ def _chosen(zoo: Zoo, parents: Parents, wanted: Wanted) -> Match:
             raise InputError(refusal)
         return parents.score(named[0])
     task = task_key(wanted.task or "", wanted.dataset)
-    keys = [task_key(model.task, model.dataset) for model in parents.models]
-    peers = [
-        Candidate(wanted.minimum, model.accuracy, key)
-        for model, key in zip(parents.models, keys, strict=True)
-    ]
-    sound = eligible(peers, task, wanted.minimum)
-    may = [model for model, good in zip(parents.models, sound, strict=True) if good]
+    may = parents.sound(task, wanted.minimum)
     runnable = [model for model in may if not _refusal(model, trusted)]
     match = parents.best(runnable, wanted.minimum)
     if match is not None:
         return match
+    keys = [task_key(model.task, model.dataset) for model in parents.models]
     if task not in keys:
         there = ", ".join(dict.fromkeys(keys)) or "nothing: it is empty"
         raise InputError(f"no model of {zoo.path} is for {task}; there is {there}")

@@ -29,7 +29,7 @@ from wattkeeper.live.rates import scaled
 from wattkeeper.live.store import Store
 from wattkeeper.live.wall import Wall
 from wattkeeper.policies.configure.fixed import FixedConfig
-from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError, StoreError
 from wattkeeper.policies.protocols import Measurement
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
 
@@ -477,26 +477,55 @@ def test_a_state_that_does_not_fit_is_told(tmp_path: Path) -> None:
         keeping.restore(tmp_path / "state.json", {"bad": Bad()})
 
 
-def test_weights_of_a_parent(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    from safetensors.torch import save_file
+# --- a zoo
 
-    from wattkeeper.live.warm import fill
+
+def test_a_recurrence_starts_from_what_an_earlier_one_trained(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from wattkeeper.live import TransferReport, Zoo
 
     def net(width: int) -> Any:
         nn = torch.nn
         return nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 2))
 
-    parent, weights = net(8), tmp_path / "parent.safetensors"
-    save_file(parent.state_dict(), weights)
+    def recur(model: Any, *older: Any, metric: float = 1.0) -> tuple[TransferReport | None, Any]:
+        """What the session said, and what the model computed before it was trained."""
+        with session(eta=0, target=1.0) as found:
+            report = found.warm_start(model, tmp_path / "zoo", older=older)
+            begun = model(x).detach()
+            for _ in found.epochs():
+                with torch.no_grad():
+                    model[0].weight += 0.1
+                found.report(metric)
+        return report, begun
+
     x = torch.randn(5, 4)
-    same, wider = net(8), net(16)
-    fill(weights, same, None, None)
-    assert torch.equal(same(x), parent(x))
-    with pytest.raises(InputError, match=r"not of this architecture .*parent=module"):
-        fill(weights, wider, None, None)
-    fill(weights, wider, net(8), None)
-    assert torch.allclose(wider(x), parent(x), atol=1e-5)
-    with session(eta=0) as found:
-        assert found.parent is None
-        assert found.warm_start(wider) is None
+    first, second, wider = net(8), net(8), net(16)
+    assert recur(first)[0] is None, "the zoo is empty"
+    report, begun = recur(second)
+    assert report is not None
+    assert report.preserved_in_eval
+    assert torch.equal(begun, first(x))
+    assert not torch.equal(begun, second(x)), "it was trained, and the zoo has what it was"
+    recur(net(8), metric=0.5)
+    models = Zoo(tmp_path / "zoo").models()
+    assert [model.name for model in models] == ["mine-1.1", "mine-2.1"], "one missed its target"
+    assert [model.parent for model in models] == [None, models[0].model_id]
+    assert recur(net(12))[0] is None, "nobody said how the older ones are built"
+    report, begun = recur(wider, net(8))
+    parent = Zoo(tmp_path / "zoo").models()[-1].parent
+    source = first if parent == models[0].model_id else second
+    assert parent is not None
+    assert report is not None
+    assert torch.allclose(begun, source(x), atol=1e-5)
+
+
+def test_a_zoo_needs_an_accuracy_and_a_folder_of_its_own(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Linear(4, 2)
+    (tmp_path / "notes.txt").write_text("no zoo")
+    refused = pytest.raises(InputError, match="takes the larger metric")
+    with session(eta=0, higher_is_better=False) as found, refused:
+        found.warm_start(model, tmp_path / "zoo")
+    with session(eta=0) as found, pytest.raises(StoreError, match=r"notes\.txt|no zoo"):
+        found.warm_start(model, tmp_path)
