@@ -176,12 +176,12 @@ def _compared(
     values = [_values(side) for side in sides]
     etas = [_etas(side) for side in sides]
     at = f"{_text(point)} " if point else ""
-    for variant in _both(*values, alone, lambda name: f"{at}variant {name}"):
+    for variant in _both(values[0], values[1], alone, lambda name: f"{at}variant {name}"):
         left, right = values[0][variant], values[1][variant]
         known = [list(dict.fromkeys(seed for by_seed in side.values() for seed in by_seed))
                  for side in (left, right)]  # fmt: skip
         lone: list[list[str]] = [[], []]
-        shared = _both(*known, lone, str)
+        shared = _both(known[0], known[1], lone, str)
         for names, found in zip(alone, lone, strict=True):
             names += [f"{at}variant {variant}, seeds {', '.join(found)}"] if found else []
         seeds.update(shared)

@@ -45,15 +45,17 @@ def changed(source: Path, target: Path, change: Change, **manifest: Any) -> Path
 
 def noisy(row: dict[str, Any], size: float = 0.01, shift: float = 1.0) -> float | None:
     """A value times something near 1 that depends on the row."""
-    if not row["value"]:
-        return row["value"]
+    value: float | None = row["value"]
+    if not value:
+        return value
     seed = [row["seed"], *f"{row['variant']} {row['metric']} {row['part']}".encode()]
-    return float(row["value"] * shift * (1 + size * np.random.default_rng(seed).normal()))
+    return float(value * shift * (1 + size * np.random.default_rng(seed).normal()))
 
 
 def compared(inside: Command, *folders: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(inside("compare", *folders, "--json").stdout)
-    return found["comparisons"][0]
+    found = json.loads(inside("compare", *folders, "--json").stdout)
+    comparison: dict[str, Any] = found["comparisons"][0]
+    return comparison
 
 
 def test_identical_results_are_called_so(inside: Command, ran: Path) -> None:

@@ -78,7 +78,7 @@ def test_an_interval_moves_and_grows_with_what_it_is_of(
         (-seen, [-found[1], -found[0]]),
     ):
         tolerance = 1e-9 * size * max(1, factor)
-        np.testing.assert_allclose(interval(changed), expected, rtol=0, atol=tolerance)
+        assert interval(changed) == pytest.approx(expected, rel=0, abs=tolerance)
     slack = 1e-9 * size
     assert found[0] - slack <= seen.mean() <= found[1] + slack
 
@@ -104,6 +104,7 @@ def test_only_pairs_matter_to_the_effect(both: tuple[Any, Any], luck: Any) -> No
     luck.shuffle(order)
     first = effect(values, baseline)
     assume(first is not None and abs(first) < 1e6)
+    assert first is not None
     assert effect(values[order], baseline[order]) == pytest.approx(first, rel=1e-6, abs=1e-9)
     assert effect(baseline, values) == pytest.approx(-first, rel=1e-9)
 
