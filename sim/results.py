@@ -185,6 +185,7 @@ FILES = {
     "summary.json",
     "manifest.json",
     "report.html",
+    "timeline.json.gz",
 }
 
 
