@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from wattkeeper.sim.statistics import t_quantile
+from wattkeeper.sim.statistics import interval, t_quantile
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[Floats, Floats]
@@ -66,6 +66,11 @@ def bootstrap_t(x: Floats) -> Pair:
         return mean - high * error, mean - low * error
 
 
+def used(x: Floats) -> Pair:
+    ends = np.array([interval(one) for one in x])
+    return ends[:, 0], ends[:, 1]
+
+
 def _at(x: Floats, level: float) -> Pair:
     means = np.stack([x[:, row].mean(axis=1) for row in resamples(x.shape[1])])
     low, high = np.quantile(means, (level, 1 - level), axis=0)
@@ -78,6 +83,7 @@ METHODS: dict[str, Callable[[Floats], Pair]] = {
     "stretched percentile": stretched,
     "bootstrap-t": bootstrap_t,
     "Student's t": student,
+    "as used": used,
 }
 
 DATA: dict[str, tuple[Callable[..., Floats], float]] = {

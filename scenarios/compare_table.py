@@ -54,8 +54,8 @@ def sentence(comparison: Mapping[str, Any]) -> str:
             return f"All {_count(compared, 'metric')} of whole runs are identical{of_both}."
         case "noise":
             return (
-                f"They differ only by noise{of_both}: {some} differ, and none of them by more "
-                "than luck of the seeds would."
+                f"They differ only by noise{of_both}: {some} differ, none of them by more than "
+                "the luck of seeds explains."
             )
         case "one seed":
             return (
