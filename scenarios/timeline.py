@@ -35,7 +35,8 @@ MOST_SLICES: Final = 2_000_000
 CLUSTER: Final = 1
 """Its pid; 0 means something else to viewers."""
 
-COUNTERS: Final = ("power_w", "gpus_busy", "jobs_waiting")
+COUNTERS: Final = {"power_w": "W", "gpus_busy": "GPUs", "jobs_waiting": "jobs"}
+"""Columns of `timeline.parquet`, and their units."""
 
 ARGUMENTS: Final = {
     "job": "job_id",
@@ -289,13 +290,13 @@ def _decisions(
 def _counters(event: Event, line: pa.Table, zero_s: float) -> int:
     """The values of the timeline where they change; one that nobody measured is left out."""
     times, written = _ns(line["time_s"], zero_s), 0
-    for name in COUNTERS:
+    for name, unit in COUNTERS.items():
         if line[name].null_count:
             continue
         values = line[name].to_numpy()
         changed = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
         for at, value in zip(changed.tolist(), values[changed].tolist(), strict=True):
             event(f'"pid":{CLUSTER},"tid":{CLUSTER},"ph":"C","ts":{_us(times[at])},'
-                  f'"name":"{name}","args":{{"value":{value!r}}}')  # fmt: skip
+                  f'"name":"{name}","args":{{"{unit}":{value!r}}}')  # fmt: skip
         written += len(changed)
     return written

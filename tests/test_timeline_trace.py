@@ -159,9 +159,9 @@ def check(study: Study, variant: str, seed: int, path: Path) -> Drawn:
 
 def check_counters(drawn: Drawn, line: Any) -> None:
     """Each has the values of the table, where they change."""
-    for name in timeline.COUNTERS:
+    for name, unit in timeline.COUNTERS.items():
         values = line[name].to_numpy()
-        seen = [float(e["args"]["value"]) for e in drawn.events["C"] if e["name"] == name]
+        seen = [float(e["args"][unit]) for e in drawn.events["C"] if e["name"] == name]
         changes = [value for at, value in enumerate(values) if not at or value != values[at - 1]]
         assert seen == ([] if line[name].isna().any() else changes)
 
