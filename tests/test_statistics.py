@@ -166,7 +166,7 @@ COVERAGE = {
 def test_intervals_hold_the_mean_as_often_as_they_say(size: int, kind: str) -> None:
     """Of values like the metrics of a run; the plain bootstrap holds 67 % with three seeds."""
     rng = np.random.default_rng(size)
-    drawn = rng.normal(size=(3000, size))
+    drawn = rng.normal(size=(1500, size))
     truth = 0.0
     if kind == "lognormal":
         drawn, truth = np.exp(0.5 * drawn), math.exp(0.125)

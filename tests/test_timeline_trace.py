@@ -255,7 +255,7 @@ def test_what_cannot_be_drawn_is_refused(
 
 
 def test_the_timeline_of_a_live_run(tmp_path: Path) -> None:
-    run(scenario(tmp_path, REHEARSED), "--out", "live", "--live", cwd=tmp_path)
+    run(scenario(tmp_path, REHEARSED, recurrences=2), "--out", "live", "--live", cwd=tmp_path)
     study = scenarios.read(tmp_path / "live")
     drawn = check(study, "zeus", study.manifest["seeds"][0], tmp_path / "t.json.gz")
     assert drawn.other["backend"] == "live"
