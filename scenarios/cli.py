@@ -21,7 +21,9 @@ import click
 
 from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.scenarios import terminal
+from wattkeeper.scenarios.compare_cli import compare
 from wattkeeper.scenarios.record_cli import record
+from wattkeeper.scenarios.timeline_cli import timeline
 from wattkeeper.scenarios.zoo_cli import zoo
 
 INTERRUPTED = 130
@@ -215,28 +217,6 @@ _JOBS = _number("a whole number of jobs >= 1", lambda n: n >= 1, whole=True)
 _SEED = _number("a whole number >= 0", lambda n: n >= 0, whole=True)
 _RATE = _number(f"{_FACTOR} the fit's arrival rate", lambda n: n > 0)
 _LOAD = _number(f"{_FACTOR} the cluster's GPU time (0.8 is 80 %)", lambda n: n > 0)
-
-
-@main.command()
-@click.argument("live", type=click.Path(path_type=Path))
-@click.argument("sim", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
-def compare(live: Path, sim: Path, as_json: bool) -> None:
-    """Compare what was measured (LIVE) with what was predicted (SIM): two results folders."""
-    from wattkeeper.scenarios.arrow import settle
-
-    settle()
-    from wattkeeper.scenarios.twin import compare as compare_results
-    from wattkeeper.scenarios.twin import read
-    from wattkeeper.sim.results import to_json
-
-    found = compare_results(read(live), read(sim))
-    if as_json:
-        click.echo(to_json(found), nl=False)
-        return
-    from wattkeeper.scenarios.twin_table import show
-
-    show(terminal.console(), found)
 
 
 @main.group()
@@ -567,5 +547,7 @@ def doctor(look_only: bool, as_json: bool) -> None:
         raise click.exceptions.Exit(LACKING)
 
 
+main.add_command(compare)
 main.add_command(record)
+main.add_command(timeline)
 main.add_command(zoo)

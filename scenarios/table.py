@@ -34,6 +34,10 @@ QUEUE = {
 ZOO = {"gpu_s_saved": "GPU time saved", "with_parent": "with parent", "mean_accuracy": "accuracy"}
 """Where there is a zoo."""
 
+NOISE = "~"
+
+NOISE_NOTE = f"{NOISE} only noise: the 95 % interval over seeds includes 0 %."
+
 ZOO_NOTE = (
     "GPU time saved: of training, modelled from the coverage by the parent (warm_start.json); "
     "queries, which take GPU time too, are not subtracted. with parent: share of the trained "
@@ -79,6 +83,10 @@ def show(console: Console, scenario: Scenario, done: Done) -> None:
         shown.pop("p95_jct_s", None)
         shown |= ZOO
     console.print(_overall(scenario, done, shown))
+    verdicts = [one["versus"][m].get("verdict") for one in done.summary["variants"].values()
+                for m in shown if m in one["versus"]]  # fmt: skip
+    if "noise" in verdicts:
+        console.print(NOISE_NOTE, style="dim")
     if not workloads:
         _explain_queue(console, scenario, done)
     else:
@@ -232,7 +240,7 @@ def _against(variant: Mapping[str, Any], name: str, metric: str, with_value: boo
     ratio, interval = versus[metric]["ratio"], versus[metric]["ci95"]
     if versus["baseline"] == name or ratio is None:
         return shown
-    change = f"{_percent(ratio)} %"
+    change = f"{_percent(ratio)} %" + f" {NOISE}" * (versus[metric].get("verdict") == "noise")
     low, high = map(_percent, interval or (ratio, ratio))
     if low != high:
         change += f"\n[{low}, {high}]"

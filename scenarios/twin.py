@@ -229,15 +229,16 @@ def _total(attempts: Sequence[Json], name: str) -> Json:
 
 def _differences(measured: Results, predicted: Results) -> Iterator[Json]:
     """Where the resolved scenarios say different things."""
-    left, right = (dict(_flat(r.manifest["scenario"])) for r in (measured, predicted))
+    left, right = (dict(flat(r.manifest["scenario"])) for r in (measured, predicted))
     for path in sorted(left.keys() | right.keys()):
         if left.get(path) != right.get(path):
             yield {"path": path, "measured": left.get(path), "predicted": right.get(path)}
 
 
-def _flat(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+def flat(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """What is in nested mappings, by its path."""
     if isinstance(value, dict) and value:
         for key, inside in value.items():
-            yield from _flat(inside, f"{path}.{key}" if path else str(key))
+            yield from flat(inside, f"{path}.{key}" if path else str(key))
     else:
         yield path, value

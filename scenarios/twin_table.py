@@ -41,10 +41,6 @@ def show(console: Console, found: Mapping[str, Any]) -> None:
 
 
 def _warnings(found: Mapping[str, Any]) -> Iterator[str]:
-    backends = found["measured"]["backend"], found["predicted"]["backend"]
-    if backends != ("live", "sim"):
-        yield (f"The first folder is of backend {backends[0]}, the second of {backends[1]}: the "
-               "first counts as measured.")  # fmt: skip
     differences = found["differences"]
     if differences:
         yield f"The scenarios differ in {len(differences)} place{'s' * (len(differences) > 1)}:"

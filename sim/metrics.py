@@ -1,10 +1,9 @@
-"""Metrics of a run, and their statistics over seeds."""
+"""Metrics of a run."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +19,6 @@ Bools = npt.NDArray[np.bool_]
 
 LAST = 5
 """Recurrences at the end of a group that show what was learnt, as in Zeus (NSDI '23), section 6."""
-
-RESAMPLES = 2000
 
 
 class Metric(NamedTuple):
@@ -68,8 +65,6 @@ METRICS: dict[str, Metric] = {
 
 COSTS = {"cost", "regret", "last5_cost"}
 """Metrics that mean something only under one eta."""
-
-NOT_COMPARED: dict[str, Any] = {"ratio": None, "ci95": None}
 
 
 class Jobs(NamedTuple):
@@ -273,42 +268,3 @@ def job_metrics(jobs: Jobs) -> dict[str, float]:
         "preemptions": float(jobs.preemptions.sum()),
         "makespan_s": float(jobs.finish_time_s.max() - jobs.submit_time_s.min()),
     }
-
-
-def over_seeds(values: Sequence[float]) -> dict[str, Any]:
-    """Mean, sample standard deviation, 95 % interval of the mean, and number of seeds.
-
-    The interval is a percentile bootstrap over seeds. Where a figure does not exist, as an interval
-    of one seed, it is None.
-    """
-    known = np.array([value for value in values if math.isfinite(value)])
-    if not len(known):
-        return {"mean": None, "std": None, "ci95": None, "n": 0}
-    std = float(known.std(ddof=1)) if len(known) > 1 else None
-    return {"mean": float(known.mean()), "std": std, "ci95": _ci95(known), "n": len(known)}
-
-
-def versus(values: Sequence[float], baseline: Sequence[float]) -> dict[str, Any]:
-    """Mean of the ratios to the baseline, seed by seed, and its 95 % interval.
-
-    None where one of them does not exist, was not there with every seed, or a baseline is not above
-    0.
-    """
-    if len(values) != len(baseline):
-        return NOT_COMPARED
-    if not all(base > 0 for base in baseline) or not all(map(math.isfinite, (*values, *baseline))):
-        return NOT_COMPARED
-    ratios = np.array(values) / np.array(baseline)
-    return {"ratio": float(ratios.mean()), "ci95": _ci95(ratios)}
-
-
-def _ci95(values: Floats) -> list[float] | None:
-    if len(values) < 2:
-        return None
-    means = values[_resamples(len(values))].mean(axis=1)
-    return [float(bound) for bound in np.quantile(means, (0.025, 0.975))]
-
-
-@cache
-def _resamples(size: int) -> Ints:
-    return np.random.default_rng(0).integers(size, size=(RESAMPLES, size))

@@ -22,13 +22,10 @@ from wattkeeper.sim.backend import Zoo
 from wattkeeper.sim.cluster_spec import ClusterSpec
 from wattkeeper.sim.metrics import (
     COSTS,
-    NOT_COMPARED,
     Jobs,
     cluster_metrics,
     job_metrics,
     jobs_of,
-    over_seeds,
-    versus,
     zoo_metrics,
 )
 from wattkeeper.sim.recorder import (
@@ -41,6 +38,7 @@ from wattkeeper.sim.recorder import (
     Recorder,
 )
 from wattkeeper.sim.sources import KNOWN, Source
+from wattkeeper.sim.statistics import NOT_COMPARED, over_seeds, versus
 from wattkeeper.sim.timeline import timeline
 from wattkeeper.sim.zoo import Finished
 from wattkeeper.traces.replacing import replacing
@@ -187,6 +185,7 @@ FILES = {
     "summary.json",
     "manifest.json",
     "report.html",
+    "timeline.json.gz",
 }
 
 

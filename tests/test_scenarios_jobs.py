@@ -166,4 +166,4 @@ def test_a_part_that_the_baseline_has_no_jobs_of(inside: Command, tmp_path: Path
     summary = json.loads((tmp_path / "results/two/summary.json").read_text())
     of_type = summary["by"]["gpu_type"]["b"]
     assert set(of_type) == {"both"}
-    assert of_type["both"]["versus"]["jobs"] == {"ratio": None, "ci95": None}
+    assert set(of_type["both"]["versus"]["jobs"].values()) == {None}

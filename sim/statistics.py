@@ -1,0 +1,206 @@
+"""Statistics over few seeds, of values and of pairs: one pair a seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Verdict = Literal["identical", "noise", "lower", "higher", "one seed"]
+
+RESAMPLES = 2000
+
+FEWEST = 5
+"""Of fewer values, a bootstrap holds the mean too seldom: `benchmarks/interval_coverage.py`."""
+
+ROUNDING = 1e-12
+"""Values that differ by no more, relative to their size, are equal but for rounding."""
+
+NOT_COMPARED: dict[str, Any] = {"ratio": None, "ci95": None, "effect": None, "verdict": None}
+
+
+def over_seeds(values: Sequence[float]) -> dict[str, Any]:
+    """Mean, sample standard deviation, 95 % interval of the mean, and number of seeds.
+
+    Where a figure does not exist, as an interval of one seed, it is None.
+    """
+    known = np.array([value for value in values if math.isfinite(value)])
+    if not len(known):
+        return {"mean": None, "std": None, "ci95": None, "n": 0}
+    std = float(known.std(ddof=1)) if len(known) > 1 else None
+    return {"mean": float(known.mean()), "std": std, "ci95": interval(known), "n": len(known)}
+
+
+def versus(values: Sequence[float], baseline: Sequence[float]) -> dict[str, Any]:
+    """Values against the baseline's, seed by seed.
+
+    Returns:
+        ``ratio``: Mean of the ratios; None where a baseline is not above 0.
+        ``ci95``: Its 95 % interval; None of one seed.
+        ``effect``: Mean of the differences over their standard deviation: `effect`.
+        ``verdict``: `verdict`, of the ratios, or of the differences where there are none.
+        All are None where a value does not exist, or was not there with every seed.
+    """
+    if len(values) != len(baseline) or not all(map(math.isfinite, (*values, *baseline))):
+        return NOT_COMPARED
+    seen, base = np.array(values), np.array(baseline)
+    changes, none = relative(seen, base)
+    return {
+        "ratio": float(changes.mean()) if none else None,
+        "ci95": interval(changes) if none else None,
+        "effect": effect(seen, base),
+        "verdict": verdict(seen, base),
+    }
+
+
+def relative(values: Floats, baseline: Floats) -> tuple[Floats, float]:
+    """What pairs are judged by, and what it is where they are equal.
+
+    Returns:
+        Ratios and 1; or differences and 0, where a baseline is not above 0.
+    """
+    if (baseline > 0).all():
+        return values / baseline, 1.0
+    return values - baseline, 0.0
+
+
+def same(values: Floats, baseline: Floats) -> bool:
+    """Whether all pairs are equal, but for rounding."""
+    size = np.maximum(np.abs(values), np.abs(baseline))
+    return bool((np.abs(values - baseline) <= ROUNDING * size).all())
+
+
+def verdict(values: Floats, baseline: Floats) -> Verdict:
+    """What the pairs of this one comparison say, at 95 %.
+
+    Returns:
+        ``identical``: all pairs are equal. ``noise``: they differ, but the interval includes no
+        difference. ``lower``, ``higher``: it does not. ``one seed``: there is no interval.
+    """
+    if same(values, baseline):
+        return "identical"
+    changes, none = relative(values, baseline)
+    found = interval(changes)
+    if found is None:
+        return "one seed"
+    low, high = found
+    return "higher" if low > none else "lower" if high < none else "noise"
+
+
+def effect(values: Floats, baseline: Floats) -> float | None:
+    """Standardised mean difference of pairs, d_z: the mean difference over its standard deviation.
+
+    As in Cohen, Statistical Power Analysis (1988), section 2.3.5, and Lakens, Frontiers in
+    Psychology 4:863 (2013). None of one pair, or where all differ equally.
+    """
+    differences = values - baseline
+    if not _varies(differences, max(np.abs(values).max(), np.abs(baseline).max())):
+        return None
+    return float(differences.mean() / differences.std(ddof=1))
+
+
+def p_value(values: Floats, baseline: Floats) -> float | None:
+    """Two-sided p of a paired t test of no difference, of what `relative` gives.
+
+    None of one pair.
+    """
+    changes, none = relative(values, baseline)
+    if len(changes) < 2:
+        return None
+    if same(values, baseline):
+        return 1.0
+    if not _varies(changes, np.abs(changes).max()):
+        return 0.0
+    error = float(changes.std(ddof=1)) / math.sqrt(len(changes))
+    return 1 - _within(abs(float(changes.mean()) - none) / error, len(changes) - 1)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjusted for that there are many: Holm, Scandinavian Journal of Statistics 6 (1979).
+
+    The chance that any of them is at most 0.05 though nothing differs is at most 5 %, however they
+    depend on each other.
+    """
+    adjusted, least = [0.0] * len(p_values), 0.0
+    for rank, at in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        least = max(least, min(1.0, p_values[at] * (len(p_values) - rank)))
+        adjusted[at] = least
+    return adjusted
+
+
+def interval(values: Floats) -> list[float] | None:
+    """95 % interval of the mean; None of one value.
+
+    A percentile bootstrap is too narrow for few values: Hesterberg, The American Statistician 69
+    (2015), section 3, widens it by sqrt(n / (n - 1)) and by Student's t over the normal quantile.
+    There it is the levels that are widened; here the distances of the ends to the mean are, since
+    beyond the smallest and the largest of few values there is no level. Of fewer than `FEWEST`, it
+    is Student's interval.
+    """
+    size = len(values)
+    if size < 2:
+        return None
+    mean, t = float(values.mean()), t_quantile(0.95, size - 1)
+    if size < FEWEST:
+        half = t * float(values.std(ddof=1)) / math.sqrt(size)
+        return [mean - half, mean + half]
+    ends = np.quantile(values[_resamples(size)].mean(axis=1), (0.025, 0.975))
+    wider = math.sqrt(size / (size - 1)) * t / t_quantile(0.95, None)
+    return [mean + wider * (float(end) - mean) for end in ends]
+
+
+def _varies(values: Floats, size: float) -> bool:
+    """Whether there is more than rounding between values that were made of values of a size."""
+    return len(values) > 1 and float(np.ptp(values)) > ROUNDING * size
+
+
+@cache
+def _resamples(size: int) -> Ints:
+    return np.random.default_rng(0).integers(size, size=(RESAMPLES, size))
+
+
+@cache
+def t_quantile(level: float, freedom: int | None) -> float:
+    """The t that holds `level` of Student's distribution between -t and t.
+
+    Args:
+        level: From 0 to 1.
+        freedom: Degrees of freedom, at least 1; None: the normal distribution.
+
+    Returns:
+        To nine decimals, so that it is the same whatever library computes an arctangent.
+    """
+    low, high = 0.0, 1.0
+    while _within(high, freedom) < level:
+        high *= 2
+    while low < (middle := (low + high) / 2) < high:
+        if _within(middle, freedom) < level:
+            low = middle
+        else:
+            high = middle
+    return round(middle, 9)
+
+
+def _within(t: float, freedom: int | None) -> float:
+    """How much of Student's distribution lies between -t and t.
+
+    Abramowitz and Stegun, Handbook of Mathematical Functions (1964), 26.7.3 and 26.7.4.
+    """
+    if freedom is None:
+        return math.erf(t / math.sqrt(2))
+    angle = math.atan(t / math.sqrt(freedom))
+    odd, square = freedom % 2, math.cos(angle) ** 2
+    term = math.cos(angle) if odd else 1.0
+    total = 0.0 if freedom == 1 else term
+    for power in range(2 + odd, freedom - 1, 2):
+        term *= square * (power - 1) / power
+        total += term
+    if odd:
+        return 2 / math.pi * (angle + math.sin(angle) * total)
+    return math.sin(angle) * total
