@@ -22,6 +22,7 @@ import click
 from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.scenarios import terminal
 from wattkeeper.scenarios.record_cli import record
+from wattkeeper.scenarios.report_cli import report
 from wattkeeper.scenarios.zoo_cli import zoo
 
 INTERRUPTED = 130
@@ -568,4 +569,5 @@ def doctor(look_only: bool, as_json: bool) -> None:
 
 
 main.add_command(record)
+main.add_command(report)
 main.add_command(zoo)
