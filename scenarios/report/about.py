@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -20,10 +20,15 @@ ORIGINS = {
 def basis(manifest: Json) -> Element:
     """What was run, on what input, and what of it nobody recorded, in a few lines."""
     facts: list[tuple[str, list[Element | str]]] = [("run", [_ran(manifest)])]
-    inputs = [_input(one) for one in manifest["inputs"]]
+    inputs = [input_of(one) for one in manifest["inputs"]]
     facts.append(("input", inputs or ["none: everything was trained for real"]))
     if manifest["modelled"]:
         facts.append(("modelled, not measured", [tag("span", "; ".join(manifest["modelled"]))]))
+    return listed(facts)
+
+
+def listed(facts: Sequence[tuple[str, Sequence[Element | str]]]) -> Element:
+    """Facts by name."""
     lines = []
     for name, values in facts:
         lines += [tag("dt", name), *(tag("dd", value) for value in values)]
@@ -59,7 +64,8 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-def _input(one: Json) -> Element:
+def input_of(one: Json) -> Element:
+    """A trace, and whether anybody recorded it."""
     synthetic = one["origin"] != "recorded"
     origin = ORIGINS.get(one["origin"], one["origin"])
     return tag(

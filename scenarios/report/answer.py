@@ -20,6 +20,7 @@ WORDS = {
     "cluster_energy_j": ("cluster energy", "less", "more"),
     "jct_s": ("job completion time", "shorter", "longer"),
     "queue_delay_s": ("queue delay", "shorter", "longer"),
+    "gpu_s_saved": ("GPU time saved", "less", "more"),
 }
 """What the sentences speak of: a metric, and what it is if its ratio is below and above 1."""
 
@@ -27,7 +28,10 @@ SAVED_WORDS = dict(
     zip(SAVED, ("work", "epochs", "CPU time of training", "CPU time with overhead"), strict=True)
 )
 
-SENTENCES = 8
+PARTS = {"workload": "workload", "gpu_type": "GPU type"}
+"""By what differences are shown."""
+
+SENTENCES = 5
 """Variants that sentences are made of; the table has all."""
 
 MOST_PARTS = 400
@@ -50,17 +54,24 @@ def sentences(summary: Json) -> Iterator[Element]:
                 if (mean := one["metrics"][metric]["mean"]) is not None
             ]
             said = _listed(known) or ["no figure is known"]
-            yield tag("li", _name(name, summary), ": ", *said, ".")
+            yield tag("li", variant(name, summary), ": ", *said, ".")
         return
-    for name in list(others)[:SENTENCES]:
+    if len(others) <= SENTENCES:
+        for name, one in others.items():
+            yield _sentence(name, one, compared, summary)
+        return
+    first = compared[0]
+    means = {name: one["metrics"][first]["mean"] for name, one in others.items()}
+    order = sorted(others, key=lambda name: (means[name] is None, means[name] or 0.0))
+    yield tag("li", f"The {SENTENCES} of {len(others)} variants with the least {WORDS[first][0]}; "
+              "all are in the table.")  # fmt: skip
+    for name in order[:SENTENCES]:
         yield _sentence(name, others[name], compared, summary)
-    if len(others) > SENTENCES:
-        yield tag("li", f"{len(others) - SENTENCES} more variants are in the table.")
 
 
 def _sentence(name: str, one: Json, compared: list[str], summary: Json) -> Element:
     versus = one["versus"]
-    baseline = _name(versus["baseline"], summary)
+    baseline = variant(versus["baseline"], summary)
     clear: list[list[Words]] = []
     unclear: list[list[Words]] = []
     same: list[list[Words]] = []
@@ -84,13 +95,13 @@ def _sentence(name: str, one: Json, compared: list[str], summary: Json) -> Eleme
     if unclear:
         clauses.append(["no difference beyond noise in ", *_listed(unclear)])
     saved = one["metrics"].get("gpu_s_saved", {}).get("mean")
-    if saved:
+    if saved and versus.get("gpu_s_saved", {}).get("ratio") is None:
         warm = f"{value_text(saved, 'gpu_s_saved')} of GPU time saved by warm starts"
         clauses.append([warm])
     if not clauses:
         clauses = [["nothing can be compared with ", baseline]]
     joined = [word for clause in clauses for word in (*clause, "; ")][:-1]
-    return tag("li", _name(name, summary), ": ", *joined, ".")
+    return tag("li", variant(name, summary), ": ", *joined, ".")
 
 
 def change(metric: str, versus: Json) -> tuple[str, Element | None]:
@@ -117,7 +128,7 @@ def _listed(items: list[list[Words]]) -> list[Words]:
     return listed
 
 
-def _name(name: str, summary: Json) -> Element:
+def variant(name: str, summary: Json) -> Element:
     """A variant with its colour."""
     at = list(summary["variants"]).index(name)
     return tag("span", swatch(at), name, class_="variant", data_variant=at)
@@ -153,7 +164,7 @@ def comparison(summary: Json) -> Element:
     spans = {metric: _span(metric, summary) for metric in shown}
     rows = []
     for name, one in summary["variants"].items():
-        cells = [tag("th", _name(name, summary), _against(name, one, summary), scope="row")]
+        cells = [tag("th", variant(name, summary), _against(name, one, summary), scope="row")]
         cells += [_cell(name, one, metric, heads[metric], spans.get(metric)) for metric in heads]
         rows.append(tag("tr", *cells))
     titles = [tag("th", title, scope="col") for title in ("variant", *heads.values())]
@@ -171,7 +182,7 @@ def _against(name: str, one: Json, summary: Json) -> Element | None:
 
 def _cell(name: str, one: Json, metric: str, title: str, span: float | None) -> Element:
     known = one["metrics"].get(metric, {}).get("mean")
-    inside: list[Element | None] = [tag("b", value_text(known, metric))]
+    inside: list[Element | None] = [tag("b", value_text(known, metric).replace("-", "−"))]
     versus = one["versus"].get(metric) if metric not in SHARES else None
     if versus and versus["ratio"] is not None and one["versus"]["baseline"] != name and span:
         inside += [tag("span", _change(versus), class_="change"),
@@ -225,14 +236,13 @@ def parts(summary: Json) -> tuple[str, Element] | None:
     """By what results are broken down, and the table of differences; None if it has one part."""
     if "saved" in summary:
         return None
-    for key, title in (("workload", "workload"), ("gpu_type", "GPU type")):
-        found = summary["by"][key]
-        if len(found) > 1:
-            break
-    else:
+    key = next((key for key in PARTS if len(summary["by"][key]) > 1), None)
+    if key is None:
         return None
+    title, found = PARTS[key], summary["by"][key]
     shown = {metric: name for metric, name in shown_metrics(summary).items() if metric in WORDS}
-    shown.pop("cluster_energy_j", None)  # of the cluster as a whole
+    for whole in ("cluster_energy_j", "gpu_s_saved"):
+        shown.pop(whole, None)
     if summary["by"]["workload"]:
         last = "last5_energy_j" if knows_energy(summary) else "last5_time_s"
         shown[last] = f"{'energy' if last == 'last5_energy_j' else 'time'} after learning"
@@ -242,7 +252,7 @@ def parts(summary: Json) -> tuple[str, Element] | None:
         for at, (name, one) in enumerate(others.items()):
             head = [tag("th", part, rowspan=len(others), scope="rowgroup")] if not at else []
             cells = [_part_cell(one, metric, label) for metric, label in shown.items()]
-            rows.append(tag("tr", *head, tag("th", _name(name, summary), scope="row"), *cells))
+            rows.append(tag("tr", *head, tag("th", variant(name, summary), scope="row"), *cells))
     if not rows:
         return None
     titles = [tag("th", text, scope="col") for text in (title, "variant", *shown.values())]
@@ -257,8 +267,10 @@ def _part_cell(one: Json, metric: str, label: str) -> Element:
     if versus.get("ratio") is None:
         return tag("td", "-", data_label=label)
     changed, _, interval = _change(versus).partition(" [")
-    return tag("td", tag("b", changed), tag("span", f"[{interval}" * bool(interval), class_="change"),
-               badge(versus.get("verdict")), data_label=label)  # fmt: skip
+    inside = [tag("b", changed)]
+    if interval:
+        inside.append(tag("span", f"[{interval}", class_="change"))
+    return tag("td", *inside, badge(versus.get("verdict")), data_label=label)
 
 
 def _saved_sentences(summary: Json) -> Iterator[Element]:
@@ -275,7 +287,7 @@ def _saved_sentences(summary: Json) -> Iterator[Element]:
         accuracy = f"; final accuracy {_points(points['mean'])} points"
         bounds = points["ci95"]
         interval = tag("small", f" [{', '.join(map(_points, bounds))}]") if bounds else None
-        yield tag("li", _name(name, summary), ": ", *_listed(words), accuracy, interval, ".")
+        yield tag("li", variant(name, summary), ": ", *_listed(words), accuracy, interval, ".")
 
 
 def _points(value: float) -> str:
@@ -286,7 +298,7 @@ def _saved_table(summary: Json) -> Element:
     heads = {**SAVED_WORDS, "accuracy_points": "final accuracy"}
     rows = []
     for name, saved in summary["saved"].items():
-        cells = [tag("th", _name(name, summary), scope="row")]
+        cells = [tag("th", variant(name, summary), scope="row")]
         for key, title in heads.items():
             factor, unit = (1, " points") if key == "accuracy_points" else (100, " % saved")
             digits = 2 if factor == 1 else 1

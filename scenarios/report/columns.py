@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -13,13 +14,13 @@ import pyarrow.compute as pc
 from wattkeeper.scenarios.study import Study
 from wattkeeper.sim.metrics import Jobs, jobs_of
 
-COLUMNS = (
-    "variant", "seed", "job_id", "group_id", "recurrence", "attempt", "workload", "gpu_type",
-    "gpus", "time_scale", "submit_time_s", "start_time_s", "finish_time_s", "batch_size",
-    "power_limit_w", "energy_j", "time_s", "overhead_s", "cost", "reached_target", "replayed",
-    "preemptions",
-)  # fmt: skip
-"""Of the jobs table."""
+ALWAYS = ("variant", "seed", "attempt", "recurrence", "time_scale", "submit_time_s", "start_time_s",
+          "finish_time_s", "energy_j", "time_s", "overhead_s", "cost", "gpus", "reached_target",
+          "preemptions")  # fmt: skip
+"""Columns of the jobs table that every chart of jobs needs; texts take longest to read."""
+
+NAMES = ("workload", "gpu_type", "replayed")
+RECURRING = ("group_id", "batch_size", "power_limit_w")
 
 Optima = dict[tuple[str, int, str], float]
 Regrets = dict[tuple[str, int, str], float]
@@ -48,19 +49,38 @@ def runs(table: pa.Table, first_seed: bool = False) -> Iterator[Run]:
     """
     if not len(table):
         return
-    coded = table["variant"].combine_chunks().dictionary_encode()
-    codes, seeds = coded.indices.to_numpy(), table["seed"].to_numpy()
-    new = (codes[1:] != codes[:-1]) | (seeds[1:] != seeds[:-1])
-    cuts = [0, *(np.flatnonzero(new) + 1).tolist(), len(table)]
+    coded = pc.run_end_encode(table["variant"].combine_chunks())
+    of_variant = coded.run_ends.to_pylist()
+    seeds = table["seed"].to_numpy()
+    cuts = {0, *(np.flatnonzero(seeds[1:] != seeds[:-1]) + 1).tolist(), *of_variant}
     seen: set[str] = set()
-    for begin, end in pairwise(cuts):
-        variant = coded.dictionary[int(codes[begin])].as_py()
+    for begin, end in pairwise(sorted(cuts)):
+        variant = coded.values[bisect_right(of_variant, begin)].as_py()
         if first_seed and variant in seen:
             continue
         seen.add(variant)
         part = table.slice(begin, end - begin)
         rows = {name: part[name].combine_chunks() for name in part.column_names}
         yield Run(variant, int(seeds[begin]), rows)
+
+
+def attempts(study: Study) -> Iterator[Run]:
+    """The rows of the jobs table that charts need, run by run."""
+    table = study.table("jobs", ALWAYS)
+    more: list[str] = []
+    if len(table) and pc.max(table["recurrence"]).as_py() > 1:
+        more += RECURRING
+    if len(table) and pc.max(table["attempt"]).as_py() > 1:
+        more.append("job_id")
+    if study.summary["by"]["workload"]:
+        more += NAMES
+    if more:
+        others = study.table("jobs", more)
+        for name in more:
+            table = table.append_column(name, others[name])
+    for run in runs(table):
+        absent = pa.nulls(len(run.rows["attempt"]), pa.string())
+        yield run._replace(rows=dict.fromkeys(NAMES, absent) | run.rows)
 
 
 def floats(column: pa.Array) -> Any:

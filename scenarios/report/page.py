@@ -83,7 +83,7 @@ def figures(drawn: Sequence[Chart]) -> list[Element]:
         choice = None
         if "views" in chart.drawn:
             options = [tag("option", name, value=name) for name in chart.drawn["views"]]
-            choice = tag("select", *options, id=f"view-{chart.id}", aria_label="Workload")
+            choice = tag("select", *options, id=f"view-{chart.id}", aria_label=chart.title)
         box = tag("div", class_="chart", id=f"chart-{chart.id}", role="img",
                   aria_label=chart.title)  # fmt: skip
         figure = tag("figure", tag("h2", chart.title), choice, box,

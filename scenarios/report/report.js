@@ -26,11 +26,12 @@
   function axis(of, more) {
     const soft = css("--soft"), rule = css("--rule");
     return {
-      type: of.log ? "log" : of.names ? "category" : "value", data: of.names,
+      logBase: of.base ?? 10, type: of.log ? "log" : of.names ? "category" : "value", data: of.names,
       min: of.min ?? null, max: of.max ?? null, scale: of.min == null, name: of.name,
       interval: of.percent ? .25 : undefined,
       nameLocation: "middle", nameTextStyle: { color: soft, fontSize: 12 },
-      axisLabel: { color: soft, hideOverlap: true, showMaxLabel: of.max === "dataMax" ? false : null, formatter: of.names ? undefined : worded(of) },
+      axisLabel: { color: soft, hideOverlap: true, showMaxLabel: of.max === "dataMax" ? false : null,
+                   showMinLabel: of.log && of.min === "dataMin" ? false : null, formatter: of.names ? undefined : worded(of) },
       axisLine: { lineStyle: { color: rule } }, axisTick: { lineStyle: { color: rule } },
       splitLine: { show: true, lineStyle: { color: rule, opacity: .6 } },
       minorSplitLine: { show: false }, ...more,
@@ -40,7 +41,7 @@
   function lines(line, at, xs, step) {
     const { color, type } = style(line.v), name = data.variants[line.v];
     const x = line.x ?? xs, common = {
-      type: "line", name, xAxisIndex: at, yAxisIndex: at, symbol: x.length === 1 ? "circle" : "none", symbolSize: 7,
+      type: "line", name, xAxisIndex: at, yAxisIndex: at, symbol: x.length === 1 || line.marked ? "circle" : "none", symbolSize: 7,
       step: line.step ?? step ?? false, connectNulls: false, itemStyle: { color },
     };
     const made = [{
@@ -64,6 +65,13 @@
       type: "line", id: `front-${at}`, name: "front", xAxisIndex: at, yAxisIndex: at, data: panel.front,
       showSymbol: false, silent: true, z: 1, lineStyle: { color: css("--soft"), width: 1.5, type: "dashed" },
     });
+    const range = [0, 1].map((k) => {
+      const values = panel.dots.map((dot) => dot.at[k]);
+      return Math.max(...values) - Math.min(...values) || Math.abs(values[0]) || 1;
+    });
+    const crowded = panel.dots.length > 24 ? new Set(panel.dots) : new Set(panel.dots.filter((dot, k) =>
+      panel.dots.some((other, j) => j !== k && Math.abs(other.at[0] - dot.at[0]) < .2 * range[0]
+        && Math.abs(other.at[1] - dot.at[1]) < .08 * range[1])));
     const by = Map.groupBy ? Map.groupBy(panel.dots, (dot) => dot.v)
       : panel.dots.reduce((map, dot) => map.set(dot.v, [...(map.get(dot.v) ?? []), dot]), new Map());
     for (const [v, mine] of by) {
@@ -72,9 +80,8 @@
       made.push({
         type: "scatter", id: `dots-${at}-${v}`, name, xAxisIndex: at, yAxisIndex: at, z: 4,
         symbol: shapes[Math.floor(v / 8) % 4], symbolSize: mine.length > 1 ? 10 : 13, itemStyle: { color },
-        label: { show: mine.length === 1 && data.variants.length <= 12, formatter: () => name,
-                 position: "right", color: css("--ink"), fontSize: 12 },
-        labelLayout: { hideOverlap: true },
+        label: { show: mine.length === 1 && !crowded.has(mine[0]), formatter: () => name,
+                 position: "top", color: css("--ink"), fontSize: 12 },
         data: mine.map((dot) => ({ value: dot.at, dot })),
       });
       const whiskers = mine.flatMap((dot) => [
@@ -132,7 +139,9 @@
     const values = panel.dots.flatMap((dot) => [dot.at[at], ...(dot[ci] ?? [])]);
     const least = Math.min(...values), most = Math.max(...values);
     const margin = Math.max(.08 * (most - least), .01 * Math.abs(most), 1e-9);
-    return { min: ({ min }) => Math.min(min, least - margin), max: ({ max }) => Math.max(max, most + margin) };
+    return { min: least - margin, max: most + 2 * margin,
+             axisLabel: { color: css("--soft"), hideOverlap: true, showMinLabel: false, showMaxLabel: false,
+                          formatter: shown } };
   }
 
   function option(chart) {
@@ -181,6 +190,7 @@
   }
 
   function draw(chart) {
+    chart.drawnOnce = true;
     const zoomed = chart.of.getOption()?.dataZoom?.[0];
     chart.of.resize({ width: chart.box.clientWidth, height: chart.height });
     chart.of.setOption(option(chart), { notMerge: true });
@@ -195,7 +205,8 @@
   function select() {
     for (const button of document.querySelectorAll(".chips [data-variant]"))
       button.setAttribute("aria-pressed", String(!hidden.has(+button.dataset.variant)));
-    for (const { of } of charts) {
+    for (const { of, drawnOnce } of charts) {
+      if (!drawnOnce) continue;
       const selected = of.getOption().legend[0].selected;
       data.variants.forEach((name, v) => {
         if (selected[name] === hidden.has(v))
@@ -209,7 +220,7 @@
     charts.forEach(draw);
   }
 
-  theme();
+  root.dataset.theme = dark.matches ? "dark" : "light";
   for (const drawn of data.charts) {
     const box = document.getElementById(`chart-${drawn.id}`);
     const panels = (drawn.panels ?? Object.values(drawn.views)[0]).length;
@@ -227,7 +238,6 @@
       select();
     });
     charts.push(chart);
-    draw(chart);
   }
 
   for (const button of document.querySelectorAll(".chips [data-variant]"))
@@ -246,4 +256,12 @@
   matchMedia("print").addEventListener("change", (event) => print(event.matches));
   addEventListener("beforeprint", () => print(true));
   addEventListener("afterprint", () => print(false));
+
+  (async () => {
+    for (const chart of charts) {  // one after the other, so that the reader can scroll meanwhile
+      if (!chart.drawnOnce) draw(chart);
+      await new Promise((next) => setTimeout(next));
+    }
+    root.dataset.ready = "";
+  })();
 })();
