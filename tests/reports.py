@@ -55,6 +55,14 @@ class Window:
         self.page.goto(path.resolve().as_uri())
         self.page.wait_for_selector(READY, state="attached", timeout=120_000)
 
+    def until(self, expression: str) -> None:
+        """Wait until it is true; the page's policy forbids a browser to evaluate texts itself."""
+        for _ in range(600):
+            if self.page.evaluate(expression):
+                return
+            self.page.wait_for_timeout(100)
+        pytest.fail(f"never: {expression}")
+
     def series(self, chart: str) -> list[dict[str, Any]]:
         """Name, id and number of points of what a chart draws."""
         found: list[dict[str, Any]] = self.page.evaluate(

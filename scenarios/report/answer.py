@@ -53,7 +53,7 @@ def sentences(summary: Json) -> Iterator[Element]:
                 for metric in compared
                 if (mean := one["metrics"][metric]["mean"]) is not None
             ]
-            said = _listed(known) or ["no figure is known"]
+            said = listed(known) or ["no figure is known"]
             yield tag("li", variant(name, summary), ": ", *said, ".")
         return
     if len(others) <= SENTENCES:
@@ -89,11 +89,11 @@ def _sentence(name: str, one: Json, compared: list[str], summary: Json) -> Eleme
             clear.append([tag("strong", changed), f" {noun}", interval])
     clauses: list[list[Words]] = []
     if clear:
-        clauses.append([*_listed(clear), " than ", baseline])
+        clauses.append([*listed(clear), " than ", baseline])
     if same:
-        clauses.append(["the same ", *_listed(same), *([] if clear else [" as ", baseline])])
+        clauses.append(["the same ", *listed(same), *([] if clear else [" as ", baseline])])
     if unclear:
-        clauses.append(["no difference beyond noise in ", *_listed(unclear)])
+        clauses.append(["no difference beyond noise in ", *listed(unclear)])
     saved = one["metrics"].get("gpu_s_saved", {}).get("mean")
     if saved and versus.get("gpu_s_saved", {}).get("ratio") is None:
         warm = f"{value_text(saved, 'gpu_s_saved')} of GPU time saved by warm starts"
@@ -120,7 +120,7 @@ def _plain(share: float) -> str:
     return f"{round(100 * share, 1) + 0.0:,.1f}".replace("-", "−")
 
 
-def _listed(items: list[list[Words]]) -> list[Words]:
+def listed(items: list[list[Words]]) -> list[Words]:
     """Items as they are listed in a sentence."""
     listed: list[Words] = []
     for at, item in enumerate(items):
@@ -287,7 +287,7 @@ def _saved_sentences(summary: Json) -> Iterator[Element]:
         accuracy = f"; final accuracy {_points(points['mean'])} points"
         bounds = points["ci95"]
         interval = tag("small", f" [{', '.join(map(_points, bounds))}]") if bounds else None
-        yield tag("li", variant(name, summary), ": ", *_listed(words), accuracy, interval, ".")
+        yield tag("li", variant(name, summary), ": ", *listed(words), accuracy, interval, ".")
 
 
 def _points(value: float) -> str:

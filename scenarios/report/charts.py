@@ -32,10 +32,12 @@ def charts(study: Study) -> Iterator[Chart]:
     of_each = list(attempts(study))
     known = regrets(study) if study.summary["by"]["workload"] else {}
     ended = [(run, jobs(run, optima(run, known))) for run in of_each]
+    recurs = any((run.recurrence > 1).any() for _, run in ended)
+    if recurs:
+        yield from regret(ended, variants)
     yield from _distributions(ended, variants)
     yield from _over_time(study, variants)
-    if any((run.recurrence > 1).any() for _, run in ended):
-        yield from regret(ended, variants)
+    if recurs:
         yield from choices(of_each, variants)
     if has_zoo(study.summary):
         yield from zoo(study, variants)

@@ -18,6 +18,9 @@ from wattkeeper.scenarios.report.markup import embedded, html, tag
 from wattkeeper.scenarios.shown import cautions, notes
 from wattkeeper.scenarios.study import Study
 
+SMALL = ("pareto", "regret", "jct", "delay")
+"""Charts that fit side by side."""
+
 LIBRARY = "vendor/echarts.common.min.js"
 
 
@@ -79,7 +82,7 @@ def chips(variants: Sequence[str]) -> Element | None:
 def figures(drawn: Sequence[Chart]) -> list[Element]:
     """The charts; small ones side by side."""
     made, small = [], []
-    for chart in sorted(drawn, key=lambda chart: chart.id in ("jct", "delay")):
+    for chart in drawn:
         choice = None
         if "views" in chart.drawn:
             options = [tag("option", name, value=name) for name in chart.drawn["views"]]
@@ -88,10 +91,7 @@ def figures(drawn: Sequence[Chart]) -> list[Element]:
                   aria_label=chart.title)  # fmt: skip
         figure = tag("figure", tag("h2", chart.title), choice, box,
                      tag("figcaption", chart.caption), id=chart.id)  # fmt: skip
-        if len(chart.drawn.get("panels", ())) == 1:
-            small.append(figure)
-        else:
-            made.append(figure)
+        (small if chart.id in SMALL else made).append(figure)
     return [tag("div", *small, class_="pair"), *made]
 
 

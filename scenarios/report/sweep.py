@@ -111,33 +111,56 @@ def _text(value: object) -> str:
 
 
 def _sentences(sweep: Json, done: Sequence[Point], variants: Sequence[str]) -> Iterator[Element]:
-    """Where each metric is smallest."""
+    """Where energy and time are smallest, and what each variant changes from where to where."""
     if not done:
         yield tag("li", "No point is done: there is nothing to compare.")
         return
     names = {"variants": dict.fromkeys(variants)}
-    for metric in _metrics(done):
-        if metric not in answer.WORDS or metric in ("gpu_s_saved",):
-            continue
+    time, energy, _ = energy_and_time(done[0].summary)
+    for metric in (energy, time):
         found = [
             (mean, point, name)
             for point in done
             for name, one in point.summary["variants"].items()
-            if (mean := one["metrics"].get(metric, {}).get("mean")) is not None
+            if (mean := one["metrics"][metric]["mean"]) is not None
         ]
         if not found:
             continue
         least, point, name = min(found, key=lambda one: one[0])
-        most = max(mean for mean, _, _ in found)
-        noun = answer.WORDS[metric][0]
-        if least == most:
-            yield tag("li", f"The same {noun} everywhere: {value_text(least, metric)}.")
-            continue
         yield tag(
-            "li", f"Smallest {noun}: ", tag("strong", value_text(least, metric)), " by ",
-            answer.variant(name, names), f" at {_shown(point.values)}; the largest one is "
-            f"{value_text(most, metric)}.",
+            "li", f"Least {answer.WORDS[metric][0]}: ", tag("strong", value_text(least, metric)),
+            " by ", answer.variant(name, names), f" at {_shown(point.values)}.",
         )  # fmt: skip
+    for name in [name for name in variants if name != sweep["baseline"]][: answer.SENTENCES]:
+        ranges = [_range(name, metric, done) for metric in (energy, time)]
+        said = [words for words in ranges if words]
+        if said:
+            joined = answer.listed(said)
+            baseline = answer.variant(sweep["baseline"], names)
+            yield tag("li", answer.variant(name, names), ": ", *joined, " than ", baseline, ".")
+
+
+def _range(name: str, metric: str, done: Sequence[Point]) -> list[Element | str | None]:
+    """From which to which change against the baseline a variant goes, and where."""
+    found = [
+        (versus[metric], point)
+        for point in done
+        if name in point.summary["variants"]
+        and (versus := point.summary["variants"][name]["versus"]).get(metric)
+        and versus[metric]["ratio"] is not None
+    ]
+    if not found:
+        return []
+    least, most = (best(found, key=lambda one: one[0]["ratio"]) for best in (min, max))
+    low, _ = answer.change(metric, least[0])
+    high, _ = answer.change(metric, most[0])
+    noun = answer.WORDS[metric][0]
+    if low == high:
+        return [tag("strong", low), f" {noun} at every point"]
+    return [
+        "from ", tag("strong", low), f" {noun} ({_shown(least[1].values)}) to ",
+        tag("strong", high), f" ({_shown(most[1].values)})",
+    ]  # fmt: skip
 
 
 def _metrics(done: Sequence[Point]) -> dict[str, str]:
@@ -217,7 +240,7 @@ def _charts(sweep: Json, done: Sequence[Point], variants: list[str]) -> Iterator
 
 def _along(path: str, done: Sequence[Point], variants: list[str]) -> Json | None:
     """Each metric against one axis; None if only one value of it is done."""
-    known = list({_text(point.values[path]): point.values[path] for point in done}.values())
+    known = list({_text(point.values.get(path)): point.values.get(path) for point in done}.values())
     if len(known) < 2:
         return None
     plain = all(isinstance(one, int | float) and not isinstance(one, bool) for one in known)
@@ -264,7 +287,7 @@ def _spread(
     there = [
         point.summary["variants"][name]["metrics"].get(metric)
         for point in done
-        if _text(point.values[path]) == _text(value) and name in point.summary["variants"]
+        if _text(point.values.get(path)) == _text(value) and name in point.summary["variants"]
     ]
     found = [of for of in there if of is not None and of["mean"] is not None]
     if not found:
