@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from wattkeeper.scenarios.usable import left_out, ran_on_any
@@ -167,17 +167,15 @@ def percent(ratio: float) -> str:
     return f"{round(100 * (ratio - 1), 1) + 0.0:+.1f}"  # never -0.0
 
 
-def unit_of(metric: str, value: float) -> tuple[str, float]:
-    """The unit in which a value of a metric is shown, and its size in that of the metric."""
+def units_of(metric: str) -> Sequence[tuple[str, float]]:
+    """The units in which a metric is shown, and their sizes in its own, the largest first."""
     if metric.endswith(("_s", "_s_saved")):
-        units = TIMES
-    elif metric.endswith("_bytes"):
-        units = SIZES
-    elif metric.endswith(("_j", "cost", "regret")):
-        units = ENERGIES
-    else:
-        return "", 1.0
-    return next((unit for unit in units if abs(value) >= unit[1]), units[-1])
+        return TIMES
+    if metric.endswith("_bytes"):
+        return SIZES
+    if metric.endswith(("_j", "cost", "regret")):
+        return ENERGIES
+    return (("", 1.0),)
 
 
 def value_text(value: float | None, metric: str) -> str:
@@ -188,7 +186,8 @@ def value_text(value: float | None, metric: str) -> str:
         return f"{value:,.0f}"
     if metric in SHARES:
         return f"{100 * value:.1f} %" if metric == "with_parent" else f"{value:.4f}"
-    unit, size = unit_of(metric, value)
+    units = units_of(metric)
+    unit, size = next((unit for unit in units if abs(value) >= unit[1]), units[-1])
     if unit == "J":
         return f"{value:.1f} J"
     digits = 1 if unit in dict(TIMES) else 2

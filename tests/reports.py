@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
@@ -97,7 +97,7 @@ def instance(chart: str) -> str:
 
 
 def save_sweep(
-    folder: Path, axes: dict[str, Sequence[Any]], settings: Sequence[str], failed: int = 0
+    folder: Path, axes: Mapping[str, Sequence[Any]], settings: Sequence[str], failed: int = 0
 ) -> None:
     """A sweep's folder with a real run for each point, less those that are said to have failed."""
     points = []

@@ -316,7 +316,7 @@ def test_run_writes_the_page_and_report_makes_it_anew(inside: Command, tmp_path:
 
 def test_a_sweep_has_a_page(browser: Any, inside: Command, tmp_path: Path) -> None:
     folder = tmp_path / "swept"
-    axes = {"objective.eta": [0, 0.5, 1], "cluster.gpus": [1, 3]}
+    axes: dict[str, list[Any]] = {"objective.eta": [0, 0.5, 1], "cluster.gpus": [1, 3]}
     save_sweep(folder, axes, TINY, failed=1)
     inside("report", "swept")
     window = Window(browser, folder / "report.html")

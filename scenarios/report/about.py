@@ -19,7 +19,7 @@ ORIGINS = {
 
 def basis(manifest: Json) -> Element:
     """What was run, on what input, and what of it nobody recorded, in a few lines."""
-    facts: list[tuple[str, list[Element | str]]] = [("run", [_ran(manifest)])]
+    facts: list[tuple[str, Sequence[Element | str]]] = [("run", [_ran(manifest)])]
     inputs = [input_of(one) for one in manifest["inputs"]]
     facts.append(("input", inputs or ["none: everything was trained for real"]))
     if manifest["modelled"]:

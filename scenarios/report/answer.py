@@ -91,7 +91,8 @@ def _sentence(name: str, one: Json, compared: list[str], summary: Json) -> Eleme
     if clear:
         clauses.append([*listed(clear), " than ", baseline])
     if same:
-        clauses.append(["the same ", *listed(same), *([] if clear else [" as ", baseline])])
+        as_baseline: list[Words] = [] if clear else [" as ", baseline]
+        clauses.append(["the same ", *listed(same), *as_baseline])
     if unclear:
         clauses.append(["no difference beyond noise in ", *listed(unclear)])
     saved = one["metrics"].get("gpu_s_saved", {}).get("mean")

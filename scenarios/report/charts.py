@@ -43,18 +43,22 @@ def charts(study: Study) -> Iterator[Chart]:
         yield from zoo(study, variants)
 
 
+TIMES_OF_JOBS = {
+    "jct": ("Job completion", "from submission to end"),
+    "delay": ("Queue delay", "wait for GPUs, before the start and while preempted"),
+}
+
+
 def _distributions(ended: list[tuple[Run, Jobs]], variants: list[str]) -> Iterator[Chart]:
-    of = {
-        "jct": ("Job completion", "from submission to end",
-                lambda one: one.finish_time_s - one.submit_time_s),
-        "delay": ("Queue delay", "wait for GPUs, before the start and while preempted",
-                  lambda one: one.queue_delay_s),
-    }  # fmt: skip
-    for key, (title, meaning, column) in of.items():
+    for key, (title, meaning) in TIMES_OF_JOBS.items():
         found = {}
         for name in variants:
-            values = [column(its) for run, its in ended if run.variant == name]
-            joined = np.concatenate(values) if values else np.empty(0)
+            each = [
+                its.queue_delay_s if key == "delay" else its.finish_time_s - its.submit_time_s
+                for run, its in ended
+                if run.variant == name
+            ]
+            joined = np.concatenate(each) if each else np.empty(0)
             found[name] = distribution(joined[np.isfinite(joined)])
         most = max((float(values[-1]) for values, _ in found.values() if len(values)), default=0.0)
         if most <= 0:  # nobody waits
@@ -66,10 +70,12 @@ def _distributions(ended: list[tuple[Run, Jobs]], variants: list[str]) -> Iterat
         for at, name in enumerate(variants):
             values, shares = found[name]
             if len(values):
-                x, last = np.unique(values.clip(least)[::-1], return_index=True)
-                x, y = np.append(x[:1], x), np.append(0.0, shares[::-1][last])
+                drawn = np.maximum(values, least)
+                last = np.append(np.flatnonzero(np.diff(drawn)), len(drawn) - 1)  # of equal ones
+                x, y = drawn[[last[0], *last]], np.append(0.0, shares[last])
                 lines.append({"v": at, "x": numbers(x / size), "y": numbers(y), "step": "end"})
-        clipped = f" Shorter ones are drawn at {least:.3g} s." if key == "delay" else ""
+        short = any(len(values) and values[0] < least for values, _ in found.values())
+        clipped = f" Shorter ones are drawn at {least:.3g} s." if short else ""
         yield Chart(
             key,
             f"{title}: distribution",

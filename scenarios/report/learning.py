@@ -83,7 +83,8 @@ def _sums(ended: list[tuple[Run, Jobs]], variant: str, what: str) -> list[Floats
         values = getattr(its, what)
         known = np.isfinite(values)
         if run.variant == variant and known.any():
-            found.append(np.cumsum(np.bincount(its.recurrence[known], values[known])[1:]))
+            each: Floats = np.bincount(its.recurrence[known], values[known]).astype(np.float64)
+            found.append(np.cumsum(each[1:]))
     return found
 
 
@@ -106,8 +107,8 @@ def choices(of_each: list[Run], variants: list[str]) -> Iterator[Chart]:
         for workload, group in groups.items():
             if group not in names:
                 continue
-            mine = np.flatnonzero(of_group == names.index(group))
-            mine = mine[np.argsort(recurrence[mine], kind="stable")]
+            its = np.flatnonzero(of_group == names.index(group))
+            mine = its[np.argsort(recurrence[its], kind="stable")]
             kept = mine[thinned(len(mine), min(CHOICES, length(variants)))]
             fewer |= len(kept) < len(mine)
             panels = views.setdefault(workload, [_panel("batch size"), _panel("power limit, W")])
@@ -119,11 +120,8 @@ def choices(of_each: list[Run], variants: list[str]) -> Iterator[Chart]:
                                            "y": numbers(values)})  # fmt: skip
     for panels in views.values():
         _widen(panels[0])
-    views = {
-        workload: kept
-        for workload, panels in views.items()
-        if (kept := [panel for panel in panels if panel["lines"]])
-    }
+    filled = {name: [panel for panel in panels if panel["lines"]] for name, panels in views.items()}
+    views = {workload: panels for workload, panels in filled.items() if panels}
     if not views:
         return
     several = " Of several groups of a workload, it is the one with the most jobs." * (

@@ -13,7 +13,8 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from wattkeeper.scenarios.report import about, answer
-from wattkeeper.scenarios.report.charts import Chart, charts
+from wattkeeper.scenarios.report.charts import charts
+from wattkeeper.scenarios.report.drawing import Chart
 from wattkeeper.scenarios.report.markup import embedded, html, tag
 from wattkeeper.scenarios.shown import cautions, notes
 from wattkeeper.scenarios.study import Study
@@ -81,7 +82,8 @@ def chips(variants: Sequence[str]) -> Element | None:
 
 def figures(drawn: Sequence[Chart]) -> list[Element]:
     """The charts; small ones side by side."""
-    made, small = [], []
+    made: list[Element] = []
+    small: list[Element] = []
     for chart in drawn:
         choice = None
         if "views" in chart.drawn:

@@ -65,10 +65,7 @@
       type: "line", id: `front-${at}`, name: "front", xAxisIndex: at, yAxisIndex: at, data: panel.front,
       showSymbol: false, silent: true, z: 1, lineStyle: { color: css("--soft"), width: 1.5, type: "dashed" },
     });
-    const range = [0, 1].map((k) => {
-      const values = panel.dots.map((dot) => dot.at[k]);
-      return Math.max(...values) - Math.min(...values) || Math.abs(values[0]) || 1;
-    });
+    const range = ["xci", "yci"].map((ci, k) => { const { min, max } = around(panel, k, ci); return max - min; });
     const crowded = panel.dots.length > 24 ? new Set(panel.dots) : new Set(panel.dots.filter((dot, k) =>
       panel.dots.some((other, j) => j !== k && Math.abs(other.at[0] - dot.at[0]) < .2 * range[0]
         && Math.abs(other.at[1] - dot.at[1]) < .08 * range[1])));

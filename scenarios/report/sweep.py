@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,15 +16,7 @@ from wattkeeper.scenarios.report.drawing import Chart, Json, numbers, unit_for
 from wattkeeper.scenarios.report.front import Pair, energy_and_time, scatter
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.page import chips, figures, header, whole
-from wattkeeper.scenarios.shown import (
-    ENERGIES,
-    SHARES,
-    SIZES,
-    TIMES,
-    knows_energy,
-    shown_metrics,
-    value_text,
-)
+from wattkeeper.scenarios.shown import knows_energy, shown_metrics, units_of, value_text
 
 SWEEP = "sweep.json"
 
@@ -190,13 +183,13 @@ def _failures(failed: Sequence[Json]) -> Element:
 def _basis(sweep: Json, done: int) -> Element:
     axes = [tag("span", tag("b", path), f": {', '.join(map(_text, values))}")
             for path, values in sweep["axes"].items()]  # fmt: skip
-    facts: list[tuple[str, list[Element | str]]] = [
+    facts: list[tuple[str, Sequence[Element | str]]] = [
         ("sweep", [f"{done} of {about.count(len(sweep['points']), 'point')} done"]),
-        ("axes", list(axes)),
+        ("axes", axes),
     ]
     inputs = [about.input_of(one) for one in sweep.get("inputs", ())]
     if inputs:
-        facts.append(("input", list(inputs)))
+        facts.append(("input", inputs))
     if sweep.get("modelled"):
         facts.append(("modelled, not measured", ["; ".join(sweep["modelled"])]))
     if sweep.get("versions"):
@@ -246,43 +239,34 @@ def _along(path: str, done: Sequence[Point], variants: list[str]) -> Json | None
     plain = all(isinstance(one, int | float) and not isinstance(one, bool) for one in known)
     if plain:
         known.sort()
+    axis: Json = {"name": path} if plain else {"name": path, "names": list(map(_text, known))}
+    x = known if plain else list(range(len(known)))
     views = {}
     for metric, title in _metrics(done).items():
-        lines = []
-        for at, name in enumerate(variants):
-            spread = [_spread(metric, name, path, value, done) for value in known]
-            if any(one is not None for one in spread):
-                columns = zip(*(one or (float("nan"),) * 3 for one in spread), strict=True)
-                lines.append({"v": at} | dict(zip(("y", "low", "high"), columns, strict=True)))
-        if not lines:
+        spread = {
+            at: [_spread(metric, name, path, value, done) for value in known]
+            for at, name in enumerate(variants)
+        }
+        tops = [high for those in spread.values() for _, _, high in those]
+        if all(map(math.isnan, tops)):
             continue
-        units = next(
-            (units for suffixes, units in UNITS if metric.endswith(suffixes)), (("", 1.0),)
-        )
-        if metric in SHARES or metric == "preemptions":
-            units = (("", 1.0),)
-        unit, size = unit_for((y for line in lines for y in line["high"]), units)
-        for line in lines:
-            for key in ("y", "low", "high"):
-                line[key] = numbers([one / size for one in line[key]])
-            line["x"] = known if plain else list(range(len(known)))
-            line["marked"] = True
-        axis: Json = {"name": path} if plain else {"name": path, "names": list(map(_text, known))}
-        views[title] = [{"x": axis, "y": {"name": ", ".join(filter(None, (title, unit)))},
-                         "lines": lines}]  # fmt: skip
+        unit, size = unit_for(tops, units_of(metric))
+        lines = [
+            {"v": at, "x": x, "marked": True}
+            | {
+                key: numbers([one[column] / size for one in those])
+                for column, key in enumerate(("y", "low", "high"))
+            }
+            for at, those in spread.items()
+        ]
+        named = {"name": ", ".join(filter(None, (title, unit)))}
+        views[title] = [{"x": axis, "y": named, "lines": lines}]
     return {"views": views} if views else None
-
-
-UNITS = (
-    (("_s", "_s_saved"), TIMES),
-    (("_j", "cost", "regret"), ENERGIES),
-    (("_bytes",), SIZES),
-)
 
 
 def _spread(
     metric: str, name: str, path: str, value: object, done: Sequence[Point]
-) -> tuple[float, float, float] | None:
+) -> tuple[float, float, float]:
     """Mean over the points with that value of an axis, and the bounds of their intervals."""
     there = [
         point.summary["variants"][name]["metrics"].get(metric)
@@ -291,7 +275,7 @@ def _spread(
     ]
     found = [of for of in there if of is not None and of["mean"] is not None]
     if not found:
-        return None
+        return (math.nan,) * 3
     means = [of["mean"] for of in found]
     bounds = [of["ci95"] or (of["mean"], of["mean"]) for of in found]
     return sum(means) / len(means), min(b[0] for b in bounds), max(b[1] for b in bounds)
