@@ -29,7 +29,8 @@ from wattkeeper.scenarios.cli import main
 from wattkeeper.scenarios.loading import load, shipped
 from wattkeeper.scenarios.schema import Synthetic
 
-FILES = ["decisions.parquet", "jobs.parquet", "manifest.json", "summary.json", "timeline.parquet"]
+FILES = ["decisions.parquet", "jobs.parquet", "manifest.json", "metrics.parquet", "report.html",
+         "summary.json", "timeline.parquet"]  # fmt: skip
 RESULTS = [name for name in FILES if name != "manifest.json"]
 VARIANTS = ["default", "grid-search", "zeus", "oracle"]
 SEEDS = [1, 2, 3, 4, 5]
