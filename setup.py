@@ -76,5 +76,6 @@ setup(
     package_data={
         **{f"wattkeeper.{floor}": ["py.typed", "**/*.json"] for floor in FLOORS},
         "wattkeeper.scenarios": ["py.typed", "**/*.json", "**/*.yaml"],
+        "wattkeeper.scenarios.report": ["*.html", "*.css", "*.js", "vendor/**"],
     },
 )

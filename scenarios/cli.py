@@ -23,6 +23,7 @@ from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.scenarios import terminal
 from wattkeeper.scenarios.compare_cli import compare
 from wattkeeper.scenarios.record_cli import record
+from wattkeeper.scenarios.report_cli import report
 from wattkeeper.scenarios.timeline_cli import timeline
 from wattkeeper.scenarios.zoo_cli import zoo
 
@@ -549,5 +550,6 @@ def doctor(look_only: bool, as_json: bool) -> None:
 
 main.add_command(compare)
 main.add_command(record)
+main.add_command(report)
 main.add_command(timeline)
 main.add_command(zoo)

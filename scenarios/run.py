@@ -38,6 +38,7 @@ from wattkeeper.scenarios.study import Study
 from wattkeeper.sim.results import (
     TABLES,
     RunResult,
+    check_folder,
     digest,
     digest_tables,
     metric_values,
@@ -78,8 +79,11 @@ class Done(Study):
         return pa.concat_tables([table.select(kept).cast(schema) for table in tables])
 
     def save(self, folder: str | Path) -> None:
-        """Write the results folder; see `wattkeeper.sim.results.write`."""
-        write(Path(folder), self.results, self.summary, self.manifest)
+        """Write the results folder with its page; see `wattkeeper.sim.results.write`."""
+        from wattkeeper.scenarios.report import page
+
+        check_folder(Path(folder))
+        write(Path(folder), self.results, self.summary, self.manifest, page(self))
 
 
 def run(

@@ -503,8 +503,16 @@ def write(
     results: Sequence[RunResult],
     summary: Mapping[str, Any],
     manifest: Mapping[str, Any],
+    page: str = "",
 ) -> None:
     """Write the results folder: beside it first, then renamed; older results there are replaced.
+
+    Args:
+        folder: Where.
+        results: All runs.
+        summary: For `summary.json`.
+        manifest: For `manifest.json`.
+        page: For `report.html`; none is written if it is empty.
 
     Raises:
         InputError: If the folder holds anything but results.
@@ -528,6 +536,8 @@ def write(
         pq.write_table(metric_values(results), fresh / "metrics.parquet", compression="zstd")
         (fresh / "summary.json").write_text(to_json(summary), encoding="utf-8")
         (fresh / "manifest.json").write_text(to_json(manifest), encoding="utf-8")
+        if page:
+            (fresh / "report.html").write_text(page, encoding="utf-8", newline="\n")
 
 
 def check_folder(folder: Path) -> None:

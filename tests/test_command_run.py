@@ -30,7 +30,7 @@ from wattkeeper.scenarios.loading import load, shipped
 from wattkeeper.scenarios.schema import Synthetic
 
 TABLES = ["decisions.parquet", "jobs.parquet", "metrics.parquet", "timeline.parquet"]
-FILES = sorted([*TABLES, "manifest.json", "summary.json"])
+FILES = sorted([*TABLES, "manifest.json", "report.html", "summary.json"])
 RESULTS = [name for name in FILES if name != "manifest.json"]
 VARIANTS = ["default", "grid-search", "zeus", "oracle"]
 SEEDS = [1, 2, 3, 4, 5]

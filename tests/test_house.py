@@ -83,6 +83,9 @@ def test_wheel_holds_wattkeeper_alone_and_all_of_it(
 
     inside = {name.removeprefix("wattkeeper/") for name in wheel}
     assert floor_files(".py", ".json", "py.typed") <= inside
+    page = floor_files(".html", ".css", ".js", "LICENSE", "NOTICE", "LICENSE-d3")
+    assert "scenarios/report/vendor/echarts.common.min.js" in page
+    assert page <= inside
     scenarios = {name for name in floor_files(".yaml") if name.startswith("scenarios/")}
     assert scenarios, "no scenario is shipped"
     assert scenarios <= inside

@@ -1,0 +1,118 @@
+"""What was simulated, on what input, and with what: the facts on a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from wattkeeper.scenarios.report.markup import tag
+
+Json = Mapping[str, Any]
+
+ORIGINS = {
+    "recorded": "recorded",
+    "synthetic": "synthetic: made by a model, measured by nobody",
+}
+
+
+def basis(manifest: Json) -> Element:
+    """What was run, on what input, and what of it nobody recorded, in a few lines."""
+    facts: list[tuple[str, Sequence[Element | str]]] = [("run", [_ran(manifest)])]
+    inputs = [input_of(one) for one in manifest["inputs"]]
+    facts.append(("input", inputs or ["none: everything was trained for real"]))
+    if manifest["modelled"]:
+        facts.append(("modelled, not measured", [tag("span", "; ".join(manifest["modelled"]))]))
+    return listed(facts)
+
+
+def listed(facts: Sequence[tuple[str, Sequence[Element | str]]]) -> Element:
+    """Facts by name."""
+    lines = []
+    for name, values in facts:
+        lines += [tag("dt", name), *(tag("dd", value) for value in values)]
+    return tag("dl", *lines, class_="basis")
+
+
+def _ran(manifest: Json) -> str:
+    seeds, variants = len(manifest["seeds"]), len(manifest["scenario"]["variants"])
+    runs = seeds * variants
+    each = manifest["jobs"] // runs if runs else 0
+    cluster = _cluster(manifest["scenario"]["cluster"])
+    what = f"{count(variants, 'variant')} × {count(seeds, 'seed')}, {count(each, 'job')} each"
+    if manifest["backend"] == "sim":
+        return f"Simulated: {what}, on {cluster}."
+    of_live = manifest.get("live") or {}
+    devices = ", ".join(of_live.get("devices", ()) or ("cpu",))
+    where = "rehearsed on synthetic devices" if devices == "synthetic" else f"run live on {devices}"
+    return f"{where.capitalize()}: {what}."
+
+
+def _cluster(cluster: Json) -> str:
+    if isinstance(cluster.get("nodes"), list):
+        return ", ".join(
+            f"{int(one['count']) * int(one['gpus'])} × {one['gpu']}" for one in cluster["nodes"]
+        )
+    if "gpus" in cluster:
+        return f"{cluster['gpus']} × {cluster.get('gpu', 'GPU')}"
+    return f"the cluster of trace {cluster.get('nodes')}"
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things in words."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def input_of(one: Json) -> Element:
+    """A trace, and whether anybody recorded it."""
+    synthetic = one["origin"] != "recorded"
+    origin = ORIGINS.get(one["origin"], one["origin"])
+    return tag(
+        "span",
+        f"{one['kind']} {one['trace']}: ",
+        tag("b", origin, class_="warn" if synthetic else "good"),
+        f". {one['source']}" if one.get("source") else "",
+    )
+
+
+def details(manifest: Json) -> Element:
+    """What is needed to repeat it: policies, seeds, versions, and digests."""
+    scenario = manifest["scenario"]
+    versions = ", ".join(f"{name} {number}" for name, number in manifest["versions"].items())
+    facts = {
+        "scenario": scenario["name"],
+        "seeds": _seeds(manifest["seeds"]),
+        "digest of the results": manifest["results_digest"],
+        "digest of the scenario": manifest["scenario_digest"],
+        "versions": versions,
+    }
+    facts |= {f"input {one['trace']}": _provenance(one) for one in manifest["inputs"]}
+    rows = [tag("tr", tag("th", name, scope="row"), tag("td", tag("code", value)))
+            for name, value in facts.items()]  # fmt: skip
+    return tag(
+        "div",
+        tag("table", tag("tbody", *rows), class_="facts"),
+        tag("details", tag("summary", "The scenario as it was resolved"),
+            tag("pre", json.dumps(scenario, indent=2, ensure_ascii=False))),
+    )  # fmt: skip
+
+
+def _seeds(seeds: list[int]) -> str:
+    if len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1)):
+        return f"{seeds[0]} to {seeds[-1]}"
+    return ", ".join(map(str, seeds))
+
+
+def _provenance(one: Json) -> str:
+    return "; ".join(
+        filter(None, (one.get("format"), f"licence: {one['licence']}" if one.get("licence") else "",
+                      f"content {one['content']}"))
+    )  # fmt: skip
+
+
+def policies(manifest: Json) -> Iterator[tuple[str, str]]:
+    """What each variant sets of its own."""
+    for name, variant in manifest["scenario"]["variants"].items():
+        own = {key: value for key, value in variant.items() if value not in ({}, None)}
+        yield name, json.dumps(own, ensure_ascii=False) if own else "the defaults"

@@ -1,0 +1,264 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const root = document.documentElement;
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const hidden = new Set();
+  const charts = [];
+  let printing = false;
+  let chosen = null;  // theme that the reader chose
+
+  const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+  const escape = echarts.format.encodeHTML;
+  const shown = (value) => {
+    if (value == null || Number.isNaN(value)) return "-";
+    const size = Math.abs(value);
+    return size >= 1e7 || (size < 1e-5 && size > 0) ? value.toExponential(2)
+      : value.toLocaleString("en-US", { maximumSignificantDigits: 4 });
+  };
+  const worded = (axis) => (value) => axis.percent ? shown(100 * value) + " %" : shown(value);
+
+  function style(v) {
+    const dashes = ["solid", [7, 4], [2, 3]];
+    return { color: css(`--v${v % 8}`), type: dashes[Math.floor(v / 8) % 3] };
+  }
+
+  function axis(of, more) {
+    const soft = css("--soft"), rule = css("--rule");
+    return {
+      logBase: of.base ?? 10, type: of.log ? "log" : of.names ? "category" : "value", data: of.names,
+      min: of.min ?? null, max: of.max ?? null, scale: of.min == null, name: of.name,
+      interval: of.percent ? .25 : undefined,
+      nameLocation: "middle", nameTextStyle: { color: soft, fontSize: 12 },
+      axisLabel: { color: soft, hideOverlap: true, showMaxLabel: of.max === "dataMax" ? false : null,
+                   showMinLabel: of.log && of.min === "dataMin" ? false : null, formatter: of.names ? undefined : worded(of) },
+      axisLine: { lineStyle: { color: rule } }, axisTick: { lineStyle: { color: rule } },
+      splitLine: { show: true, lineStyle: { color: rule, opacity: .6 } },
+      minorSplitLine: { show: false }, ...more,
+    };
+  }
+
+  function lines(line, at, xs, step) {
+    const { color, type } = style(line.v), name = data.variants[line.v];
+    const x = line.x ?? xs, common = {
+      type: "line", name, xAxisIndex: at, yAxisIndex: at, symbol: x.length === 1 || line.marked ? "circle" : "none", symbolSize: 7,
+      step: line.step ?? step ?? false, connectNulls: false, itemStyle: { color },
+    };
+    const made = [{
+      ...common, id: `line-${at}-${line.v}`, data: x.map((one, k) => [one, line.y[k]]),
+      lineStyle: { color, type, width: 2 }, z: 3, emphasis: { disabled: true },
+    }];
+    if (!line.low) return made;
+    const band = (id, values, area) => made.push({
+      ...common, id: `${id}-${at}-${line.v}`, data: x.map((one, k) => [one, values[k]]), symbol: "none",
+      stack: `band-${at}-${line.v}`, stackStrategy: "all", silent: true, z: 1,
+      lineStyle: { opacity: 0 }, areaStyle: area, tooltip: { show: false }, emphasis: { disabled: true },
+    });
+    band("low", line.low, { opacity: 0 });
+    band("high", line.high.map((one, k) => one == null ? null : one - line.low[k]), { color, opacity: .13 });
+    return made;
+  }
+
+  function dots(panel, at) {
+    const made = [];
+    if (panel.front) made.push({
+      type: "line", id: `front-${at}`, name: "front", xAxisIndex: at, yAxisIndex: at, data: panel.front,
+      showSymbol: false, silent: true, z: 1, lineStyle: { color: css("--soft"), width: 1.5, type: "dashed" },
+    });
+    const range = ["xci", "yci"].map((ci, k) => { const { min, max } = around(panel, k, ci); return max - min; });
+    const crowded = panel.dots.length > 24 ? new Set(panel.dots) : new Set(panel.dots.filter((dot, k) =>
+      panel.dots.some((other, j) => j !== k && Math.abs(other.at[0] - dot.at[0]) < .2 * range[0]
+        && Math.abs(other.at[1] - dot.at[1]) < .08 * range[1])));
+    const by = Map.groupBy ? Map.groupBy(panel.dots, (dot) => dot.v)
+      : panel.dots.reduce((map, dot) => map.set(dot.v, [...(map.get(dot.v) ?? []), dot]), new Map());
+    for (const [v, mine] of by) {
+      const { color } = style(v), name = data.variants[v];
+      const shapes = ["circle", "rect", "triangle", "diamond"];
+      made.push({
+        type: "scatter", id: `dots-${at}-${v}`, name, xAxisIndex: at, yAxisIndex: at, z: 4,
+        symbol: shapes[Math.floor(v / 8) % 4], symbolSize: mine.length > 1 ? 10 : 13, itemStyle: { color },
+        label: { show: mine.length === 1 && !crowded.has(mine[0]), formatter: () => name,
+                 position: "top", color: css("--ink"), fontSize: 12 },
+        data: mine.map((dot) => ({ value: dot.at, dot })),
+      });
+      const whiskers = mine.flatMap((dot) => [
+        ...(dot.xci ? [[[dot.xci[0], dot.at[1]], [dot.xci[1], dot.at[1]]]] : []),
+        ...(dot.yci ? [[[dot.at[0], dot.yci[0]], [dot.at[0], dot.yci[1]]]] : []),
+      ]);
+      if (whiskers.length) made.push({
+        type: "line", id: `whiskers-${at}-${v}`, name, xAxisIndex: at, yAxisIndex: at, showSymbol: false,
+        silent: true, z: 2, lineStyle: { color, width: 1.5 },
+        data: whiskers.flatMap((pair) => [...pair, [null, null]]),
+      });
+    }
+    return made;
+  }
+
+  function tooltip(panels) {
+    const row = (v, text) => `<span style="color:${style(v).color}">&#9644;</span> `
+      + `${escape(data.variants[v])} <b>${escape(text)}</b>`;
+    const of = (param) => {
+      const [kind, at, v] = param.seriesId.split("-");
+      return { kind, panel: panels[+at], v: +v };
+    };
+    return (given) => {
+      if (!Array.isArray(given)) {
+        const { kind, panel, v } = of(given);
+        if (kind !== "dots") return "";
+        const dot = given.data.dot;
+        return row(v, "") + (dot.label ? `<br>${escape(dot.label)}` : "")
+          + [["x", 0, dot.xci], ["y", 1, dot.yci]].map(([key, at, ci]) =>
+            `<br>${escape(panel[key].name)}: <b>${shown(dot.at[at])}</b>`
+            + (ci ? ` [${shown(ci[0])}, ${shown(ci[1])}]` : "")).join("");
+      }
+      let head = null;
+      const said = new Map();
+      for (const param of given) {
+        const { kind, panel, v } = of(param);
+        if (kind !== "line" || param.value[1] == null) continue;
+        head ??= `${escape(panel.x.name)}: <b>${shown(param.value[0])}</b>`;
+        const line = panel.lines.find((one) => one.v === v), k = param.dataIndex;
+        const band = line.low && line.low[k] !== line.high[k]
+          ? ` (${worded(panel.y)(line.low[k])} to ${worded(panel.y)(line.high[k])})` : "";
+        const rows = said.get(panel) ?? [];
+        rows.push(row(v, worded(panel.y)(param.value[1])) + band);
+        said.set(panel, rows);
+      }
+      const blocks = [...said].map(([panel, rows]) => (said.size > 1 || panels.length > 1
+        ? `<i>${escape(panel.y.name)}</i><br>` : "") + rows.slice(0, 14).join("<br>")
+        + (rows.length > 14 ? `<br>and ${rows.length - 14} more` : ""));
+      return blocks.length ? [head, ...blocks].join("<br>") : "";
+    };
+  }
+
+  /** From below the least to above the most of the points, so that equal ones lie in the middle. */
+  function around(panel, at, ci) {
+    const values = panel.dots.flatMap((dot) => [dot.at[at], ...(dot[ci] ?? [])]);
+    const least = Math.min(...values), most = Math.max(...values);
+    const margin = Math.max(.08 * (most - least), .01 * Math.abs(most), 1e-9);
+    return { min: least - margin, max: most + 2 * margin,
+             axisLabel: { color: css("--soft"), hideOverlap: true, showMinLabel: false, showMaxLabel: false,
+                          formatter: shown } };
+  }
+
+  function option(chart) {
+    const { drawn } = chart;
+    const panels = drawn.views ? drawn.views[chart.view] : drawn.panels;
+    const zoom = drawn.zoom && !printing, phone = chart.box.clientWidth < 520;
+    const top = 56, gap = 50, bottom = zoom ? 92 : 50;
+    const each = (chart.height - top - bottom - gap * (panels.length - 1)) / panels.length;
+    const scattered = panels.some((panel) => panel.dots);
+    const known = [...new Set(panels.flatMap((panel) => (panel.lines ?? panel.dots).map((one) => one.v)))];
+    return {
+      animation: false, backgroundColor: "transparent",
+      textStyle: { fontFamily: getComputedStyle(document.body).fontFamily, color: css("--ink") },
+      legend: {
+        type: "scroll", top: 0, left: 0, right: 0, data: known.sort((a, b) => a - b).map((v) => data.variants[v]),
+        selected: Object.fromEntries(data.variants.map((name, v) => [name, !hidden.has(v)])),
+        textStyle: { color: css("--ink") }, inactiveColor: css("--rule"), itemWidth: 22, itemHeight: 9,
+        pageTextStyle: { color: css("--soft") }, pageIconColor: css("--ink"), pageIconInactiveColor: css("--rule"),
+      },
+      grid: panels.map((_, at) => ({
+        left: phone ? 44 : 64, right: phone ? 10 : 24, top: top + at * (each + gap), height: each,
+      })),
+      xAxis: panels.map((panel, at) => axis(panel.x, {
+        gridIndex: at, nameGap: 28, splitLine: { show: false },
+        name: at === panels.length - 1 ? panel.x.name : "", ...(panel.dots ? around(panel, 0, "xci") : {}),
+      })),
+      yAxis: panels.map((panel, at) => axis(panel.y, {
+        gridIndex: at, nameLocation: "end", nameGap: 8, splitNumber: 4,
+        nameTextStyle: { color: css("--soft"), align: "left", padding: [0, 0, 0, phone ? -38 : -58], fontSize: 12 },
+        ...(panel.dots ? around(panel, 1, "yci") : {}),
+      })),
+      axisPointer: scattered ? {} : { link: [{ xAxisIndex: "all" }], lineStyle: { color: css("--soft") } },
+      tooltip: {
+        trigger: scattered ? "item" : "axis", confine: true, formatter: tooltip(panels),
+        backgroundColor: css("--panel"), borderColor: css("--rule"),
+        textStyle: { color: css("--ink"), fontSize: 12 }, extraCssText: "white-space:normal;max-width:90vw",
+      },
+      dataZoom: zoom ? [{
+        type: "slider", xAxisIndex: panels.map((_, at) => at), bottom: 8, height: 20, filterMode: "filter",
+        borderColor: css("--rule"), textStyle: { color: css("--soft") }, labelFormatter: shown,
+        showDataShadow: false, brushSelect: false,
+      }] : [],
+      series: panels.flatMap((panel, at) => panel.dots ? dots(panel, at)
+        : panel.lines.flatMap((line) => lines(line, at, panel.xs ?? drawn.xs, drawn.step))),
+    };
+  }
+
+  function draw(chart) {
+    chart.drawnOnce = true;
+    const zoomed = chart.of.getOption()?.dataZoom?.[0];
+    chart.of.resize({ width: chart.box.clientWidth, height: chart.height });
+    chart.of.setOption(option(chart), { notMerge: true });
+    if (zoomed && !printing) chart.of.dispatchAction({ type: "dataZoom", start: zoomed.start, end: zoomed.end });
+  }
+
+  function toggle(v) {
+    hidden.has(v) ? hidden.delete(v) : hidden.add(v);
+    select();
+  }
+
+  function select() {
+    for (const button of document.querySelectorAll(".chips [data-variant]"))
+      button.setAttribute("aria-pressed", String(!hidden.has(+button.dataset.variant)));
+    for (const { of, drawnOnce } of charts) {
+      if (!drawnOnce) continue;
+      const selected = of.getOption().legend[0].selected;
+      data.variants.forEach((name, v) => {
+        if (selected[name] === hidden.has(v))
+          of.dispatchAction({ type: hidden.has(v) ? "legendUnSelect" : "legendSelect", name }, { silent: true });
+      });
+    }
+  }
+
+  function theme() {
+    root.dataset.theme = printing ? "light" : chosen ?? (dark.matches ? "dark" : "light");
+    charts.forEach(draw);
+  }
+
+  root.dataset.theme = dark.matches ? "dark" : "light";
+  for (const drawn of data.charts) {
+    const box = document.getElementById(`chart-${drawn.id}`);
+    const panels = (drawn.panels ?? Object.values(drawn.views)[0]).length;
+    const chart = { box, drawn, height: panels === 1 ? 340 : 110 + 190 * panels };
+    box.style.height = `${chart.height}px`;
+    if (drawn.views) {
+      const choice = document.getElementById(`view-${drawn.id}`);
+      chart.view = choice.value;
+      choice.addEventListener("change", () => { chart.view = choice.value; draw(chart); });
+    }
+    chart.of = echarts.init(box, null, { renderer: "svg", height: chart.height });
+    chart.of.on("legendselectchanged", ({ name, selected }) => {
+      const v = data.variants.indexOf(name);
+      selected[name] ? hidden.delete(v) : hidden.add(v);
+      select();
+    });
+    charts.push(chart);
+  }
+
+  for (const button of document.querySelectorAll(".chips [data-variant]"))
+    button.addEventListener("click", () => toggle(+button.dataset.variant));
+  document.getElementById("theme").addEventListener("click", () => {
+    chosen = root.dataset.theme === "dark" ? "light" : "dark";
+    theme();
+  });
+  dark.addEventListener("change", theme);
+  let waiting = 0;
+  addEventListener("resize", () => {
+    cancelAnimationFrame(waiting);
+    waiting = requestAnimationFrame(() => charts.forEach(draw));
+  });
+  const print = (on) => { printing = on; theme(); };
+  matchMedia("print").addEventListener("change", (event) => print(event.matches));
+  addEventListener("beforeprint", () => print(true));
+  addEventListener("afterprint", () => print(false));
+
+  (async () => {
+    for (const chart of charts) {  // one after the other, so that the reader can scroll meanwhile
+      if (!chart.drawnOnce) draw(chart);
+      await new Promise((next) => setTimeout(next));
+    }
+    root.dataset.ready = "";
+  })();
+})();

@@ -1,0 +1,26 @@
+"""The command `wattkeeper report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="[DIR/report.html].")
+def report(folder: Path, out: Path | None) -> None:
+    """Make the page of the results in DIR, of a run or of a sweep, anew."""
+    from wattkeeper.scenarios.arrow import settle
+
+    settle()
+    from wattkeeper.scenarios import read
+    from wattkeeper.scenarios.report import page, sweep_page
+
+    text = sweep_page(folder) if (folder / "sweep.json").exists() else page(read(folder))
+    path = out or folder / "report.html"
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(text, encoding="utf-8", newline="\n")
+    fresh.replace(path)
+    click.echo(f"Report: {path}")

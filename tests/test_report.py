@@ -1,0 +1,366 @@
+"""The page of a study, in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.conftest import Command
+from tests.reports import Window, chromium, instance, save_sweep
+from wattkeeper import scenarios
+from wattkeeper.scenarios.report import page, sweep_page
+from wattkeeper.scenarios.run import Done
+from wattkeeper.scenarios.study import Study
+
+FEW = ("workload.recurrences=12", "workload.workloads=[image, language]")
+TINY = ("workload.recurrences=4", "workload.workloads=[image]")
+CHARTS = ["pareto", "regret", "jct", "time", "choices"]
+EVIL = "</script><script>window.hit=1</script><img src=x onerror=window.hit=1>&\"'"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def done() -> Done:
+    return scenarios.load("quickstart", FEW, seeds=[1, 2]).run()
+
+
+@pytest.fixture(scope="module")
+def text(done: Done) -> str:
+    return page(done)
+
+
+@pytest.fixture
+def path(text: str, tmp_path: Path) -> Path:
+    return saved(text, tmp_path)
+
+
+def saved(text: str, folder: Path) -> Path:
+    path = folder / "page.html"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@dataclass
+class Altered(Study):
+    """Results that a run would not leave so easily."""
+
+    whole: Done
+    manifest: dict[str, Any]
+    summary: dict[str, Any]
+    rows: int | None = None
+    without: tuple[str, ...] = ()
+
+    def table(self, name: str, columns: Any = None) -> pa.Table:
+        table = self.whole.table(name, columns)
+        for column in set(self.without) & set(table.column_names):
+            at = table.schema.get_field_index(column)
+            table = table.set_column(at, column, pa.nulls(len(table), pa.float64()))
+        return table if self.rows is None else table.slice(0, self.rows)
+
+
+def altered(done: Done, change: Any = lambda manifest, summary: None, **more: Any) -> Altered:
+    manifest, summary = json.loads(json.dumps([done.manifest, done.summary]))
+    change(manifest, summary)
+    return Altered(done, manifest, summary, **more)
+
+
+def test_a_page_opens_quietly_and_asks_for_nothing(browser: Any, path: Path, done: Done) -> None:
+    window = Window(browser, path)
+    assert window.said == []
+    assert window.asked == [path.resolve().as_uri()]
+    assert window.charts() == CHARTS
+    variants = list(done.summary["variants"])
+    for chart in CHARTS:
+        series = window.series(chart)
+        assert {one["name"] for one in series} - {"front"} == set(variants), chart
+        assert all(one["points"] > 0 for one in series), chart
+        assert window.drawn(chart) > len(variants)
+    assert window.page.inner_text("h1") == done.manifest["scenario"]["question"]
+    first = window.page.inner_text(".basis")
+    assert "synthetic: made by a model, measured by nobody" in first
+    assert "idle power of GPUs" in first
+    assert "4 variants × 2 seeds, 24 jobs each" in first
+    window.context.close()
+
+
+def test_a_variant_is_shown_or_not_in_all_charts(browser: Any, path: Path) -> None:
+    window = Window(browser, path)
+    chip = window.page.locator(".chips button", has_text="zeus")
+    chip.click()
+    assert chip.get_attribute("aria-pressed") == "false"
+    assert not any(window.selected(chart)["zeus"] for chart in CHARTS)
+    window.page.evaluate(f"{instance('time')}.dispatchAction({{type: 'legendToggleSelect',"
+                         "name: 'oracle'})")  # fmt: skip
+    assert not any(window.selected(chart)["oracle"] for chart in CHARTS)
+    assert all(window.selected(chart)["default"] for chart in CHARTS)
+    chip.click()
+    assert all(window.selected(chart)["zeus"] for chart in CHARTS)
+    window.page.select_option("#view-choices", "language")
+    assert not window.selected("choices")["oracle"]
+    window.page.mouse.move(0, 0)
+    window.page.hover("#chart-time")
+    window.until("document.querySelector('#chart-time').innerText.includes('zeus')")
+    assert window.said == []
+    window.context.close()
+
+
+def test_light_dark_and_print(browser: Any, path: Path) -> None:
+    window = Window(browser, path, scheme="dark")
+    paper = "getComputedStyle(document.body).backgroundColor"
+    ink = f"{instance('time')}.getOption().textStyle.color"
+    dark = window.page.evaluate(f"[{paper}, {ink}]")
+    window.page.click("#theme")
+    light = window.page.evaluate(f"[{paper}, {ink}]")
+    assert light[0] == "rgb(255, 255, 255)"
+    assert dark[0] != light[0]
+    assert dark[1] != light[1]
+    window.page.click("#theme")
+    assert window.page.evaluate(f"[{paper}, {ink}]") == dark
+    zooms = f"{instance('time')}.getOption().dataZoom.length"
+    assert window.page.evaluate(zooms) == 1
+    window.page.emulate_media(media="print")
+    window.until(f"{zooms} === 0")
+    assert window.page.evaluate(paper) == light[0]
+    window.page.emulate_media(media="screen")
+    window.until(f"{zooms} === 1")
+    assert window.page.pdf(format="A4").startswith(b"%PDF")
+    assert window.page.locator(".chart svg").count() == len(CHARTS)
+    assert window.page.locator(".chart canvas").count() == 0
+    assert window.said == []
+    window.context.close()
+
+
+def test_a_phone_needs_no_sideways_scroll(browser: Any, path: Path) -> None:
+    window = Window(browser, path, width=360)
+    assert window.page.evaluate("document.documentElement.scrollWidth") == 360
+    assert window.said == []
+    window.context.close()
+
+
+class Listener(BaseHTTPRequestHandler):
+    """Notes who asks."""
+
+    heard: list[str]
+
+    def do_GET(self) -> None:  # the library calls it so
+        self.heard.append(self.path)
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+def test_a_planted_request_is_blocked(browser: Any, text: str, tmp_path: Path) -> None:
+    handler = type("Heard", (Listener,), {"heard": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    there = f"http://127.0.0.1:{server.server_port}"
+    plants = (
+        f'<img src="{there}/image"><iframe src="{there}/frame"></iframe>'
+        f'<script src="{there}/script.js"></script><script>window.hit = 1</script>'
+        f'<link rel="stylesheet" href="{there}/style.css"><img src=x onerror="window.hit = 2">'
+        f"<style>body {{ background: url({there}/paper) }}</style>"
+    )
+    window = Window(browser, saved(text.replace("<header>", f"{plants}<header>"), tmp_path))
+    window.page.evaluate(f"fetch('{there}/fetch').catch(() => 0)")
+    assert window.page.evaluate("window.hit") is None
+    assert any("Content Security Policy" in line for line in window.said)
+    assert window.charts() == CHARTS
+    window.context.close()
+    loose = re.sub(r"<meta http-equiv=.*>", "", text.replace("<header>", f"{plants}<header>"))
+    window = Window(browser, saved(loose, tmp_path))
+    server.shutdown()
+    server.server_close()
+    window.context.close()
+    assert "/image" in handler.heard, "without the policy it is asked for"  # type: ignore[attr-defined]
+    assert "/fetch" not in handler.heard  # type: ignore[attr-defined]
+
+
+def test_texts_of_a_scenario_are_harmless(browser: Any, done: Done, tmp_path: Path) -> None:
+    def change(manifest: dict[str, Any], summary: dict[str, Any]) -> None:
+        scenario = manifest["scenario"]
+        scenario |= {"name": EVIL, "question": EVIL}
+        manifest["inputs"][0] |= {"trace": EVIL, "source": EVIL}
+        manifest["modelled"].append(EVIL)
+        manifest["dropped_jobs"] = {EVIL: 3}
+        summary["by"]["workload"] = {
+            f"{name} {EVIL}": part for name, part in summary["by"]["workload"].items()
+        }
+
+    document = scenarios.load("quickstart", TINY, seeds=[1])
+    variants = {EVIL if name == "zeus" else name: one
+                for name, one in document.scenario.variants.items()}  # fmt: skip
+    loaded = document._replace(scenario=document.scenario.model_copy(update={"variants": variants}))
+    window = Window(browser, saved(page(altered(loaded.run(), change)), tmp_path))
+    assert window.said == []
+    assert window.page.evaluate("window.hit") is None
+    assert window.page.inner_text("h1") == EVIL
+    assert window.page.title() == EVIL
+    assert EVIL in window.page.inner_text(".chips")
+    assert EVIL in {one["name"] for one in window.series("time")}
+    window.page.hover("#chart-time")
+    window.until("document.querySelector('#chart-time').innerText.includes('img')")
+    assert window.page.evaluate("window.hit") is None
+    assert window.page.locator("img").count() == 0
+    window.context.close()
+
+
+def test_fifty_variants_of_one_seed_in_other_scripts(browser: Any, tmp_path: Path) -> None:
+    loaded = scenarios.load("quickstart", TINY, seeds=[1])
+    (one, *_) = loaded.scenario.variants.values()
+    variants = {"default": one} | {f"变体-{at} né": one for at in range(49)}
+    kept = loaded.scenario.model_copy(update={"variants": variants})
+    text = page(loaded._replace(scenario=kept).run())
+    assert len(text.encode()) < 5_000_000
+    window = Window(browser, saved(text, tmp_path))
+    assert window.said == []
+    assert len({one["name"] for one in window.series("time")}) == 50
+    assert "One seed" in window.page.inner_text("body")
+    assert window.page.locator(".answer li").count() == 6
+    window.context.close()
+
+
+def no_energy(manifest: dict[str, Any], summary: dict[str, Any]) -> None:
+    absent = {"mean": None, "std": None, "ci95": None, "n": 0}
+    for one in summary["variants"].values():
+        for metric in ("energy_j", "cost", "regret", "cluster_energy_j"):
+            one["metrics"][metric] = absent
+            one["versus"][metric] = {"ratio": None, "ci95": None}
+    manifest["backend"] = "live"
+    manifest["live"] = {"devices": [], "attempts": [], "folder": "there"}
+
+
+@pytest.mark.parametrize("case", ["no energy", "empty", "one variant"])
+def test_what_is_absent_leaves_a_sensible_page(
+    case: str, browser: Any, done: Done, tmp_path: Path
+) -> None:
+    if case == "no energy":
+        study: Study = altered(done, no_energy, without=("energy_j", "cost", "power_w"))
+        charts = ["jct", "time", "choices"]
+    elif case == "empty":
+        study, charts = altered(done, rows=0), ["pareto"]
+    else:
+        loaded = scenarios.load("quickstart", TINY, seeds=[1])
+        alone = {"default": loaded.scenario.variants["default"]}
+        scenario = loaded.scenario.model_copy(update={"variants": alone})
+        study, charts = loaded._replace(scenario=scenario).run(), CHARTS
+    window = Window(browser, saved(page(study), tmp_path))
+    assert window.said == []
+    assert window.charts() == charts
+    body = window.page.inner_text("body")
+    assert "NaN" not in body
+    assert "None" not in body.replace("None of", "")
+    if case == "no energy":
+        assert "Nothing measured energy" in body
+        assert "Run live on cpu" in body
+    if case == "one variant":
+        assert "default: energy" in window.page.inner_text(".answer")
+        assert window.page.locator(".chips").count() == 0
+    window.context.close()
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        ("identical", "the same energy as default"),
+        ("noise", "no difference beyond noise in energy"),
+        ("lower", "9.9 % less energy [5.0, 15.0]"),
+        (None, "9.9 % less energy [5.0, 15.0]"),
+    ],
+)
+def test_the_answer_says_what_differs(verdict: str | None, said: str, done: Done) -> None:
+    def change(manifest: dict[str, Any], summary: dict[str, Any]) -> None:
+        versus = summary["variants"]["zeus"]["versus"]
+        for metric in ("time_s", "cost", "jct_s"):
+            versus[metric] = {"ratio": None, "ci95": None}
+        versus["energy_j"] = {"ratio": 0.901, "ci95": [0.85, 0.95]}
+        if verdict:
+            versus["energy_j"]["verdict"] = verdict
+
+    text = page(altered(done, change))
+    (line,) = re.findall(r"<li>(<span[^>]*data-variant=\"2\".*?)</li>", text)
+    assert said in re.sub(r"<[^>]*>", "", line)
+
+
+def test_run_writes_the_page_and_report_makes_it_anew(inside: Command, tmp_path: Path) -> None:
+    few = [word for setting in FEW for word in ("--set", setting)]
+    for folder in ("one", "two"):
+        inside("run", "quickstart", *few, "--seeds", "2", "--out", folder)
+    first = (tmp_path / "one/report.html").read_bytes()
+    assert first == (tmp_path / "two/report.html").read_bytes()
+    shown = inside("report", "one", "--out", "again.html").stdout
+    assert shown == "Report: again.html\n"
+    assert (tmp_path / "again.html").read_bytes() == first
+    (tmp_path / "one/report.html").unlink()
+    inside("report", "one")
+    assert (tmp_path / "one/report.html").read_bytes() == first
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["again.html", "one", "two"]
+    said = inside("report", "none", code=2).stderr
+    assert "none: is no folder" in said
+
+
+def test_a_sweep_has_a_page(browser: Any, inside: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "swept"
+    axes: dict[str, list[Any]] = {"objective.eta": [0, 0.5, 1], "cluster.gpus": [1, 3]}
+    save_sweep(folder, axes, TINY, failed=1)
+    inside("report", "swept")
+    window = Window(browser, folder / "report.html")
+    assert window.said == []
+    assert window.charts() == ["pareto", "axis0", "axis1"]
+    names = {one["name"] for one in window.series("pareto")}
+    assert names == {"default", "grid-search", "zeus", "oracle", "front"}
+    dots = [one for one in window.series("pareto") if one["id"].startswith("dots")]
+    assert [one["points"] for one in dots] == [5] * 4
+    body = window.page.inner_text("body")
+    assert "5 of 6 points done" in body
+    assert "1 point failed and is left out" in body
+    assert "a worker was killed" in body
+    assert window.page.locator("#points tbody tr").count() == 20
+    window.page.select_option("#view-axis0", "time")
+    assert window.said == []
+    window.context.close()
+    (folder / "sweep.json").write_text("{}", encoding="utf-8")
+    assert "is no sweep" in inside("report", "swept", code=2).stderr
+    assert "<h1>" in sweep_page(emptied(tmp_path))
+
+
+def emptied(folder: Path) -> Path:
+    """A sweep of which nothing is done."""
+    point = {"id": "0001", "values": {"objective.eta": 1}, "state": "failed", "failures": []}
+    sweep = {"scenario": "a", "question": "b", "axes": {"objective.eta": [1]}, "points": [point]}
+    (folder / "sweep.json").write_text(json.dumps(sweep | {"baseline": "c"}), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.slow
+def test_the_philly_log_is_a_page_in_time(browser: Any, shared: Path, inside: Command,
+                                          tmp_path: Path) -> None:  # fmt: skip
+    """82,247 jobs under three schedulers."""
+    inside("traces", "import", "philly-csv", shared / "data/philly/philly.csv", "--name", "philly")
+    inside("run", "philly-schedulers", "--out", "philly")
+    path = tmp_path / "philly/report.html"
+    assert path.stat().st_size < 1_500_000
+    loads = []
+    for _ in range(3):
+        window = Window(browser, path)
+        loads.append(window.page.evaluate("performance.now()"))
+        assert window.said == []
+        assert window.charts() == ["pareto", "jct", "delay", "time"]
+        assert len(window.series("time")) == 27
+        window.context.close()
+    assert min(loads) < 3000, loads
