@@ -21,6 +21,7 @@ import click
 
 from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.scenarios import terminal
+from wattkeeper.scenarios.bench_cli import bench
 from wattkeeper.scenarios.record_cli import record
 from wattkeeper.scenarios.zoo_cli import zoo
 
@@ -569,3 +570,4 @@ def doctor(look_only: bool, as_json: bool) -> None:
 
 main.add_command(record)
 main.add_command(zoo)
+main.add_command(bench)
