@@ -41,7 +41,7 @@ def bench(scenarios: tuple[str, ...], update: bool, as_json: bool, baselines: Pa
     with terminal.progress("bench") as progress:
         for at, entry in enumerate(entries):
             progress(at, len(entries))
-            outcomes.append(examine(entry, path.parent, accept=update))
+            outcomes.append(examine(entry, path.resolve().parent, accept=update))
     ran = [outcome for outcome in outcomes if outcome.state not in ("skipped", "failed")]
     accepted = _accept(path, file, outcomes) if update and ran else []
     if as_json:
