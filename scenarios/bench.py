@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import platform
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -115,7 +116,8 @@ def _load(entry: Entry, beside: Path, scratch: Path) -> Loaded:
         made = scratch / NAME
         folder.write(make(entry.trace, beside), made)
         settings.append(f"workload.trace={json.dumps(str(made))}")
-    name = entry.scenario if entry.scenario in shipped() else str(beside / entry.scenario)
+    own = os.path.normpath(beside / entry.scenario)  # its folder may not be there yet
+    name = entry.scenario if entry.scenario in shipped() else own
     return load(name, settings, None if entry.seeds is None else range(1, entry.seeds + 1))
 
 
