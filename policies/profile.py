@@ -56,7 +56,7 @@ class Curve(NamedTuple):
         if not reached:
             return math.inf
         chance = len(reached) / len(self.epochs)
-        return sum(reached) / len(reached) + (1 - chance) / chance * max_epochs
+        return math.fsum(reached) / len(reached) + (1 - chance) / chance * max_epochs
 
 
 class Profile(NamedTuple):

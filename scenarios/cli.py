@@ -21,6 +21,7 @@ import click
 
 from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.scenarios import terminal
+from wattkeeper.scenarios.bench_cli import bench
 from wattkeeper.scenarios.compare_cli import compare
 from wattkeeper.scenarios.record_cli import record
 from wattkeeper.scenarios.report_cli import report
@@ -548,6 +549,7 @@ def doctor(look_only: bool, as_json: bool) -> None:
         raise click.exceptions.Exit(LACKING)
 
 
+main.add_command(bench)
 main.add_command(compare)
 main.add_command(record)
 main.add_command(report)

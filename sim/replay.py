@@ -322,8 +322,8 @@ def _points(curve: Curve, limits_w: tuple[float, ...]) -> list[tuple[float, floa
 
 def _profiling_epoch(report: tuple[Measurement, ...]) -> tuple[float, float]:
     """Seconds and joules of an epoch of which every limit has an equal share of the work."""
-    time_s = sum(m.time_per_epoch_s for m in report) / len(report)
-    energy_j = sum(m.time_per_epoch_s * m.average_power_w for m in report) / len(report)
+    time_s = math.fsum(m.time_per_epoch_s for m in report) / len(report)
+    energy_j = math.fsum(m.time_per_epoch_s * m.average_power_w for m in report) / len(report)
     return time_s, energy_j
 
 
