@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from wattkeeper.scenarios.run import Done
     from wattkeeper.scenarios.schema import Scenario
+    from wattkeeper.scenarios.study import Study
 
 SHOWN = {"energy_j": "energy", "time_s": "time", "cost": "cost", "jct_s": "job completion"}
 """Of jobs with profiles."""
@@ -69,15 +70,9 @@ def show(console: Console, scenario: Scenario, done: Done) -> None:
         console.print(SAVED_NOTE, style="dim")
         return
     workloads = done.summary["by"]["workload"]
-    shown = dict(SHOWN if workloads else QUEUE)
-    if not _preempts(done):
-        shown.pop("preemptions", None)
-    if workloads and not _knows_energy(done):
-        del shown["energy_j"]
+    shown = metrics_of(done)
+    if workloads and "energy_j" not in shown:
         console.print("Nothing measured energy: only time is compared.", style="bold yellow")
-    if _has_zoo(done):
-        shown.pop("p95_jct_s", None)
-        shown |= ZOO
     console.print(_overall(scenario, done, shown))
     if not workloads:
         _explain_queue(console, scenario, done)
@@ -93,6 +88,20 @@ def show(console: Console, scenario: Scenario, done: Done) -> None:
     console.print(_by_workload(scenario, workloads, metric, title))
     title = f"{what} of one job after learning: the last {LAST} recurrences of each group"
     console.print(_by_workload(scenario, workloads, f"last5_{metric}", title))
+
+
+def metrics_of(done: Study) -> dict[str, str]:
+    """The main metrics of a study, and how a table calls them."""
+    workloads = done.summary["by"]["workload"]
+    shown = dict(SHOWN if workloads else QUEUE)
+    if not _preempts(done):
+        shown.pop("preemptions", None)
+    if workloads and not _knows_energy(done):
+        del shown["energy_j"]
+    if _has_zoo(done):
+        shown.pop("p95_jct_s", None)
+        shown |= ZOO
+    return shown
 
 
 def _misnamed(of_live: Mapping[str, Any], named: Collection[str]) -> Iterator[str]:
@@ -148,7 +157,7 @@ def _overall(scenario: Scenario, done: Done, shown: Mapping[str, str]) -> Table:
         metrics = variant["metrics"]
         baseline = variant["versus"]["baseline"]
         label = name if baseline in (name, scenario.baseline) else f"{name} (vs {baseline})"
-        cells = [_against(variant, name, metric) for metric in shown]
+        cells = [against(variant, name, metric) for metric in shown]
         if "cost" in shown:
             cells.append(_value(metrics["regret"]["mean"], "regret"))
             cells.append(f"{metrics['gave_up']['mean']:g} of {metrics['jobs']['mean']:g}")
@@ -156,17 +165,17 @@ def _overall(scenario: Scenario, done: Done, shown: Mapping[str, str]) -> Table:
     return table
 
 
-def _preempts(done: Done) -> bool:
+def _preempts(done: Study) -> bool:
     variants = done.summary["variants"].values()
     return any(variant["metrics"]["preemptions"]["mean"] for variant in variants)
 
 
-def _knows_energy(done: Done) -> bool:
+def _knows_energy(done: Study) -> bool:
     variants = done.summary["variants"].values()
     return any(variant["metrics"]["energy_j"]["mean"] is not None for variant in variants)
 
 
-def _has_zoo(done: Done) -> bool:
+def _has_zoo(done: Study) -> bool:
     return any("gpu_s_saved" in one["metrics"] for one in done.summary["variants"].values())
 
 
@@ -215,13 +224,13 @@ def _by_workload(
         table.add_column(escape(name), justify="right")
     for workload, variants in workloads.items():
         cells = [
-            _against(variants[name], name, metric, with_value=False) for name in scenario.variants
+            against(variants[name], name, metric, with_value=False) for name in scenario.variants
         ]
         table.add_row(escape(workload), *cells)
     return table
 
 
-def _against(variant: Mapping[str, Any], name: str, metric: str, with_value: bool = True) -> str:
+def against(variant: Mapping[str, Any], name: str, metric: str, with_value: bool = True) -> str:
     """A value and how it differs from the baseline's, its interval on a line of its own."""
     if metric not in variant["metrics"]:
         return "-"

@@ -187,7 +187,10 @@ FILES = {
     "summary.json",
     "manifest.json",
     "report.html",
+    "sweep.json",
+    "points",
 }
+"""What results folders hold; the last two, those of sweeps."""
 
 
 @dataclass(frozen=True, slots=True)
