@@ -8,7 +8,7 @@ import pickle
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -38,6 +38,7 @@ def held(folder: Path) -> Iterator[None]:
         raise StoreError(
             f"{folder} holds no sweep of wattkeeper: remove it, or name another folder (--out)"
         )
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     with mark.open("w") as file:
         try:
@@ -52,6 +53,9 @@ def held(folder: Path) -> Iterator[None]:
         finally:
             if folder.exists() and {path.name for path in folder.iterdir()} <= {MARK}:
                 shutil.rmtree(folder)
+                for each in made[1:]:
+                    with suppress(OSError):
+                        each.rmdir()
 
 
 def keep(path: Path, content: object) -> None:

@@ -135,7 +135,7 @@ def _problems(error: ValidationError, document: Document) -> list[Problem]:
         if known in problems and _misfit(detail):
             message = f"{problems[known].message} or {message.partition('; should be ')[2]}"
         problems[known] = Problem(message, where)
-    return sorted(problems.values(), key=_line_and_column)
+    return sorted(problems.values(), key=line_and_column)
 
 
 def _where(detail: ErrorDetails, document: Document) -> str:
@@ -173,7 +173,8 @@ def _fitting(details: list[ErrorDetails], document: Document) -> list[ErrorDetai
     return [detail for detail in details if not superseded(detail)]
 
 
-def _line_and_column(problem: Problem) -> tuple[int, int]:
+def line_and_column(problem: Problem) -> tuple[int, int]:
+    """Where a problem stands in the file, to sort by; (0, 0) if it does not."""
     found = re.search(r":(\d+):(\d+)$", problem.where)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 

@@ -18,7 +18,7 @@ from wattkeeper.scenarios.assemble import Inputs, occupancy_of, read_inputs
 from wattkeeper.scenarios.check import check_policies
 from wattkeeper.scenarios.document import Document
 from wattkeeper.scenarios.document import Path_ as Place
-from wattkeeper.scenarios.loading import Loaded, check
+from wattkeeper.scenarios.loading import Loaded, check, line_and_column
 
 MAX_POINTS: Final = 9_999
 MAX_RUNS: Final = 100_000
@@ -88,7 +88,7 @@ def points(loaded: Loaded) -> list[Point]:
         known[resolved] = str(point)
         found.append(point)
     if problems:
-        raise ScenarioError(list(problems))
+        raise ScenarioError(sorted(problems, key=line_and_column))
     return found
 
 

@@ -16,7 +16,6 @@ from wattkeeper.policies.errors import (
     EnvironmentLacks,
     InputError,
     PolicyError,
-    WattkeeperError,
 )
 from wattkeeper.scenarios.assemble import RunSpec, run_specs
 from wattkeeper.scenarios.check import located
@@ -67,7 +66,7 @@ class Work:
         return self.folder / "done"
 
 
-Ran = Generator[tuple["Unit | Work", "str | Exception | None"], None, None]
+Ran = Generator[tuple["Unit | Work", "Exception | None"], None, None]
 
 
 def run_sweep(
@@ -156,7 +155,7 @@ def _work(point: Point, sources: list[Json], inputs: Path, folder: Path) -> Work
     return work
 
 
-def _note(work: Work, unit: Unit, outcome: str | Exception | None) -> None:
+def _note(work: Work, unit: Unit, outcome: Exception | None) -> None:
     """Take note of a unit that is over."""
     work.missing.discard(unit.result)
     if outcome is None:
@@ -223,7 +222,7 @@ def _inputs_in(path: Path) -> Any:
     return _inputs[0][1]
 
 
-def _carry_out(task: Unit | Work) -> str | Exception | None:
+def _carry_out(task: Unit | Work) -> Exception | None:
     """Run a unit and keep its result, or put a point together; what went wrong with a unit."""
     if isinstance(task, Work):
         put_together(task)
@@ -231,14 +230,11 @@ def _carry_out(task: Unit | Work) -> str | Exception | None:
     return _kept_as(task, attempt(task.spec, _inputs_in(task.inputs)))
 
 
-def _kept_as(unit: Unit, made: Attempt) -> str | Exception | None:
-    if not isinstance(made.result, Exception):
-        keep(unit.result, made)
-        return None
-    if isinstance(made.result, WattkeeperError):
+def _kept_as(unit: Unit, made: Attempt) -> Exception | None:
+    if isinstance(made.result, Exception):
         return made.result
-    notes = "; ".join(getattr(made.result, "__notes__", ()))
-    return f"{type(made.result).__name__}: {made.result}" + f" ({notes})" * bool(notes)
+    keep(unit.result, made)
+    return None
 
 
 def put_together(work: Work) -> None:

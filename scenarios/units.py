@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import platform
 import sys
 import time
@@ -43,21 +42,12 @@ def attempt(spec: RunSpec, inputs: Inputs) -> Attempt:
         result = execute(spec, inputs)
     except WattkeeperError as error:
         result = error
-    except Exception as error:  # of a policy, whose author knows it
-        result = _portable(error)
+    except Exception as error:  # of a policy, whose author reads the note; perhaps no pickle
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}, line {last.lineno}"
+        result = RuntimeError(f"{type(error).__name__}: {error} ({where})")
+        result.add_note(traceback.format_exc())
     return Attempt(result, time.perf_counter() - began)
-
-
-def _portable(error: Exception) -> Exception:
-    """The error with a note of where it was raised; in words if it cannot be sent."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    note = f"{Path(last.filename).name}, line {last.lineno}"
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        error = RuntimeError(f"{type(error).__name__}: {error}")
-    error.add_note(note)
-    return error
 
 
 def versions() -> dict[str, str]:
