@@ -7,7 +7,7 @@ import signal
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from pickle import PicklingError
@@ -51,63 +51,71 @@ def each(
         return
     again: deque[tuple[T, int]] = deque()
     pool: list[_Worker[T]] = []
+    stillborn = 0
     try:
         while True:
-            while (tasks or again) and (worker := _free(pool, call, workers)) is not None:
-                worker.take(*(again.popleft() if again else (tasks.popleft(), 1)))
-            busy = {worker.pipe: worker for worker in pool if worker.busy}
-            if not busy:
+            for worker in pool:
+                if worker.idle and (again or tasks):
+                    worker.take(*(again.popleft() if again else (tasks.popleft(), 1)))
+            if not tasks and not again and not any(worker.has for worker in pool):
                 return
-            for pipe in wait(list(busy)):
-                worker = busy[pipe]  # type: ignore[index]
-                task, tried = worker.gives_back()
+            starting = sum(worker.starting for worker in pool)
+            for _ in range(min(workers - len(pool), len(tasks) + len(again) - starting)):
+                pool.append(_Worker(call))
+            for worker in _heard(pool):
+                had, worker.has = worker.has, None
                 try:
                     fine, outcome = worker.pipe.recv()
                 except (EOFError, OSError):
                     pool.remove(worker)
                     worker.end()
-                    if tried < TRIES:
-                        again.append((task, tried + 1))
+                    if had is None:
+                        stillborn += 1
+                        if stillborn == TRIES:
+                            raise EnvironmentLacks(f"processes cannot start: {LOST}") from None
+                    elif had[1] < TRIES:
+                        again.append((had[0], had[1] + 1))
                     else:
-                        yield task, EnvironmentLacks(LOST)
+                        yield had[0], EnvironmentLacks(LOST)
                     continue
                 if not fine:
                     raise outcome
-                yield task, outcome
+                worker.starting, stillborn = False, 0
+                if had is not None:
+                    yield had[0], outcome
     finally:
         for worker in pool:
             worker.end()
 
 
 class _Worker(Generic[T]):
-    """A process that calls a function with one task after the other."""
+    """A process that calls a function with one task after the other.
+
+    Attributes:
+        pipe: Where it says that it is there, and what each task came to.
+        starting: Whether it has said nothing yet.
+        has: The task that it works on, and how often that was begun.
+    """
 
     def __init__(self, call: Callable[[T], Any]) -> None:
         context = get_context("spawn")
         self.pipe, theirs = context.Pipe()
+        self.starting = True
+        self.has: tuple[T, int] | None = None
         self._process = context.Process(target=_serve, args=(theirs, call))
-        self._has: tuple[T, int] | None = None
         with _uninterrupted():
             self._process.start()
         theirs.close()  # so that its end is the end of the pipe
 
     @property
-    def busy(self) -> bool:
-        return self._has is not None
+    def idle(self) -> bool:
+        return not self.starting and self.has is None
 
-    def take(self, task: T, tried: int) -> None:
-        """Begin a task; a process that is gone shows when its result is waited for."""
-        self._has = task, tried
-        try:
+    def take(self, task: T, begun: int) -> None:
+        """Begin a task; that the process is gone shows when it is waited for."""
+        self.has = task, begun
+        with suppress(OSError):
             self.pipe.send(task)
-        except OSError:
-            self._process.join()
-
-    def gives_back(self) -> tuple[T, int]:
-        """What it was given, and how often that was tried."""
-        assert self._has is not None
-        had, self._has = self._has, None
-        return had
 
     def end(self) -> None:
         self._process.kill()
@@ -115,34 +123,33 @@ class _Worker(Generic[T]):
         self.pipe.close()
 
 
-def _free(pool: list[_Worker[T]], call: Callable[[T], Any], workers: int) -> _Worker[T] | None:
-    """A worker that has nothing to do, a new one if there may be; None if all are busy."""
-    worker = next((worker for worker in pool if not worker.busy), None)
-    if worker is None and len(pool) < workers:
-        worker = _Worker(call)
-        pool.append(worker)
-    return worker
+def _heard(pool: list[_Worker[T]]) -> list[_Worker[T]]:
+    """Workers that said something, or are gone, as soon as there are any; idle ones say nothing."""
+    pipes = {worker.pipe: worker for worker in pool if not worker.idle}
+    return [pipes[pipe] for pipe in wait(list(pipes))]  # type: ignore[index]
 
 
 def _serve(pipe: Connection, call: Callable[[Any], Any]) -> None:
     """Work until nobody gives any, and do not outlive the parent."""
     settle()
     Thread(target=_end_with_parent, daemon=True).start()
-    while True:
-        try:
-            task = pipe.recv()
-        except EOFError:
-            return
-        outcome: tuple[bool, Any]
-        try:
-            outcome = True, call(task)
-        except Exception as error:
-            error.add_note(traceback.format_exc())
-            outcome = False, error
-        try:
-            pipe.send(outcome)
-        except (AttributeError, PicklingError, TypeError):
-            pipe.send((False, RuntimeError(f"cannot be sent: {outcome[1]!r}")))
+    with suppress(EOFError, ConnectionError):  # nobody is there any more
+        pipe.send((True, None))
+        while True:
+            outcome = _outcome(call, pipe.recv())
+            try:
+                pipe.send(outcome)
+            except (AttributeError, PicklingError, TypeError):
+                pipe.send((False, RuntimeError(f"cannot be sent: {outcome[1]!r}")))
+
+
+def _outcome(call: Callable[[Any], Any], task: Any) -> tuple[bool, Any]:
+    """Whether a call succeeded, and what it returned or raised."""
+    try:
+        return True, call(task)
+    except Exception as error:
+        error.add_note(traceback.format_exc())
+        return False, error
 
 
 def _end_with_parent() -> None:

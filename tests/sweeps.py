@@ -82,8 +82,8 @@ def workers(parent: int) -> list[int]:
 
 
 def units(kept: Path) -> int:
-    """How many finished runs are kept, those of finished points not counted."""
-    return sum(path.name[0] != "." for path in kept.glob("*/*-*"))
+    """How many finished runs are kept in a folder, those of finished points not counted."""
+    return sum(path.name[0] != "." for path in kept.rglob("*-*") if path.is_file())
 
 
 def until(is_so: Callable[[], bool], process: subprocess.Popen[str]) -> bool:

@@ -26,8 +26,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes | s
 
 def done(folder: Path) -> int:
     """Finished runs, those of finished points among them."""
-    kept = folder / "out.sweep"
-    return units(kept) + 40 * len(list(kept.glob("*/done")))
+    points = [path for path in (folder / "out.sweep").glob("*") if path.is_dir()]
+    return sum(40 if (point / "done").exists() else units(point) for point in points)
 
 
 def kill(pid: int) -> None:
@@ -62,7 +62,8 @@ def test_200_runs_survive_kills_of_workers_and_of_the_parent(
         assert "Traceback" not in err
         if process.returncode == 0:
             break
-        assert process.returncode == -signal.SIGKILL, err
+        unlucky = process.returncode == 1 and "its process was killed, 3 times" in err
+        assert unlucky or process.returncode == -signal.SIGKILL, err
     print(killed)
     assert min(killed.values()) > 0
     assert content(tmp_path / "out") == undisturbed
