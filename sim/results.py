@@ -187,10 +187,10 @@ FILES = {
     "summary.json",
     "manifest.json",
     "report.html",
-    "sweep.json",
-    "points",
 }
-"""What results folders hold; the last two, those of sweeps."""
+
+OF_SWEEPS = {"sweep.json", "points"}
+"""What results folders of sweeps hold besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -547,7 +547,7 @@ def check_folder(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise InputError(f"{folder} is a file: name another folder (--out)")
-    strange = sorted({path.name for path in folder.iterdir()} - FILES)
+    strange = sorted({path.name for path in folder.iterdir()} - FILES - OF_SWEEPS)
     if strange:
         raise InputError(
             f"{folder} holds {strange[0]!r}, which is no result of wattkeeper: name another "
