@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,6 +28,10 @@ from wattkeeper.scenarios.report_cli import report
 from wattkeeper.scenarios.timeline_cli import timeline
 from wattkeeper.scenarios.zoo_cli import zoo
 
+if TYPE_CHECKING:
+    from wattkeeper.scenarios.loading import Loaded
+
+FAILED = 1
 INTERRUPTED = 130
 LACKING = 3
 CLOSED_PIPE = 141
@@ -74,6 +78,18 @@ def _overrides(command: Callable[..., None]) -> Callable[..., None]:
     return option(command)
 
 
+def _axes(command: Callable[..., None]) -> Callable[..., None]:
+    option = click.option(
+        "--sweep",
+        "axes",
+        multiple=True,
+        metavar="PATH.TO.KEY=VALUE,VALUE,...",
+        help="Run at each of these values, instead of the scenario's sweep; with several, each "
+        "with each. Values are YAML, with a comma between them.",
+    )
+    return option(command)
+
+
 @main.command()
 @click.argument("scenario")
 @click.option("--out", type=click.Path(path_type=Path), help="Results folder [results/NAME].")
@@ -81,7 +97,8 @@ def _overrides(command: Callable[..., None]) -> Callable[..., None]:
 @_overrides
 @click.option("--workers", type=click.IntRange(1), default=1, help="Processes to run in [1].")
 @click.option("--live", is_flag=True, help="Train for real, or rehearse; go on if interrupted.")
-@click.option("--ray", metavar="ADDRESS", help="With --live: use the hosts of a Ray cluster.")
+@click.option("--ray", metavar="ADDRESS", help="Run on the hosts of a Ray cluster.")
+@_axes
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def run(
     scenario: str,
@@ -91,13 +108,14 @@ def run(
     workers: int,
     live: bool,
     ray: str | None,
+    axes: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Run SCENARIO, a shipped one's name or a file, and compare its variants."""
-    if ray is not None and not live:
-        raise click.UsageError("--ray needs --live: the simulator uses one host (--workers)")
     if live and workers > 1:
         raise click.UsageError("--workers is for the simulator: leave it out with --live")
+    if ray is not None and workers > 1:
+        raise click.UsageError("--workers is for this machine: leave it out with --ray")
     from wattkeeper.scenarios.arrow import settle
 
     settle()
@@ -106,9 +124,16 @@ def run(
     from wattkeeper.scenarios.searches import trainings_folder
     from wattkeeper.sim.results import check_folder, to_json
 
-    loaded = load(scenario, settings, None if seeds is None else _seeds(seeds))
+    loaded = load(scenario, settings, None if seeds is None else _seeds(seeds), axes)
     folder = out or Path("results") / loaded.scenario.name
     check_folder(folder)
+    if loaded.scenario.sweep is not None:
+        if live:
+            raise click.UsageError(
+                "a sweep is simulated: leave out --live, or the sweep (--set sweep=null)"
+            )
+        _run_sweep(loaded, folder, workers, ray, as_json)
+        return
     kept = _live_folder(folder) if live else None
     with terminal.progress(loaded.scenario.name) as progress:
         tell = partial(click.echo, err=True)
@@ -125,6 +150,27 @@ def run(
 
     show(terminal.console(), loaded.scenario, done)
     click.echo(f"\nResults: {folder}")
+
+
+def _run_sweep(loaded: Loaded, folder: Path, workers: int, ray: str | None, as_json: bool) -> None:
+    from wattkeeper.scenarios import sweep_table
+    from wattkeeper.scenarios.sweep import points
+    from wattkeeper.scenarios.sweep_run import run_sweep
+    from wattkeeper.sim.results import to_json
+
+    tell = partial(click.echo, err=True)
+    with terminal.progress(loaded.scenario.name) as progress:
+        failures = run_sweep(points(loaded), folder, workers, ray, progress, tell)
+    if as_json:
+        click.echo(to_json(sweep_table.content(folder)), nl=False)
+    else:
+        sweep_table.show(terminal.console(), folder)
+        click.echo(f"\nResults: {folder}")
+    for line in failures:
+        tell(line)
+    if failures:
+        tell("The same command tries the failed runs again, and keeps the others.")
+        click.get_current_context().exit(FAILED)
 
 
 def _live_folder(results: Path) -> Path:
@@ -146,14 +192,18 @@ def _seeds(text: str) -> range:
 @main.command()
 @click.argument("scenario")
 @_overrides
-def validate(scenario: str, settings: tuple[str, ...]) -> None:
+@_axes
+def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) -> None:
     """Check SCENARIO and the traces that it names, without running it."""
     from wattkeeper.scenarios.assemble import read_inputs, run_specs
     from wattkeeper.scenarios.check import check_policies
     from wattkeeper.scenarios.loading import load
     from wattkeeper.scenarios.usable import left_out, ran_on_any
 
-    loaded = load(scenario, settings)
+    loaded = load(scenario, settings, axes=axes)
+    if loaded.scenario.sweep is not None:
+        _validate_sweep(loaded)
+        return
     simulated = getattr(loaded.scenario.workload, "profiles", None) is not None
     inputs = read_inputs(loaded, live=loaded.scenario.live is not None and not simulated)
     check_policies(loaded, inputs)
@@ -163,6 +213,20 @@ def validate(scenario: str, settings: tuple[str, ...]) -> None:
     click.echo(
         f"{loaded.document.name}: good; {variants} variant{'s' * (variants != 1)}, "
         f"{runs} run{'s' * (runs != 1)}"
+    )
+
+
+def _validate_sweep(loaded: Loaded) -> None:
+    from wattkeeper.scenarios.sweep import points, with_inputs
+
+    found = points(loaded)
+    for _ in with_inputs(found):
+        pass
+    scenario, document = loaded
+    runs = len(found) * len(scenario.variants) * len(scenario.all_seeds)
+    click.echo(
+        f"{document.name}: good; {len(found)} points, {len(scenario.variants)} variants, "
+        f"{runs} runs"
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from copy import copy, deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -162,17 +164,27 @@ class Document:
             ScenarioError: If the setting is not of that form, or leads through a plain value.
         """
         where = f"--set {setting}"
-        path, equals, text = setting.partition("=")
-        if not equals or not all(path.split(".")) or "\n" in setting:
-            raise ScenarioError(Problem("write it as path.to.key=value", where))
-        try:
-            value = Document(f"value:\n  {text}", where).data["value"]
-        except ScenarioError as error:
-            raise ScenarioError([Problem(p.message, where) for p in error.problems]) from None
-        self.set_value(path, value, where)
+        path, text = _parted(setting, where, "path.to.key=value")
+        self.set_value(path, _parsed(text, where), where)
 
-    def set_value(self, path: str, value: Any, where: str) -> None:
+    def set_axes(self, axes: Sequence[str]) -> None:
+        """Set the sweep: `path.to.key=value,value,...` for each axis, the values in YAML.
+
+        Raises:
+            ScenarioError: If one is not of that form, or two have the same path.
+        """
+        self.put(("sweep",), {}, f"--sweep {axes[0]}")
+        for axis in axes:
+            where = f"--sweep {axis}"
+            path, text = _parted(axis, where, "path.to.key=value,value,...")
+            if path in self.data["sweep"]:
+                raise ScenarioError(Problem(f"a second axis {path}; write one list", where))
+            self.put(("sweep", path), _parsed(f"[{text}]", where), where)
+
+    def set_value(self, path: str, value: Any, where: str, where_key: str = "") -> None:
         """Change a value that stands at a dotted path; messages then call its place `where`.
+
+        A message about the key itself calls it `where_key`, if that is given.
 
         Raises:
             ScenarioError: If the path leads through a plain value.
@@ -189,15 +201,46 @@ class Document:
                 break
             inner = _step_into(inner, key, done, where)
         inner[key] = value
-        self._forget(done, where)
+        self._forget(done, where, where_key or where)
 
-    def _forget(self, path: Path_, where: str) -> None:
+    def copy(self) -> Document:
+        """The same document, to be changed apart."""
+        made = copy(self)
+        made.data = deepcopy(self.data)
+        for name in ("_places", "_key_places", "_set"):
+            setattr(made, name, dict(getattr(self, name)))
+        return made
+
+    def put(self, path: Path_, value: Any, where: str) -> None:
+        """Change a value whose path is known step by step; messages then call its place `where`."""
+        inner = self.data
+        for step in path[:-1]:
+            inner = inner[step]
+        inner[path[-1]] = value
+        self._forget(path, where, where)
+
+    def _forget(self, path: Path_, where: str, where_key: str) -> None:
         for places in (self._places, self._key_places):
             for known in [known for known in places if known[: len(path)] == path]:
                 del places[known]
         self._set[path] = where
+        self._key_places[path] = where_key
         for length in range(1, len(path) + 1):
             self._places.setdefault(path[:length], where)
+
+
+def _parted(text: str, where: str, form: str) -> tuple[str, str]:
+    path, equals, value = text.partition("=")
+    if not equals or not all(path.split(".")) or "\n" in text:
+        raise ScenarioError(Problem(f"write it as {form}", where))
+    return path, value
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return Document(f"value:\n  {text}", where).data["value"]
+    except ScenarioError as error:
+        raise ScenarioError([Problem(p.message, where) for p in error.problems]) from None
 
 
 def _next_key(inner: Any, rest: list[str], where: str) -> tuple[str | int, list[str]]:

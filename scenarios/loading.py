@@ -42,8 +42,14 @@ class Loaded(NamedTuple):
         """Simulate all variants with all seeds, in so many processes.
 
         Raises:
-            WattkeeperError: If input is wrong or a policy chose what is not allowed.
+            WattkeeperError: If input is wrong, a policy chose what is not allowed, or the scenario
+                has a sweep.
         """
+        if self.scenario.sweep is not None:
+            raise InputError(
+                f"{self.document.name} has a sweep, which only the command runs: `wattkeeper run`; "
+                'or load it with the setting "sweep=null"'
+            )
         from wattkeeper.scenarios.run import run
 
         return run(self, workers)
@@ -80,7 +86,10 @@ def find(name_or_path: str) -> Path:
 
 
 def load(
-    name_or_path: str, settings: Sequence[str] = (), seeds: Sequence[int] | None = None
+    name_or_path: str,
+    settings: Sequence[str] = (),
+    seeds: Sequence[int] | None = None,
+    axes: Sequence[str] = (),
 ) -> Loaded:
     """Read and check a scenario.
 
@@ -88,6 +97,7 @@ def load(
         name_or_path: A shipped scenario's name, or a file.
         settings: Overrides, `path.to.key=value` each.
         seeds: Instead of the scenario's.
+        axes: Of a sweep, instead of the scenario's: `path.to.key=value,value,...` each.
 
     Raises:
         ScenarioError: If anything is wrong; all problems at once, each with file, line and column.
@@ -98,6 +108,17 @@ def load(
         document.override(setting)
     if seeds is not None:
         document.set_value("seeds", list(seeds), "--seeds")
+    if axes:
+        document.set_axes(axes)
+    return check(document)
+
+
+def check(document: Document) -> Loaded:
+    """Hold a document against the schema.
+
+    Raises:
+        ScenarioError: If anything is wrong; all problems at once.
+    """
     try:
         scenario = Scenario.model_validate_json(json.dumps(document.data), strict=True)
     except ValidationError as error:
@@ -114,7 +135,7 @@ def _problems(error: ValidationError, document: Document) -> list[Problem]:
         if known in problems and _misfit(detail):
             message = f"{problems[known].message} or {message.partition('; should be ')[2]}"
         problems[known] = Problem(message, where)
-    return sorted(problems.values(), key=_line_and_column)
+    return sorted(problems.values(), key=line_and_column)
 
 
 def _where(detail: ErrorDetails, document: Document) -> str:
@@ -152,7 +173,8 @@ def _fitting(details: list[ErrorDetails], document: Document) -> list[ErrorDetai
     return [detail for detail in details if not superseded(detail)]
 
 
-def _line_and_column(problem: Problem) -> tuple[int, int]:
+def line_and_column(problem: Problem) -> tuple[int, int]:
+    """Where a problem stands in the file, to sort by; (0, 0) if it does not."""
     found = re.search(r":(\d+):(\d+)$", problem.where)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 

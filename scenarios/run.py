@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import signal
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
-from importlib.metadata import version
-from multiprocessing import get_context, parent_process
 from pathlib import Path
-from threading import Thread, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
-from wattkeeper.scenarios.arrow import settle
+from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.scenarios.assemble import (
     Inputs,
     RunSpec,
-    execute,
     read_inputs,
     run_specs,
 )
@@ -35,6 +28,8 @@ from wattkeeper.scenarios.loading import Loaded
 from wattkeeper.scenarios.schema import Scenario
 from wattkeeper.scenarios.searches import savings
 from wattkeeper.scenarios.study import Study
+from wattkeeper.scenarios.units import Attempt, attempt, versions
+from wattkeeper.scenarios.workers import each
 from wattkeeper.sim.results import (
     TABLES,
     RunResult,
@@ -50,8 +45,6 @@ from wattkeeper.traces.trace import Trace
 
 if TYPE_CHECKING:
     from wattkeeper.scenarios.live import Equipment
-
-LIBRARIES = ("wattkeeper", "numpy", "pandas", "pyarrow", "pydantic", "simpy")
 
 
 @dataclass(frozen=True)
@@ -99,11 +92,11 @@ def run(
 
     Args:
         loaded: The scenario.
-        workers: Number of processes.
+        workers: Number of processes on this machine.
         progress: Called with the number of finished runs and of all runs.
         trainings: Folder of what is trained for real, where an interrupted run goes on.
         live: Folder of live runs, where interrupted ones go on; None: they are simulated.
-        ray: Address of the Ray cluster that live runs use.
+        ray: Address of the Ray cluster that does the runs, instead of this machine.
         tell: Called with a line that the user should know before it runs.
 
     Raises:
@@ -116,10 +109,11 @@ def run(
     of_live: dict[str, Any] = {}
     specs = run_specs(scenario)
     results: list[RunResult] = []
-    ran = _results(specs, inputs, workers)
     if live is not None:
         equipment = _equipment(loaded, inputs, live, ray, tell)
         ran = _live_results(specs, inputs, loaded, equipment, of_live)
+    else:
+        ran = _results(specs, inputs, workers, ray)
     progress(0, len(specs))
     try:
         for result in ran:
@@ -127,83 +121,66 @@ def run(
             progress(len(results), len(specs))
     except (InputError, PolicyError) as error:
         raise located(loaded, specs[len(results)].variant, error) from None
+    done = conclude(scenario, inputs, [provenance(trace) for trace in inputs.traces], results)
+    if live is not None:
+        done.manifest.update({"backend": "live", "live": of_live})
+    done.manifest["wall_s"] = time.perf_counter() - began
+    return done
+
+
+def conclude(
+    scenario: Scenario,
+    inputs: Inputs,
+    sources: Sequence[dict[str, Any]],
+    results: list[RunResult],
+) -> Done:
+    """What all runs of a scenario come to.
+
+    Args:
+        scenario: The scenario.
+        inputs: What they read.
+        sources: Where that comes from: the `provenance` of each trace.
+        results: All runs, in the scenario's order.
+    """
     baselines = {
         name: variant.baseline or scenario.baseline for name, variant in scenario.variants.items()
     }
-    etas = {spec.variant: spec.rules.objective.eta for spec in specs}
+    etas = {name: (variant.objective or scenario.objective).eta
+            for name, variant in scenario.variants.items()}  # fmt: skip
     summary = summarise(results, baselines, etas)
     if inputs.search is not None:
         summary["saved"] = savings(results, scenario.baseline)
-    manifest = _manifest(scenario, inputs, results, summary)
-    if live is not None:
-        manifest |= {"backend": "live", "live": of_live}
-    manifest["wall_s"] = time.perf_counter() - began
-    return Done(results, summary, manifest)
+    return Done(results, summary, _manifest(scenario, inputs, sources, results, summary))
 
 
-_inputs: Inputs | None = None
+def _results(
+    specs: Sequence[RunSpec], inputs: Inputs, workers: int, ray: str | None
+) -> Iterator[RunResult]:
+    """Results in the order of their runs; the first error in that order is raised."""
+    left = deque(enumerate(specs))
+    if ray is None:
+        ran = each(left, partial(_attempt, inputs), min(workers, len(specs)))
+    else:
+        from wattkeeper.scenarios import ray_units
+
+        ran = ray_units.each(left, lambda task: (task[1], None), lambda _: inputs, ray)
+    there: dict[int, RunResult | Exception] = {}
+    following = 0
+    with closing(ran):
+        for (number, _), outcome in ran:
+            there[number] = outcome.result if isinstance(outcome, Attempt) else outcome
+            if isinstance(there[number], Exception):
+                left.clear()  # those before it are under way
+            while following in there:
+                result = there.pop(following)
+                if isinstance(result, Exception):
+                    raise result
+                yield result
+                following += 1
 
 
-def _start_worker(inputs: Inputs) -> None:
-    """Take the inputs once, and do not outlive the parent."""
-    global _inputs
-    settle()
-    Thread(target=_end_with_parent, daemon=True).start()
-    _inputs = inputs
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
-def _execute(spec: RunSpec) -> RunResult:
-    assert _inputs is not None
-    return execute(spec, _inputs)
-
-
-def _results(specs: Sequence[RunSpec], inputs: Inputs, workers: int) -> Iterator[RunResult]:
-    if workers == 1 or len(specs) == 1:
-        for spec in specs:
-            yield execute(spec, inputs)
-        return
-    with ProcessPoolExecutor(
-        min(workers, len(specs)), get_context("spawn"), _start_worker, (inputs,)
-    ) as pool:
-        try:
-            with _uninterrupted():
-                results = pool.map(_execute, specs)
-            yield from results
-        except BrokenProcessPool:
-            raise EnvironmentLacks(
-                "a worker process was killed, perhaps for want of memory; try fewer --workers"
-            ) from None
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Processes that start inside leave an interruption to the parent, which gets it afterwards.
-
-    They inherit the blocked signal. Another thread of the parent may still take it, so its handler
-    waits too.
-    """
-    if current_thread() is not main_thread():
-        yield
-        return
-    taken: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, frame: taken.append(number))
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        signal.signal(signal.SIGINT, handler)
-    if taken:
-        raise KeyboardInterrupt
+def _attempt(inputs: Inputs, task: tuple[int, RunSpec]) -> Attempt:
+    return attempt(task[1], inputs)
 
 
 def _equipment(
@@ -237,7 +214,11 @@ def _live_results(
 
 
 def _manifest(
-    scenario: Scenario, inputs: Inputs, results: Sequence[RunResult], summary: dict[str, Any]
+    scenario: Scenario,
+    inputs: Inputs,
+    sources: Sequence[dict[str, Any]],
+    results: Sequence[RunResult],
+    summary: dict[str, Any],
 ) -> dict[str, Any]:
     resolved = scenario.model_dump_json()
     ends = [table["time_s"][-1].as_py() for table in (r.tables["timeline"] for r in results)]
@@ -246,7 +227,7 @@ def _manifest(
         "scenario_digest": sha256(resolved.encode()).hexdigest(),
         "seeds": list(scenario.all_seeds),
         "backend": "sim" if inputs.search is None else "live",
-        "inputs": [_provenance(trace) for trace in inputs.traces],
+        "inputs": list(sources),
         "dropped_jobs": dict(inputs.dropped),
         "ignored_gpu_types": dict(inputs.ignored),
         "mapping": [dict(row) for row in inputs.mapping],
@@ -256,8 +237,7 @@ def _manifest(
         "attempts": sum(int(result.metrics["attempts"]) for result in results),
         "events": sum(result.events for result in results),
         "simulated_s": sum(ends),
-        "versions": {"python": platform.python_version()}
-        | {library: version(library) for library in LIBRARIES},
+        "versions": versions(),
         "host": {"name": socket.gethostname(), "platform": platform.platform()},
     }
 
@@ -285,7 +265,8 @@ def modelled(inputs: Inputs, results: Sequence[RunResult]) -> list[str]:
     return found
 
 
-def _provenance(trace: Trace) -> dict[str, Any]:
+def provenance(trace: Trace) -> dict[str, Any]:
+    """Where a trace comes from, and the digest of its content."""
     return {
         "trace": trace.name,
         "kind": trace.kind,

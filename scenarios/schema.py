@@ -432,6 +432,8 @@ class Variant(Model):
 
 Seed = Annotated[int, Field(ge=0)]
 
+Axes = Annotated[dict[str, Any], Field(min_length=1)]
+
 
 class Scenario(Model):
     """A question, the jobs and the cluster it is asked of, and the variants that are compared."""
@@ -476,6 +478,9 @@ class Scenario(Model):
         ]
     ) = 1
     """A number of seeds, from 1 on, or a list of them."""
+    sweep: Axes | Annotated[tuple[Axes, ...], Field(min_length=1)] | None = None
+    """Run it at many points: lists of values by the dotted path of a key, each with each; or a list
+    of such mappings, one after the other. A value that is no list is the only one."""
 
     @property
     def all_seeds(self) -> tuple[int, ...]:

@@ -81,7 +81,7 @@ def _overall(scenario: Scenario, done: Done, shown: Mapping[str, str]) -> Table:
         metrics = variant["metrics"]
         baseline = variant["versus"]["baseline"]
         label = name if baseline in (name, scenario.baseline) else f"{name} (vs {baseline})"
-        cells = [_against(variant, name, metric) for metric in shown]
+        cells = [against(variant, name, metric) for metric in shown]
         if "cost" in shown:
             cells.append(value_text(metrics["regret"]["mean"], "regret"))
             cells.append(f"{metrics['gave_up']['mean']:g} of {metrics['jobs']['mean']:g}")
@@ -98,13 +98,13 @@ def _by_workload(
         table.add_column(escape(name), justify="right")
     for workload, variants in workloads.items():
         cells = [
-            _against(variants[name], name, metric, with_value=False) for name in scenario.variants
+            against(variants[name], name, metric, with_value=False) for name in scenario.variants
         ]
         table.add_row(escape(workload), *cells)
     return table
 
 
-def _against(variant: Mapping[str, Any], name: str, metric: str, with_value: bool = True) -> str:
+def against(variant: Mapping[str, Any], name: str, metric: str, with_value: bool = True) -> str:
     """A value and how it differs from the baseline's, its interval on a line of its own."""
     if metric not in variant["metrics"]:
         return "-"

@@ -188,6 +188,9 @@ FILES = {
     "timeline.json.gz",
 }
 
+OF_SWEEPS = {"sweep.json", "points"}
+"""What results folders of sweeps hold besides."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
@@ -553,7 +556,7 @@ def check_folder(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise InputError(f"{folder} is a file: name another folder (--out)")
-    strange = sorted({path.name for path in folder.iterdir()} - FILES)
+    strange = sorted({path.name for path in folder.iterdir()} - FILES - OF_SWEEPS)
     if strange:
         raise InputError(
             f"{folder} holds {strange[0]!r}, which is no result of wattkeeper: name another "

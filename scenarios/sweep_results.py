@@ -1,0 +1,128 @@
+"""What a sweep leaves behind: one table of all points, and a results folder for each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from wattkeeper.scenarios import study
+from wattkeeper.scenarios.kept import is_kept, kept, link
+from wattkeeper.scenarios.sweep import shown
+from wattkeeper.scenarios.units import versions
+from wattkeeper.sim.results import VALUES, check_folder, metric_values, to_json
+from wattkeeper.traces.replacing import replacing
+from wattkeeper.traces.schema import field
+
+if TYPE_CHECKING:
+    from wattkeeper.scenarios.sweep_run import Work
+
+Json = dict[str, Any]
+
+
+def write_sweep(folder: Path, works: Sequence[Work]) -> None:
+    """Write the results folder of a sweep, whole or not at all; older results there are replaced.
+
+    Points where a unit failed have no folder; what was done of them is in the table.
+
+    Raises:
+        InputError: If the folder holds anything but results.
+    """
+    check_folder(folder)
+    with replacing(folder.resolve()) as fresh:
+        (fresh / "points").mkdir()
+        for work in works:
+            if work.done.exists():
+                link(work.done, fresh / "points" / work.point.id)
+        _write_metrics(fresh / "metrics.parquet", works)
+        (fresh / "sweep.json").write_text(to_json(_about(works)), encoding="utf-8")
+        _write_report(fresh)
+
+
+def _write_report(folder: Path) -> None:
+    """Write the page of a sweep."""
+    from wattkeeper.scenarios.report import sweep_page
+
+    (folder / "report.html").write_text(sweep_page(folder), encoding="utf-8")
+
+
+def _about(works: Sequence[Work]) -> Json:
+    """The content of `sweep.json`: the same whoever did the runs, and where."""
+    scenario = works[0].point.loaded.scenario
+    manifests = {work.point.id: study.read(work.done).manifest
+                 for work in works if work.done.exists()}  # fmt: skip
+    return {
+        "scenario": scenario.name,
+        "question": scenario.question,
+        "baseline": scenario.baseline,
+        "variants": list(scenario.variants),
+        "seeds": list(scenario.all_seeds),
+        "axes": {path: axis_values(path, works) for path in works[0].point.values},
+        "points": [
+            {
+                "id": work.point.id,
+                "values": dict(work.point.values),
+                "state": "failed" if work.failures else "done",
+                "failures": [work.failures[unit.result] for unit in work.units
+                             if unit.result in work.failures],
+                "results_digest": manifests.get(work.point.id, {}).get("results_digest"),
+            }
+            for work in works
+        ],
+        "inputs": _distinct([source for work in works for source in work.sources]),
+        "modelled": _distinct([what for one in manifests.values() for what in one["modelled"]]),
+        "versions": versions(),
+    }  # fmt: skip
+
+
+def _distinct(values: Sequence[Any]) -> list[Any]:
+    return list({json.dumps(value): value for value in values}.values())
+
+
+def axis_values(path: str, works: Sequence[Work]) -> list[Any]:
+    """The values of an axis, each once, in the order of the points."""
+    return _distinct([work.point.values[path] for work in works])
+
+
+def _column(values: Sequence[Any]) -> tuple[pa.DataType, list[Any]]:
+    """The type of an axis's column and its values: numbers and truths as such, others as text."""
+    kinds = {type(value) for value in values}
+    if kinds == {bool}:
+        return pa.bool_(), list(values)
+    if kinds <= {int, float}:
+        return pa.int64() if kinds == {int} else pa.float64(), list(values)
+    return pa.string(), [shown(value) for value in values]
+
+
+def _write_metrics(path: Path, works: Sequence[Work]) -> None:
+    axes = {axis: _column([work.point.values[axis] for work in works])
+            for axis in works[0].point.values}  # fmt: skip
+    schema = pa.schema(
+        [
+            field("point", pa.string(), "", "point of the sweep"),
+            *(field(axis, kind, "", "axis of the sweep") for axis, (kind, _) in axes.items()),
+            *VALUES,
+        ]
+    )
+    with pq.ParquetWriter(path, schema, compression="zstd") as file:
+        for number, work in enumerate(works):
+            values = _values(work)
+            if values is None:
+                continue
+            keys = [pa.repeat(pa.scalar(work.point.id), len(values))]
+            keys += [pa.repeat(pa.scalar(column[number], kind), len(values))
+                     for kind, column in axes.values()]  # fmt: skip
+            columns = [*keys, *values.cast(VALUES).columns]
+            file.write_table(pa.Table.from_arrays(columns, schema=schema))
+
+
+def _values(work: Work) -> pa.Table | None:
+    """The metrics of all runs of a point that are done."""
+    if work.done.exists():
+        return study.read(work.done).table("metrics")
+    there = [kept(unit.result) for unit in work.units if is_kept(unit.result)]
+    return metric_values([one.result for one in there]) if there else None
