@@ -44,18 +44,21 @@ def versus(values: Sequence[float], baseline: Sequence[float]) -> dict[str, Any]
         ``ratio``: Mean of the ratios; None where a baseline is not above 0.
         ``ci95``: Its 95 % interval; None of one seed.
         ``effect``: Mean of the differences over their standard deviation: `effect`.
-        ``verdict``: `verdict`, of the ratios, or of the differences where there are none.
+        ``verdict``: ``identical``: all pairs are equal. Else by the interval of the ratios, or of
+        the differences where there are none: ``noise``: it includes no change; ``lower``,
+        ``higher``: it does not; ``one seed``: there is no interval.
         All are None where a value does not exist, or was not there with every seed.
     """
     if len(values) != len(baseline) or not all(map(math.isfinite, (*values, *baseline))):
         return NOT_COMPARED
     seen, base = np.array(values), np.array(baseline)
     changes, none = relative(seen, base)
+    found, equal = interval(changes), same(seen, base)
     return {
         "ratio": float(changes.mean()) if none else None,
-        "ci95": interval(changes) if none else None,
-        "effect": effect(seen, base),
-        "verdict": verdict(seen, base),
+        "ci95": found if none else None,
+        "effect": None if equal else effect(seen, base),
+        "verdict": "identical" if equal else verdict(found, none),
     }
 
 
@@ -76,17 +79,13 @@ def same(values: Floats, baseline: Floats) -> bool:
     return bool((np.abs(values - baseline) <= ROUNDING * size).all())
 
 
-def verdict(values: Floats, baseline: Floats) -> Verdict:
-    """What the pairs of this one comparison say, at 95 %.
+def verdict(found: Sequence[float] | None, none: float) -> Verdict:
+    """What pairs that differ say by themselves.
 
-    Returns:
-        ``identical``: all pairs are equal. ``noise``: they differ, but the interval includes no
-        difference. ``lower``, ``higher``: it does not. ``one seed``: there is no interval.
+    Args:
+        found: Interval of what `relative` gives; None of one pair.
+        none: What that is where pairs are equal.
     """
-    if same(values, baseline):
-        return "identical"
-    changes, none = relative(values, baseline)
-    found = interval(changes)
     if found is None:
         return "one seed"
     low, high = found
@@ -146,6 +145,8 @@ def interval(values: Floats) -> list[float] | None:
     size = len(values)
     if size < 2:
         return None
+    if (values == values[0]).all():
+        return [float(values.mean())] * 2
     mean, t = float(values.mean()), t_quantile(0.95, size - 1)
     if size < FEWEST:
         half = t * float(values.std(ddof=1)) / math.sqrt(size)
