@@ -102,6 +102,8 @@ def run(
     scenario = loaded.scenario
     inputs = read_inputs(loaded, live=live is not None)._replace(folder=trainings)
     check_policies(loaded, inputs)
+    if ray is not None and inputs.search is not None:
+        raise InputError("a search (workload.kind) trains on this machine: leave out --ray")
     of_live: dict[str, Any] = {}
     specs = run_specs(scenario)
     results: list[RunResult] = []
