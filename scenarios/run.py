@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from wattkeeper.policies.errors import InputError, PolicyError
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.scenarios.assemble import (
     Inputs,
     RunSpec,
@@ -165,8 +165,12 @@ def _results(
     there: dict[int, RunResult | Exception] = {}
     following = 0
     with closing(ran):
-        for (number, _), outcome in ran:
-            there[number] = outcome.result if isinstance(outcome, Attempt) else outcome
+        for (number, spec), outcome in ran:
+            there[number] = (
+                outcome.result
+                if isinstance(outcome, Attempt)
+                else EnvironmentLacks(f"variant {spec.variant!r}, seed {spec.seed}: {outcome}")
+            )
             if isinstance(there[number], Exception):
                 left.clear()  # those before it are under way
             while following in there:
