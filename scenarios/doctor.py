@@ -24,7 +24,7 @@ State = Literal["good", "note", "fault"]
 NEEDED: Final = "live"
 EXTRAS: Final = {
     NEEDED: "live runs and the zoo",
-    "ray": "live runs on several hosts",
+    "ray": "runs on several hosts",
     "postgres": "a store that several hosts share",
 }
 REQUIREMENT: Final = re.compile(r"([\w.-]+)[^;]*;.*extra == ['\"](\w+)['\"]")

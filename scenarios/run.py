@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from wattkeeper.policies.errors import InputError, PolicyError
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.scenarios.assemble import (
     Inputs,
     RunSpec,
@@ -106,6 +106,8 @@ def run(
     scenario = loaded.scenario
     inputs = read_inputs(loaded, live=live is not None)._replace(folder=trainings)
     check_policies(loaded, inputs)
+    if ray is not None and inputs.search is not None:
+        raise InputError("a search (workload.kind) trains on this machine: leave out --ray")
     of_live: dict[str, Any] = {}
     specs = run_specs(scenario)
     results: list[RunResult] = []
@@ -167,8 +169,12 @@ def _results(
     there: dict[int, RunResult | Exception] = {}
     following = 0
     with closing(ran):
-        for (number, _), outcome in ran:
-            there[number] = outcome.result if isinstance(outcome, Attempt) else outcome
+        for (number, spec), outcome in ran:
+            there[number] = (
+                outcome.result
+                if isinstance(outcome, Attempt)
+                else EnvironmentLacks(f"variant {spec.variant!r}, seed {spec.seed}: {outcome}")
+            )
             if isinstance(there[number], Exception):
                 left.clear()  # those before it are under way
             while following in there:

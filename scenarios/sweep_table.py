@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.markup import escape
 from rich.table import Table
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Json = dict[str, Any]
+
+MOST: Final = 100
+"""Points that a table shows."""
 
 
 def content(folder: Path) -> Json:
@@ -63,7 +66,7 @@ def show(console: Console, folder: Path) -> None:
     table.add_column("variant")
     for name in metrics.values():
         table.add_column(name, justify="right", no_wrap=True)
-    for point in done:
+    for point in done[:MOST]:
         values = [escape(shown(value)) for value in point["values"].values()]
         for name, variant in _saved(folder, point).summary["variants"].items():
             cells = [against(variant, name, metric) for metric in metrics]
@@ -71,6 +74,8 @@ def show(console: Console, folder: Path) -> None:
             values = [""] * len(values)
         table.add_section()
     console.print(table)
+    if len(done) > MOST:
+        console.print(f"The first {MOST} of {len(done)} points; metrics.parquet has all of them.")
 
 
 def _saved(folder: Path, point: Json) -> study.Saved:

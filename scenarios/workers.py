@@ -27,6 +27,11 @@ LOST: Final = (
     f"its process was killed, {TRIES} times, perhaps for want of memory; try fewer --workers"
 )
 
+STILLBORN: Final = (
+    "worker processes end before they begin: try fewer --workers; a script of yours starts them "
+    "under `if __name__ == '__main__':`"
+)
+
 
 def each(
     tasks: deque[T], call: Callable[[T], R], workers: int
@@ -72,7 +77,7 @@ def each(
                     if had is None:
                         stillborn += 1
                         if stillborn == TRIES:
-                            raise EnvironmentLacks(f"processes cannot start: {LOST}") from None
+                            raise EnvironmentLacks(STILLBORN) from None
                     elif had[1] < TRIES:
                         again.append((had[0], had[1] + 1))
                     else:

@@ -83,7 +83,10 @@ def workers(parent: int) -> list[int]:
 
 def units(kept: Path) -> int:
     """How many finished runs are kept in a folder, those of finished points not counted."""
-    return sum(path.name[0] != "." for path in kept.rglob("*-*") if path.is_file())
+    try:
+        return sum(path.is_file() for path in kept.rglob("[0-9]*-[0-9]*"))
+    except FileNotFoundError:  # it went meanwhile
+        return 0
 
 
 def until(is_so: Callable[[], bool], process: subprocess.Popen[str]) -> bool:

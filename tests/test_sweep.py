@@ -282,6 +282,26 @@ def test_results_of_other_code_are_not_used(tmp_path: Path) -> None:
     assert "Goes on" not in err
 
 
+def test_a_plain_run_survives_the_loss_of_a_worker(inside: Command, tmp_path: Path) -> None:
+    one = ("quickstart", *SMALL, "--set", "workload.recurrences=60", "--seeds", "6")
+    process = start(*one, "--workers", "2", "--out", "two", cwd=tmp_path)
+    assert until(lambda: len(workers(process.pid)) == 2, process)
+    os.kill(workers(process.pid)[0], signal.SIGKILL)
+    ended(process)
+    inside("run", *one, "--out", "one")
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+
+
+@pytest.mark.slow
+def test_a_plain_run_says_which_run_cannot_be_done(tmp_path: Path) -> None:
+    place = moody(tmp_path)
+    (tmp_path / "deadly").touch()
+    mood = "variants.moody.policies.configure.mood=deadly"
+    plain = ("moody.yaml", "--set", "sweep=null", "--set", mood, "--workers", "2")
+    _, err = ended(start(*plain, cwd=tmp_path, path=place), 3)
+    assert err.startswith("variant 'moody', seed 1: its process was killed, 3 times")
+
+
 LONG = ("quickstart", *SMALL, "--set", "workload.recurrences=200", "--seeds", "5",
         "--sweep", "objective.eta=0.25,0.75", "--out", "out")  # fmt: skip
 
