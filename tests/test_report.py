@@ -364,3 +364,20 @@ def test_the_philly_log_is_a_page_in_time(browser: Any, shared: Path, inside: Co
         assert len(window.series("time")) == 27
         window.context.close()
     assert min(loads) < 3000, loads
+
+
+def test_a_search_says_what_was_saved(done: Done) -> None:
+    """As `searches.savings` puts it into the summary."""
+
+    def change(manifest: dict[str, Any], summary: dict[str, Any]) -> None:
+        manifest |= {"backend": "live", "inputs": [], "modelled": []}
+        some = {"mean": 0.231, "ci95": [0.2, 0.26], "n": 3}
+        saved = dict.fromkeys(("work", "epochs", "time_s", "time_with_overhead_s"), some)
+        lost = {"mean": -0.12, "ci95": None, "n": 1}
+        summary["saved"] = {"zeus": saved | {"accuracy_points": lost}}
+
+    text = re.sub(r"<[^>]*>", "", page(altered(done, change)))
+    assert "zeus: 23.1 % less work [20.0, 26.0], 23.1 % less epochs" in text
+    assert "final accuracy −0.12 points." in text
+    assert "none: everything was trained for real" in text
+    assert "No meter measures a CPU here" in text
