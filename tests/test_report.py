@@ -220,6 +220,7 @@ def test_texts_of_a_scenario_are_harmless(browser: Any, done: Done, tmp_path: Pa
     window.context.close()
 
 
+@pytest.mark.slow
 def test_fifty_variants_of_one_seed_in_other_scripts(browser: Any, tmp_path: Path) -> None:
     loaded = scenarios.load("quickstart", TINY, seeds=[1])
     (one, *_) = loaded.scenario.variants.values()
@@ -290,11 +291,12 @@ def test_the_answer_says_what_differs(verdict: str | None, said: str, done: Done
             versus[metric] = {"ratio": None, "ci95": None}
         versus["energy_j"] = {"ratio": 0.901, "ci95": [0.85, 0.95]}
         if verdict:
-            versus["energy_j"]["verdict"] = verdict
+            versus["energy_j"] |= {"verdict": verdict, "effect": -1.5}
 
     text = page(altered(done, change))
     (line,) = re.findall(r"<li>(<span[^>]*data-variant=\"2\".*?)</li>", text)
     assert said in re.sub(r"<[^>]*>", "", line)
+    assert ("effect size -1.50" in text) == (verdict is not None)
 
 
 def test_run_writes_the_page_and_report_makes_it_anew(inside: Command, tmp_path: Path) -> None:
