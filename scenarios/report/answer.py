@@ -80,7 +80,9 @@ def _sentence(name: str, one: Json, compared: list[str], summary: Json) -> Eleme
         if found.get("ratio") is None:
             continue
         verdict, noun = found.get("verdict"), WORDS[metric][0]
-        if verdict == "identical" or (verdict is None and percent(found["ratio"]) == "+0.0"):
+        if verdict == "identical" or (
+            verdict in (None, "one seed") and percent(found["ratio"]) == "+0.0"
+        ):
             same.append([noun])
         elif verdict == "noise":
             unclear.append([noun, " (", *change(metric, found), ")"])

@@ -103,7 +103,7 @@ def _over_time(study: Study, variants: list[str]) -> Iterator[Chart]:
     edges = np.linspace(begin, end, length(variants) + 1)
     unit, size = span_unit(end - begin)
     total = gpus_of(study.manifest["scenario"]["cluster"])
-    panels = []
+    panels: list[Json] = []
     for column, name, divisor in (
         ("power_w", "power", 0.0),
         ("gpus_busy", "GPUs in use", float(total or 0)),
