@@ -71,12 +71,18 @@ class Done(Study):
             raise InputError(f"there is no table {name!r}: the scenario has no zoo")
         return pa.concat_tables([table.select(kept).cast(schema) for table in tables])
 
-    def save(self, folder: str | Path) -> None:
-        """Write the results folder with its page; see `wattkeeper.sim.results.write`."""
+    def save(self, folder: str | Path, with_page: bool = True) -> None:
+        """Write the results folder; see `wattkeeper.sim.results.write`.
+
+        Args:
+            folder: Where.
+            with_page: Whether to write `report.html` too, which takes a tenth of a second.
+        """
         from wattkeeper.scenarios.report import page
 
         check_folder(Path(folder))
-        write(Path(folder), self.results, self.summary, self.manifest, page(self))
+        text = page(self) if with_page else ""
+        write(Path(folder), self.results, self.summary, self.manifest, text)
 
 
 def run(

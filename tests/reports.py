@@ -111,7 +111,7 @@ def save_sweep(
         else:
             own = [f"{path}={json.dumps(value)}" for path, value in place.items()]
             done = scenarios.load("quickstart", [*settings, *own], seeds=[1, 2]).run()
-            done.save(folder / "points" / f"{at:04}")
+            done.save(folder / "points" / f"{at:04}", with_page=False)
             about = done.manifest
         points.append(point)
     sweep = {

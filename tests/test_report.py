@@ -220,6 +220,7 @@ def test_texts_of_a_scenario_are_harmless(browser: Any, done: Done, tmp_path: Pa
     window.context.close()
 
 
+@pytest.mark.slow
 def test_fifty_variants_of_one_seed_in_other_scripts(browser: Any, tmp_path: Path) -> None:
     loaded = scenarios.load("quickstart", TINY, seeds=[1])
     (one, *_) = loaded.scenario.variants.values()
@@ -290,11 +291,12 @@ def test_the_answer_says_what_differs(verdict: str | None, said: str, done: Done
             versus[metric] = {"ratio": None, "ci95": None}
         versus["energy_j"] = {"ratio": 0.901, "ci95": [0.85, 0.95]}
         if verdict:
-            versus["energy_j"]["verdict"] = verdict
+            versus["energy_j"] |= {"verdict": verdict, "effect": -1.5}
 
     text = page(altered(done, change))
     (line,) = re.findall(r"<li>(<span[^>]*data-variant=\"2\".*?)</li>", text)
     assert said in re.sub(r"<[^>]*>", "", line)
+    assert ("effect size -1.50" in text) == (verdict is not None)
 
 
 def test_run_writes_the_page_and_report_makes_it_anew(inside: Command, tmp_path: Path) -> None:
@@ -364,3 +366,20 @@ def test_the_philly_log_is_a_page_in_time(browser: Any, shared: Path, inside: Co
         assert len(window.series("time")) == 27
         window.context.close()
     assert min(loads) < 3000, loads
+
+
+def test_a_search_says_what_was_saved(done: Done) -> None:
+    """As `searches.savings` puts it into the summary."""
+
+    def change(manifest: dict[str, Any], summary: dict[str, Any]) -> None:
+        manifest |= {"backend": "live", "inputs": [], "modelled": []}
+        some = {"mean": 0.231, "ci95": [0.2, 0.26], "n": 3}
+        saved = dict.fromkeys(("work", "epochs", "time_s", "time_with_overhead_s"), some)
+        lost = {"mean": -0.12, "ci95": None, "n": 1}
+        summary["saved"] = {"zeus": saved | {"accuracy_points": lost}}
+
+    text = re.sub(r"<[^>]*>", "", page(altered(done, change)))
+    assert "zeus: 23.1 % less work [20.0, 26.0], 23.1 % less epochs" in text
+    assert "final accuracy −0.12 points." in text
+    assert "none: everything was trained for real" in text
+    assert "No meter measures a CPU here" in text

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conftest import Command
 from wattkeeper import scenarios
 from wattkeeper.scenarios.report.columns import attempts, jobs, optima, regrets
 from wattkeeper.scenarios.report.reduce import binned, distribution, pareto, thinned
@@ -132,3 +133,16 @@ def test_the_library_is_the_one_that_its_page_names() -> None:
     assert b"</script" not in library.lower()
     for licence in ("LICENSE", "NOTICE", "licenses/LICENSE-d3"):
         assert (vendored / licence).is_file()
+
+
+def test_the_wait_of_jobs_that_lost_their_gpus_is_in_the_tables(inside: Command) -> None:
+    inside("traces", "generate", "jobs", "--jobs", "400", "--load", "0.9", "--gpus", "64",
+           "--name", "some")  # fmt: skip
+    settings = ["workload.trace=some", "workload.unusable=drop", "policies.select=dlas-gpu",
+                "cluster.gpus=16", "cluster.preemption.restore_s=30"]  # fmt: skip
+    done = scenarios.load("scheduler-pool", settings).run()
+    metrics = done.results[0].metrics
+    assert metrics["preemptions"] > 0
+    (its,) = (jobs(run, {}) for run in attempts(done))
+    assert its.queue_delay_s.mean() == pytest.approx(metrics["queue_delay_s"])
+    assert its.preemptions.sum() == metrics["preemptions"]

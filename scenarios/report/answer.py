@@ -80,7 +80,9 @@ def _sentence(name: str, one: Json, compared: list[str], summary: Json) -> Eleme
         if found.get("ratio") is None:
             continue
         verdict, noun = found.get("verdict"), WORDS[metric][0]
-        if verdict == "identical" or (verdict is None and percent(found["ratio"]) == "+0.0"):
+        if verdict == "identical" or (
+            verdict in (None, "one seed") and percent(found["ratio"]) == "+0.0"
+        ):
             same.append([noun])
         elif verdict == "noise":
             unclear.append([noun, " (", *change(metric, found), ")"])
@@ -118,7 +120,12 @@ def change(metric: str, versus: Json) -> tuple[str, Element | None]:
 
 
 def _plain(share: float) -> str:
-    return f"{round(100 * share, 1) + 0.0:,.1f}".replace("-", "−")
+    return _minus(f"{round(100 * share, 1) + 0.0:,.1f}")
+
+
+def _minus(text: str) -> str:
+    """Numbers as they are printed; a lone hyphen is no number."""
+    return text if text == "-" else text.replace("-", "−")
 
 
 def listed(items: list[list[Words]]) -> list[Words]:
@@ -183,11 +190,11 @@ def _against(name: str, one: Json, summary: Json) -> Element | None:
 
 def _cell(name: str, one: Json, metric: str, title: str, span: float | None) -> Element:
     known = one["metrics"].get(metric, {}).get("mean")
-    inside: list[Element | None] = [tag("b", value_text(known, metric).replace("-", "−"))]
+    inside: list[Element | None] = [tag("b", _minus(value_text(known, metric)))]
     versus = one["versus"].get(metric) if metric not in SHARES else None
     if versus and versus["ratio"] is not None and one["versus"]["baseline"] != name and span:
         inside += [tag("span", _change(versus), class_="change"),
-                   badge(versus.get("verdict")), _whisker(versus, span)]  # fmt: skip
+                   badge(versus), _whisker(versus, span)]  # fmt: skip
     return tag("td", *inside, data_label=title)
 
 
@@ -196,14 +203,18 @@ def _change(versus: Json) -> str:
     interval = versus["ci95"]
     if interval and interval[0] != interval[1]:
         text += f" [{percent(interval[0])}, {percent(interval[1])}]"
-    return text.replace("-", "−")
+    return _minus(text)
 
 
-def badge(verdict: str | None) -> Element | None:
-    """What statistics say of a difference."""
+def badge(versus: Json) -> Element | None:
+    """What statistics say of a difference; where its size is known, it says that too."""
+    verdict, effect = versus.get("verdict"), versus.get("effect")
     if verdict is None:
         return None
-    return tag("span", verdict, class_=f"badge {verdict.replace(' ', '-')}")
+    made = tag("span", verdict, class_=f"badge {verdict.replace(' ', '-')}")
+    if effect is not None:
+        made.set("title", f"effect size {effect:.2f}: mean of the differences over their deviation")
+    return made
 
 
 def _span(metric: str, summary: Json) -> float:
@@ -271,7 +282,7 @@ def _part_cell(one: Json, metric: str, label: str) -> Element:
     inside = [tag("b", changed)]
     if interval:
         inside.append(tag("span", f"[{interval}", class_="change"))
-    return tag("td", *inside, badge(versus.get("verdict")), data_label=label)
+    return tag("td", *inside, badge(versus), data_label=label)
 
 
 def _saved_sentences(summary: Json) -> Iterator[Element]:
@@ -292,7 +303,7 @@ def _saved_sentences(summary: Json) -> Iterator[Element]:
 
 
 def _points(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")
+    return _minus(f"{value:+.2f}")
 
 
 def _saved_table(summary: Json) -> Element:
@@ -303,12 +314,12 @@ def _saved_table(summary: Json) -> Element:
         for key, title in heads.items():
             factor, unit = (1, " points") if key == "accuracy_points" else (100, " % saved")
             digits = 2 if factor == 1 else 1
-            value = f"{factor * saved[key]['mean']:+.{digits}f}{unit}".replace("-", "−")
+            value = _minus(f"{factor * saved[key]['mean']:+.{digits}f}{unit}")
             interval = saved[key]["ci95"]
             shown = "" if not interval else "[{}]".format(
                 ", ".join(f"{factor * bound:+.{digits}f}" for bound in interval))  # fmt: skip
             cells.append(tag("td", tag("b", value),
-                             tag("span", shown.replace("-", "−"), class_="change"),
+                             tag("span", _minus(shown), class_="change"),
                              data_label=title))  # fmt: skip
         rows.append(tag("tr", *cells))
     titles = [tag("th", title, scope="col") for title in ("variant", *heads.values())]

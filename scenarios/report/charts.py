@@ -66,6 +66,8 @@ def _distributions(ended: list[tuple[Run, Jobs]], variants: list[str]) -> Iterat
         unit, size = unit_for([most], TIMES)
         least = min(float(v[v > 0].min()) for v, _ in found.values() if (v > 0).any())
         least = min(1.0, most / 10) if key == "delay" else max(least, most / 1e7)
+        log = most > 30 * least  # otherwise an axis would have no two powers of ten
+        least *= log
         lines = []
         for at, name in enumerate(variants):
             values, shares = found[name]
@@ -79,11 +81,11 @@ def _distributions(ended: list[tuple[Run, Jobs]], variants: list[str]) -> Iterat
         yield Chart(
             key,
             f"{title}: distribution",
-            f"{title} ({meaning}), {unit}, on a logarithmic axis: the share of jobs that stay "
-            f"below. All jobs of all seeds count; drawn are each half per cent and the tail."
+            f"{title} ({meaning}), {unit}{', on a logarithmic axis' * log}: the share of jobs that "
+            f"stay below. All jobs of all seeds count; drawn are each half per cent and the tail."
             f"{clipped}",
             {"panels": [{
-                "x": {"name": f"{title.lower()}, {unit}", "log": True} | WHOLE_SPAN,
+                "x": {"name": f"{title.lower()}, {unit}", "log": log} | WHOLE_SPAN,
                 "y": {"name": "share of jobs", "percent": True, "min": 0, "max": 1},
                 "lines": lines,
             }]},
@@ -101,7 +103,7 @@ def _over_time(study: Study, variants: list[str]) -> Iterator[Chart]:
     edges = np.linspace(begin, end, length(variants) + 1)
     unit, size = span_unit(end - begin)
     total = gpus_of(study.manifest["scenario"]["cluster"])
-    panels = []
+    panels: list[Json] = []
     for column, name, divisor in (
         ("power_w", "power", 0.0),
         ("gpus_busy", "GPUs in use", float(total or 0)),
@@ -130,17 +132,25 @@ def _over_time(study: Study, variants: list[str]) -> Iterator[Chart]:
         return
     middles = numbers((edges[:-1] - begin) / size)
     width = (end - begin) / (len(edges) - 1)
+    drawn_power = panels[0]["y"]["name"].startswith("power")
+    power = " Power is that of the whole facility, idle GPUs included." * drawn_power
     share = f" GPUs in use: share of the {total}." if total else ""
     seeds = study.manifest["seeds"]
     which = f" Of seed {seeds[0]}." if len(seeds) > 1 else ""
     yield Chart(
         "time",
-        "Power, GPUs in use and waiting jobs over time",
+        f"{_and([panel['y']['name'].partition(',')[0] for panel in panels])} over time",
         f"Means over {len(edges) - 1} bins of {_duration(width)}, weighed by time, so that no "
         f"change between bins is lost; the band goes from the smallest to the largest value in the "
-        f"bin. Power is that of the whole facility, idle GPUs included.{share}{which}",
+        f"bin.{power}{share}{which}",
         {"panels": panels, "xs": middles, "zoom": True, "step": "middle"},
     )
+
+
+def _and(names: list[str]) -> str:
+    """Names as a title."""
+    listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return listed[0].upper() + listed[1:]
 
 
 def gpus_of(cluster: Json) -> int | None:

@@ -36,7 +36,7 @@ def page(study: Study) -> str:
     broken_down = answer.parts(summary)
     body = [
         header(manifest["scenario"]["name"]),
-        tag("h1", manifest["scenario"]["question"]),
+        tag("h1", manifest["scenario"]["question"] or manifest["scenario"]["name"]),
         tag("ul", *answer.sentences(summary), class_="answer"),
         *(tag("p", line, class_="note")
           for line in answer.remarks(len(manifest["seeds"]), summary)),

@@ -76,7 +76,7 @@
       const shapes = ["circle", "rect", "triangle", "diamond"];
       made.push({
         type: "scatter", id: `dots-${at}-${v}`, name, xAxisIndex: at, yAxisIndex: at, z: 4,
-        symbol: shapes[Math.floor(v / 8) % 4], symbolSize: mine.length > 1 ? 10 : 13, itemStyle: { color },
+        symbol: shapes[Math.floor(v / 8) % 4], symbolSize: mine.length > 1 ? 10 : 13, itemStyle: { color, opacity: 1 },
         label: { show: mine.length === 1 && !crowded.has(mine[0]), formatter: () => name,
                  position: "top", color: css("--ink"), fontSize: 12 },
         data: mine.map((dot) => ({ value: dot.at, dot })),

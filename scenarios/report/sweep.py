@@ -65,7 +65,7 @@ def sweep_page(folder: Path) -> str:
     failed = [one for one in sweep["points"] if one["state"] != "done"]
     body = [
         header(sweep["scenario"]),
-        tag("h1", sweep["question"]),
+        tag("h1", sweep["question"] or sweep["scenario"]),
         tag("ul", *_sentences(sweep, done, variants), class_="answer"),
         *([_failures(failed)] if failed else []),
         _basis(sweep, len(done)),
