@@ -13,11 +13,12 @@ COMPILE := $(BIN)/python -m compileall -q policies traces sim live scenarios
 # but for the core, which is compiled in place.
 INSTALLED := $(VENV)/.installed
 INSTALLED_TEST := $(VENV)/.installed-test
+INSTALLED_DOCS := $(VENV)/.installed-docs
 CORE := $(shell sed -n 's/^    "\(.*\.py\)",$$/\1/p' setup.py)
 PACKAGING := pyproject.toml setup.py $(CORE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-all check format bench interpreted clean
+.PHONY: help quickstart test test-all check format docs speed interpreted clean
 
 help:
 	@echo "make quickstart   install, then run the scenario 'quickstart' into results/quickstart"
@@ -25,7 +26,8 @@ help:
 	@echo "make test-all     run all tests, with more random examples"
 	@echo "make check        ruff, mypy, import-linter"
 	@echo "make format       let ruff format the sources and fix what it can"
-	@echo "make bench        run the benchmarks: recurring jobs, schedulers, zoo (minutes)"
+	@echo "make docs         make the site of docs/ in build/docs"
+	@echo "make speed        measure speed: recurring jobs, schedulers, zoo (minutes)"
 	@echo "make interpreted  run the core as plain Python until it is installed again"
 	@echo "make clean        remove .venv, builds and caches (results/ stays)"
 
@@ -48,7 +50,11 @@ format: $(INSTALLED_TEST)
 	@$(BIN)/ruff format --quiet
 	@$(BIN)/ruff check --fix
 
-bench: $(INSTALLED)
+docs: $(INSTALLED_DOCS)
+	@$(BIN)/python docs/site.py build/docs
+	@echo "Site: build/docs/index.html"
+
+speed: $(INSTALLED)
 	@$(BIN)/python benchmarks/recurrences.py
 	@$(BIN)/python benchmarks/schedulers.py
 	@$(BIN)/python -m benchmarks.zoo_search
@@ -77,5 +83,11 @@ $(INSTALLED): $(PACKAGING) | $(BIN)/python
 $(INSTALLED_TEST): $(PACKAGING) | $(BIN)/python
 	@echo "Installing wattkeeper and its test tools into $(VENV) ..."
 	@$(PIP) install -e '.[test]'
+	@$(COMPILE)
+	@touch $(INSTALLED) $@
+
+$(INSTALLED_DOCS): $(PACKAGING) | $(BIN)/python
+	@echo "Installing wattkeeper and what makes its site into $(VENV) ..."
+	@$(PIP) install -e '.[docs]'
 	@$(COMPILE)
 	@touch $(INSTALLED) $@

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import re
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from wattkeeper.policies.registry import POINTS, policies
+from wattkeeper.scenarios.schema import json_schema
 from wattkeeper.sim.metrics import METRICS
 from wattkeeper.sim.results import TABLES, VALUES
+from wattkeeper.traces.formats import registry
+from wattkeeper.traces.schema import KINDS, OPTIONAL
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -19,3 +31,93 @@ def test_every_column_and_metric_of_the_results_is_listed() -> None:
             expected.append(f"| `{column.name}` | `{column.type}` | {unit} | {doc} |")
     expected += [f"| `{name}` | {metric.unit} | {metric.doc} |" for name, metric in METRICS.items()]
     assert [line for line in page if line.startswith("| `")] == expected
+
+
+@pytest.fixture(scope="module")
+def reference() -> dict[str, str]:
+    """The pages that are made, by name."""
+    pages: dict[str, Callable[[], str]] = runpy.run_path(str(DOCS / "reference.py"))["PAGES"]
+    return {name: make() for name, make in pages.items()}
+
+
+def test_the_reference_has_every_key_of_a_scenario(reference: dict[str, str]) -> None:
+    schema, page = json_schema(), reference["scenario.md"]
+    parts = {"": schema, **schema["$defs"]}
+    for name, part in parts.items():
+        if name.endswith("Config"):
+            continue  # policies have a page of their own
+        section = page.partition(f"\n## {name}\n")[2] if name else page
+        rows = re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \| (.+) \|$", section.partition("\n## ")[0],
+                          re.MULTILINE)  # fmt: skip
+        assert [row[0] for row in rows] == list(part["properties"]), name
+        for key, kind, default, meaning in rows:
+            assert kind.strip(), key
+            assert meaning.strip(), f"{name}.{key} has no docstring"
+            assert (default == "needed") == (key in part.get("required", ()))
+
+
+def test_the_reference_has_every_policy_format_and_column(reference: dict[str, str]) -> None:
+    for point in POINTS:
+        for kind, config in policies(point).items():
+            section = reference["policies.md"].partition(f"### `{point}: {kind}`")[2]
+            section = section.partition("\n##")[0]
+            assert " ".join((config.__doc__ or "").split()[:4]) in section
+            for key in config.model_fields.keys() - {"kind"}:
+                assert f"| `{key}` |" in section
+    for name in registry():
+        assert f"| `{name}` |" in reference["imports.md"]
+    tables = [*TABLES.items(), ("metrics", VALUES)]
+    tables += [table for kind in KINDS for table in (KINDS[kind] | OPTIONAL[kind]).items()]
+    for name, schema in tables:
+        rows = "\n".join(f"| `{column.name}` | `{column.type}` |" for column in schema)
+        found = re.sub(r"(`) \|[^`\n]*$", r"\1 |", reference["files.md"], flags=re.MULTILINE)
+        assert f"`{name}.parquet`" in found
+        assert rows in found
+
+
+def test_every_metric_has_its_formula() -> None:
+    page = (DOCS / "metrics.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \| (.+) \|$", page, re.MULTILINE)
+    assert [(name, unit) for name, unit, _ in rows] == [
+        (name, metric.unit) for name, metric in METRICS.items()
+    ]
+
+
+def test_misses_are_those_that_were_measured() -> None:
+    page = (DOCS / "validation.md").read_text(encoding="utf-8")
+    warm = json.loads((DOCS.parent / "sim/warm_start.json").read_text(encoding="utf-8"))
+    held_out = warm["error"]["held_out_seeds"]
+    saved = sum(seed["measured_saved"] for seed in held_out) / len(held_out)
+    assert f"{100 * saved:.1f} % of work" in page
+    first, second, third = (round(100 * abs(seed["relative_error"])) for seed in held_out)
+    assert f"off by {first}, {second} and {third} % of it" in page
+
+
+def test_what_validation_names_is_there() -> None:
+    page = (DOCS / "validation.md").read_text(encoding="utf-8")
+    found = re.findall(r"`(tests/\w+\.py)`(?:, `(test_\w+)`)?", page)
+    assert len(found) > 5
+    for path, name in found:
+        assert f"def {name}" in (DOCS.parent / path).read_text(encoding="utf-8")
+
+
+def test_links_between_pages_lead_somewhere(reference: dict[str, str]) -> None:
+    pages = {page.name: page.read_text(encoding="utf-8") for page in DOCS.glob("*.md")}
+    there = {*pages, *(f"reference/{name}" for name in reference)}
+    for name, text in pages.items():
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", text):
+            assert target in there, f"{name} links to {target}"
+
+
+@pytest.mark.slow
+def test_the_site_is_made_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("sphinx", reason="sphinx is not installed: pip install 'wattkeeper[docs]'")
+    made = tmp_path / "site"
+    asked = [sys.executable, str(DOCS / "site.py"), str(made)]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for page in ("index", "policy", "python", "reference/scenario"):
+        text = (made / f"{page}.html").read_text(encoding="utf-8")
+        assert not re.search(r'<(?:script|link|img)[^>]+(?:src|href)="https?:', text)
+    policy = (made / "policy.html").read_text(encoding="utf-8")
+    assert "share-60" in policy.partition("Results: results/live")[0].rpartition("<pre>")[2]

@@ -8,11 +8,14 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import click
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -154,6 +157,41 @@ def save_models(folder: Path, lines: list[str]) -> list[str]:
     return lines
 
 
+def save_policy(folder: Path) -> None:
+    """What the page says to save, and what installing it would add."""
+    for kind, name in (("python", "share_of_power.py"), ("toml", "pyproject.toml")):
+        (block,) = (text for found, text in BLOCK.findall(PAGES["policy.md"]) if found == kind)
+        (folder / name).write_text(block, encoding="utf-8")
+    project = tomllib.loads(block)["project"]
+    info = folder / "share_of_power-0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    ((group, points),) = project["entry-points"].items()
+    lines = [f"[{group}]", *(f"{name} = {module}" for name, module in points.items()), ""]
+    (info / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
+
+
+def test_a_policy_of_ones_own_decides_the_same_live(command: Command, tmp_path: Path) -> None:
+    """As the page on adding one shows it."""
+    save_policy(tmp_path)
+    page = PAGES["policy.md"]
+    (scenario,) = (text for kind, text in BLOCK.findall(page) if kind == "yaml")
+    (tmp_path / "shares.yaml").write_text(scenario, encoding="utf-8")
+    for line in commands("policy.md"):
+        command(*words(line))
+    read = partial(pd.read_parquet, columns=["variant", "job_id", "power_limit_w", "energy_j"])
+    simulated, live = (
+        read(tmp_path / f"results/{kind}/jobs.parquet").sort_values(["variant", "job_id"])
+        for kind in ("simulated", "live")
+    )
+    assert simulated["power_limit_w"].tolist() == live["power_limit_w"].tolist()
+    np.testing.assert_allclose(simulated["energy_j"], live["energy_j"], rtol=1e-9)
+    assert simulated.groupby("variant")["energy_j"].sum()["share-60"] > 0
+    limits = simulated.groupby("variant")["power_limit_w"].unique().map(list).to_dict()
+    assert limits["share-60"] < limits["share-80"] < limits["full"]
+    assert "share-of-power" in command("schema").stdout
+
+
 def test_commands_without_data(inside: Command, tmp_path: Path) -> None:
     (scenario,) = (block for kind, block in BLOCKS if kind == "yaml")
     (tmp_path / "mine.yaml").write_text(scenario, encoding="utf-8")
@@ -203,7 +241,7 @@ LIVE = {"devices.md", "live.md", "record.md", "session.md"}
     [
         pytest.param(page, marks=[pytest.mark.slow] * (page in TRAINS))
         for page in PAGES
-        if page != "README.md"
+        if page not in ("README.md", "policy.md")
     ],
 )
 def test_commands_of_pages(

@@ -1,0 +1,154 @@
+"""Makes the site: `python docs/site.py [FOLDER]`, by default `build/docs`; needs no network.
+
+The pages of `docs/` stay as they are: what Sphinx reads, those of `reference.py` among it, is put
+together in a folder of its own. Commands and Python of the pages in `EXECUTED` run while the site
+is made, and their output stands under them.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import traceback
+from contextlib import chdir, redirect_stdout
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+sys.path.insert(0, str(DOCS))
+
+EXECUTED = ("index.md", "python.md", "policy.md")
+BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$\n", re.MULTILINE | re.DOTALL)
+SAVED = re.compile(r"Save this as `([^`]+)`[^\n]*\n+```(?:yaml|python|toml)\n(.*?)^```$",
+                   re.MULTILINE | re.DOTALL)  # fmt: skip
+SECTIONS = {
+    "First steps": ("index", "concepts", "cluster-log", "going-live", "python"),
+    "Studies": ("report", "sweeps", "compare", "timeline", "results", "metrics", "bench",
+                "validation"),
+    "Input": ("formats", "formats-clusters", "fetch", "generate", "clusters", "record"),
+    "Live": ("live", "session", "devices", "zoo"),
+    "Extend": ("policy",),
+    "Reference": ("reference/scenario", "reference/policies", "reference/files",
+                  "reference/imports"),
+}  # fmt: skip
+"""Pages by section; those that are not there are left out, others come under `More`."""
+
+
+def put_together(source: Path) -> None:
+    """Write all pages, with the output of what they show, into a folder for Sphinx."""
+    from reference import PAGES
+
+    (source / "reference").mkdir(parents=True)
+    for name, make in PAGES.items():
+        (source / "reference" / name).write_text(make(), encoding="utf-8")
+    for page in sorted(DOCS.glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        if page.name in EXECUTED:
+            text = executed(text)
+        (source / page.name).write_text(text, encoding="utf-8")
+    index = source / "index.md"
+    index.write_text(index.read_text(encoding="utf-8") + trees(source), encoding="utf-8")
+    (source / "conf.py").write_bytes((DOCS / "conf.py").read_bytes())
+
+
+def trees(source: Path) -> str:
+    """The navigation."""
+    there = {str(page.relative_to(source).with_suffix("")) for page in source.rglob("*.md")}
+    listed = {page for pages in SECTIONS.values() for page in pages}
+    sections = {**SECTIONS, "More": tuple(sorted(there - listed))}
+    found = ""
+    for title, pages in sections.items():
+        kept = [page for page in pages if page in there and page != "index"]
+        if kept:
+            lines = "\n".join(kept)
+            found += f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{lines}\n```\n"
+    return found
+
+
+def executed(page: str) -> str:
+    """A page whose commands and Python ran, with their output under them.
+
+    Raises:
+        SystemExit: If one fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="wattkeeper-docs-") as folder, chdir(folder):
+        for name, text in SAVED.findall(page):
+            Path(name).parent.mkdir(parents=True, exist_ok=True)
+            Path(name).write_text(text, encoding="utf-8")
+        install_here()
+        names: dict[str, object] = {"__name__": "__main__"}
+
+        def run(found: re.Match[str]) -> str:
+            kind, block = found.groups()
+            if kind == "python" and page[: found.start()].rstrip().endswith("`:"):
+                return found[0]  # a file, saved before
+            said = _python(block, names) if kind == "python" else _commands(block)
+            return found[0] + (f"\n```text\n{said.rstrip()}\n```\n" if said.strip() else "")
+
+        return BLOCK.sub(run, page)
+
+
+def install_here() -> None:
+    """What `pip install` does with the entry points of a `pyproject.toml` in this folder."""
+    import tomllib
+
+    project = Path("pyproject.toml")
+    if not project.exists():
+        return
+    about = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
+    info = Path(f"{about['name'].replace('-', '_')}-{about['version']}.dist-info")
+    info.mkdir()
+    lines = f"Metadata-Version: 2.1\nName: {about['name']}\nVersion: {about['version']}\n"
+    (info / "METADATA").write_text(lines, encoding="utf-8")
+    entries = "".join(
+        f"[{group}]\n" + "".join(f"{name} = {where}\n" for name, where in points.items())
+        for group, points in about["entry-points"].items()
+    )
+    (info / "entry_points.txt").write_text(entries, encoding="utf-8")
+
+
+def _commands(block: str) -> str:
+    said = ""
+    for line in block.splitlines():
+        words = shlex.split(line.removeprefix("$ "))
+        if words[0] != "wattkeeper":
+            continue
+        env = os.environ | {
+            "COLUMNS": "110", "WATTKEEPER_TRACES": str(Path("traces").resolve()),
+            "WATTKEEPER_STATE": str(Path("state").resolve()), "TMPDIR": tempfile.gettempdir(),
+        }  # fmt: skip
+        asked = [sys.executable, "-m", "wattkeeper.scenarios", *words[1:]]
+        done = subprocess.run(asked, capture_output=True, text=True, env=env, check=False)
+        if done.returncode:
+            raise SystemExit(f"{line}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        said += done.stdout.replace(str(Path.cwd()), ".")
+    return said
+
+
+def _python(block: str, names: dict[str, object]) -> str:
+    said = io.StringIO()
+    try:
+        with redirect_stdout(said):
+            exec(compile(block, "example", "exec"), names)
+    except Exception:
+        raise SystemExit(f"an example fails:\n{block}\n{traceback.format_exc()}") from None
+    return said.getvalue()
+
+
+def build(target: Path) -> int:
+    """Make the site; Sphinx's exit code, not 0 if there was a warning."""
+    from sphinx.cmd.build import main
+
+    with tempfile.TemporaryDirectory(prefix="wattkeeper-site-") as scratch:
+        source = Path(scratch) / "pages"
+        put_together(source)
+        return main(["-q", "-W", "--keep-going", "-n", "-E", "-b", "html",
+                     "-d", f"{scratch}/trees", str(source), str(target)])  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(build(Path(sys.argv[1] if len(sys.argv) > 1 else DOCS.parent / "build/docs")))
