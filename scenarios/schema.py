@@ -65,7 +65,16 @@ class OneOf:
 
 
 def _spell_out(value: object) -> object:
-    return {"kind": value} if isinstance(value, str) else value
+    """The mapping that a name stands for; its lists as tuples, which strict mode asks for here."""
+    if isinstance(value, str):
+        return {"kind": value}
+    if isinstance(value, dict):
+        return {key: _frozen(inside) for key, inside in value.items()}
+    return value
+
+
+def _frozen(value: object) -> object:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 class Model(Described):

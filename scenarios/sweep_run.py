@@ -245,7 +245,7 @@ def put_together(work: Work) -> None:
     done.manifest["wall_s"] = sum(one.wall_s for one in made)
     fresh = work.folder / "fresh"
     shutil.rmtree(fresh, ignore_errors=True)
-    done.save(fresh)
+    done.save(fresh, with_page=False)
     settle_on_disk(fresh)
     fresh.rename(work.done)
     for unit in work.units:

@@ -203,8 +203,8 @@ def test_commands_without_data(inside: Command, tmp_path: Path) -> None:
             said += inside(*words(line)).stdout
     assert re.search("Left out: 1 jobs? without a recorded duration", said)
     assert (tmp_path / "results/mine/jobs.parquet").is_file()
-    transfer, results = (block for kind, block in BLOCKS if kind == "python")
-    examples = [(results, "batch_size")]
+    study, transfer, results = (block for kind, block in BLOCKS if kind == "python")
+    examples = [(study, "energy_j"), (results, "batch_size")]
     if find_spec("torch"):
         examples.append((transfer, "function in eval mode: kept"))
     for example, expected in examples:

@@ -105,6 +105,11 @@ def test_shipped_scenarios_load(name: str) -> None:
     assert document.name == str(shipped()[name])
 
 
+def test_a_policy_takes_a_list(path: Path) -> None:
+    found = accepted(path, GOOD, "policies.select={kind: dlas-gpu, limits_gpu_s: [60, 600]}")
+    assert getattr(found.policies.select, "limits_gpu_s", None) == (60, 600)
+
+
 def test_there_are_shipped_scenarios() -> None:
     assert set(shipped()) >= {"quickstart", "zeus-nsdi23", "zeus-eta", "zeus-overlap"}
 
