@@ -1,7 +1,7 @@
 """How many recurrences a second one core replays, in CPU time and by counting events.
 
 Runs the shipped scenario `zeus-nsdi23` if its traces are imported, otherwise `quickstart`, through
-the real world with journal, metrics and results: `make bench`.
+the real world with journal, metrics and results: `make speed`.
 """
 
 from __future__ import annotations
