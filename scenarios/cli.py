@@ -92,7 +92,11 @@ def _axes(command: Callable[..., None]) -> Callable[..., None]:
 
 @main.command()
 @click.argument("scenario")
-@click.option("--out", type=click.Path(path_type=Path), help="Results folder [results/NAME].")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder to replace [results/NAME].",
+)
 @click.option("--seeds", metavar="N|A..B", help="Seeds 1 to N, or A to B.")
 @_overrides
 @click.option("--workers", type=click.IntRange(1), default=1, help="Processes to run in [1].")
@@ -127,6 +131,7 @@ def run(
     loaded = load(scenario, settings, None if seeds is None else _seeds(seeds), axes)
     folder = out or Path("results") / loaded.scenario.name
     check_folder(folder)
+    _check_kind(folder, sweep=loaded.scenario.sweep is not None)
     if loaded.scenario.sweep is not None:
         if live:
             raise click.UsageError(
@@ -150,6 +155,16 @@ def run(
 
     show(terminal.console(), loaded.scenario, done)
     click.echo(f"\nResults: {folder}")
+
+
+def _check_kind(folder: Path, *, sweep: bool) -> None:
+    """Let no run take the place of a sweep, nor the other way round."""
+    there = (folder / "sweep.json").is_file()
+    if (there or (folder / "manifest.json").is_file()) and there != sweep:
+        kinds = ("a sweep", "a run")
+        raise click.UsageError(
+            f"{folder} holds the results of {kinds[sweep]}: name another folder (--out)"
+        )
 
 
 def _run_sweep(loaded: Loaded, folder: Path, workers: int, ray: str | None, as_json: bool) -> None:

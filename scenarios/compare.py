@@ -95,7 +95,8 @@ def compare_with(reference: Results, other: Results) -> Json:
         ``rows``: for each variant and metric that both have: see `_row`.
         ``compared``, ``differ``, ``hold``: how many rows there are with two values; of those, with
         different ones; of those, whose verdict holds among all of them (`LEVEL`).
-        ``verdict``: ``identical``, ``noise``, ``one seed`` or ``differ``, of all together.
+        ``verdict``: ``identical``, ``noise``, ``undecided``, ``one seed`` or ``differ``, of all
+        together.
     """
     if reference.is_sweep != other.is_sweep:
         one, two = (reference, other) if reference.is_sweep else (other, reference)
@@ -248,22 +249,47 @@ def _mean(values: Floats) -> float | None:
 
 
 def _judge_together(rows: Sequence[Json]) -> None:
-    """Add ``p_holm``, p adjusted for all rows that differ, and ``holds``: whether it is low."""
-    tested = [row for row in rows if row["p"] is not None]
-    adjusted = iter(holm([row["p"] for row in tested]))
+    """Add ``p_holm``, p adjusted for all rows that differ, and ``holds``: whether it is low.
+
+    Metrics of a run whose differences are in proportion, as those of cost and regret, ask the same
+    question: they count once.
+    """
+    tested = {_question(row): row["p"] for row in rows if row["p"] is not None}
+    adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
     for row in rows:
-        row["p_holm"] = next(adjusted) if row["p"] is not None else None
-        tells = row["verdict"] in ("lower", "higher")
-        row["holds"] = bool(tells and row["p_holm"] is not None and row["p_holm"] <= LEVEL)
+        row["p_holm"] = adjusted.get(_question(row))
+        row["holds"] = stands_alone(row) and (row["p_holm"] or 0.0) <= LEVEL
+
+
+def _question(row: Mapping[str, Any]) -> tuple[str, ...]:
+    if row["p"] is None:
+        return ()
+    return _text(row.get("point", {})), row["variant"], f"{row['p']:.6g}"
 
 
 def _verdict(differ: Sequence[Mapping[str, Any]]) -> str:
-    """Of rows that differ."""
+    """Of rows that differ.
+
+    It is undecided where none holds, but more stand out alone than luck would have among so many.
+    """
     if not differ:
         return "identical"
     if any(row["holds"] for row in differ):
         return "differ"
-    return "one seed" if all(row["verdict"] == "one seed" for row in differ) else "noise"
+    if all(row["verdict"] == "one seed" for row in differ):
+        return "one seed"
+    asked = {_question(row) for row in differ}
+    alone = {_question(row) for row in differ if stands_alone(row)}
+    by_luck = sum(
+        math.comb(len(asked), count) * LEVEL**count * (1 - LEVEL) ** (len(asked) - count)
+        for count in range(len(alone), len(asked) + 1)
+    )
+    return "undecided" if by_luck < LEVEL else "noise"
+
+
+def stands_alone(row: Mapping[str, Any]) -> bool:
+    """Whether a row that is looked at by itself is more than noise."""
+    return row["verdict"] in ("lower", "higher")
 
 
 def _differences(left: Saved, right: Saved) -> Iterator[Json]:

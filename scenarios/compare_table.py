@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from wattkeeper.scenarios.compare import LEVEL
+from wattkeeper.scenarios.compare import LEVEL, stands_alone
+from wattkeeper.scenarios.shown import value_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 SHOWN = 40
 """Rows of a table, and lines of a list; the rest is in the JSON."""
+
+MAIN = ("energy_j", "cluster_energy_j", "time_s", "cost", "jct_s", "queue_delay_s")
+"""What a study is about."""
 
 WIDEST = 50
 """Characters of a value of a scenario."""
@@ -57,6 +61,12 @@ def sentence(comparison: Mapping[str, Any]) -> str:
                 f"They differ only by noise{of_both}: {some} differ, none of them by more than "
                 "the luck of seeds explains."
             )
+        case "undecided":
+            lone = sum(map(stands_alone, comparison["rows"]))
+            return (
+                f"Undecided{of_both}: {some} differ, {lone} of them by more than noise if each is "
+                "looked at alone, none if all are. More seeds would tell (--seeds)."
+            )
         case "one seed":
             return (
                 f"They differ{of_both}: {some}. One seed cannot tell that from noise: run both "
@@ -74,8 +84,9 @@ def _count(number: int, what: str) -> str:
 
 
 def _largest(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The largest change that is no noise."""
+    """The largest change that is no noise, of what a study is about if there is any."""
     held = [row for row in rows if row["holds"] and row["ratio"] is not None]
+    held = [row for row in held if row["metric"] in MAIN] or held
     if not held:
         return ""
     row = max(held, key=lambda row: abs(row["ratio"] - 1))
@@ -92,12 +103,14 @@ def _about(role: str, about: Mapping[str, Any]) -> str:
 def _notes(comparison: Mapping[str, Any]) -> Iterator[str]:
     differences = comparison["differences"]
     for row in differences[:SHOWN]:
-        yield f"  {row['path']}: {_short(row['reference'])}, {_short(row['other'])}"
+        yield f"  {row['path']}: {_short(row['reference'])} -> {_short(row['other'])}"
     yield from _more(differences)
     for side, where in (("only_reference", "the reference"), ("only_other", "the other")):
         for name in comparison[side][:SHOWN]:
             yield f"  only in {where}: {name}"
         yield from _more(comparison[side])
+    if any(row["metric"] == "jobs" and row["difference"] for row in comparison["rows"]):
+        yield "  other jobs were run: seeds do not give both the same luck"
     if comparison["only_reference"] or comparison["only_other"]:
         yield f"  seeds of both: {', '.join(map(str, comparison['seeds']))}"
     absent = [row for row in comparison["rows"] if row["verdict"] is None]
@@ -131,7 +144,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     before = ""
     for row in (rows[at] for at in sorted(kept)):
         run = _run(row)
-        cells = (row["metric"], *(_number(row[side]) for side in ("reference", "other")),
+        cells = (row["metric"], *(_number(row[side], row) for side in ("reference", "other")),
                  _change(row), _effect(row["effect"]), _verdict(row))  # fmt: skip
         table.add_row("" if run == before else escape(run), *map(escape, cells))
         before = run
@@ -139,7 +152,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
-    alone = row["verdict"] in ("lower", "higher") and not row["holds"]
+    alone = stands_alone(row) and not row["holds"]
     return f"{row['verdict']} (alone)" if alone else str(row["verdict"])
 
 
@@ -151,12 +164,17 @@ def _change(row: Mapping[str, Any]) -> str:
 
 
 def _percent(ratio: float) -> str:
-    return f"{round(100 * (ratio - 1), 1) + 0.0:+.1f}"  # never -0.0
+    change = round(100 * (ratio - 1), 6) + 0.0  # never -0.0
+    return f"{change:+.1f}" if abs(change) >= 1 or not change else f"{change:+.2g}"
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+def _number(value: float | None, row: Mapping[str, Any]) -> str:
+    if value is None or row["unit"] in ("J", "s"):
+        return value_text(value, row["metric"])
+    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
 def _effect(value: float | None) -> str:
-    return "-" if value is None else f"{value:+,.1f}" if abs(value) < 10 else f"{value:+,.0f}"
+    if value is None:
+        return "-"
+    return f"{value:+.1f}" if abs(value) < 10 else "> 10" if value > 0 else "< -10"

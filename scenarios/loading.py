@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
@@ -87,16 +87,16 @@ def find(name_or_path: str) -> Path:
 
 def load(
     name_or_path: str,
-    settings: Sequence[str] = (),
-    seeds: Sequence[int] | None = None,
+    settings: Sequence[str] | Mapping[str, Any] = (),
+    seeds: int | Sequence[int] | None = None,
     axes: Sequence[str] = (),
 ) -> Loaded:
     """Read and check a scenario.
 
     Args:
         name_or_path: A shipped scenario's name, or a file.
-        settings: Overrides, `path.to.key=value` each.
-        seeds: Instead of the scenario's.
+        settings: Overrides, `path.to.key=value` each, or values by path.
+        seeds: Instead of the scenario's; a number of them, from 1 on, or a list.
         axes: Of a sweep, instead of the scenario's: `path.to.key=value,value,...` each.
 
     Raises:
@@ -104,10 +104,15 @@ def load(
         InputError: If there is no such scenario.
     """
     document = read(find(name_or_path))
-    for setting in settings:
-        document.override(setting)
+    if isinstance(settings, Mapping):
+        for path, value in settings.items():
+            document.set_value(path, value, f"settings {path}")
+    else:
+        for setting in settings:
+            document.override(setting)
     if seeds is not None:
-        document.set_value("seeds", list(seeds), "--seeds")
+        given = seeds if isinstance(seeds, int) else list(seeds)
+        document.set_value("seeds", given, "--seeds")
     if axes:
         document.set_axes(axes)
     return check(document)

@@ -114,6 +114,9 @@ def read(folder: str | Path) -> Saved:
         InputError: If it is none, or its manifest or summary is broken.
     """
     folder = Path(folder)
+    if (folder / "sweep.json").is_file():
+        raise InputError(Problem("is a sweep; give one of its points, as points/0001",
+                                 str(folder)))  # fmt: skip
     manifest, summary = (_json(folder, f"{name}.json") for name in ("manifest", "summary"))
     try:
         well_formed = isinstance(manifest["scenario"]["name"], str)

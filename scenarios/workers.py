@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
+from multiprocessing.resource_tracker import ensure_running
 from pickle import PicklingError
 from threading import Thread, current_thread, main_thread
 from typing import Any, Final, Generic, TypeVar
@@ -108,6 +109,7 @@ class _Worker(Generic[T]):
         self.starting = True
         self.has: tuple[T, int] | None = None
         self._process = context.Process(target=_serve, args=(theirs, call))
+        ensure_running()  # which lets interruptions in again, where it starts the tracker
         with _uninterrupted():
             self._process.start()
         theirs.close()  # so that its end is the end of the pipe

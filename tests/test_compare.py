@@ -225,7 +225,7 @@ def test_points_of_sweeps_are_matched_by_their_values(
     assert {row["point"]["objective.eta"] for row in found["rows"] if row["holds"]} == {0.2}
     assert {row["point"]["objective.eta"] for row in found["rows"]} == {0.1, 0.2}
     assert found["only_other"] == ['{"objective.eta": 0.4}']
-    shown = inside("compare", one, two).stdout
+    shown = " ".join(inside("compare", one, two).stdout.split())
     assert "1 point without results" in shown
     assert "(objective.eta=0.2)" in shown
     assert compared(inside, one, one)["identical"]

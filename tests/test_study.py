@@ -50,6 +50,14 @@ def test_metrics_are_those_of_the_summary(done: Done) -> None:
     assert list(parts) == list(done.summary["by"]["workload"])
 
 
+def test_settings_and_seeds_in_either_form(done: Done) -> None:
+    by_path = {"workload.recurrences": 3, "workload.workloads": ["image"]}
+    again = scenarios.load("quickstart", by_path, seeds=2).run()
+    assert again.manifest["results_digest"] == done.manifest["results_digest"]
+    with pytest.raises(InputError, match=r"settings objective.eta: eta: found"):
+        scenarios.load("quickstart", {"objective.eta": 7})
+
+
 def test_what_is_absent_is_said(done: Done, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no zoo"):
         _ = done.models
