@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from wattkeeper.scenarios.compare import LEVEL
+from wattkeeper.scenarios.shown import percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,7 +80,7 @@ def _largest(rows: Sequence[Mapping[str, Any]]) -> str:
     if not held:
         return ""
     row = max(held, key=lambda row: abs(row["ratio"] - 1))
-    return f", most of all {row['metric']} of {_run(row)}: {_percent(row['ratio'])} %"
+    return f", most of all {row['metric']} of {_run(row)}: {percent(row['ratio'])} %"
 
 
 def _about(role: str, about: Mapping[str, Any]) -> str:
@@ -146,12 +147,8 @@ def _verdict(row: Mapping[str, Any]) -> str:
 def _change(row: Mapping[str, Any]) -> str:
     if row["ratio"] is None:
         return f"{row['difference']:+.4g}"
-    ends = "" if row["ci95"] is None else f" [{', '.join(map(_percent, row['ci95']))}]"
-    return f"{_percent(row['ratio'])} %{ends}"
-
-
-def _percent(ratio: float) -> str:
-    return f"{round(100 * (ratio - 1), 1) + 0.0:+.1f}"  # never -0.0
+    ends = "" if row["ci95"] is None else f" [{', '.join(map(percent, row['ci95']))}]"
+    return f"{percent(row['ratio'])} %{ends}"
 
 
 def _number(value: float | None) -> str:
