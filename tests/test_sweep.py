@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
 import signal
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,7 +20,8 @@ from hypothesis import strategies as st
 from tests.conftest import Command
 from tests.sweeps import SMALL, content, ended, start, units, until, workers
 from wattkeeper import scenarios
-from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.scenarios.kept import drop, held
 from wattkeeper.scenarios.loading import find
 from wattkeeper.scenarios.sweep import points
 from wattkeeper.sim.results import VALUES
@@ -304,6 +307,41 @@ def test_a_plain_run_says_which_run_cannot_be_done(tmp_path: Path) -> None:
 
 LONG = ("quickstart", *SMALL, "--set", "workload.recurrences=200", "--seeds", "5",
         "--sweep", "objective.eta=0.25,0.75", "--out", "out")  # fmt: skip
+
+
+def test_a_sweep_killed_while_it_is_removed_is_still_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, point = tmp_path / "out.sweep", "0123abcd"
+    remove = shutil.rmtree
+
+    def killed(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    with held(folder):
+        (folder / point / "done").mkdir(parents=True)
+        monkeypatch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            drop(folder)
+        monkeypatch.setattr(shutil, "rmtree", remove)
+    assert not (folder / point).exists(), "nothing half-removed looks whole"
+    with held(folder):
+        drop(folder)
+    assert not folder.exists()
+
+
+def test_who_comes_as_a_sweep_ends_does_not_work_in_what_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, lock = tmp_path / "out.sweep", fcntl.flock
+
+    def late(file: IO[str], how: int) -> None:
+        lock(file, how)
+        shutil.rmtree(folder)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(EnvironmentLacks, match="another process works"), held(folder):
+        pass
 
 
 def test_a_sweep_goes_on_after_any_end(inside: Command, tmp_path: Path) -> None:
