@@ -242,7 +242,10 @@ def _kept_as(unit: Unit, made: Attempt) -> Exception | None:
 
 
 def put_together(work: Work) -> None:
-    """Write the results folder of a point, as `wattkeeper run` would, and drop its units."""
+    """Write the results folder of a point, as `wattkeeper run` would but for its page.
+
+    Its units go then.
+    """
     made: list[Attempt] = [kept(unit.result) for unit in work.units]
     runs = [one.result for one in made if not isinstance(one.result, Exception)]
     done = conclude(work.point.loaded.scenario, _inputs_in(work.inputs), work.sources, runs)
