@@ -132,6 +132,8 @@ def test_what_a_sweep_leaves_behind(command: Command, inside: Command, tmp_path:
     assert sorted(path.name for path in tmp_path.glob("*.sweep")) == []
     assert "objective." in said
     assert "Results: two" in said
+    refused = inside("timeline", "one", code=2).stderr
+    assert refused == "one: is a sweep; give one of its points, as one/points/0001\n"
 
     about = json.loads((tmp_path / "one/sweep.json").read_text())
     assert about["axes"] == {"objective.eta": [0, 0.5],
