@@ -17,7 +17,7 @@ from wattkeeper.live.profiling import Profiling
 from wattkeeper.live.pulse import Pulse
 from wattkeeper.live.stopping import Stopped, Terminations
 from wattkeeper.live.terms import Terms, guide_of, is_linked
-from wattkeeper.policies.errors import DeviceError, EnvironmentLacks, InputError, StoreError
+from wattkeeper.policies.errors import DeviceError, EnvironmentLacks, InputError, WattkeeperError
 from wattkeeper.policies.profile import Objective
 
 if TYPE_CHECKING:
@@ -195,6 +195,8 @@ class Session:
     ) -> TransferReport | None:
         """Fill a model from the most similar one that a zoo holds of this job.
 
+        To be called before `keep`, which restores what a stopped training had made of it.
+
         When the training has reached its target, or done all its epochs where it has none, the
         model enters the zoo with the metric that was reported last.
 
@@ -208,9 +210,15 @@ class Session:
             What became of each tensor; None if the zoo has no parent, and nothing happened.
 
         Raises:
-            InputError: If a module cannot be traced, or the smaller metric is the better one.
+            InputError: If a module cannot be traced, the smaller metric is the better one, or
+                `keep` was called before.
             StoreError: If the folder holds no zoo, or a damaged one.
         """
+        if self._kept:
+            raise InputError(
+                "warm_start() belongs before keep(), which restores what a stopped training made "
+                "of the model"
+            )
         if not self.orders.higher_is_better:
             raise InputError(
                 "warm_start: a zoo takes the larger metric for the better one; report an accuracy, "
@@ -448,7 +456,7 @@ class Session:
         name = f"{orders.job_id}.{orders.attempt}"
         try:
             refusal = warm.keep(self._warm, self._terms.job, name, metric)
-        except (StoreError, EnvironmentLacks) as lacks:
+        except (WattkeeperError, OSError) as lacks:
             refusal = str(lacks)
         if refusal:
             log.warning("the zoo did not take %s: %s", name, refusal)

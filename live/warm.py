@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +16,7 @@ from wattkeeper.live.transformer import transfer
 from wattkeeper.live.zoo import Zoo
 from wattkeeper.live.zoo_match import Parents
 from wattkeeper.policies.configure.modelkeeper import ModelkeeperConfig
+from wattkeeper.policies.errors import StoreError
 
 if TYPE_CHECKING:
     from wattkeeper.live.program import Inputs
@@ -67,19 +68,32 @@ def begin(
     by_digest = {graph.digest: one for graph, one in zip(graphs, known, strict=True)}
     chosen = None
     if ranks.leads():
-        parents, minimum = Parents(zoo, graphs[0]), ModelkeeperConfig().minimum
-        may = [one for one in parents.sound(task, minimum) if one.digest in by_digest]
-        match = parents.best(may, minimum)
-        chosen = None if match is None else (match.model.model_id, match.model.digest)
+        chosen = _chosen(zoo, graphs[0], task, by_digest)
     chosen = ranks.agreed(chosen)
     if chosen is None:
         return Warm(model, graphs[0], zoo, None, None)
     number, digest = chosen
     source = copy.deepcopy(by_digest[digest])
     source.load_state_dict(zoo.load(number))
-    if ranks.leads():
-        zoo.used(number)
     return Warm(model, graphs[0], zoo, number, transfer(source, model, example))
+
+
+def _chosen(zoo: Zoo, child: Graph, task: str, known: Collection[str]) -> tuple[int, str] | None:
+    """Number and architecture of the parent; one that is evicted meanwhile is passed over."""
+    minimum = ModelkeeperConfig().minimum
+    while True:
+        parents = Parents(zoo, child)
+        may = [one for one in parents.sound(task, minimum) if one.digest in known]
+        match = parents.best(may, minimum)
+        if match is None:
+            return None
+        try:
+            zoo.used(match.model.model_id)
+        except StoreError:
+            if any(one.model_id == match.model.model_id for one in zoo.models()):
+                raise
+        else:
+            return match.model.model_id, match.model.digest
 
 
 def keep(warm: Warm, task: str, name: str, accuracy: float) -> str:

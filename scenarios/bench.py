@@ -141,18 +141,30 @@ def _absent(loaded: Loaded) -> str:
 
 
 def _examine(entry: Entry, loaded: Loaded, scratch: Path, accept: bool) -> Outcome:
-    laps = 0
+    laps, begun = 0, False
+
+    def progress(_done: int, _all: int) -> None:
+        nonlocal begun
+        begun = True
 
     def lap() -> Done:
         nonlocal laps
         laps += 1
         place = scratch / f"{laps}"
-        return run(loaded, trainings=place, live=place if entry.live else None)
+        try:
+            return run(
+                loaded, progress=progress, trainings=place, live=place if entry.live else None
+            )
+        except EnvironmentLacks as error:
+            if begun:  # it is no lack of this place, which would show before
+                raise RuntimeError(f"it broke off: {error}") from error
+            raise
 
     done = lap()
     found = _expected(entry, done)
     outcome = Outcome(entry, "same", found=found, runs=len(done.results))
     expected = entry.expected
+    _check_tolerances(entry, found)
     if expected is not None and (other := _other_input(entry, loaded, expected, found)):
         return Outcome(entry, "skipped", other)
     if entry.tolerances is None:
@@ -170,6 +182,19 @@ def _examine(entry: Entry, loaded: Loaded, scratch: Path, accept: bool) -> Outco
     if outcome.changes:
         outcome.state = "changed"
     return outcome
+
+
+def _check_tolerances(entry: Entry, found: Expected) -> None:
+    """Refuse what is never compared, as a misspelt name.
+
+    Raises:
+        InputError: If there is a tolerance of a metric that no variant has or had.
+    """
+    sides = [side for side in (entry.expected, found) if side is not None]
+    known = {name for side in sides for one in side.variants.values() for name in one.metrics}
+    unknown = [name for name in entry.tolerances or () if name not in known]
+    if unknown:
+        raise InputError(f"tolerances: no variant has the metric {', '.join(unknown)}")
 
 
 def _digest(done: Done, variant: str | None = None) -> str:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.scenarios import terminal
 
 if TYPE_CHECKING:
     from wattkeeper.scenarios.bench import Outcome
     from wattkeeper.scenarios.bench_file import Baselines, Entry
-
-LACKING = 3
 
 
 @click.command()
@@ -58,7 +57,7 @@ def bench(scenarios: tuple[str, ...], update: bool, as_json: bool, baselines: Pa
     if any(outcome.state == "failed" for outcome in outcomes):
         raise click.exceptions.Exit(1)
     if not ran:
-        raise click.exceptions.Exit(LACKING)
+        raise click.exceptions.Exit(EnvironmentLacks.exit_code)
     if not update and any(outcome.state != "same" for outcome in ran):
         raise click.exceptions.Exit(1)
 

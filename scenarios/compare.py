@@ -88,6 +88,7 @@ def compare_with(reference: Results, other: Results) -> Json:
 
     Returns:
         ``other``: as ``reference`` in `compare`.
+        ``identical``: whether all tables of both are the same, by their digests.
         ``differences``: where scenarios, inputs, versions or what was left out differ: ``path``
         and both values.
         ``only_reference``, ``only_other``: runs and metrics that the other one lacks.
@@ -153,14 +154,14 @@ def _about(results: Results) -> Json:
 
 
 def _runs(results: Results) -> str:
-    """Points, variants and seeds for a message."""
-    found = {}
-    for values, one in results.points.items():
-        variants = ", ".join(one.summary["variants"])
-        seeds = ", ".join(map(str, one.manifest.get("seeds", ())))
-        found[f"variants {variants or 'none'}; seeds {seeds or 'none'}"] = values
+    """Points, and variants and seeds of the first one, for a message."""
     points = f"{len(results.points)} points; " if results.is_sweep else ""
-    return points + next(iter(found), "no results")
+    first = next(iter(results.points.values()), None)
+    if first is None:
+        return f"{points}no results"
+    variants = ", ".join(first.summary["variants"])
+    seeds = ", ".join(map(str, first.manifest.get("seeds", ())))
+    return f"{points}variants {variants or 'none'}; seeds {seeds or 'none'}"
 
 
 def _both(left: Any, right: Any, alone: list[list[str]], label: Any) -> list[Any]:

@@ -43,11 +43,15 @@ def held(folder: Path) -> Iterator[None]:
     with mark.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            # It may have been opened right before who held it removed the folder.
+            still_there = os.path.samestat(os.fstat(file.fileno()), mark.stat())
+        except (BlockingIOError, FileNotFoundError):
+            still_there = False
+        if not still_there:
             raise EnvironmentLacks(
                 f"another process works on the sweep in {folder}: wait for it, or name another "
                 "folder (--out)"
-            ) from None
+            )
         try:
             yield
         finally:
@@ -56,6 +60,20 @@ def held(folder: Path) -> Iterator[None]:
                 for each in made[1:]:
                     with suppress(OSError):
                         each.rmdir()
+
+
+def drop(folder: Path) -> None:
+    """Remove the folder of a sweep that is over.
+
+    Killed meanwhile, what is left is still marked, and has no part that looks whole.
+    """
+    gone = folder / ".gone"
+    gone.mkdir(exist_ok=True)
+    for path in list(folder.iterdir()):
+        if path.name not in (MARK, gone.name):
+            path.rename(gone / uuid.uuid4().hex)
+    shutil.rmtree(gone)
+    shutil.rmtree(folder)
 
 
 def keep(path: Path, content: object) -> None:

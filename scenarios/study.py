@@ -114,9 +114,6 @@ def read(folder: str | Path) -> Saved:
         InputError: If it is none, or its manifest or summary is broken.
     """
     folder = Path(folder)
-    if (folder / "sweep.json").is_file():
-        raise InputError(Problem("is a sweep; give one of its points, as points/0001",
-                                 str(folder)))  # fmt: skip
     manifest, summary = (_json(folder, f"{name}.json") for name in ("manifest", "summary"))
     try:
         well_formed = isinstance(manifest["scenario"]["name"], str)
@@ -136,6 +133,9 @@ def _json(folder: Path, name: str) -> Json:
         assert isinstance(found, dict)
     except (FileNotFoundError, NotADirectoryError):
         state = f"has no {name}" if folder.is_dir() else "is no folder"
+        if (folder / "sweep.json").is_file():
+            text = f"is a sweep; give one of its points, as {folder}/points/0001"
+            raise InputError(Problem(text, str(folder))) from None
         raise InputError(Problem(f"{state}; give a folder that `wattkeeper run --out` wrote",
                                  str(folder))) from None  # fmt: skip
     except (ValueError, AssertionError):

@@ -12,14 +12,18 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wattkeeper.policies.errors import (
-    EnvironmentLacks,
-    InputError,
-    PolicyError,
-)
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.scenarios.assemble import RunSpec, run_specs
 from wattkeeper.scenarios.check import located
-from wattkeeper.scenarios.kept import held, is_kept, keep, kept, settle_on_disk, sweep_folder
+from wattkeeper.scenarios.kept import (
+    drop,
+    held,
+    is_kept,
+    keep,
+    kept,
+    settle_on_disk,
+    sweep_folder,
+)
 from wattkeeper.scenarios.run import conclude, provenance
 from wattkeeper.scenarios.sweep import Point, with_inputs
 from wattkeeper.scenarios.sweep_results import write_sweep
@@ -116,7 +120,7 @@ def run_sweep(
         works.sort(key=lambda work: work.point.id)
         write_sweep(results, works)
         if not any(work.failures for work in works):
-            shutil.rmtree(folder)
+            drop(folder)
     return [
         f"{work.point.id} ({work.point}), {one['variant']}, seed {one['seed']}: {one['message']}"
         for work in works
@@ -238,7 +242,10 @@ def _kept_as(unit: Unit, made: Attempt) -> Exception | None:
 
 
 def put_together(work: Work) -> None:
-    """Write the results folder of a point, as `wattkeeper run` would, and drop its units."""
+    """Write the results folder of a point, as `wattkeeper run` would but for its page.
+
+    Its units go then.
+    """
     made: list[Attempt] = [kept(unit.result) for unit in work.units]
     runs = [one.result for one in made if not isinstance(one.result, Exception)]
     done = conclude(work.point.loaded.scenario, _inputs_in(work.inputs), work.sources, runs)

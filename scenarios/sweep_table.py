@@ -12,7 +12,7 @@ from rich.table import Table
 from wattkeeper.scenarios import study
 from wattkeeper.scenarios.shown import shown_metrics
 from wattkeeper.scenarios.sweep import shown
-from wattkeeper.scenarios.table import against
+from wattkeeper.scenarios.table import against, show_inputs
 from wattkeeper.scenarios.usable import left_out, ran_on_any
 
 if TYPE_CHECKING:
@@ -37,13 +37,7 @@ def show(console: Console, folder: Path) -> None:
     """Print the question and the comparison of variants at each point."""
     about = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
     console.print(f"[bold]{about['scenario']}[/bold]  {escape(about['question'])}")
-    for trace in about["inputs"]:
-        synthetic = trace["origin"] == "synthetic"
-        warning = " - made by a model, measured by nobody" if synthetic else ""
-        console.print(
-            f"{trace['kind']}: {trace['trace']} ({trace['origin']}{warning})",
-            style="bold yellow" if synthetic else "dim",
-        )
+    show_inputs(console, about["inputs"])
     done = [point for point in about["points"] if point["state"] == "done"]
     if not done:
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
@@ -34,13 +34,7 @@ NOISE_NOTE = f"{NOISE} only noise: the 95 % interval over seeds includes 0 %."
 def show(console: Console, scenario: Scenario, done: Done) -> None:
     """Print the question, the comparison of variants, and what each workload gained."""
     console.print(f"[bold]{scenario.name}[/bold]  {escape(scenario.question)}")
-    for trace in done.manifest["inputs"]:
-        synthetic = trace["origin"] == "synthetic"
-        warning = " - made by a model, measured by nobody" if synthetic else ""
-        style = "bold yellow" if synthetic else "dim"
-        console.print(
-            f"{trace['kind']}: {trace['trace']} ({trace['origin']}{warning})", style=style
-        )
+    show_inputs(console, done.manifest["inputs"])
     for line in cautions(done.manifest, done.summary):
         console.print(escape(line), style="bold yellow")
     if "saved" in done.summary:
@@ -64,6 +58,17 @@ def show(console: Console, scenario: Scenario, done: Done) -> None:
     console.print(_by_workload(scenario, workloads, metric, title))
     title = f"{what} of one job after learning: the last {LAST} recurrences of each group"
     console.print(_by_workload(scenario, workloads, f"last5_{metric}", title))
+
+
+def show_inputs(console: Console, inputs: Sequence[Mapping[str, Any]]) -> None:
+    """Print which traces results rest on, and whether anybody recorded them."""
+    for trace in inputs:
+        synthetic = trace["origin"] == "synthetic"
+        warning = " - made by a model, measured by nobody" if synthetic else ""
+        style = "bold yellow" if synthetic else "dim"
+        console.print(
+            f"{trace['kind']}: {trace['trace']} ({trace['origin']}{warning})", style=style
+        )
 
 
 def _overall(scenario: Scenario, done: Done, shown: Mapping[str, str]) -> Table:

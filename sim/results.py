@@ -556,7 +556,9 @@ def check_folder(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise InputError(f"{folder} is a file: name another folder (--out)")
-    strange = sorted({path.name for path in folder.iterdir()} - FILES - OF_SWEEPS)
+    there = {path.name for path in folder.iterdir()}
+    halves = {name for name in there if name.startswith(".") and name.endswith(".new")}
+    strange = sorted(there - halves - FILES - OF_SWEEPS)
     if strange:
         raise InputError(
             f"{folder} holds {strange[0]!r}, which is no result of wattkeeper: name another "

@@ -118,6 +118,7 @@ def save_sweep(
         "scenario": "quickstart",
         "question": "How does it depend on the values?",
         "baseline": "default",
+        "seeds": [1, 2],
         "axes": {path: list(values) for path, values in axes.items()},
         "points": points,
     } | {key: about[key] for key in ("inputs", "modelled", "versions")}

@@ -208,6 +208,11 @@ def test_what_differs_from_run_to_run_has_tolerances(inside: Command, tmp_path: 
     assert "-14.3 %" in inside(*OWN, code=1).stdout
 
 
+def test_a_tolerance_of_no_metric_does_not_pass(inside: Command, tmp_path: Path) -> None:
+    save(tmp_path, {**SMALL, "tolerances": {"jct_s": 0.1, "jtc_s": 0.1}})
+    assert "no variant has the metric jtc_s" in inside(*OWN, "--update", code=1).stdout
+
+
 def test_a_scenario_of_ones_own(inside: Command, tmp_path: Path) -> None:
     mine = tmp_path / "sub" / "mine.yaml"
     mine.parent.mkdir()

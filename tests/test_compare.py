@@ -177,7 +177,7 @@ def test_scenarios_inputs_and_versions_that_differ_are_named(
     costs = [row for row in found["rows"] if row["metric"] == "cost"]
     assert {row["verdict"] for row in costs} == {None}
     shown = inside("compare", ran / "a", tmp_path / "b").stdout
-    assert "scenario.objective.eta: 0.5, 0.9" in shown
+    assert "scenario.objective.eta: 0.5 -> 0.9" in shown
     assert "under another eta: cost" in shown
 
 

@@ -331,6 +331,7 @@ def test_a_sweep_has_a_page(browser: Any, inside: Command, tmp_path: Path) -> No
     body = window.page.inner_text("body")
     assert "5 of 6 points done" in body
     assert "1 point failed and is left out" in body
+    assert "One seed" not in body
     assert "a worker was killed" in body
     assert window.page.locator("#points tbody tr").count() == 20
     window.page.select_option("#view-axis0", "time")
@@ -341,11 +342,26 @@ def test_a_sweep_has_a_page(browser: Any, inside: Command, tmp_path: Path) -> No
     assert "<h1>" in sweep_page(emptied(tmp_path))
 
 
+def test_a_sweep_keeps_near_values_apart_and_warns(tmp_path: Path) -> None:
+    values = [0.12345671, 0.12345672]
+    save_sweep(tmp_path, {"objective.eta": values}, TINY)
+    dropped = {"dropped_jobs": {"too large": 3}}
+    for name, change in (("sweep.json", {"seeds": [1]}), ("points/0001/manifest.json", dropped)):
+        path = tmp_path / name
+        path.write_text(json.dumps(json.loads(path.read_text()) | change), encoding="utf-8")
+    text = sweep_page(tmp_path)
+    assert '"x":[0.12345671,0.12345672]' in text, "along the axis there are two values"
+    assert "One seed" in text
+    assert "too large" in text
+
+
 def emptied(folder: Path) -> Path:
     """A sweep of which nothing is done."""
     point = {"id": "0001", "values": {"objective.eta": 1}, "state": "failed", "failures": []}
     sweep = {"scenario": "a", "question": "b", "axes": {"objective.eta": [1]}, "points": [point]}
-    (folder / "sweep.json").write_text(json.dumps(sweep | {"baseline": "c"}), encoding="utf-8")
+    (folder / "sweep.json").write_text(
+        json.dumps(sweep | {"baseline": "c", "seeds": [1]}), encoding="utf-8"
+    )
     return folder
 
 

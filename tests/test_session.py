@@ -236,8 +236,9 @@ def test_the_bound_of_zeus_ends_a_training_that_does_not_get_there() -> None:
             found.report(0.0)
     assert found.outcome.cause == "bound"
     cost = history()[1]["cost"]
-    assert cost <= found.orders.cost_bound
-    assert cost + cost / found.outcome.epochs > found.orders.cost_bound
+    an_epoch = cost / found.outcome.epochs
+    assert cost - an_epoch <= found.orders.cost_bound, "of a last epoch more than planned"
+    assert cost + an_epoch > found.orders.cost_bound
     assert not history()[1]["reached"]
 
 
@@ -518,6 +519,29 @@ def test_a_recurrence_starts_from_what_an_earlier_one_trained(tmp_path: Path) ->
     assert parent is not None
     assert report is not None
     assert torch.allclose(begun, source(x), atol=1e-5)
+
+
+def test_what_the_zoo_refuses_is_no_failure_of_the_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch = pytest.importorskip("torch")
+    with session(eta=0, max_epochs=1) as found:
+        found.warm_start(torch.nn.Linear(4, 2), tmp_path / "zoo")
+        for _ in found.epochs():
+            found.report(math.nan)
+    assert "the zoo did not take mine-1.1: found the task 'mine' and the accuracy nan" in (
+        caplog.text
+    )
+    assert [one["cause"] for one in history()] == ["epochs"]
+
+
+def test_a_warm_start_does_not_undo_what_keep_restored(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Linear(4, 2)
+    with session(eta=0) as found:
+        found.keep(model=model)
+        with pytest.raises(InputError, match=r"belongs before keep\(\)"):
+            found.warm_start(model, tmp_path / "zoo")
 
 
 def test_a_zoo_needs_an_accuracy_and_a_folder_of_its_own(tmp_path: Path) -> None:

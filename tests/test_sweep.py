@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
 import signal
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,7 +20,8 @@ from hypothesis import strategies as st
 from tests.conftest import Command
 from tests.sweeps import SMALL, content, ended, start, units, until, workers
 from wattkeeper import scenarios
-from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.scenarios.kept import drop, held
 from wattkeeper.scenarios.loading import find
 from wattkeeper.scenarios.sweep import points
 from wattkeeper.sim.results import VALUES
@@ -129,6 +132,8 @@ def test_what_a_sweep_leaves_behind(command: Command, inside: Command, tmp_path:
     assert sorted(path.name for path in tmp_path.glob("*.sweep")) == []
     assert "objective." in said
     assert "Results: two" in said
+    refused = inside("timeline", "one", code=2).stderr
+    assert refused == "one: is a sweep; give one of its points, as one/points/0001\n"
 
     about = json.loads((tmp_path / "one/sweep.json").read_text())
     assert about["axes"] == {"objective.eta": [0, 0.5],
@@ -143,8 +148,9 @@ def test_what_a_sweep_leaves_behind(command: Command, inside: Command, tmp_path:
     alone = inside("run", "quickstart", *SMALL, "--seeds", "2", "--out", "alone",
                    *(word for setting in settings for word in ("--set", setting)))  # fmt: skip
     assert alone.stdout
-    (tmp_path / "alone/report.html").unlink()  # a sweep has one page for all points
-    assert content(tmp_path / "alone") == content(tmp_path / "one/points/0003")
+    whole = content(tmp_path / "alone")
+    del whole["report.html"]  # `wattkeeper report` makes it
+    assert whole == content(tmp_path / "one/points/0003")
     study = scenarios.read(tmp_path / "alone")
     assert study.manifest["results_digest"] == third["results_digest"]
     assert study.summary["variants"] == summaries[2]
@@ -165,9 +171,13 @@ def test_a_sweep_of_a_file_takes_the_place_of_older_results(
     scenario["sweep"] = {"workload.recurrences": [2, 3]}
     scenario["seeds"] = 1
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(scenario))
-    inside("run", "mine.yaml", "--set", "sweep=null", "--set", "workload.recurrences=2")
-    assert not (tmp_path / "results/quickstart/sweep.json").exists()
+    a_run = ("run", "mine.yaml", "--set", "sweep=null", "--set", "workload.recurrences=2")
+    inside(*a_run, "--out", "a-run")
+    assert not (tmp_path / "a-run/sweep.json").exists()
     inside("run", "mine.yaml")
+    assert "holds the results of a sweep: name another" in inside(*a_run, code=2).stderr
+    refused = inside("run", "mine.yaml", "--out", "a-run", code=2).stderr
+    assert "a-run holds the results of a run: name another" in refused
     assert len(list((tmp_path / "results/quickstart/points").iterdir())) == 2
     inside("run", "mine.yaml", "--sweep", "workload.recurrences=2")
     assert len(list((tmp_path / "results/quickstart/points").iterdir())) == 1
@@ -305,6 +315,41 @@ def test_a_plain_run_says_which_run_cannot_be_done(tmp_path: Path) -> None:
 
 LONG = ("quickstart", *SMALL, "--set", "workload.recurrences=200", "--seeds", "5",
         "--sweep", "objective.eta=0.25,0.75", "--out", "out")  # fmt: skip
+
+
+def test_a_sweep_killed_while_it_is_removed_is_still_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, point = tmp_path / "out.sweep", "0123abcd"
+    remove = shutil.rmtree
+
+    def killed(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    with held(folder):
+        (folder / point / "done").mkdir(parents=True)
+        monkeypatch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            drop(folder)
+        monkeypatch.setattr(shutil, "rmtree", remove)
+    assert not (folder / point).exists(), "nothing half-removed looks whole"
+    with held(folder):
+        drop(folder)
+    assert not folder.exists()
+
+
+def test_who_comes_as_a_sweep_ends_does_not_work_in_what_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, lock = tmp_path / "out.sweep", fcntl.flock
+
+    def late(file: IO[str], how: int) -> None:
+        lock(file, how)
+        shutil.rmtree(folder)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(EnvironmentLacks, match="another process works"), held(folder):
+        pass
 
 
 def test_a_sweep_goes_on_after_any_end(inside: Command, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -109,10 +109,3 @@ def _provenance(one: Json) -> str:
         filter(None, (one.get("format"), f"licence: {one['licence']}" if one.get("licence") else "",
                       f"content {one['content']}"))
     )  # fmt: skip
-
-
-def policies(manifest: Json) -> Iterator[tuple[str, str]]:
-    """What each variant sets of its own."""
-    for name, variant in manifest["scenario"]["variants"].items():
-        own = {key: value for key, value in variant.items() if value not in ({}, None)}
-        yield name, json.dumps(own, ensure_ascii=False) if own else "the defaults"

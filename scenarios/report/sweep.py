@@ -16,7 +16,14 @@ from wattkeeper.scenarios.report.drawing import Chart, Json, numbers, unit_for
 from wattkeeper.scenarios.report.front import Pair, energy_and_time, scatter
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.page import chips, figures, header, whole
-from wattkeeper.scenarios.shown import knows_energy, shown_metrics, units_of, value_text
+from wattkeeper.scenarios.shown import (
+    cautions,
+    knows_energy,
+    shown_metrics,
+    units_of,
+    value_text,
+)
+from wattkeeper.scenarios.sweep import shown
 
 SWEEP = "sweep.json"
 
@@ -37,11 +44,13 @@ class Point(NamedTuple):
         id: Its folder.
         values: Of the axes, by path.
         summary: As in its `summary.json`.
+        cautions: What a reader must know before its figures.
     """
 
     id: str
     values: Json
     summary: Json
+    cautions: tuple[str, ...]
 
 
 def sweep_page(folder: Path) -> str:
@@ -55,32 +64,39 @@ def sweep_page(folder: Path) -> str:
     """
     folder = Path(folder)
     sweep = _read(folder)
-    done = [
-        Point(one["id"], one["values"], study.read(folder / "points" / one["id"]).summary)
-        for one in sweep["points"]
-        if one["state"] == "done"
-    ]
+    done = [_point(folder, one) for one in sweep["points"] if one["state"] == "done"]
     variants = list(dict.fromkeys(name for point in done for name in point.summary["variants"]))
     drawn = list(_charts(sweep, done, variants))
     failed = [one for one in sweep["points"] if one["state"] != "done"]
+    of_one_seed = len(sweep["seeds"]) == 1
     body = [
         header(sweep["scenario"]),
         tag("h1", sweep["question"] or sweep["scenario"]),
         tag("ul", *_sentences(sweep, done, variants), class_="answer"),
+        *(tag("p", line, class_="note")
+          for line in (answer.remarks(1, done[0].summary) if done and of_one_seed else ())),
+        *(tag("p", line, class_="caution")
+          for line in dict.fromkeys(line for point in done for line in point.cautions)),
         *([_failures(failed)] if failed else []),
         _basis(sweep, len(done)),
         chips(variants),
         *figures(drawn),
         _table(sweep, done, variants),
-    ]
+    ]  # fmt: skip
     return whole(sweep["scenario"], body, variants, drawn)
+
+
+def _point(folder: Path, one: Json) -> Point:
+    found = study.read(folder / "points" / one["id"])
+    lines = tuple(cautions(found.manifest, found.summary))
+    return Point(one["id"], one["values"], found.summary, lines)
 
 
 def _read(folder: Path) -> Json:
     path = folder / SWEEP
     try:
         found: Json = json.loads(path.read_text(encoding="utf-8"))
-        known = {"scenario", "question", "axes", "points"} <= set(found)
+        known = {"scenario", "question", "baseline", "seeds", "axes", "points"} <= set(found)
     except (OSError, ValueError, TypeError):
         known = False
     if not known:
@@ -93,14 +109,8 @@ def _shown(values: Mapping[str, Any]) -> str:
     names = {path: path.rpartition(".")[2] for path in values}
     unique = len(set(names.values())) == len(names)
     return ", ".join(
-        f"{names[path] if unique else path} = {_text(value)}" for path, value in values.items()
+        f"{names[path] if unique else path} = {shown(value)}" for path, value in values.items()
     )
-
-
-def _text(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _sentences(sweep: Json, done: Sequence[Point], variants: Sequence[str]) -> Iterator[Element]:
@@ -124,12 +134,15 @@ def _sentences(sweep: Json, done: Sequence[Point], variants: Sequence[str]) -> I
             "li", f"Least {answer.WORDS[metric][0]}: ", tag("strong", value_text(least, metric)),
             " by ", answer.variant(name, names), f" at {_shown(point.values)}.",
         )  # fmt: skip
-    for name in [name for name in variants if name != sweep["baseline"]][: answer.SENTENCES]:
+    baselines = {name: one["versus"]["baseline"]
+                 for name, one in done[0].summary["variants"].items()}  # fmt: skip
+    others = [name for name, baseline in baselines.items() if name != baseline]
+    for name in others[: answer.SENTENCES]:
         ranges = [_range(name, metric, done) for metric in (energy, time)]
         said = [words for words in ranges if words]
         if said:
             joined = answer.listed(said)
-            baseline = answer.variant(sweep["baseline"], names)
+            baseline = answer.variant(baselines[name], names)
             yield tag("li", answer.variant(name, names), ": ", *joined, " than ", baseline, ".")
 
 
@@ -181,7 +194,7 @@ def _failures(failed: Sequence[Json]) -> Element:
 
 
 def _basis(sweep: Json, done: int) -> Element:
-    axes = [tag("span", tag("b", path), f": {', '.join(map(_text, values))}")
+    axes = [tag("span", tag("b", path), f": {', '.join(map(shown, values))}")
             for path, values in sweep["axes"].items()]  # fmt: skip
     facts: list[tuple[str, Sequence[Element | str]]] = [
         ("sweep", [f"{done} of {about.count(len(sweep['points']), 'point')} done"]),
@@ -233,18 +246,21 @@ def _charts(sweep: Json, done: Sequence[Point], variants: list[str]) -> Iterator
 
 def _along(path: str, done: Sequence[Point], variants: list[str]) -> Json | None:
     """Each metric against one axis; None if only one value of it is done."""
-    known = list({_text(point.values.get(path)): point.values.get(path) for point in done}.values())
+    at_value: dict[str, list[Point]] = {}
+    for point in done:
+        at_value.setdefault(shown(point.values[path]), []).append(point)
+    known = [those[0].values[path] for those in at_value.values()]
     if len(known) < 2:
         return None
     plain = all(isinstance(one, int | float) and not isinstance(one, bool) for one in known)
     if plain:
         known.sort()
-    axis: Json = {"name": path} if plain else {"name": path, "names": list(map(_text, known))}
+    axis: Json = {"name": path} if plain else {"name": path, "names": list(map(shown, known))}
     x = known if plain else list(range(len(known)))
     views = {}
     for metric, title in _metrics(done).items():
         spread = {
-            at: [_spread(metric, name, path, value, done) for value in known]
+            at: [_spread(metric, name, at_value[shown(value)]) for value in known]
             for at, name in enumerate(variants)
         }
         tops = [high for those in spread.values() for _, _, high in those]
@@ -264,14 +280,12 @@ def _along(path: str, done: Sequence[Point], variants: list[str]) -> Json | None
     return {"views": views} if views else None
 
 
-def _spread(
-    metric: str, name: str, path: str, value: object, done: Sequence[Point]
-) -> tuple[float, float, float]:
-    """Mean over the points with that value of an axis, and the bounds of their intervals."""
+def _spread(metric: str, name: str, points: Sequence[Point]) -> tuple[float, float, float]:
+    """Mean over the points with the same value of an axis, and the bounds of their intervals."""
     there = [
         point.summary["variants"][name]["metrics"].get(metric)
-        for point in done
-        if _text(point.values.get(path)) == _text(value) and name in point.summary["variants"]
+        for point in points
+        if name in point.summary["variants"]
     ]
     found = [of for of in there if of is not None and of["mean"] is not None]
     if not found:
@@ -292,7 +306,7 @@ def _table(sweep: Json, done: Sequence[Point], variants: Sequence[str]) -> Eleme
             values = [one["metrics"].get(metric, {}).get("mean") for metric in metrics]
             rows.append(
                 tag("tr", tag("th", point.id, scope="row"),
-                    *(tag("td", _text(point.values.get(path))) for path in sweep["axes"]),
+                    *(tag("td", shown(point.values.get(path))) for path in sweep["axes"]),
                     tag("td", answer.variant(name, names)),
                     *(tag("td", value_text(value, metric))
                       for value, metric in zip(values, metrics, strict=True)))
