@@ -151,6 +151,53 @@ def test_a_phone_needs_no_sideways_scroll(browser: Any, path: Path) -> None:
     window.context.close()
 
 
+def positions(window: Window, kind: str) -> dict[str, list[list[float]]]:
+    """Where dots or the front of energy against time are, by variant."""
+    found: dict[str, list[list[float]]] = window.page.evaluate(
+        f"Object.fromEntries({instance('pareto')}.getOption().series"
+        f".filter((one) => one.id.startsWith('{kind}'))"
+        ".map((one) => [one.name, one.data.map((dot) => dot.value ?? dot)]))"
+    )
+    return found
+
+
+def unbeaten(points: list[list[float]]) -> list[list[float]]:
+    return sorted(
+        one for one in points
+        if not any(x <= one[0] and y <= one[1] and [x, y] != one for x, y in points)
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("swept", [False, True])
+def test_the_front_is_that_of_reachable_variants_that_are_shown(
+    swept: bool, browser: Any, path: Path, tmp_path: Path
+) -> None:
+    if swept:
+        save_sweep(tmp_path / "swept", {"objective.eta": [1, 0, 0.5]}, FEW)
+        path = saved(sweep_page(tmp_path / "swept"), tmp_path)
+    window = Window(browser, path)
+    dots = positions(window, "dots")
+    assert set(dots) == {"default", "grid-search", "zeus", "oracle"}
+    hidden: set[str] = set()
+    for name in (None, "oracle", "zeus", "default", "grid-search", "oracle"):
+        if name is not None:
+            window.page.locator(".chips button", has_text=name).click()
+            hidden ^= {name}
+        shown = [one for of, each in dots.items() if of not in hidden | {"oracle"} for one in each]
+        assert positions(window, "front")["front"] == sorted(
+            [list(one) for one in {tuple(one) for one in unbeaten(shown)}]
+        )
+    assert "oracle knows the future" in window.page.inner_text("#pareto")
+    window.page.locator(".chips button", has_text="zeus").click()
+    texts = " ".join(window.page.locator("#chart-pareto svg text").all_text_contents())
+    if swept:
+        assert "zeus" in texts
+        assert "0.5" in texts.split(), "values of the axis"
+        assert len(positions(window, "path")["zeus"]) == 3
+    assert window.said == []
+    window.context.close()
+
+
 class Listener(BaseHTTPRequestHandler):
     """Notes who asks."""
 

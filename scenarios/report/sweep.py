@@ -13,7 +13,7 @@ from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.scenarios import study
 from wattkeeper.scenarios.report import about, answer
 from wattkeeper.scenarios.report.drawing import Chart, Json, numbers, unit_for
-from wattkeeper.scenarios.report.front import Pair, energy_and_time, scatter
+from wattkeeper.scenarios.report.front import Pair, energy_and_time, on_front, oracles, scatter
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.page import chips, figures, header, whole
 from wattkeeper.scenarios.shown import knows_energy, shown_metrics, units_of, value_text
@@ -37,11 +37,13 @@ class Point(NamedTuple):
         id: Its folder.
         values: Of the axes, by path.
         summary: As in its `summary.json`.
+        bounds: Variants whose policy knows the future.
     """
 
     id: str
     values: Json
     summary: Json
+    bounds: list[str]
 
 
 def sweep_page(folder: Path) -> str:
@@ -55,11 +57,7 @@ def sweep_page(folder: Path) -> str:
     """
     folder = Path(folder)
     sweep = _read(folder)
-    done = [
-        Point(one["id"], one["values"], study.read(folder / "points" / one["id"]).summary)
-        for one in sweep["points"]
-        if one["state"] == "done"
-    ]
+    done = [_point(folder, one) for one in sweep["points"] if one["state"] == "done"]
     variants = list(dict.fromkeys(name for point in done for name in point.summary["variants"]))
     drawn = list(_charts(sweep, done, variants))
     failed = [one for one in sweep["points"] if one["state"] != "done"]
@@ -74,6 +72,11 @@ def sweep_page(folder: Path) -> str:
         _table(sweep, done, variants),
     ]
     return whole(sweep["scenario"], body, variants, drawn)
+
+
+def _point(folder: Path, one: Json) -> Point:
+    found = study.read(folder / "points" / one["id"])
+    return Point(one["id"], one["values"], found.summary, oracles(found.manifest["scenario"]))
 
 
 def _read(folder: Path) -> Json:
@@ -203,19 +206,21 @@ def _charts(sweep: Json, done: Sequence[Point], variants: list[str]) -> Iterator
     summary = done[0].summary
     if not summary["by"]["workload"] or knows_energy(summary):
         time, energy, names = energy_and_time(summary)
+        single = len(sweep["axes"]) == 1
+        ordered = _in_order(done, *sweep["axes"]) if single else done
         points = [
             Pair(variants.index(name), one["metrics"][time], one["metrics"][energy],
-                 _shown(point.values))
-            for point in done for name, one in point.summary["variants"].items()
+                 _shown(point.values), *map(_text, point.values.values() if single else [""]),
+                 bound=name in point.bounds)
+            for point in ordered for name, one in point.summary["variants"].items()
         ]  # fmt: skip
-        drawn = scatter(points, names)
+        drawn = scatter(points, names, path=single)
         if drawn is not None:
             yield Chart(
                 "pareto",
                 "Energy against time",
                 f"Each variant at each point: {names[0]} and {names[1]}, means over seeds with "
-                "95 % intervals. The dashed line is the Pareto front: nothing on it is beaten in "
-                "both.",
+                f"95 % intervals. {_labels(sweep) if single else ''}{on_front(_bounds(done))}",
                 drawn,
             )  # fmt: skip
     for at, path in enumerate(sweep["axes"]):
@@ -231,12 +236,32 @@ def _charts(sweep: Json, done: Sequence[Point], variants: list[str]) -> Iterator
             )
 
 
+def _labels(sweep: Json) -> str:
+    (path,) = sweep["axes"]
+    return f"Thin lines join the points of a variant; labels are values of {path}. "
+
+
+def _bounds(done: Sequence[Point]) -> list[str]:
+    return list(dict.fromkeys(name for point in done for name in point.bounds))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _in_order(done: Sequence[Point], path: str) -> Sequence[Point]:
+    """By the value of an axis if all are numbers."""
+    if not all(_is_number(point.values[path]) for point in done):
+        return done
+    return sorted(done, key=lambda point: float(point.values[path]))
+
+
 def _along(path: str, done: Sequence[Point], variants: list[str]) -> Json | None:
     """Each metric against one axis; None if only one value of it is done."""
     known = list({_text(point.values.get(path)): point.values.get(path) for point in done}.values())
     if len(known) < 2:
         return None
-    plain = all(isinstance(one, int | float) and not isinstance(one, bool) for one in known)
+    plain = all(map(_is_number, known))
     if plain:
         known.sort()
     axis: Json = {"name": path} if plain else {"name": path, "names": list(map(_text, known))}
