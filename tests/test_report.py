@@ -388,6 +388,48 @@ def test_a_sweep_has_a_page(browser: Any, inside: Command, tmp_path: Path) -> No
     assert "<h1>" in sweep_page(emptied(tmp_path))
 
 
+def test_a_sweep_says_what_is_noise_where_ties_are_and_what_is_a_bound(
+    browser: Any, tmp_path: Path
+) -> None:
+    beta = "variants.zeus.policies.configure.beta"
+    save_sweep(tmp_path, {"objective.eta": [0, 0.5, 1], beta: [2, 3]}, TINY)
+    for path in (tmp_path / "points").glob("*/summary.json"):
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        versus = summary["variants"]["zeus"]["versus"]
+        versus["energy_j"] |= {"verdict": "noise", "ratio": 1.02, "ci95": [0.9, 1.1]}
+        ratio = 0.5 if path.parent.name in ("0003", "0004", "0005", "0006") else 0.9
+        versus["time_s"] |= {"verdict": "lower", "ratio": ratio, "ci95": [ratio, ratio]}
+        times = {"default": (5e6, 3600), "grid-search": (7e6, 9000), "zeus": (6e6, 3600)}
+        for name, (energy, time) in (times | {"oracle": (1, 1)}).items():
+            metrics = summary["variants"][name]["metrics"]
+            metrics["energy_j"] |= {"mean": energy, "ci95": [0.9 * energy, 1.1 * energy]}
+            metrics["time_s"] |= {"mean": time, "ci95": [time, time]}
+        path.write_text(json.dumps(summary), encoding="utf-8")
+    window = Window(browser, saved(sweep_page(tmp_path), tmp_path))
+    said = " ".join(window.page.locator(".answer").inner_text().split())
+    assert "Least energy: 5.00 MJ [4.50, 5.50] by default at every point; 1.0 J by oracle" in said
+    assert "by default (and as little by zeus) at every point" in said
+    assert "oracle (knows the future: a bound)" in said
+    assert (
+        "zeus: no difference beyond noise in energy at every point and training time from " in said
+    )
+    assert "50.0 % less at eta = 0.5 and 1 to 10.0 % less at eta = 0, against default." in said
+    assert "Means of 2 seeds" in window.page.inner_text("body")
+    assert "2 at each point: 1, 2" in window.page.inner_text(".basis")
+    assert "points/*/manifest.json" in window.page.inner_text("#details")
+    assert window.page.locator("#points .badge.noise").count() >= 6
+    for chart in ("axis0", "axis1"):
+        window.page.select_option(f"#view-{chart}", "cost")
+        axis = window.page.evaluate(f"{instance(chart)}.getOption().yAxis[0].name")
+        assert axis == "cost against default", "under different eta it has no common unit"
+        assert "Costs under different eta are not compared" in window.page.inner_text(f"#{chart}")
+    lines = [one for one in window.series("axis0") if one["id"].startswith("line")]
+    assert len(lines) == 4 * 2, "one for each value of the other axis"
+    assert "solid: beta = 2; dashed: beta = 3" in window.page.inner_text("#axis0")
+    assert window.said == []
+    window.context.close()
+
+
 def emptied(folder: Path) -> Path:
     """A sweep of which nothing is done."""
     point = {"id": "0001", "values": {"objective.eta": 1}, "state": "failed", "failures": []}

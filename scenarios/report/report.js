@@ -18,9 +18,9 @@
   };
   const worded = (axis) => (value) => axis.percent ? shown(100 * value) + " %" : shown(value);
 
-  function style(v) {
-    const dashes = ["solid", [7, 4], [2, 3]];
-    return { color: css(`--v${v % 8}`), type: dashes[Math.floor(v / 8) % 3] };
+  function style(v, dash) {
+    const dashes = ["solid", [7, 4], [2, 3], [8, 3, 2, 3]];
+    return { color: css(`--v${v % 8}`), type: dashes[dash ?? Math.floor(v / 8) % 3] };
   }
 
   function axis(of, more) {
@@ -28,7 +28,7 @@
     return {
       logBase: of.base ?? 10, type: of.log ? "log" : of.names ? "category" : "value", data: of.names,
       min: of.min ?? null, max: of.max ?? null, scale: of.min == null, name: of.name,
-      interval: of.percent ? .25 : undefined,
+      interval: of.percent && of.max === 1 ? .25 : undefined,
       nameLocation: "middle", nameTextStyle: { color: soft, fontSize: 12 },
       axisLabel: { color: soft, hideOverlap: true, showMaxLabel: of.max === "dataMax" ? false : null,
                    showMinLabel: of.log && of.min === "dataMin" ? false : null, formatter: of.names ? undefined : worded(of) },
@@ -38,24 +38,24 @@
     };
   }
 
-  function lines(line, at, xs, step) {
-    const { color, type } = style(line.v), name = data.variants[line.v];
+  function lines(line, k, at, xs, step) {
+    const { color, type } = style(line.v, line.dash), name = data.variants[line.v];
     const x = line.x ?? xs, common = {
       type: "line", name, xAxisIndex: at, yAxisIndex: at, symbol: x.length === 1 || line.marked ? "circle" : "none", symbolSize: 7,
       step: line.step ?? step ?? false, connectNulls: false, itemStyle: { color },
     };
     const made = [{
-      ...common, id: `line-${at}-${line.v}`, data: x.map((one, k) => [one, line.y[k]]),
+      ...common, id: `line-${at}-${line.v}-${k}`, data: x.map((one, i) => [one, line.y[i]]),
       lineStyle: { color, type, width: 2 }, z: 3, emphasis: { disabled: true },
     }];
     if (!line.low) return made;
     const band = (id, values, area) => made.push({
-      ...common, id: `${id}-${at}-${line.v}`, data: x.map((one, k) => [one, values[k]]), symbol: "none",
-      stack: `band-${at}-${line.v}`, stackStrategy: "all", silent: true, z: 1,
+      ...common, id: `${id}-${at}-${line.v}-${k}`, data: x.map((one, i) => [one, values[i]]), symbol: "none",
+      stack: `band-${at}-${k}`, stackStrategy: "all", silent: true, z: 1,
       lineStyle: { opacity: 0 }, areaStyle: area, tooltip: { show: false }, emphasis: { disabled: true },
     });
     band("low", line.low, { opacity: 0 });
-    band("high", line.high.map((one, k) => one == null ? null : one - line.low[k]), { color, opacity: .13 });
+    band("high", line.high.map((one, i) => one == null ? null : one - line.low[i]), { color, opacity: .13 });
     return made;
   }
 
@@ -136,8 +136,8 @@
     const row = (v, text) => `<span style="color:${style(v).color}">&#9644;</span> `
       + `${escape(data.variants[v])} <b>${escape(text)}</b>`;
     const of = (param) => {
-      const [kind, at, v] = param.seriesId.split("-");
-      return { kind, panel: panels[+at], v: +v };
+      const [kind, at, v, k] = param.seriesId.split("-");
+      return { kind, panel: panels[+at], v: +v, line: panels[+at].lines?.[+k] };
     };
     return (given) => {
       if (!Array.isArray(given)) {
@@ -152,14 +152,14 @@
       let head = null;
       const said = new Map();
       for (const param of given) {
-        const { kind, panel, v } = of(param);
+        const { kind, panel, v, line } = of(param);
         if (kind !== "line" || param.value[1] == null) continue;
         head ??= `${escape(panel.x.name)}: <b>${shown(param.value[0])}</b>`;
-        const line = panel.lines.find((one) => one.v === v), k = param.dataIndex;
+        const k = param.dataIndex, where = line.label ? ` ${escape(line.label)}` : "";
         const band = line.low && line.low[k] !== line.high[k]
           ? ` (${worded(panel.y)(line.low[k])} to ${worded(panel.y)(line.high[k])})` : "";
         const rows = said.get(panel) ?? [];
-        rows.push(row(v, worded(panel.y)(param.value[1])) + band);
+        rows.push(row(v, worded(panel.y)(param.value[1])) + band + where);
         said.set(panel, rows);
       }
       const blocks = [...said].map(([panel, rows]) => (said.size > 1 || panels.length > 1
@@ -220,7 +220,7 @@
         showDataShadow: false, brushSelect: false,
       }] : [],
       series: panels.flatMap((panel, at) => panel.dots ? dots(panel, at)
-        : panel.lines.flatMap((line) => lines(line, at, panel.xs ?? drawn.xs, drawn.step))),
+        : panel.lines.flatMap((line, k) => lines(line, k, at, panel.xs ?? drawn.xs, drawn.step))),
     };
   }
 
