@@ -94,6 +94,14 @@ def test_a_page_opens_quietly_and_asks_for_nothing(browser: Any, path: Path, don
     assert "synthetic: made by a model, measured by nobody" in first
     assert "idle power of GPUs" in first
     assert "4 variants × 2 seeds, 24 jobs each" in first
+    assert first.count("measured") == 2, "of the profiles, and of idle power"
+    said = window.page.inner_text(".answer")
+    assert "oracle (knows the future: a bound): " in said
+    assert "training time" in said
+    assert "job completion time" not in said, "nobody waits, so it changes alike"
+    assert "after learning (the last 5 recurrences), " in said
+    assert "lower: the 95 % interval of the change lies below 0 %" in window.page.inner_text("body")
+    assert "Power is that of the cluster" in window.page.inner_text("#time")
     window.context.close()
 
 
@@ -341,7 +349,7 @@ def test_the_answer_says_what_differs(verdict: str | None, said: str, done: Done
             versus["energy_j"] |= {"verdict": verdict, "effect": -1.5}
 
     text = page(altered(done, change))
-    (line,) = re.findall(r"<li>(<span[^>]*data-variant=\"2\".*?)</li>", text)
+    (line,) = re.findall(r"<li[^>]*>(<span[^>]*data-variant=\"2\".*?)</li>", text)
     assert said in re.sub(r"<[^>]*>", "", line)
     assert ("effect size -1.50" in text) == (verdict is not None)
 

@@ -120,7 +120,7 @@ def _sentence(name: str, one: Json, compared: list[str], summary: Json, bound: b
     if saved and versus.get("gpu_s_saved", {}).get("ratio") is None:
         warm = f"{value_text(saved, 'gpu_s_saved')} of GPU time saved by warm starts"
         clauses.append([warm])
-    clauses += [[words] for words in _after_learning(one, clear)]
+    clauses += _after_learning(one, clear)
     if not clauses:
         clauses = [["nothing can be compared with ", baseline]]
     joined = [word for clause in clauses for word in (*clause, "; ")][:-1]
@@ -135,14 +135,14 @@ def _same_change(versus: Json, one: str, other: str) -> bool:
     )
 
 
-def _after_learning(one: Json, clear: list[list[Words]]) -> Iterator[str]:
+def _after_learning(one: Json, clear: list[list[Words]]) -> Iterator[list[Words]]:
     """The energy of a job after learning, where its change is another one than that of all."""
     whole, last = (one["versus"].get(key) or {} for key in ("energy_j", "last5_energy_j"))
     if not clear or last.get("ratio") is None or whole.get("ratio") is None:
         return
-    text = change("energy_j", last)[0]
+    text, interval = change("energy_j", last)
     if text != change("energy_j", whole)[0] and last.get("verdict") in ("lower", "higher"):
-        yield f"after learning (the last 5 recurrences), {text} energy a job"
+        yield [f"after learning (the last 5 recurrences), {text} energy a job", interval]
 
 
 def line(name: str, summary: Json, *said: Words) -> Element:
