@@ -94,6 +94,14 @@ def test_a_page_opens_quietly_and_asks_for_nothing(browser: Any, path: Path, don
     assert "synthetic: made by a model, measured by nobody" in first
     assert "idle power of GPUs" in first
     assert "4 variants × 2 seeds, 24 jobs each" in first
+    assert first.count("measured") == 2, "of the profiles, and of idle power"
+    said = window.page.inner_text(".answer")
+    assert "oracle (knows the future: a bound): " in said
+    assert "training time" in said
+    assert "job completion time" not in said, "nobody waits, so it changes alike"
+    assert "after learning (the last 5 recurrences), " in said
+    assert "lower: the 95 % interval of the change lies below 0 %" in window.page.inner_text("body")
+    assert "Power is that of the cluster" in window.page.inner_text("#time")
     window.context.close()
 
 
@@ -147,6 +155,53 @@ def test_light_dark_and_print(browser: Any, path: Path) -> None:
 def test_a_phone_needs_no_sideways_scroll(browser: Any, path: Path) -> None:
     window = Window(browser, path, width=360)
     assert window.page.evaluate("document.documentElement.scrollWidth") == 360
+    assert window.said == []
+    window.context.close()
+
+
+def positions(window: Window, kind: str) -> dict[str, list[list[float]]]:
+    """Where dots or the front of energy against time are, by variant."""
+    found: dict[str, list[list[float]]] = window.page.evaluate(
+        f"Object.fromEntries({instance('pareto')}.getOption().series"
+        f".filter((one) => one.id.startsWith('{kind}'))"
+        ".map((one) => [one.name, one.data.map((dot) => dot.value ?? dot)]))"
+    )
+    return found
+
+
+def unbeaten(points: list[list[float]]) -> list[list[float]]:
+    return sorted(
+        one for one in points
+        if not any(x <= one[0] and y <= one[1] and [x, y] != one for x, y in points)
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("swept", [False, True])
+def test_the_front_is_that_of_reachable_variants_that_are_shown(
+    swept: bool, browser: Any, path: Path, tmp_path: Path
+) -> None:
+    if swept:
+        save_sweep(tmp_path / "swept", {"objective.eta": [1, 0, 0.5]}, FEW)
+        path = saved(sweep_page(tmp_path / "swept"), tmp_path)
+    window = Window(browser, path)
+    dots = positions(window, "dots")
+    assert set(dots) == {"default", "grid-search", "zeus", "oracle"}
+    hidden: set[str] = set()
+    for name in (None, "oracle", "zeus", "default", "grid-search", "oracle"):
+        if name is not None:
+            window.page.locator(".chips button", has_text=name).click()
+            hidden ^= {name}
+        shown = [one for of, each in dots.items() if of not in hidden | {"oracle"} for one in each]
+        assert positions(window, "front")["front"] == sorted(
+            [list(one) for one in {tuple(one) for one in unbeaten(shown)}]
+        )
+    assert "oracle knows the future" in window.page.inner_text("#pareto")
+    window.page.locator(".chips button", has_text="zeus").click()
+    texts = " ".join(window.page.locator("#chart-pareto svg text").all_text_contents())
+    if swept:
+        assert "zeus" in texts
+        assert "0.5" in texts.split(), "values of the axis"
+        assert len(positions(window, "path")["zeus"]) == 3
     assert window.said == []
     window.context.close()
 
@@ -294,7 +349,7 @@ def test_the_answer_says_what_differs(verdict: str | None, said: str, done: Done
             versus["energy_j"] |= {"verdict": verdict, "effect": -1.5}
 
     text = page(altered(done, change))
-    (line,) = re.findall(r"<li>(<span[^>]*data-variant=\"2\".*?)</li>", text)
+    (line,) = re.findall(r"<li[^>]*>(<span[^>]*data-variant=\"2\".*?)</li>", text)
     assert said in re.sub(r"<[^>]*>", "", line)
     assert ("effect size -1.50" in text) == (verdict is not None)
 
@@ -345,14 +400,55 @@ def test_a_sweep_has_a_page(browser: Any, inside: Command, tmp_path: Path) -> No
 def test_a_sweep_keeps_near_values_apart_and_warns(tmp_path: Path) -> None:
     values = [0.12345671, 0.12345672]
     save_sweep(tmp_path, {"objective.eta": values}, TINY)
-    dropped = {"dropped_jobs": {"too large": 3}}
-    for name, change in (("sweep.json", {"seeds": [1]}), ("points/0001/manifest.json", dropped)):
-        path = tmp_path / name
-        path.write_text(json.dumps(json.loads(path.read_text()) | change), encoding="utf-8")
+    path = tmp_path / "points/0001/manifest.json"
+    changed = json.loads(path.read_text()) | {"seeds": [1], "dropped_jobs": {"too large": 3}}
+    path.write_text(json.dumps(changed), encoding="utf-8")
     text = sweep_page(tmp_path)
     assert '"x":[0.12345671,0.12345672]' in text, "along the axis there are two values"
     assert "One seed" in text
     assert "too large" in text
+
+
+def test_a_sweep_says_what_is_noise_where_ties_are_and_what_is_a_bound(
+    browser: Any, tmp_path: Path
+) -> None:
+    beta = "variants.zeus.policies.configure.beta"
+    save_sweep(tmp_path, {"objective.eta": [0, 0.5, 1], beta: [2, 3]}, TINY)
+    for path in (tmp_path / "points").glob("*/summary.json"):
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        versus = summary["variants"]["zeus"]["versus"]
+        versus["energy_j"] |= {"verdict": "noise", "ratio": 1.02, "ci95": [0.9, 1.1]}
+        ratio = 0.5 if path.parent.name in ("0003", "0004", "0005", "0006") else 0.9
+        versus["time_s"] |= {"verdict": "lower", "ratio": ratio, "ci95": [ratio, ratio]}
+        times = {"default": (5e6, 3600), "grid-search": (7e6, 9000), "zeus": (6e6, 3600)}
+        for name, (energy, time) in (times | {"oracle": (1, 1)}).items():
+            metrics = summary["variants"][name]["metrics"]
+            metrics["energy_j"] |= {"mean": energy, "ci95": [0.9 * energy, 1.1 * energy]}
+            metrics["time_s"] |= {"mean": time, "ci95": [time, time]}
+        path.write_text(json.dumps(summary), encoding="utf-8")
+    window = Window(browser, saved(sweep_page(tmp_path), tmp_path))
+    said = " ".join(window.page.locator(".answer").inner_text().split())
+    assert "Least energy: 5.00 MJ [4.50, 5.50] by default at every point; 1.0 J by oracle" in said
+    assert "by default (and as little by zeus) at every point" in said
+    assert "oracle (knows the future: a bound)" in said
+    assert (
+        "zeus: no difference beyond noise in energy at every point and training time from " in said
+    )
+    assert "50.0 % less at eta = 0.5 and 1 to 10.0 % less at eta = 0, against default." in said
+    assert "Means of 2 seeds" in window.page.inner_text("body")
+    assert "2 at each point: 1, 2" in window.page.inner_text(".basis")
+    assert "points/*/manifest.json" in window.page.inner_text("#details")
+    assert window.page.locator("#points .badge.noise").count() >= 6
+    for chart in ("axis0", "axis1"):
+        window.page.select_option(f"#view-{chart}", "cost")
+        axis = window.page.evaluate(f"{instance(chart)}.getOption().yAxis[0].name")
+        assert axis == "cost against default", "under different eta it has no common unit"
+        assert "Costs under different eta are not compared" in window.page.inner_text(f"#{chart}")
+    lines = [one for one in window.series("axis0") if one["id"].startswith("line")]
+    assert len(lines) == 4 * 2, "one for each value of the other axis"
+    assert "solid: beta = 2; dashed: beta = 3" in window.page.inner_text("#axis0")
+    assert window.said == []
+    window.context.close()
 
 
 def emptied(folder: Path) -> Path:

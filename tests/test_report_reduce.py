@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 from tests.conftest import Command
 from wattkeeper import scenarios
 from wattkeeper.scenarios.report.columns import attempts, jobs, optima, regrets
-from wattkeeper.scenarios.report.reduce import binned, distribution, pareto, thinned
+from wattkeeper.scenarios.report.reduce import binned, distribution, thinned
 
 FOLDER = Path(scenarios.__file__).parent / "report"
 
 VALUES = st.floats(-1e6, 1e6)
 STEPS = st.lists(st.tuples(st.floats(0.01, 1e4), VALUES), min_size=1, max_size=40)
-POINTS = st.lists(st.tuples(st.integers(0, 6) | st.just(math.nan), st.integers(0, 6)), max_size=20)
 
 
 @given(STEPS, st.integers(1, 30), st.floats(0, 1), st.floats(0.1, 2))
@@ -61,20 +60,6 @@ def test_a_distribution_tells_the_share_below(values: list[float]) -> None:
         assert found[0] == min(values)
         assert found[-1] == max(values)
         assert shares[-1] == 1
-
-
-@given(POINTS)
-def test_nothing_beats_what_is_on_the_front(points: list[tuple[float, float]]) -> None:
-    def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
-        return one[0] <= other[0] and one[1] <= other[1] and one != other
-
-    known = [pair for pair in points if not math.isnan(pair[0])]
-    front = pareto(points)
-    assert sorted(front) == [
-        at for at, pair in enumerate(points)
-        if pair in known and not any(beats(other, pair) for other in known)
-    ]  # fmt: skip
-    assert [points[at] for at in front] == sorted(points[at] for at in front)
 
 
 @given(st.integers(0, 5000), st.integers(2, 400))

@@ -68,37 +68,56 @@ def input_of(one: Json) -> Element:
     """A trace, and whether anybody recorded it."""
     synthetic = one["origin"] != "recorded"
     origin = ORIGINS.get(one["origin"], one["origin"])
+    name = "" if one["trace"] == one["origin"] else f" {one['trace']}"
+    source = one.get("source") if not (synthetic and name == "") else None
     return tag(
         "span",
-        f"{one['kind']} {one['trace']}: ",
+        f"{one['kind']}{name}: ",
         tag("b", origin, class_="warn" if synthetic else "good"),
-        f". {one['source']}" if one.get("source") else "",
+        f". {source}" if source else "",
     )
 
 
 def details(manifest: Json) -> Element:
     """What is needed to repeat it: policies, seeds, versions, and digests."""
-    scenario = manifest["scenario"]
-    versions = ", ".join(f"{name} {number}" for name, number in manifest["versions"].items())
-    facts = {
-        "scenario": scenario["name"],
-        "seeds": _seeds(manifest["seeds"]),
-        "digest of the results": manifest["results_digest"],
-        "digest of the scenario": manifest["scenario_digest"],
-        "versions": versions,
-    }
-    facts |= {f"input {one['trace']}": _provenance(one) for one in manifest["inputs"]}
-    rows = [tag("tr", tag("th", name, scope="row"), tag("td", tag("code", value)))
-            for name, value in facts.items()]  # fmt: skip
     return tag(
         "div",
-        tag("table", tag("tbody", *rows), class_="facts"),
-        tag("details", tag("summary", "The scenario as it was resolved"),
-            tag("pre", json.dumps(scenario, indent=2, ensure_ascii=False))),
-    )  # fmt: skip
+        facts(
+            {
+                "scenario": manifest["scenario"]["name"],
+                "seeds": seeds_text(manifest["seeds"]),
+                "digest of the results": manifest["results_digest"],
+                "digest of the scenario": manifest["scenario_digest"],
+            }
+            | sources(manifest)
+        ),
+        resolved(manifest),
+    )
 
 
-def _seeds(seeds: list[int]) -> str:
+def sources(manifest: Json) -> dict[str, str]:
+    """Versions of software and of inputs."""
+    versions = ", ".join(f"{name} {number}" for name, number in manifest["versions"].items())
+    inputs = {f"input {one['trace']}": _provenance(one) for one in manifest["inputs"]}
+    return {"versions": versions} | inputs
+
+
+def facts(known: Mapping[str, str]) -> Element:
+    """Facts as a table."""
+    rows = [tag("tr", tag("th", name, scope="row"), tag("td", tag("code", value)))
+            for name, value in known.items()]  # fmt: skip
+    return tag("table", tag("tbody", *rows), class_="facts")
+
+
+def resolved(manifest: Json, where: str = "") -> Element:
+    """The whole scenario, folded."""
+    text = json.dumps(manifest["scenario"], indent=2, ensure_ascii=False)
+    return tag("details", tag("summary", f"The scenario as it was resolved{where}"),
+               tag("pre", text))  # fmt: skip
+
+
+def seeds_text(seeds: list[int]) -> str:
+    """Seeds in words."""
     if len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1)):
         return f"{seeds[0]} to {seeds[-1]}"
     return ", ".join(map(str, seeds))

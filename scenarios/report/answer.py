@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -34,12 +34,29 @@ PARTS = {"workload": "workload", "gpu_type": "GPU type"}
 SENTENCES = 5
 """Variants that sentences are made of; the table has all."""
 
+VERDICTS = {
+    "lower": "the 95 % interval of the change lies below 0 %",
+    "higher": "the 95 % interval of the change lies above 0 %",
+    "noise": "the 95 % interval includes 0 %, so luck may explain the difference",
+    "identical": "equal with every seed",
+    "one seed": "no interval can be given",
+}
+"""What statistics say of a difference."""
+
+FUTURE = " (knows the future: a bound)"
+"""What is said of a variant whose policy is an oracle."""
+
 MOST_PARTS = 400
 """Rows of the table by workload."""
 
 
-def sentences(summary: Json) -> Iterator[Element]:
-    """What each variant changes against its baseline, in words."""
+def sentences(summary: Json, bounds: Collection[str] = ()) -> Iterator[Element]:
+    """What each variant changes against its baseline, in words.
+
+    Args:
+        summary: Of the study.
+        bounds: Variants whose policy knows the future.
+    """
     if "saved" in summary:
         yield from _saved_sentences(summary)
         return
@@ -58,7 +75,7 @@ def sentences(summary: Json) -> Iterator[Element]:
         return
     if len(others) <= SENTENCES:
         for name, one in others.items():
-            yield _sentence(name, one, compared, summary)
+            yield _sentence(name, one, compared, summary, name in bounds)
         return
     first = compared[0]
     means = {name: one["metrics"][first]["mean"] for name, one in others.items()}
@@ -66,11 +83,13 @@ def sentences(summary: Json) -> Iterator[Element]:
     yield tag("li", f"The {SENTENCES} of {len(others)} variants with the least {WORDS[first][0]}; "
               "all are in the table.")  # fmt: skip
     for name in order[:SENTENCES]:
-        yield _sentence(name, others[name], compared, summary)
+        yield _sentence(name, others[name], compared, summary, name in bounds)
 
 
-def _sentence(name: str, one: Json, compared: list[str], summary: Json) -> Element:
+def _sentence(name: str, one: Json, compared: list[str], summary: Json, bound: bool) -> Element:
     versus = one["versus"]
+    if _same_change(versus, "time_s", "jct_s"):  # nobody waits
+        compared = [metric for metric in compared if metric != "jct_s"]
     baseline = variant(versus["baseline"], summary)
     clear: list[list[Words]] = []
     unclear: list[list[Words]] = []
@@ -101,10 +120,35 @@ def _sentence(name: str, one: Json, compared: list[str], summary: Json) -> Eleme
     if saved and versus.get("gpu_s_saved", {}).get("ratio") is None:
         warm = f"{value_text(saved, 'gpu_s_saved')} of GPU time saved by warm starts"
         clauses.append([warm])
+    clauses += _after_learning(one, clear)
     if not clauses:
         clauses = [["nothing can be compared with ", baseline]]
     joined = [word for clause in clauses for word in (*clause, "; ")][:-1]
-    return tag("li", variant(name, summary), ": ", *joined, ".")
+    return line(name, summary, FUTURE if bound else None, ": ", *joined, ".")
+
+
+def _same_change(versus: Json, one: str, other: str) -> bool:
+    """Whether two metrics change alike, as far as it is shown."""
+    found = [versus.get(metric) or {} for metric in (one, other)]
+    return all(of.get("ratio") is not None for of in found) and (
+        _change(found[0]) == _change(found[1])
+    )
+
+
+def _after_learning(one: Json, clear: list[list[Words]]) -> Iterator[list[Words]]:
+    """The energy of a job after learning, where its change is another one than that of all."""
+    whole, last = (one["versus"].get(key) or {} for key in ("energy_j", "last5_energy_j"))
+    if not clear or last.get("ratio") is None or whole.get("ratio") is None:
+        return
+    text, interval = change("energy_j", last)
+    if text != change("energy_j", whole)[0] and last.get("verdict") in ("lower", "higher"):
+        yield [f"after learning (the last 5 recurrences), {text} energy a job", interval]
+
+
+def line(name: str, summary: Json, *said: Words) -> Element:
+    """A sentence about a variant."""
+    at = list(summary["variants"]).index(name)
+    return tag("li", variant(name, summary), *said, class_=f"b{at % 8}")
 
 
 def change(metric: str, versus: Json) -> tuple[str, Element | None]:
@@ -161,6 +205,19 @@ def remarks(study_seeds: int, summary: Json) -> Iterator[str]:
         yield f"Means of {study_seeds} seeds, compared seed by seed [95 % interval]."
 
 
+def verdicts(summary: Json) -> Iterator[str]:
+    """What the badges mean that are shown."""
+    found = {
+        of["verdict"]
+        for one in summary["variants"].values()
+        for of in one["versus"].values()
+        if isinstance(of, Mapping) and of.get("verdict")
+    }
+    said = [f"{name}: {meaning}" for name, meaning in VERDICTS.items() if name in found]
+    if said:
+        yield f"Marks: {'; '.join(said)}."
+
+
 def comparison(summary: Json) -> Element:
     """The variants and what each metric is, against the baseline."""
     if "saved" in summary:
@@ -189,13 +246,28 @@ def _against(name: str, one: Json, summary: Json) -> Element | None:
 
 
 def _cell(name: str, one: Json, metric: str, title: str, span: float | None) -> Element:
+    cell = value_cell(name, one, metric, title, compared=bool(span))
+    versus = compared_with(name, one, metric)
+    if versus and span:
+        cell.append(_whisker(versus, span))
+    return cell
+
+
+def value_cell(name: str, one: Json, metric: str, title: str, compared: bool = True) -> Element:
+    """A value, its change against the baseline, and what statistics say of that."""
     known = one["metrics"].get(metric, {}).get("mean")
     inside: list[Element | None] = [tag("b", _minus(value_text(known, metric)))]
-    versus = one["versus"].get(metric) if metric not in SHARES else None
-    if versus and versus["ratio"] is not None and one["versus"]["baseline"] != name and span:
-        inside += [tag("span", _change(versus), class_="change"),
-                   badge(versus), _whisker(versus, span)]  # fmt: skip
+    versus = compared_with(name, one, metric)
+    if compared and versus:
+        inside += [tag("span", _change(versus), class_="change"), badge(versus)]
     return tag("td", *inside, data_label=title)
+
+
+def compared_with(name: str, one: Json, metric: str) -> Json | None:
+    """The comparison with the baseline, where there is one."""
+    versus: Json | None = one["versus"].get(metric) if metric not in SHARES else None
+    known = versus and versus["ratio"] is not None and one["versus"]["baseline"] != name
+    return versus if known else None
 
 
 def _change(versus: Json) -> str:

@@ -133,7 +133,9 @@ def _over_time(study: Study, variants: list[str]) -> Iterator[Chart]:
     middles = numbers((edges[:-1] - begin) / size)
     width = (end - begin) / (len(edges) - 1)
     drawn_power = panels[0]["y"]["name"].startswith("power")
-    power = " Power is that of the whole facility, idle GPUs included." * drawn_power
+    pue = study.manifest["scenario"]["cluster"].get("pue", 1)
+    of = "cluster" if pue == 1 else f"whole facility (PUE {pue:g})"
+    power = f" Power is that of the {of}, idle GPUs included." * drawn_power
     share = f" GPUs in use: share of the {total}." if total else ""
     seeds = study.manifest["seeds"]
     which = f" Of seed {seeds[0]}." if len(seeds) > 1 else ""

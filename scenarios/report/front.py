@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from wattkeeper.scenarios.report.drawing import Chart, Json, numbers, unit_for
-from wattkeeper.scenarios.report.reduce import pareto
 from wattkeeper.scenarios.shown import ENERGIES, TIMES, knows_energy
 from wattkeeper.scenarios.study import Study
+
+FRONT = (
+    "The dashed line is the Pareto front: of the variants that are shown, none on it is beaten in "
+    "both."
+)
+
+BOUND = (
+    " Hollow: a bound that no policy can reach, since {} knows the future; it is never on the "
+    "front."
+)
 
 
 def energy_against_time(study: Study, variants: list[str]) -> Iterator[Chart]:
@@ -23,7 +32,8 @@ def energy_against_time(study: Study, variants: list[str]) -> Iterator[Chart]:
         (study.summary["variants"][name]["metrics"][time],
          study.summary["variants"][name]["metrics"][energy]) for name in variants
     ]  # fmt: skip
-    points = [Pair(at, *pair) for at, pair in enumerate(found)]
+    bounds = oracles(study.manifest["scenario"])
+    points = [Pair(at, *pair, bound=variants[at] in bounds) for at, pair in enumerate(found)]
     drawn = scatter(points, names)
     if drawn is None:
         return
@@ -31,8 +41,7 @@ def energy_against_time(study: Study, variants: list[str]) -> Iterator[Chart]:
         "pareto",
         "Energy against time",
         f"A point a variant: {names[0]} and {names[1]}, means over seeds, with 95 % intervals "
-        "where there are several seeds. The dashed line is the Pareto front: no variant on it is "
-        "beaten in both.",
+        f"where there are several seeds. {on_front(bounds)}",
         drawn,
     )
 
@@ -45,16 +54,50 @@ def energy_and_time(summary: Json) -> tuple[str, str, tuple[str, str]]:
 
 
 class Pair(NamedTuple):
-    """A point of energy against time: statistics as in `summary.json`."""
+    """A point of energy against time.
+
+    Attributes:
+        variant: Its place among the variants.
+        time: Statistics as in `summary.json`, like energy.
+        energy: See there.
+        label: Where it lies, in full.
+        value: Of the only axis, in short.
+        bound: Whether its policy knows the future.
+    """
 
     variant: int
     time: Json
     energy: Json
     label: str = ""
+    value: str = ""
+    bound: bool = False
 
 
-def scatter(points: Sequence[Pair], names: tuple[str, str]) -> Json | None:
-    """A chart of energy against time with its front; None if no point is known."""
+def oracles(scenario: Mapping[str, Any]) -> list[str]:
+    """The variants of a resolved scenario whose configurations come from the future."""
+    found = []
+    for name, variant in scenario["variants"].items():
+        chosen = variant.get("policies", {}).get("configure") or (
+            scenario.get("policies", {}).get("configure")
+        )
+        if chosen and chosen["kind"] == "oracle":
+            found.append(name)
+    return found
+
+
+def on_front(bounds: Collection[str]) -> str:
+    """What the front is, and who is not on it."""
+    return FRONT + (BOUND.format(" and ".join(bounds)) if bounds else "")
+
+
+def scatter(points: Sequence[Pair], names: tuple[str, str], path: bool = False) -> Json | None:
+    """A chart of energy against time; None if no point is known.
+
+    Args:
+        points: Of all variants.
+        names: Of time and energy.
+        path: Whether a line joins the points of a variant in their order.
+    """
     nan = math.nan
 
     def means(which: str) -> list[float]:
@@ -62,9 +105,6 @@ def scatter(points: Sequence[Pair], names: tuple[str, str]) -> Json | None:
         return [nan if mean is None else mean for mean in found]
 
     x, y = means("time"), means("energy")
-    front = pareto(list(zip(x, y, strict=True)))
-    if not front:
-        return None
     (x_unit, x_size), (y_unit, y_size) = unit_for(x, TIMES), unit_for(y, ENERGIES)
     dots = []
     for at, point in enumerate(points):
@@ -74,16 +114,17 @@ def scatter(points: Sequence[Pair], names: tuple[str, str]) -> Json | None:
         for key, of, size in (("xci", point.time, x_size), ("yci", point.energy, y_size)):
             if of["ci95"]:
                 dot[key] = numbers([bound / size for bound in of["ci95"]])
-        if point.label:
-            dot["label"] = point.label
+        dot |= {key: said for key in ("label", "value", "bound") if (said := getattr(point, key))}
         dots.append(dot)
+    if not dots:
+        return None
     return {
         "panels": [
             {
                 "x": {"name": f"{names[0]}, {x_unit}"},
                 "y": {"name": f"{names[1]}, {y_unit}"},
                 "dots": dots,
-                "front": [numbers([x[at] / x_size, y[at] / y_size]) for at in front],
+                "path": path,
             }
         ]
     }

@@ -102,6 +102,8 @@ def choices(of_each: list[Run], variants: list[str]) -> Iterator[Chart]:
         coded = run.rows["group_id"].dictionary_encode()
         of_group = coded.indices.to_numpy()
         names = coded.dictionary.to_pylist()
+        at = variants.index(run.variant)
+        dashes = {"dash": at % 4} if len(variants) <= 8 else {}  # lines often coincide
         if not groups:
             groups = _longest_groups(run, of_group, names)
         for workload, group in groups.items():
@@ -115,9 +117,9 @@ def choices(of_each: list[Run], variants: list[str]) -> Iterator[Chart]:
             for panel, column in zip(panels, ("batch_size", "power_limit_w"), strict=True):
                 values = floats(run.rows[column])[kept]
                 if has_value(values):
-                    panel["lines"].append({"v": variants.index(run.variant), "step": "middle",
+                    panel["lines"].append({"v": at, "step": "middle",
                                            "x": recurrence[kept].tolist(),
-                                           "y": numbers(values)})  # fmt: skip
+                                           "y": numbers(values)} | dashes)  # fmt: skip
     for panels in views.values():
         _widen(panels[0])
     filled = {name: [panel for panel in panels if panel["lines"]] for name, panels in views.items()}

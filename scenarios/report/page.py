@@ -15,6 +15,7 @@ from xml.etree.ElementTree import Element
 from wattkeeper.scenarios.report import about, answer
 from wattkeeper.scenarios.report.charts import charts
 from wattkeeper.scenarios.report.drawing import Chart
+from wattkeeper.scenarios.report.front import oracles
 from wattkeeper.scenarios.report.markup import embedded, html, tag
 from wattkeeper.scenarios.shown import cautions, notes
 from wattkeeper.scenarios.study import Study
@@ -37,13 +38,14 @@ def page(study: Study) -> str:
     body = [
         header(manifest["scenario"]["name"]),
         tag("h1", manifest["scenario"]["question"] or manifest["scenario"]["name"]),
-        tag("ul", *answer.sentences(summary), class_="answer"),
+        tag("ul", *answer.sentences(summary, oracles(manifest["scenario"])), class_="answer"),
         *(tag("p", line, class_="note")
           for line in answer.remarks(len(manifest["seeds"]), summary)),
         *(tag("p", line, class_="caution") for line in cautions(manifest, summary)),
         about.basis(manifest),
         chips(list(summary["variants"])),
         tag("section", tag("h2", "Variants"), answer.comparison(summary),
+            *(tag("p", line, class_="note") for line in answer.verdicts(summary)),
             *(tag("p", line, class_="note") for line in notes_of(study)), id="variants"),
         *figures(drawn),
     ]  # fmt: skip

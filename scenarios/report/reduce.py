@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -77,23 +76,3 @@ def thinned(length: int, most: int) -> Ints:
     if length <= most:
         return np.arange(length)
     return np.unique(np.linspace(0, length - 1, most).round().astype(np.int64))
-
-
-def pareto(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Which points no other one beats: none is as small in both and smaller in one.
-
-    Args:
-        points: Pairs to be small; one with NaN is never on the front.
-
-    Returns:
-        Their indices, in order of the first number.
-    """
-    order = sorted(
-        (at for at, pair in enumerate(points) if all(map(np.isfinite, pair))),
-        key=lambda at: points[at],
-    )
-    front: list[int] = []
-    for at in order:
-        if not front or points[at][1] < points[front[-1]][1] or points[at] == points[front[-1]]:
-            front.append(at)
-    return front

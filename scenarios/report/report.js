@@ -18,9 +18,9 @@
   };
   const worded = (axis) => (value) => axis.percent ? shown(100 * value) + " %" : shown(value);
 
-  function style(v) {
-    const dashes = ["solid", [7, 4], [2, 3]];
-    return { color: css(`--v${v % 8}`), type: dashes[Math.floor(v / 8) % 3] };
+  function style(v, dash) {
+    const dashes = ["solid", [7, 4], [2, 3], [8, 3, 2, 3]];
+    return { color: css(`--v${v % 8}`), type: dashes[dash ?? Math.floor(v / 8) % 3] };
   }
 
   function axis(of, more) {
@@ -28,7 +28,7 @@
     return {
       logBase: of.base ?? 10, type: of.log ? "log" : of.names ? "category" : "value", data: of.names,
       min: of.min ?? null, max: of.max ?? null, scale: of.min == null, name: of.name,
-      interval: of.percent ? .25 : undefined,
+      interval: of.percent && of.max === 1 ? .25 : undefined,
       nameLocation: "middle", nameTextStyle: { color: soft, fontSize: 12 },
       axisLabel: { color: soft, hideOverlap: true, showMaxLabel: of.max === "dataMax" ? false : null,
                    showMinLabel: of.log && of.min === "dataMin" ? false : null, formatter: of.names ? undefined : worded(of) },
@@ -38,48 +38,86 @@
     };
   }
 
-  function lines(line, at, xs, step) {
-    const { color, type } = style(line.v), name = data.variants[line.v];
+  function lines(line, k, at, xs, step) {
+    const { color, type } = style(line.v, line.dash), name = data.variants[line.v];
     const x = line.x ?? xs, common = {
       type: "line", name, xAxisIndex: at, yAxisIndex: at, symbol: x.length === 1 || line.marked ? "circle" : "none", symbolSize: 7,
       step: line.step ?? step ?? false, connectNulls: false, itemStyle: { color },
     };
     const made = [{
-      ...common, id: `line-${at}-${line.v}`, data: x.map((one, k) => [one, line.y[k]]),
+      ...common, id: `line-${at}-${line.v}-${k}`, data: x.map((one, i) => [one, line.y[i]]),
       lineStyle: { color, type, width: 2 }, z: 3, emphasis: { disabled: true },
     }];
     if (!line.low) return made;
     const band = (id, values, area) => made.push({
-      ...common, id: `${id}-${at}-${line.v}`, data: x.map((one, k) => [one, values[k]]), symbol: "none",
-      stack: `band-${at}-${line.v}`, stackStrategy: "all", silent: true, z: 1,
+      ...common, id: `${id}-${at}-${line.v}-${k}`, data: x.map((one, i) => [one, values[i]]), symbol: "none",
+      stack: `band-${at}-${k}`, stackStrategy: "all", silent: true, z: 1,
       lineStyle: { opacity: 0 }, areaStyle: area, tooltip: { show: false }, emphasis: { disabled: true },
     });
     band("low", line.low, { opacity: 0 });
-    band("high", line.high.map((one, k) => one == null ? null : one - line.low[k]), { color, opacity: .13 });
+    band("high", line.high.map((one, i) => one == null ? null : one - line.low[i]), { color, opacity: .13 });
     return made;
   }
 
+  /** The positions that no other one beats: none is as small in both and smaller in one. */
+  function front(positions) {
+    const found = [];
+    for (const one of [...positions].sort((a, b) => a[0] - b[0] || a[1] - b[1]))
+      if (!found.length || one[1] < found.at(-1)[1]) found.push(one);
+    return found;
+  }
+
+  const seen = (panel) => panel.dots.filter((dot) => !hidden.has(dot.v));
+
+  /** What stands at each dot: its variant, or values that lie in one place, as far as there is room. */
+  function labels(by, range) {
+    const said = new Map(), placed = [];
+    const apart = (one, other, x, y) => Math.abs(one.at[0] - other.at[0]) > x * range[0]
+      || Math.abs(one.at[1] - other.at[1]) > y * range[1];
+    for (const [v, mine] of by) {
+      if (hidden.has(v)) continue;
+      for (let k = 0, last; k < mine.length; k = last + 1) {
+        for (last = k; last + 1 < mine.length && !apart(mine[k], mine[last + 1], .015, .03);) last++;
+        const one = mine[k], values = last > k ? `${one.value}–${mine[last].value}` : one.value;
+        const text = !one.value ? mine.length === 1 && data.variants[v]
+          : last - k + 1 === mine.length ? data.variants[v] : values;
+        for (const position of text ? ["top", "bottom"] : []) {
+          const centre = { at: [one.at[0], one.at[1] + (position === "top" ? .07 : -.07) * range[1]] };
+          if (placed.some(([other, width]) => !apart(centre, other, .008 * (width + text.length), .08))) continue;
+          said.set(one, { text, position });
+          placed.push([centre, text.length]);
+          break;
+        }
+      }
+    }
+    return said;
+  }
+
   function dots(panel, at) {
-    const made = [];
-    if (panel.front) made.push({
-      type: "line", id: `front-${at}`, name: "front", xAxisIndex: at, yAxisIndex: at, data: panel.front,
-      showSymbol: false, silent: true, z: 1, lineStyle: { color: css("--soft"), width: 1.5, type: "dashed" },
-    });
+    const reachable = seen(panel).filter((dot) => !dot.bound).map((dot) => dot.at);
+    const made = [{
+      type: "line", id: `front-${at}`, name: "front", xAxisIndex: at, yAxisIndex: at, data: front(reachable),
+      showSymbol: false, silent: true, z: 2, lineStyle: { color: css("--soft"), width: 2, type: "dashed" },
+    }];
     const range = ["xci", "yci"].map((ci, k) => { const { min, max } = around(panel, k, ci); return max - min; });
-    const crowded = panel.dots.length > 24 ? new Set(panel.dots) : new Set(panel.dots.filter((dot, k) =>
-      panel.dots.some((other, j) => j !== k && Math.abs(other.at[0] - dot.at[0]) < .2 * range[0]
-        && Math.abs(other.at[1] - dot.at[1]) < .08 * range[1])));
     const by = Map.groupBy ? Map.groupBy(panel.dots, (dot) => dot.v)
       : panel.dots.reduce((map, dot) => map.set(dot.v, [...(map.get(dot.v) ?? []), dot]), new Map());
+    const said = labels(by, range);
     for (const [v, mine] of by) {
-      const { color } = style(v), name = data.variants[v];
+      const { color, type } = style(v), name = data.variants[v];
       const shapes = ["circle", "rect", "triangle", "diamond"];
       made.push({
         type: "scatter", id: `dots-${at}-${v}`, name, xAxisIndex: at, yAxisIndex: at, z: 4,
         symbol: shapes[Math.floor(v / 8) % 4], symbolSize: mine.length > 1 ? 10 : 13, itemStyle: { color, opacity: 1 },
-        label: { show: mine.length === 1 && !crowded.has(mine[0]), formatter: () => name,
-                 position: "top", color: css("--ink"), fontSize: 12 },
-        data: mine.map((dot) => ({ value: dot.at, dot })),
+        label: { color: css("--ink"), fontSize: mine.length > 1 ? 11 : 12 },
+        data: mine.map((dot) => ({
+          value: dot.at, dot, label: { show: said.has(dot), position: said.get(dot)?.position, formatter: () => said.get(dot).text },
+          ...(dot.bound ? { itemStyle: { color: css("--paper"), borderColor: color, borderWidth: 2 } } : {}),
+        })),
+      });
+      if (panel.path && mine.length > 1) made.push({
+        type: "line", id: `path-${at}-${v}`, name, xAxisIndex: at, yAxisIndex: at, data: mine.map((dot) => dot.at),
+        showSymbol: false, silent: true, z: 1, lineStyle: { color, type, width: 1, opacity: .7 },
       });
       const whiskers = mine.flatMap((dot) => [
         ...(dot.xci ? [[[dot.xci[0], dot.at[1]], [dot.xci[1], dot.at[1]]]] : []),
@@ -98,8 +136,8 @@
     const row = (v, text) => `<span style="color:${style(v).color}">&#9644;</span> `
       + `${escape(data.variants[v])} <b>${escape(text)}</b>`;
     const of = (param) => {
-      const [kind, at, v] = param.seriesId.split("-");
-      return { kind, panel: panels[+at], v: +v };
+      const [kind, at, v, k] = param.seriesId.split("-");
+      return { kind, panel: panels[+at], v: +v, line: panels[+at].lines?.[+k] };
     };
     return (given) => {
       if (!Array.isArray(given)) {
@@ -114,14 +152,14 @@
       let head = null;
       const said = new Map();
       for (const param of given) {
-        const { kind, panel, v } = of(param);
+        const { kind, panel, v, line } = of(param);
         if (kind !== "line" || param.value[1] == null) continue;
         head ??= `${escape(panel.x.name)}: <b>${shown(param.value[0])}</b>`;
-        const line = panel.lines.find((one) => one.v === v), k = param.dataIndex;
+        const k = param.dataIndex, where = line.label ? ` ${escape(line.label)}` : "";
         const band = line.low && line.low[k] !== line.high[k]
           ? ` (${worded(panel.y)(line.low[k])} to ${worded(panel.y)(line.high[k])})` : "";
         const rows = said.get(panel) ?? [];
-        rows.push(row(v, worded(panel.y)(param.value[1])) + band);
+        rows.push(row(v, worded(panel.y)(param.value[1])) + band + where);
         said.set(panel, rows);
       }
       const blocks = [...said].map(([panel, rows]) => (said.size > 1 || panels.length > 1
@@ -133,7 +171,7 @@
 
   /** From below the least to above the most of the points, so that equal ones lie in the middle. */
   function around(panel, at, ci) {
-    const values = panel.dots.flatMap((dot) => [dot.at[at], ...(dot[ci] ?? [])]);
+    const known = seen(panel), values = (known.length ? known : panel.dots).flatMap((dot) => [dot.at[at], ...(dot[ci] ?? [])]);
     const least = Math.min(...values), most = Math.max(...values);
     const margin = Math.max(.08 * (most - least), .01 * Math.abs(most), 1e-9);
     return { min: least - margin, max: most + 2 * margin,
@@ -182,7 +220,7 @@
         showDataShadow: false, brushSelect: false,
       }] : [],
       series: panels.flatMap((panel, at) => panel.dots ? dots(panel, at)
-        : panel.lines.flatMap((line) => lines(line, at, panel.xs ?? drawn.xs, drawn.step))),
+        : panel.lines.flatMap((line, k) => lines(line, k, at, panel.xs ?? drawn.xs, drawn.step))),
     };
   }
 
@@ -202,8 +240,13 @@
   function select() {
     for (const button of document.querySelectorAll(".chips [data-variant]"))
       button.setAttribute("aria-pressed", String(!hidden.has(+button.dataset.variant)));
-    for (const { of, drawnOnce } of charts) {
+    for (const chart of charts) {
+      const { of, drawn, drawnOnce } = chart;
       if (!drawnOnce) continue;
+      if (drawn.panels?.some((panel) => panel.dots)) {  // front and axes are those of what is shown
+        draw(chart);
+        continue;
+      }
       const selected = of.getOption().legend[0].selected;
       data.variants.forEach((name, v) => {
         if (selected[name] === hidden.has(v))

@@ -2,55 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 from xml.etree.ElementTree import Element
 
-from wattkeeper.policies.errors import InputError, Problem
-from wattkeeper.scenarios import study
 from wattkeeper.scenarios.report import about, answer
-from wattkeeper.scenarios.report.drawing import Chart, Json, numbers, unit_for
-from wattkeeper.scenarios.report.front import Pair, energy_and_time, scatter
+from wattkeeper.scenarios.report.along import charts
+from wattkeeper.scenarios.report.drawing import Json
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.page import chips, figures, header, whole
-from wattkeeper.scenarios.shown import (
-    cautions,
-    knows_energy,
-    shown_metrics,
-    units_of,
-    value_text,
-)
+from wattkeeper.scenarios.report.points import SWEEP as SWEEP
+from wattkeeper.scenarios.report.points import Point, finished, metrics_of, place, read
+from wattkeeper.scenarios.report.sweep_answer import sentences
+from wattkeeper.scenarios.shown import cautions
 from wattkeeper.scenarios.sweep import shown
-
-SWEEP = "sweep.json"
 
 MOST_POINTS = 500
 """Rows of the table of points."""
-
-
-OTHERS = (
-    " The other axes vary too: the line joins means over them, and the band goes from the smallest "
-    "lower bound to the largest upper one."
-)
-
-
-class Point(NamedTuple):
-    """A point that was run.
-
-    Attributes:
-        id: Its folder.
-        values: Of the axes, by path.
-        summary: As in its `summary.json`.
-        cautions: What a reader must know before its figures.
-    """
-
-    id: str
-    values: Json
-    summary: Json
-    cautions: tuple[str, ...]
 
 
 def sweep_page(folder: Path) -> str:
@@ -63,118 +31,34 @@ def sweep_page(folder: Path) -> str:
         InputError: If it holds no sweep, or results of a finished point are broken.
     """
     folder = Path(folder)
-    sweep = _read(folder)
-    done = [_point(folder, one) for one in sweep["points"] if one["state"] == "done"]
+    sweep = read(folder)
+    done = [finished(folder, one) for one in sweep["points"] if one["state"] == "done"]
     variants = list(dict.fromkeys(name for point in done for name in point.summary["variants"]))
-    drawn = list(_charts(sweep, done, variants))
+    drawn = list(charts(sweep, done, variants))
     failed = [one for one in sweep["points"] if one["state"] != "done"]
-    of_one_seed = len(sweep["seeds"]) == 1
     body = [
         header(sweep["scenario"]),
         tag("h1", sweep["question"] or sweep["scenario"]),
-        tag("ul", *_sentences(sweep, done, variants), class_="answer"),
-        *(tag("p", line, class_="note")
-          for line in (answer.remarks(1, done[0].summary) if done and of_one_seed else ())),
-        *(tag("p", line, class_="caution")
-          for line in dict.fromkeys(line for point in done for line in point.cautions)),
+        tag("ul", *sentences(sweep, done, variants), class_="answer"),
+        *(
+            tag("p", line, class_="note")
+            for point in done[:1]
+            for line in answer.remarks(len(point.manifest["seeds"]), point.summary)
+        ),
+        *(tag("p", line, class_="caution") for line in _cautions(done)),
         *([_failures(failed)] if failed else []),
-        _basis(sweep, len(done)),
+        _basis(sweep, done),
         chips(variants),
         *figures(drawn),
         _table(sweep, done, variants),
-    ]  # fmt: skip
+        *([_repeat(sweep, done)] if done else []),
+    ]
     return whole(sweep["scenario"], body, variants, drawn)
 
 
-def _point(folder: Path, one: Json) -> Point:
-    found = study.read(folder / "points" / one["id"])
-    lines = tuple(cautions(found.manifest, found.summary))
-    return Point(one["id"], one["values"], found.summary, lines)
-
-
-def _read(folder: Path) -> Json:
-    path = folder / SWEEP
-    try:
-        found: Json = json.loads(path.read_text(encoding="utf-8"))
-        known = {"scenario", "question", "baseline", "seeds", "axes", "points"} <= set(found)
-    except (OSError, ValueError, TypeError):
-        known = False
-    if not known:
-        raise InputError(Problem("is no sweep; give the folder of one", str(path)))
-    return found
-
-
-def _shown(values: Mapping[str, Any]) -> str:
-    """Where a point lies, as `eta = 0.5, gpus = 3`: the last key of a path suffices mostly."""
-    names = {path: path.rpartition(".")[2] for path in values}
-    unique = len(set(names.values())) == len(names)
-    return ", ".join(
-        f"{names[path] if unique else path} = {shown(value)}" for path, value in values.items()
-    )
-
-
-def _sentences(sweep: Json, done: Sequence[Point], variants: Sequence[str]) -> Iterator[Element]:
-    """Where energy and time are smallest, and what each variant changes from where to where."""
-    if not done:
-        yield tag("li", "No point is done: there is nothing to compare.")
-        return
-    names = {"variants": dict.fromkeys(variants)}
-    time, energy, _ = energy_and_time(done[0].summary)
-    for metric in (energy, time):
-        found = [
-            (mean, point, name)
-            for point in done
-            for name, one in point.summary["variants"].items()
-            if (mean := one["metrics"][metric]["mean"]) is not None
-        ]
-        if not found:
-            continue
-        least, point, name = min(found, key=lambda one: one[0])
-        yield tag(
-            "li", f"Least {answer.WORDS[metric][0]}: ", tag("strong", value_text(least, metric)),
-            " by ", answer.variant(name, names), f" at {_shown(point.values)}.",
-        )  # fmt: skip
-    baselines = {name: one["versus"]["baseline"]
-                 for name, one in done[0].summary["variants"].items()}  # fmt: skip
-    others = [name for name, baseline in baselines.items() if name != baseline]
-    for name in others[: answer.SENTENCES]:
-        ranges = [_range(name, metric, done) for metric in (energy, time)]
-        said = [words for words in ranges if words]
-        if said:
-            joined = answer.listed(said)
-            baseline = answer.variant(baselines[name], names)
-            yield tag("li", answer.variant(name, names), ": ", *joined, " than ", baseline, ".")
-
-
-def _range(name: str, metric: str, done: Sequence[Point]) -> list[Element | str | None]:
-    """From which to which change against the baseline a variant goes, and where."""
-    found = [
-        (versus[metric], point)
-        for point in done
-        if name in point.summary["variants"]
-        and (versus := point.summary["variants"][name]["versus"]).get(metric)
-        and versus[metric]["ratio"] is not None
-    ]
-    if not found:
-        return []
-    least, most = (best(found, key=lambda one: one[0]["ratio"]) for best in (min, max))
-    low, _ = answer.change(metric, least[0])
-    high, _ = answer.change(metric, most[0])
-    noun = answer.WORDS[metric][0]
-    if low == high:
-        return [tag("strong", low), f" {noun} at every point"]
-    return [
-        "from ", tag("strong", low), f" {noun} ({_shown(least[1].values)}) to ",
-        tag("strong", high), f" ({_shown(most[1].values)})",
-    ]  # fmt: skip
-
-
-def _metrics(done: Sequence[Point]) -> dict[str, str]:
-    """What is shown of any point."""
-    found: dict[str, str] = {}
-    for point in done:
-        found |= shown_metrics(point.summary)
-    return found
+def _cautions(done: Sequence[Point]) -> Iterable[str]:
+    """What a reader must know before the figures of any point, each once."""
+    return dict.fromkeys(line for point in done for line in cautions(point.manifest, point.summary))
 
 
 def _failures(failed: Sequence[Json]) -> Element:
@@ -183,7 +67,7 @@ def _failures(failed: Sequence[Json]) -> Element:
     for one in failed:
         said = one.get("failures") or [{"variant": "", "seed": "", "message": one["state"]}]
         lines += [
-            tag("li", f"{one['id']} ({_shown(one['values'])}), {what['variant']}, seed "
+            tag("li", f"{one['id']} ({place(one['values'])}), {what['variant']}, seed "
                       f"{what['seed']}: {what['message']}") for what in said
         ]  # fmt: skip
     count = about.count(len(failed), "point")
@@ -193,127 +77,62 @@ def _failures(failed: Sequence[Json]) -> Element:
     )  # fmt: skip
 
 
-def _basis(sweep: Json, done: int) -> Element:
+def _basis(sweep: Json, done: Sequence[Point]) -> Element:
     axes = [tag("span", tag("b", path), f": {', '.join(map(shown, values))}")
             for path, values in sweep["axes"].items()]  # fmt: skip
     facts: list[tuple[str, Sequence[Element | str]]] = [
-        ("sweep", [f"{done} of {about.count(len(sweep['points']), 'point')} done"]),
+        ("sweep", [f"{len(done)} of {about.count(len(sweep['points']), 'point')} done"]),
         ("axes", axes),
     ]
+    if done:
+        seeds = done[0].manifest["seeds"]
+        facts.append(("seeds", [f"{len(seeds)} at each point: {about.seeds_text(seeds)}"]))
     inputs = [about.input_of(one) for one in sweep.get("inputs", ())]
     if inputs:
         facts.append(("input", inputs))
     if sweep.get("modelled"):
         facts.append(("modelled, not measured", ["; ".join(sweep["modelled"])]))
-    if sweep.get("versions"):
-        facts.append(("versions", [", ".join(f"{k} {v}" for k, v in sweep["versions"].items())]))
     return about.listed(facts)
-
-
-def _charts(sweep: Json, done: Sequence[Point], variants: list[str]) -> Iterator[Chart]:
-    if not done:
-        return
-    summary = done[0].summary
-    if not summary["by"]["workload"] or knows_energy(summary):
-        time, energy, names = energy_and_time(summary)
-        points = [
-            Pair(variants.index(name), one["metrics"][time], one["metrics"][energy],
-                 _shown(point.values))
-            for point in done for name, one in point.summary["variants"].items()
-        ]  # fmt: skip
-        drawn = scatter(points, names)
-        if drawn is not None:
-            yield Chart(
-                "pareto",
-                "Energy against time",
-                f"Each variant at each point: {names[0]} and {names[1]}, means over seeds with "
-                "95 % intervals. The dashed line is the Pareto front: nothing on it is beaten in "
-                "both.",
-                drawn,
-            )  # fmt: skip
-    for at, path in enumerate(sweep["axes"]):
-        drawn = _along(path, done, variants)
-        if drawn is not None:
-            others = OTHERS if len(sweep["axes"]) > 1 else ""
-            yield Chart(
-                f"axis{at}",
-                f"Along {path}",
-                f"The mean of a metric at each value of {path}, a line a variant; the band is the "
-                f"95 % interval.{others}",
-                drawn,
-            )
-
-
-def _along(path: str, done: Sequence[Point], variants: list[str]) -> Json | None:
-    """Each metric against one axis; None if only one value of it is done."""
-    at_value: dict[str, list[Point]] = {}
-    for point in done:
-        at_value.setdefault(shown(point.values[path]), []).append(point)
-    known = [those[0].values[path] for those in at_value.values()]
-    if len(known) < 2:
-        return None
-    plain = all(isinstance(one, int | float) and not isinstance(one, bool) for one in known)
-    if plain:
-        known.sort()
-    axis: Json = {"name": path} if plain else {"name": path, "names": list(map(shown, known))}
-    x = known if plain else list(range(len(known)))
-    views = {}
-    for metric, title in _metrics(done).items():
-        spread = {
-            at: [_spread(metric, name, at_value[shown(value)]) for value in known]
-            for at, name in enumerate(variants)
-        }
-        tops = [high for those in spread.values() for _, _, high in those]
-        if all(map(math.isnan, tops)):
-            continue
-        unit, size = unit_for(tops, units_of(metric))
-        lines = [
-            {"v": at, "x": x, "marked": True}
-            | {
-                key: numbers([one[column] / size for one in those])
-                for column, key in enumerate(("y", "low", "high"))
-            }
-            for at, those in spread.items()
-        ]
-        named = {"name": ", ".join(filter(None, (title, unit)))}
-        views[title] = [{"x": axis, "y": named, "lines": lines}]
-    return {"views": views} if views else None
-
-
-def _spread(metric: str, name: str, points: Sequence[Point]) -> tuple[float, float, float]:
-    """Mean over the points with the same value of an axis, and the bounds of their intervals."""
-    there = [
-        point.summary["variants"][name]["metrics"].get(metric)
-        for point in points
-        if name in point.summary["variants"]
-    ]
-    found = [of for of in there if of is not None and of["mean"] is not None]
-    if not found:
-        return (math.nan,) * 3
-    means = [of["mean"] for of in found]
-    bounds = [of["ci95"] or (of["mean"], of["mean"]) for of in found]
-    return sum(means) / len(means), min(b[0] for b in bounds), max(b[1] for b in bounds)
 
 
 def _table(sweep: Json, done: Sequence[Point], variants: Sequence[str]) -> Element:
     """A row a point and variant."""
-    metrics = _metrics(done)
+    metrics = metrics_of(done)
     names = {"variants": dict.fromkeys(variants)}
-    heads = ("point", *sweep["axes"], "variant", *metrics.values())
+    heads = [tag("th", head, scope="col") for head in ("point", *sweep["axes"])]
+    heads.append(tag("th", "variant", scope="col", class_="who"))
+    heads += [tag("th", title, scope="col") for title in metrics.values()]
     rows = []
     for point in done:
         for name, one in point.summary["variants"].items():
-            values = [one["metrics"].get(metric, {}).get("mean") for metric in metrics]
             rows.append(
                 tag("tr", tag("th", point.id, scope="row"),
                     *(tag("td", shown(point.values.get(path))) for path in sweep["axes"]),
-                    tag("td", answer.variant(name, names)),
-                    *(tag("td", value_text(value, metric))
-                      for value, metric in zip(values, metrics, strict=True)))
+                    tag("td", answer.variant(name, names), class_="who"),
+                    *(answer.value_cell(name, one, metric, title)
+                      for metric, title in metrics.items()))
             )  # fmt: skip
-    table = tag("table", tag("thead", tag("tr", *(tag("th", head, scope="col") for head in heads))),
+    table = tag("table", tag("thead", tag("tr", *heads)),
                 tag("tbody", *rows[:MOST_POINTS]))  # fmt: skip
     if len(rows) > MOST_POINTS:
-        text = f"The first {MOST_POINTS} of {len(rows)} rows; all are in metrics.parquet."
-        table.append(tag("caption", text))
+        said = f"The first {MOST_POINTS} of {len(rows)} rows; all are in metrics.parquet."
+        table.append(tag("caption", said))
     return tag("section", tag("h2", "Points"), tag("div", table, class_="scroll"), id="points")
+
+
+def _repeat(sweep: Json, done: Sequence[Point]) -> Element:
+    """What is needed to do it again; the digests of each point are in its manifest."""
+    first = done[0]
+    axes = {f"axis {path}": ", ".join(map(shown, values)) for path, values in sweep["axes"].items()}
+    return tag(
+        "section",
+        tag("h2", "To repeat it"),
+        about.facts(
+            {"scenario": sweep["scenario"], "seeds": about.seeds_text(first.manifest["seeds"])}
+            | axes
+            | {"digests of the results": "of each point, in points/*/manifest.json"}
+            | about.sources(first.manifest)
+        ),
+        about.resolved(first.manifest, f" at point {first.id}"),
+        id="details",
+    )

@@ -1,0 +1,135 @@
+"""The points of a sweep: where they lie, and how that is said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wattkeeper.policies.errors import InputError, Problem
+from wattkeeper.scenarios import study
+from wattkeeper.scenarios.report.drawing import Json
+from wattkeeper.scenarios.report.front import oracles
+from wattkeeper.scenarios.shown import shown_metrics
+from wattkeeper.scenarios.sweep import shown
+
+SWEEP = "sweep.json"
+
+MOST_NAMED = 3
+"""Points that a sentence names one by one."""
+
+
+class Point(NamedTuple):
+    """A point that was run.
+
+    Attributes:
+        id: Its folder.
+        values: Of the axes, by path.
+        manifest: As in its `manifest.json`, like summary.
+        summary: See there.
+        bounds: Variants whose policy knows the future.
+    """
+
+    id: str
+    values: Json
+    manifest: Json
+    summary: Json
+    bounds: list[str]
+
+
+def finished(folder: Path, one: Json) -> Point:
+    """A point of a sweep's folder."""
+    found = study.read(folder / "points" / one["id"])
+    bounds = oracles(found.manifest["scenario"])
+    return Point(one["id"], one["values"], found.manifest, found.summary, bounds)
+
+
+def read(folder: Path) -> Json:
+    """What `sweep.json` says.
+
+    Raises:
+        InputError: If the folder holds no sweep.
+    """
+    path = folder / SWEEP
+    try:
+        found: Json = json.loads(path.read_text(encoding="utf-8"))
+        known = {"scenario", "question", "axes", "points"} <= set(found)
+    except (OSError, ValueError, TypeError):
+        known = False
+    if not known:
+        raise InputError(Problem("is no sweep; give the folder of one", str(path)))
+    return found
+
+
+def place(values: Mapping[str, Any]) -> str:
+    """Where a point lies, as `eta = 0.5, gpus = 3`: the last key of a path suffices mostly."""
+    names = {path: path.rpartition(".")[2] for path in values}
+    unique = len(set(names.values())) == len(names)
+    return ", ".join(
+        f"{names[path] if unique else path} = {shown(value)}" for path, value in values.items()
+    )
+
+
+def places(found: Sequence[Point], among: Sequence[Point]) -> str:
+    """Where some of the points lie, as `at eta = 0.75 to 1` or `at every point`.
+
+    Args:
+        found: Those.
+        among: All that could be meant, with the same axes, in the order of the sweep.
+    """
+    if len(found) == len(among) > 1:
+        return "at every point"
+    known = {path: _values(path, among) for path in among[0].values}
+    mine = {path: _values(path, found) for path in known}
+    combined = {tuple(map(shown, values)) for values in product(*mine.values())}
+    there = {tuple(shown(value) for value in point.values.values()) for point in among}
+    if len(combined & there) != len(found):
+        named = "; ".join(place(point.values) for point in found[:MOST_NAMED])
+        more = len(found) - MOST_NAMED
+        return f"at {named}{f' and {more} more' if more > 0 else ''}"
+    said = {
+        path: _together(values, known[path])
+        for path, values in mine.items()
+        if len(values) < len(known[path]) or len(known[path]) == 1
+    }
+    return f"at {place(said)}"
+
+
+def _values(path: str, points: Sequence[Point]) -> list[Any]:
+    """Of an axis, each once, numbers in their order."""
+    values = list({shown(point.values[path]): point.values[path] for point in points}.values())
+    return sorted(values) if all(map(is_number, values)) else values
+
+
+def _together(values: list[Any], known: list[Any]) -> str:
+    first = known.index(values[0])
+    if len(values) > 2 and values == known[first : first + len(values)] and is_number(values[0]):
+        return f"{shown(values[0])} to {shown(values[-1])}"
+    return " and ".join(map(shown, values))
+
+
+def metrics_of(done: Sequence[Point]) -> dict[str, str]:
+    """What is shown of any point."""
+    found: dict[str, str] = {}
+    for point in done:
+        found |= shown_metrics(point.summary)
+    return found
+
+
+def bounds_of(done: Sequence[Point]) -> list[str]:
+    """All variants that know the future at some point."""
+    return list(dict.fromkeys(name for point in done for name in point.bounds))
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a plain number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def in_order(done: Sequence[Point], path: str) -> Sequence[Point]:
+    """By the value of an axis if all are numbers."""
+    if not all(is_number(point.values[path]) for point in done):
+        return done
+    return sorted(done, key=lambda point: float(point.values[path]))
