@@ -49,7 +49,7 @@ def runs(table: pa.Table, first_seed: bool = False) -> Iterator[Run]:
     """
     if not len(table):
         return
-    coded = pc.run_end_encode(table["variant"].combine_chunks())
+    coded = pc.run_end_encode(_in_one(table["variant"]))
     of_variant = coded.run_ends.to_pylist()
     seeds = table["seed"].to_numpy()
     cuts = {0, *(np.flatnonzero(seeds[1:] != seeds[:-1]) + 1).tolist(), *of_variant}
@@ -60,8 +60,13 @@ def runs(table: pa.Table, first_seed: bool = False) -> Iterator[Run]:
             continue
         seen.add(variant)
         part = table.slice(begin, end - begin)
-        rows = {name: part[name].combine_chunks() for name in part.column_names}
+        rows = {name: _in_one(part[name]) for name in part.column_names}
         yield Run(variant, int(seeds[begin]), rows)
+
+
+def _in_one(column: pa.ChunkedArray) -> pa.Array:
+    """The column in one piece, which is copied only if it is in several."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def attempts(study: Study) -> Iterator[Run]:
