@@ -76,7 +76,10 @@ def test_jobs_of_a_page_are_those_of_the_metrics() -> None:
     done = scenarios.load("quickstart", few, seeds=[1, 2]).run()
     known = regrets(done)
     by = {(result.variant, result.seed): result.metrics for result in done.results}
-    found = {(run.variant, run.seed): jobs(run, optima(run, known)) for run in attempts(done)}
+    found = {
+        (run.variant, run.seed): jobs(run, optima(run, known[run.variant, run.seed]))
+        for run in attempts(done)
+    }
     assert found.keys() == by.keys()
     for key, its in found.items():
         assert its.regret.sum() == pytest.approx(by[key]["regret"], rel=1e-9)

@@ -31,11 +31,16 @@ def charts(study: Study) -> Iterator[Chart]:
     yield from energy_against_time(study, variants)
     of_each = list(attempts(study))
     known = regrets(study) if study.summary["by"]["workload"] else {}
-    ended = [(run, jobs(run, optima(run, known))) for run in of_each]
+    ended = [
+        (run, jobs(run, optima(run, known.get((run.variant, run.seed), {})))) for run in of_each
+    ]
     recurs = any((run.recurrence > 1).any() for _, run in ended)
     if recurs:
         yield from regret(ended, variants)
+    else:
+        of_each.clear()
     yield from _distributions(ended, variants)
+    ended.clear()  # of a million jobs it is large, and so is what comes
     yield from _over_time(study, variants)
     if recurs:
         yield from choices(of_each, variants)

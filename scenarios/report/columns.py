@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ NAMES = ("workload", "gpu_type", "replayed")
 RECURRING = ("group_id", "batch_size", "power_limit_w")
 
 Optima = dict[tuple[str, int, str], float]
-Regrets = dict[tuple[str, int, str], float]
+Regrets = dict[tuple[str, int], dict[str, float]]
 
 
 class Run(NamedTuple):
@@ -111,19 +111,18 @@ def jobs(run: Run, optima: Optima) -> Jobs:
     return jobs_of(rows, number, pauses, optima)
 
 
-def optima(run: Run, regrets: Regrets) -> Optima:
+def optima(run: Run, regrets: Mapping[str, float]) -> Optima:
     """The smallest expected cost of each workload, from the cost and the regret of the run.
 
     Where jobs of a workload differ in GPUs or their type, they have several optima, of which the
     sums cannot tell: it is left out.
+
+    Args:
+        run: The run.
+        regrets: Of its workloads.
     """
-    mine = {
-        workload: regret
-        for (variant, seed, workload), regret in regrets.items()
-        if (variant, seed) == (run.variant, run.seed)
-    }
     found: Optima = {}
-    if not mine:
+    if not regrets:
         return found
     rows = run.rows
     coded, types = rows["workload"].dictionary_encode(), rows["gpu_type"].dictionary_encode()
@@ -131,7 +130,7 @@ def optima(run: Run, regrets: Regrets) -> Optima:
     kinds = types.indices.to_numpy()
     first = rows["attempt"].to_numpy() == 1
     cost, scale, gpus = (floats(rows[name]) for name in ("cost", "time_scale", "gpus"))
-    for workload, regret in mine.items():
+    for workload, regret in regrets.items():
         its = codes == coded.dictionary.index(workload).as_py()
         if not its.any() or np.ptp(gpus[its]) or np.ptp(kinds[its]):
             continue
@@ -142,8 +141,11 @@ def optima(run: Run, regrets: Regrets) -> Optima:
 
 
 def regrets(study: Study) -> Regrets:
-    """The regret of each workload, by variant, seed and workload; absent where it is not known."""
+    """The regret of each workload by variant and seed; absent where it is not known."""
     table = study.table("metrics")
     kept = pc.and_(pc.equal(table["by"], "workload"), pc.equal(table["metric"], "regret"))
     rows = table.filter(pc.and_(kept, pc.is_valid(table["value"]))).to_pylist()
-    return {(row["variant"], row["seed"], row["part"]): row["value"] for row in rows}
+    found: Regrets = {}
+    for row in rows:
+        found.setdefault((row["variant"], row["seed"]), {})[row["part"]] = row["value"]
+    return found
