@@ -17,6 +17,7 @@ FLOORS = ("policies", "traces", "sim", "live", "scenarios")
 CORE = (
     "policies/discretised.py",
     "policies/preempting.py",
+    "policies/profile.py",
     "policies/protocols.py",
     "policies/queueing.py",
     "policies/tightest.py",

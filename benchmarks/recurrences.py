@@ -12,7 +12,7 @@ from pathlib import Path
 
 from wattkeeper.scenarios.loading import load
 from wattkeeper.scenarios.run import Done, run
-from wattkeeper.sim.clock import Clock, Due
+from wattkeeper.sim.clock import Callback, Clock
 from wattkeeper.traces import library
 
 SEEDS = 5
@@ -26,7 +26,7 @@ def empty_loop(events: int) -> float:
 
     def again(_: object = None) -> None:
         if next(left, None) is not None:
-            clock.enter(clock.now_s + 1.0, Due(again))
+            clock.enter(clock.now_s + 1.0, Callback(again))
 
     again()
     clock.play()

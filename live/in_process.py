@@ -17,8 +17,9 @@ from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import Job, Knobs, Options, Start
 from wattkeeper.policies.retaining import Retention
 from wattkeeper.policies.zoo.models import Child, Trained
-from wattkeeper.sim.backend import Attempt, Listener
-from wattkeeper.sim.clock import Clock, Due
+from wattkeeper.sim.backend import Attempt, Backend, Listener
+from wattkeeper.sim.clock import Callback, Clock
+from wattkeeper.sim.sources import Source
 from wattkeeper.sim.zoo import BYTES, Finished
 
 UNKNOWN: Final = math.nan
@@ -28,7 +29,7 @@ UNLIMITED: Final = math.inf
 """Power limit of what has none."""
 
 
-class Networks:
+class Networks(Source):
     """The networks of a search, each submitted when the one before it finished.
 
     Args:
@@ -39,9 +40,9 @@ class Networks:
         self._names = names
         self._submitted_s: list[float] = []
 
-    def arrivals(self) -> Iterator[Job]:
+    def arrivals(self) -> Iterator[list[Job]]:
         """The first one."""
-        yield self._job(0.0)
+        yield [self._job(0.0)]
 
     def finished(self, job: Job, now_s: float) -> Job | None:
         """The next one."""
@@ -106,7 +107,7 @@ class LiveZoo:
         return Retention(admit=True)
 
 
-class InProcess:
+class InProcess(Backend):
     """Trains a job's network when its attempt begins; the clock goes on by what that took.
 
     Its source submits one network at a time, so that none slows another one down.
@@ -151,7 +152,7 @@ class InProcess:
         training = self._search.train(model, attempt.configuration.parent)
         attempt.overhead_s += delay_s + training.overhead_s
         end_s = self.clock.now_s + delay_s + training.overhead_s + training.time_s
-        self.clock.enter(end_s, Due(self._end, (attempt, training)))
+        self.clock.enter(end_s, Callback(self._end, (attempt, training)))
 
     def _end(self, ended: tuple[Attempt, Training]) -> None:
         attempt, training = ended

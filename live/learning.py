@@ -17,7 +17,7 @@ from wattkeeper.policies.profile import Objective, Profile
 from wattkeeper.policies.protocols import Configuration as Configuration
 from wattkeeper.policies.protocols import Job, Measurement, Options, Outcome, Running, Start
 from wattkeeper.policies.protocols import Knobs as Knobs
-from wattkeeper.policies.registry import Point, PolicyConfig, policies
+from wattkeeper.policies.registry import Point, PolicyConfig, built, policies
 from wattkeeper.sim.checks import check_configuration, check_knobs
 from wattkeeper.sim.streams import NamedStreams
 from wattkeeper.sim.world import NoZoo
@@ -214,7 +214,7 @@ class Learners:
 
     def _load(self, point: Point) -> Any:
         config = self._config(point)
-        policy = config.build()
+        policy = built(config)
         state = self._store.state(self._db, self._plan.job, point, _json(config.model_dump()))
         if state is not None:
             try:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from wattkeeper.live.zoo_index import Lease, extend
 from wattkeeper.live.zoo_tensors import Tensors
 from wattkeeper.policies.errors import InputError
-from wattkeeper.policies.registry import policies
+from wattkeeper.policies.registry import built, policies
 from wattkeeper.policies.retaining import Retain, Shelf, Stored
 from wattkeeper.policies.zoo.graph import Graph, digest_of
 
@@ -84,7 +84,7 @@ def new_policy(kind: str) -> Retain:
     known = policies("retain")
     if kind not in known:
         raise InputError(f"no retain policy {kind!r}; there is {', '.join(known)}")
-    policy: Retain = known[kind].model_validate({}).build()
+    policy: Retain = built(known[kind].model_validate({}))
     return policy
 
 

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from itertools import chain
 
-from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, Room, Selection
+from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, RoomView, Select, Selection
 from wattkeeper.policies.queueing import NOTHING
-from wattkeeper.policies.registry import Policy
 
 
 class _Run:
@@ -90,7 +89,7 @@ class _Queue:
         return left, lost
 
 
-class DlasGpu(Policy):
+class DlasGpu(Select):
     """See `wattkeeper.policies.select.dlas_gpu.DlasGpuConfig`.
 
     Args:
@@ -136,7 +135,7 @@ class DlasGpu(Policy):
         """As of the last pass."""
         return self._wake_s
 
-    def select(self, ctx: Context, room: Room) -> Selection:
+    def select(self, ctx: Context, room: RoomView) -> Selection:
         """One walk through the queues: everything that changes at this time."""
         now = ctx.now_s
         if now > self._passed_s:
@@ -176,7 +175,7 @@ class DlasGpu(Policy):
         self,
         number: int,
         left: int,
-        room: Room,
+        room: RoomView,
         barred: set[Key],
         gone: list[_Run],
         come: list[_Run],
@@ -210,7 +209,7 @@ class DlasGpu(Policy):
             left -= run.width
             come.append(run)
 
-    def _has_place(self, number: int, run: _Run, room: Room, gone: list[_Run]) -> bool:
+    def _has_place(self, number: int, run: _Run, room: RoomView, gone: list[_Run]) -> bool:
         """Whether it fits at least if all others were preempted that stand behind it.
 
         The last of them are asked first: if only GPUs count, they are enough.

@@ -10,9 +10,8 @@ from heapq import heapify, heappop, heappush
 
 from mypy_extensions import mypyc_attr
 
-from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, Room, Selection
+from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, RoomView, Select, Selection
 from wattkeeper.policies.queueing import NOTHING
-from wattkeeper.policies.registry import Policy
 
 SLACK = 1e-6
 """A job whose place is behind another's by no more is not preempted for it: it may be rounding."""
@@ -61,7 +60,7 @@ Entry = tuple[float, int, Run]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Preempting(Policy):
+class Preempting(Select):
     """The best job first; it preempts jobs of strictly lower priority if it fits then.
 
     Waiting jobs are tried in order, ties by number, and those that cannot start are passed over.
@@ -113,7 +112,7 @@ class Preempting(Policy):
         self._wait(run)
         self._barred.add(run.key)
 
-    def select(self, ctx: Context, room: Room) -> Selection:
+    def select(self, ctx: Context, room: RoomView) -> Selection:
         """The best job that can start, and those that it preempts."""
         now = ctx.now_s
         if now > self._passed_s:
@@ -136,7 +135,7 @@ class Preempting(Policy):
             return Selection((job,), tuple(victim.job for victim in victims))
         return NOTHING
 
-    def _victims(self, room: Room, run: Run, now: float) -> list[Run]:
+    def _victims(self, room: RoomView, run: Run, now: float) -> list[Run]:
         """The jobs to be preempted for one that does not fit; empty if it would not fit then."""
         running, shift, job = self._running, self.shift(now), run.job
         first = bisect_right(running, run.order + SLACK, key=lambda entry: entry[0] - shift)
@@ -297,7 +296,7 @@ class Levelled(Preempting):
         return run.began_s + self.limit_gpu_s(run.level) / run.gpus
 
 
-def _needed(room: Room, job: Job, victims: list[Run]) -> list[Run]:
+def _needed(room: RoomView, job: Job, victims: list[Run]) -> list[Run]:
     """Spare those without whose GPUs the job fits too, the best ones first."""
     parts = any(one.gpu_milli < WHOLE for one in (job, *(run.job for run in victims)))
     spare = room.free_gpus + sum(run.job.gpus for run in victims) - job.gpus

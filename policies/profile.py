@@ -107,7 +107,12 @@ class Objective(NamedTuple):
 
     def cost(self, energy_j: float, time_s: float, max_power_w: float) -> float:
         """`eta * energy + (1 - eta) * max_power * time`, in J; power is that of all GPUs."""
-        return self.eta * energy_j + (1 - self.eta) * max_power_w * time_s
+        return cost(self.eta, energy_j, time_s, max_power_w)
+
+
+def cost(eta: float, energy_j: float, time_s: float, max_power_w: float) -> float:
+    """See `Objective.cost`."""
+    return eta * energy_j + (1 - eta) * max_power_w * time_s
 
 
 class Expected(NamedTuple):

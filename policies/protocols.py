@@ -1,15 +1,18 @@
 """The decision points: what a policy is shown, what it answers, and when it is asked.
 
-Views and decisions are plain immutable values. A policy implements one of the protocols below; it
-gets the time, a random stream and the objective from a `Context`, and never learns whether the
-world around it is simulated or live. Units: seconds, watts, joules.
+Views and decisions are plain immutable values. A policy is a subclass of one of the decision points
+at the end; it gets the time, a random stream and the objective from a `Context`, and never learns
+whether the world around it is simulated or live. Units: seconds, watts, joules.
 """
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from mypy_extensions import mypyc_attr
 
 from wattkeeper.policies.errors import PolicyError
 
@@ -258,53 +261,61 @@ class Outcome(NamedTuple):
     reached: bool
 
 
-class ClusterView(Protocol):
-    """What `Place` is shown of the cluster; nothing of it may be changed."""
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ClusterView:
+    """What `Place` is shown of the cluster; nothing of it may be changed.
+
+    Attributes:
+        gpu_types: Names of the GPU types, in the order of the scenario.
+        node_type: Index into `gpu_types` by node, shape (nodes,).
+        capacity: GPUs by node, shape (nodes,).
+    """
+
+    gpu_types: tuple[str, ...]
+    node_type: npt.NDArray[np.int64]
+    capacity: npt.NDArray[np.int64]
 
     @property
-    def gpu_types(self) -> tuple[str, ...]:
-        """Names of the GPU types, in the order of the scenario."""
-
-    @property
-    def node_type(self) -> npt.NDArray[np.int64]:
-        """Index into `gpu_types` by node, shape (nodes,)."""
-
-    @property
-    def capacity(self) -> npt.NDArray[np.int64]:
-        """GPUs by node, shape (nodes,)."""
-
-    @property
+    @abstractmethod
     def free(self) -> npt.NDArray[np.int64]:
         """GPUs that nobody holds a part of by node, shape (nodes,)."""
 
     @property
+    @abstractmethod
     def changes(self) -> npt.NDArray[np.int64]:
         """Numbers by node, shape (nodes,), that grow if anything was taken or given back there.
 
         What was computed of a node of one view holds until its number grows.
         """
 
+    @abstractmethod
     def shared(self, node: int) -> Mapping[int, int]:
         """Free thousandths of the GPUs of a node that somebody holds a part of, by their index."""
 
+    @abstractmethod
     def types_for(self, job: Job) -> tuple[int, ...]:
         """Indices of the GPU types that a job may run on, ascending."""
 
+    @abstractmethod
     def tightest(self, gpus: int, gpu_type: int) -> int | None:
         """The node of a type with the fewest free GPUs, but so many; the first of several."""
 
 
-class Room(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class RoomView:
     """What `Select` is shown of the cluster."""
 
     @property
+    @abstractmethod
     def gpus(self) -> int:
         """GPUs of all nodes."""
 
     @property
+    @abstractmethod
     def free_gpus(self) -> int:
         """GPUs that nobody holds a part of."""
 
+    @abstractmethod
     def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
         """Whether a job could start now, as `Place` sees it, if some running jobs were preempted.
 
@@ -360,8 +371,9 @@ class Context(Protocol):
         """
 
 
-class Stateful(Protocol):
-    """What all policies share."""
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Policy:
+    """What all policies share: as it stands, nothing is observed and nothing is kept."""
 
     def submitted(self, ctx: Context, job: Job) -> None:
         """Learn of a job that was submitted."""
@@ -371,55 +383,67 @@ class Stateful(Protocol):
 
     def state_dict(self) -> dict[str, Any]:
         """All that was learnt, as JSON values."""
+        return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over what `state_dict` gave."""
 
 
-class Configure(Stateful, Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Configure(Policy):
     """How shall this job run? Asked once before each attempt."""
 
+    @abstractmethod
     def configure(self, ctx: Context, start: Start) -> Configuration:
         """Choose batch size, cost bound and, if the policy sets it itself, the power limit."""
 
 
-class Tune(Stateful, Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Tune(Policy):
     """Which knobs change now? Asked when an attempt starts and when its profile is reported."""
 
+    @abstractmethod
     def tune(self, ctx: Context, running: Running) -> Knobs:
         """Choose a power limit, or ask for a profile."""
 
 
-class Select(Stateful, Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Select(Policy):
     """Which of the waiting jobs run next, and which of the running ones make room?
 
-    It keeps the queue: the world tells it of every job that begins to wait and of every one that
-    ends. A job that it preempts waits again without being told of. Its state holds what it learnt,
-    not the queue: whoever restores it submits the jobs anew.
+    It keeps the queue: the world tells it of every job that begins to wait (`submitted`) and of
+    every one that ends. A job that it preempts waits again without being told of. Its state holds
+    what it learnt, not the queue: whoever restores it submits the jobs anew.
     """
 
-    def submitted(self, ctx: Context, job: Job) -> None:
-        """The job begins to wait."""
+    @abstractmethod
+    def select(self, ctx: Context, room: RoomView) -> Selection:
+        """What changes now. Asked once more, at the same time, until nothing does or waits."""
 
     def ended(self, ctx: Context, job: Job) -> None:
         """The job, which was running, is over."""
 
-    def select(self, ctx: Context, room: Room) -> Selection:
-        """What changes now. Asked once more, at the same time, until nothing does or waits."""
-
     def refused(self, ctx: Context, job: Job) -> None:
         """A job that it started cannot be placed: it waits on.
 
-        It is not to be started again before the time goes on.
+        It is not to be started again before the time goes on. This cannot happen to a policy that
+        starts one job at a time, and only if it fits.
+
+        Raises:
+            PolicyError: Unless a policy knows what to do.
         """
+        raise PolicyError(f"job {job.job_id} was started, but does not fit anywhere", "select")
 
     def wake_s(self, ctx: Context) -> float:
         """When it wants to be asked if nothing happens before, s; infinite if never."""
+        return math.inf
 
 
-class Place(Stateful, Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Place(Policy):
     """Where?"""
 
+    @abstractmethod
     def place(self, ctx: Context, job: Job, cluster: ClusterView) -> Placement:
         """The job's nodes, all of one GPU type; empty if it does not fit now.
 

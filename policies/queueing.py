@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from heapq import heappop, heappush
+from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, Room, Selection
-from wattkeeper.policies.registry import Policy
+from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, RoomView, Select, Selection
 
 NOTHING = Selection()
+
+_pop: Final = heappop
+_push: Final = heappush
+"""Compiled code need not look up a constant."""
 
 Entry = tuple[float, int, Job]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Queueing(Policy):
-    """A `Select` policy that never preempts, and never has to be woken."""
-
-    def ended(self, ctx: Context, job: Job) -> None:
-        """Nothing to do."""
-
-    def refused(self, ctx: Context, job: Job) -> None:
-        """Cannot happen: it starts nothing that does not fit."""
-        raise AssertionError(job.job_id)
-
-    def wake_s(self, ctx: Context) -> float:
-        """Never."""
-        return math.inf
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class InOrder(Queueing):
+class InOrder(Select):
     """Strict order of rank: only the head of the queue may start."""
 
     def __init__(self) -> None:
@@ -45,17 +32,25 @@ class InOrder(Queueing):
 
     def submitted(self, ctx: Context, job: Job) -> None:
         """Queue it."""
-        heappush(self._waiting, (self.rank(ctx, job), job.number, job))
+        _push(self._waiting, (self.rank(ctx, job), job.number, job))
 
-    def select(self, ctx: Context, room: Room) -> Selection:
+    def select(self, ctx: Context, room: RoomView) -> Selection:
         """The head, if it fits."""
         if not self._waiting or not room.fits(self._waiting[0][2]):
             return NOTHING
-        return Selection((heappop(self._waiting)[2],))
+        return Selection((_pop(self._waiting)[2],))
+
+
+class Fifo(InOrder):
+    """See `wattkeeper.policies.select.fifo.FifoConfig`."""
+
+    def rank(self, ctx: Context, job: Job) -> float:
+        """By time of submission."""
+        return job.submit_time_s
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class FirstThatFits(Queueing):
+class FirstThatFits(Select):
     """The first in order of rank among those that fit.
 
     One heap for all jobs that fit together: the best head among the heaps that fit is the job that
@@ -77,9 +72,9 @@ class FirstThatFits(Queueing):
         if heap is None:
             self._waiting[key] = [entry]
         else:
-            heappush(heap, entry)
+            _push(heap, entry)
 
-    def select(self, ctx: Context, room: Room) -> Selection:
+    def select(self, ctx: Context, room: RoomView) -> Selection:
         """The best of the heads that fit."""
         free = room.free_gpus
         best: Entry | None = None
@@ -94,7 +89,23 @@ class FirstThatFits(Queueing):
         if best is None or found is None:
             return NOTHING
         heap = self._waiting[found]
-        heappop(heap)
+        _pop(heap)
         if not heap:
             del self._waiting[found]
         return Selection((best[2],))
+
+
+class Fjf(FirstThatFits):
+    """See `wattkeeper.policies.select.fjf.FjfConfig`."""
+
+    def rank(self, ctx: Context, job: Job) -> float:
+        """By time of submission."""
+        return job.submit_time_s
+
+
+class Sjf(FirstThatFits):
+    """See `wattkeeper.policies.select.sjf.SjfConfig`."""
+
+    def rank(self, ctx: Context, job: Job) -> float:
+        """By recorded run time."""
+        return job.duration_s

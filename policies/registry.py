@@ -19,9 +19,15 @@ from pydantic import ConfigDict
 from wattkeeper.policies.described import Described
 from wattkeeper.policies.errors import Point as Point
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import Context, Job, Options, Outcome
+from wattkeeper.policies.protocols import Configure, Options, Place, Policy, Select, Tune
+from wattkeeper.policies.retaining import Retain
 
 POINTS: tuple[Point, ...] = get_args(Point)
+
+BASES: Mapping[Point, type[Policy]] = {
+    "configure": Configure, "select": Select, "place": Place, "tune": Tune, "retain": Retain
+}  # fmt: skip
+"""What the policies of each decision point are."""
 
 _configs: dict[Point, dict[str, type[PolicyConfig]]] = {point: {} for point in POINTS}
 
@@ -71,25 +77,8 @@ class PolicyConfig(Described):
         """
 
     def build(self) -> Any:
-        """A new policy with this config."""
+        """A new policy with this config: a subclass of its decision point."""
         raise NotImplementedError
-
-
-class Policy:
-    """What most policies inherit: nothing is observed, nothing is kept."""
-
-    def submitted(self, ctx: Context, job: Job) -> None:
-        """Take no notice."""
-
-    def observe(self, ctx: Context, outcome: Outcome) -> None:
-        """Learn nothing."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """No state."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing to take over."""
 
 
 @cache
@@ -100,6 +89,22 @@ def _load_all() -> None:
             importlib.import_module(f"{package.__name__}.{module.name}")
     for entry in entry_points(group="wattkeeper.policies"):
         entry.load()
+
+
+def built(config: PolicyConfig) -> Any:
+    """A new policy with a config.
+
+    Raises:
+        PolicyError: If what the config builds is no policy of its decision point.
+    """
+    policy, base = config.build(), BASES[config.point]
+    if not isinstance(policy, base):
+        raise PolicyError(
+            f"{config.kind!r} builds a {type(policy).__name__}, which is no subclass of "
+            f"{base.__module__}.{base.__name__}",
+            config.point,
+        )
+    return policy
 
 
 def policies(point: Point) -> dict[str, type[PolicyConfig]]:

@@ -7,12 +7,12 @@ kept with the store as its state.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import Stateful
-from wattkeeper.policies.registry import Policy
+from wattkeeper.policies.protocols import Policy
 
 
 class Stored(NamedTuple):
@@ -73,9 +73,10 @@ class Retention(NamedTuple):
     reason: str = ""
 
 
-class Retain(Stateful, Protocol):
+class Retain(Policy):
     """What does a bounded store admit and evict?"""
 
+    @abstractmethod
     def retain(self, shelf: Shelf, new: Stored) -> Retention:
         """Asked when a finished model is to be stored.
 
@@ -136,10 +137,3 @@ def evict_in_order(shelf: Shelf, new: Stored, key: Callable[[Stored], Any]) -> R
             if shelf.excess_bytes(new, evicted) <= 0:
                 break
     return Retention(True, tuple(evicted))
-
-
-class Retaining(Policy):
-    """What most `Retain` policies inherit: uses are seen in the views, so nothing is kept."""
-
-    def used(self, model: Stored) -> None:
-        """Take no notice."""

@@ -6,12 +6,11 @@ from heapq import nsmallest
 
 import numpy as np
 
-from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Context, Job, Placement
-from wattkeeper.policies.registry import Policy
+from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Context, Job, Place, Placement
 from wattkeeper.policies.sharing import Parts, fewest, of_type
 
 
-class BestFit(Policy):
+class BestFit(Place):
     """See `wattkeeper.policies.place.best_fit.BestFitConfig`."""
 
     def place(self, ctx: Context, job: Job, cluster: ClusterView) -> Placement:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
+
+from mypy_extensions import mypyc_attr
 
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import (
@@ -18,6 +21,7 @@ from wattkeeper.policies.protocols import (
     ZooView,
 )
 from wattkeeper.policies.retaining import Retention
+from wattkeeper.sim.clock import Driven
 from wattkeeper.sim.zoo import Finished
 
 
@@ -95,9 +99,11 @@ class Attempt:
         return Running(self.start, self.configuration, measured)
 
 
-class Backend(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Backend:
     """Runs attempts and reports to the `Listener` what becomes of them."""
 
+    @abstractmethod
     def options(self, job: Job, gpu_type: str) -> Options:
         """What may be chosen for a job with a workload on a GPU type.
 
@@ -105,9 +111,11 @@ class Backend(Protocol):
             ProfileMissing: If nothing is known of it.
         """
 
+    @abstractmethod
     def most_power_w(self, job: Job, gpu_type: str) -> float:
         """The most that a job draws on a GPU type, whatever is chosen, W."""
 
+    @abstractmethod
     def foresight(self, start: Start) -> Profile:
         """The profile that an attempt will be replayed from.
 
@@ -115,15 +123,18 @@ class Backend(Protocol):
             PolicyError: If the future cannot be known.
         """
 
+    @abstractmethod
     def begin(self, attempt: Attempt, knobs: Knobs | None, delay_s: float) -> None:
         """Start an attempt; it reports on its own from then on.
 
         It holds its GPUs idle for a delay (s) first.
         """
 
+    @abstractmethod
     def pause(self, attempt: Attempt) -> None:
         """Stop an attempt at once; what it did is kept."""
 
+    @abstractmethod
     def resume(self, attempt: Attempt, delay_s: float) -> None:
         """Go on with a paused attempt, on the GPUs that it now holds, after a delay (s)."""
 
@@ -152,20 +163,25 @@ class Zoo(ZooView, Protocol):
         """Offer the model that a job trained to the `Retain` policy, and do what it says."""
 
 
-class Listener(Protocol):
-    """What a backend tells the world."""
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Listener(Driven):
+    """The world, as a backend tells it what happens."""
 
+    @abstractmethod
     def draws(self, attempt: Attempt, power_w: float, since_s: float | None = None) -> None:
         """The attempt draws so much, W, from now on; or has done so since a time (s)."""
 
+    @abstractmethod
     def measured(self, attempt: Attempt, report: tuple[Measurement, ...]) -> Knobs:
         """Profiling found this; the answer holds from now on."""
 
+    @abstractmethod
     def ended(
         self, attempt: Attempt, epochs: int | None, time_s: float, energy_j: float, reached: bool
     ) -> None:
         """The attempt is over, after so much training as profiled."""
 
+    @abstractmethod
     def lost(self, attempt: Attempt, epochs: int, time_s: float, energy_j: float) -> None:
         """The attempt died of something else than what was chosen, after so much training.
 

@@ -7,30 +7,64 @@ run in the same environment, then one scheduling pass.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
 from simpy import Environment
 
 
 class Due:
-    """What is called when its time comes."""
+    """What happens when its time comes.
 
-    __slots__ = ("argument", "call")
+    Attributes:
+        cancelled: Whether nothing happens instead.
+    """
+
+    cancelled = False
+
+    @abstractmethod
+    def happen(self) -> None:
+        """Its time has come."""
+
+    def cancel(self) -> None:
+        """Let nothing happen when the time comes."""
+        self.cancelled = True
+
+
+class Callback(Due):
+    """A call with an argument."""
 
     def __init__(self, call: Callable[[Any], object], argument: Any = None) -> None:
         self.call = call
         self.argument = argument
 
-    def cancel(self) -> None:
-        """Do nothing when the time comes."""
-        self.call = _nothing
+    def happen(self) -> None:
+        """Call."""
+        self.call(self.argument)
 
 
-def _nothing(_: object) -> None:
-    pass
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Driven:
+    """What the clock drives besides what is entered."""
+
+    @abstractmethod
+    def arrive(self) -> None:
+        """Called at `Clock.next_arrival_s`; sets the next one."""
+
+    @abstractmethod
+    def schedule(self) -> None:
+        """Called at the end of a time at which `Clock.pass_is_due` was set.
+
+        And once more if this itself, or what it let happen at once, set it again.
+        """
+
+
+_pop: Final = heappop
+_push: Final = heappush
+"""Compiled code need not look up a constant."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -41,24 +75,25 @@ class Clock:
     what a trace has at one time would come at two. Callbacks have a heap of bare times, which are
     compared faster than SimPy's entries.
 
+    Args:
+        simpy: Where ordinary SimPy processes shall run; a new environment if None.
+
     Attributes:
         simpy: Where ordinary SimPy processes run; its `now` is `now_s`.
         now_s: The time.
         events: How many callbacks, arrivals, SimPy events and passes there were.
-        arrivals: Called at `next_arrival_s`; it sets the next one.
+        driven: Whose arrivals and passes these are; set after construction.
         next_arrival_s: Infinite if nobody else arrives.
-        passes: Called at the end of a time at which somebody asked for it by `pass_is_due`, and
-            once more if the pass itself, or what it let happen at once, asked again.
-        pass_is_due: Whether somebody did.
+        pass_is_due: Whether somebody asked for a scheduling pass.
     """
 
-    def __init__(self) -> None:
-        self.simpy = Environment(initial_time=0.0)
+    def __init__(self, simpy: Environment | None = None) -> None:
+        self.simpy = Environment(initial_time=0.0) if simpy is None else simpy
+        self._processes = self.simpy._queue
         self.now_s = 0.0
         self.events = 0
-        self.arrivals: Callable[[], None]
+        self.driven: Driven
         self.next_arrival_s = math.inf
-        self.passes: Callable[[], None]
         self.pass_is_due = False
         self._times: list[float] = []
         self._due: dict[float, list[Due]] = {}
@@ -68,7 +103,7 @@ class Clock:
         there = self._due.get(time_s)
         if there is None:
             self._due[time_s] = [due]
-            heappush(self._times, time_s)
+            _push(self._times, time_s)
         else:
             there.append(due)
 
@@ -77,33 +112,33 @@ class Clock:
         now = self.next_arrival_s
         if self._times and self._times[0] < now:
             now = self._times[0]
-        processes = self.simpy._queue
+        processes = self._processes
         if processes and processes[0][0] < now:
             now = processes[0][0]
         return now
 
     def settle(self, now_s: float) -> None:
         """Let everything happen that is due at a time (s), the next one."""
-        times, simpy = self._times, self.simpy
-        processes = simpy._queue
+        times, simpy, processes = self._times, self.simpy, self._processes
         events = 0
         self.now_s = simpy._now = now_s
         while True:
             if times and times[0] == now_s:
-                heappop(times)
+                _pop(times)
                 for one in self._due.pop(now_s):
                     events += 1
-                    one.call(one.argument)
+                    if not one.cancelled:
+                        one.happen()
             elif self.next_arrival_s == now_s:
                 events += 1
-                self.arrivals()
+                self.driven.arrive()
             elif processes and processes[0][0] == now_s:
                 events += 1
                 simpy.step()
             elif self.pass_is_due:
                 events += 1
                 self.pass_is_due = False
-                self.passes()
+                self.driven.schedule()
             else:
                 break
         self.events += events

@@ -4,16 +4,60 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Mapping
-from heapq import heapify, heappop, heappush
 
 import numpy as np
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import NEW, WHOLE, Job, Placement
+from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Job, Placement
 from wattkeeper.sim.cluster_spec import ClusterSpec, Ints
 
 
-class Cluster:
+class _Nodes:
+    """A set of nodes that knows its first one.
+
+    Bits in words of 32, which compiled code handles as machine integers, and in `_words` a bit for
+    each word that is not empty.
+
+    Args:
+        nodes: Number of all nodes.
+
+    Attributes:
+        listed: Whether the owner has its number of free GPUs among those that there are.
+    """
+
+    listed = False
+
+    def __init__(self, nodes: int) -> None:
+        self._bits = [0] * ((nodes >> 5) + 1)
+        self._words = 0
+
+    def add(self, node: int) -> None:
+        """Put a node in that is not there."""
+        word = node >> 5
+        bits = self._bits[word]
+        if not bits:
+            self._words |= 1 << word
+        self._bits[word] = bits | 1 << (node & 31)
+
+    def remove(self, node: int) -> None:
+        """Take a node out that is there."""
+        word = node >> 5
+        bits = self._bits[word] ^ 1 << (node & 31)
+        self._bits[word] = bits
+        if not bits:
+            self._words ^= 1 << word
+
+    def first(self) -> int | None:
+        """The smallest one; None if there is none."""
+        words = self._words
+        if not words:
+            return None
+        word = (words & -words).bit_length() - 1
+        bits = self._bits[word]
+        return (word << 5) + (bits & -bits).bit_length() - 1
+
+
+class Cluster(ClusterView):
     """Which GPUs are free; the view that `Place` is shown.
 
     Attributes:
@@ -30,18 +74,19 @@ class Cluster:
         self._sizes: list[int] = spec.capacity.tolist()
         # Lists are faster than arrays by element. Arrays are shown, brought up to date when asked.
         self._count: list[int] = self._sizes.copy()
-        self._stale: set[int] = set()
+        self._is_stale = [False] * spec.nodes
+        self._stale: list[int] = []
         self._free, self._changes = spec.capacity.copy(), np.zeros(spec.nodes, dtype=np.int64)
         self._free_shown, self._changes_shown = _frozen(self._free), _frozen(self._changes)
         self._shared: dict[int, dict[int, int]] = {}
         self._all_types = spec.types_allowed(None)
         self._allowed: dict[str, tuple[int, ...]] = {}
-        self._most_entries = 4 * spec.nodes + 64
-        # Nodes by type and number of free GPUs: heaps, and which there are; cleaned when looked at.
-        self._by_free: list[dict[int, list[int]]] = [{} for _ in self.gpu_types]
+        # Nodes by type and number of free GPUs, and which numbers there are: those of empty sets
+        # are struck off when they are looked at.
+        self._by_free: list[dict[int, _Nodes]] = [{} for _ in self.gpu_types]
+        self._levels: list[list[int]] = [[] for _ in self.gpu_types]
         for node, (kind, count) in enumerate(zip(self._types, self._count, strict=True)):
-            self._by_free[kind].setdefault(count, []).append(node)
-        self._levels = [sorted(heaps) for heaps in self._by_free]
+            self._nodes_with(count, kind).add(node)
 
     @property
     def free(self) -> Ints:
@@ -58,10 +103,17 @@ class Cluster:
         return self._changes_shown
 
     def _show(self) -> None:
-        stale = list(self._stale)
+        stale = self._stale
         self._free[stale] = [self._count[node] for node in stale]
         self._changes[stale] += 1
-        self._stale.clear()
+        for node in stale:
+            self._is_stale[node] = False
+        stale.clear()
+
+    def _touch(self, node: int) -> None:
+        if not self._is_stale[node]:
+            self._is_stale[node] = True
+            self._stale.append(node)
 
     def shared(self, node: int) -> Mapping[int, int]:
         """See `wattkeeper.policies.protocols.ClusterView`."""
@@ -77,21 +129,29 @@ class Cluster:
 
     def tightest(self, gpus: int, gpu_type: int) -> int | None:
         """See `wattkeeper.policies.protocols.ClusterView`."""
-        heaps, levels, count = self._by_free[gpu_type], self._levels[gpu_type], self._count
+        by_free, levels = self._by_free[gpu_type], self._levels[gpu_type]
         at = 0
         while at < len(levels):
             free = levels[at]
             if free < gpus:
                 at += 1
                 continue
-            heap = heaps[free]
-            while heap:
-                node = heap[0]
-                if count[node] == free:
-                    return node
-                heappop(heap)
-            del heaps[free], levels[at]
+            nodes = by_free[free]
+            node = nodes.first()
+            if node is not None:
+                return node
+            nodes.listed = False
+            del levels[at]
         return None
+
+    def _nodes_with(self, free: int, gpu_type: int) -> _Nodes:
+        nodes = self._by_free[gpu_type].get(free)
+        if nodes is None:
+            nodes = self._by_free[gpu_type][free] = _Nodes(len(self._types))
+        if not nodes.listed:
+            nodes.listed = True
+            insort(self._levels[gpu_type], free)
+        return nodes
 
     def gpu_type(self, placement: Placement) -> str:
         """The GPU type that a placement is on."""
@@ -123,7 +183,7 @@ class Cluster:
                 shared[gpu] = WHOLE
                 self._count_free(node, -1)
             shared[gpu] -= job.gpu_milli
-            self._stale.add(node)
+            self._touch(node)
         return settled
 
     def _settled(self, job: Job, placement: Placement) -> Placement:
@@ -148,7 +208,7 @@ class Cluster:
         for node, _, gpu in placement:
             shared = self._shared[node]
             shared[gpu] += job.gpu_milli
-            self._stale.add(node)
+            self._touch(node)
             if shared[gpu] == WHOLE:
                 del shared[gpu]
                 self._count_free(node, 1)
@@ -158,20 +218,14 @@ class Cluster:
         return self._count[node] == self._sizes[node]
 
     def _count_free(self, node: int, change: int) -> None:
-        count = self._count[node] + change
+        before = self._count[node]
+        count = before + change
         self._count[node] = count
-        self._stale.add(node)
+        self._touch(node)
         self.free_gpus += change
         kind = self._types[node]
-        heap = self._by_free[kind].get(count)
-        if heap is None:
-            self._by_free[kind][count] = [node]
-            insort(self._levels[kind], count)
-            return
-        heappush(heap, node)
-        if len(heap) > self._most_entries:
-            heap[:] = {at for at in heap if self._count[at] == count}
-            heapify(heap)
+        self._by_free[kind][before].remove(node)
+        self._nodes_with(count, kind).add(node)
 
     def _check(self, job: Job, placement: Placement) -> None:
         gpus = sum(slot[1] for slot in placement)

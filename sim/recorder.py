@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from struct import Struct
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from librt.strings import BytesWriter, write_f64_le, write_i32_le, write_i64_le
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import Placement
@@ -21,6 +21,11 @@ UNITS_PER_WATT = 2**32
 """Power is counted in whole parts of a watt, so that sums of changes are exact up to 1 GW."""
 
 MOST_UNITS = 2**62
+
+_EXACT: Final = 2.0**51
+_ROUNDING: Final = 1.5 * 2.0**52
+"""A double of this size has no fraction: adding it rounds to the nearest whole number, half to
+even, as `round` does, below `_EXACT`."""
 
 REACHED, EARLY, PROFILED, REPLAYED = 1, 2, 4, 8
 """Flags of an attempt; `REPLAYED`: from a profile."""
@@ -34,10 +39,13 @@ def whole_units(power_w: float) -> int:
     Raises:
         InputError: If it is more than can be summed exactly.
     """
-    units = round(power_w * UNITS_PER_WATT)
-    if units > MOST_UNITS:
+    units = power_w * UNITS_PER_WATT
+    if -_EXACT < units < _EXACT:
+        return int(units + _ROUNDING - _ROUNDING)
+    whole = round(units)
+    if whole > MOST_UNITS:
         raise too_much()
-    return units
+    return whole
 
 
 def too_much() -> InputError:
@@ -46,34 +54,29 @@ def too_much() -> InputError:
     return InputError(f"GPUs draw more than {most_gw:.2f} GW: check their power and the profiles")
 
 
-_ENDED = {
-    "number": "q",
-    "begun_s": "d",
-    "ended_s": "d",
-    "energy_j": "d",
-    "time_s": "d",
-    "cost": "d",
-    "where": "i",
-    "power": "q",
-}
+_ENDED = {"number": "i8", "begun_s": "f8", "ended_s": "f8", "energy_j": "f8", "time_s": "f8",
+          "cost": "f8", "power": "i8", "where": "i4"}  # fmt: skip
 """What is known of every attempt."""
 
-_TRAINED = {"row": "q", "attempt": "i", "batch_size": "q", "power_limit_w": "d", "epochs": "q",
-            "flags": "b"}  # fmt: skip
+_TRAINED = {"row": "i8", "batch_size": "i8", "power_limit_w": "f8", "epochs": "i8",
+            "attempt": "i4", "flags": "i1"}  # fmt: skip
 """What is known of those of which something was chosen."""
 
-_DELAYED = {"row": "q", "overhead_s": "d", "preemptions": "i"}
+_DELAYED = {"row": "i8", "overhead_s": "f8", "preemptions": "i4"}
 """What is known of those that were preempted, or had to wait on their GPUs."""
 
-_PAUSED = {"number": "q", "from_s": "d", "to_s": "d"}
+_PAUSED = {"number": "i8", "from_s": "f8", "to_s": "f8"}
 """Preemptions: which job, and when it lost its GPUs and went on."""
 
-_CHANGED = {"time_s": "d", "change": "q"}
+_CHANGED = {"time_s": "f8", "change": "i8"}
 """Changes of power."""
 
-_DECIDED = {"time_s": "d", "maker": "b", "number": "q", "attempt": "i", "chose": "i", "seen": "q",
-            "also_seen": "q"}  # fmt: skip
+_DECIDED = {"time_s": "f8", "number": "i8", "seen": "i8", "also_seen": "i8", "attempt": "i4",
+            "chose": "i4", "maker": "i1"}  # fmt: skip
 """Decisions."""
+
+BUFFER_BYTES = 1 << 16
+"""Rows are moved on when so many bytes of them were written."""
 
 _DEFAULTS: dict[str, float] = {"attempt": 1, "batch_size": ABSENT, "power_limit_w": math.nan,
                                "epochs": ABSENT, "flags": REACHED}  # fmt: skip
@@ -82,28 +85,41 @@ _DEFAULTS: dict[str, float] = {"attempt": 1, "batch_size": ABSENT, "power_limit_
 class _Rows:
     """Rows of numbers, appended one by one, read as columns.
 
-    A row is packed by one call; an array a column would take one call a number.
-
     Args:
-        codes: Name and type code of each column, as in the modules `struct` and `array`.
+        codes: Name and type of each column, in the order in which `writer` is given them; as NumPy
+            codes them, little-endian.
+
+    Attributes:
+        writer: Takes the numbers of a row; compiled code writes them without making objects of
+            them. Then comes `wrote`.
     """
 
     def __init__(self, codes: Mapping[str, str]) -> None:
-        layout = Struct("=" + "".join(codes.values()))
-        self.pack = layout.pack
-        self.packed = bytearray()
-        self._row_bytes = layout.size
-        self._type = np.dtype(list(codes.items()))
+        self.writer = BytesWriter()
+        self._packed = bytearray()
+        self._type = np.dtype([(name, f"<{code}") for name, code in codes.items()])
+        self._row_bytes: int = self._type.itemsize
 
     def __len__(self) -> int:
-        return len(self.packed) // self._row_bytes
+        return (len(self._packed) + len(self.writer)) // self._row_bytes
+
+    def wrote(self) -> None:
+        """A row is complete."""
+        if len(self.writer) >= BUFFER_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._packed += self.writer.getvalue()
+        self.writer = BytesWriter()
 
     def __contains__(self, name: str) -> bool:
         return name in (self._type.names or ())
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """A column, shape (rows,); no row can be appended while it is in use."""
-        values: npt.NDArray[Any] = np.frombuffer(self.packed, self._type)[name]
+        if len(self.writer):
+            self._flush()
+        values: npt.NDArray[Any] = np.frombuffer(self._packed, self._type)[name]
         return values
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
@@ -154,8 +170,15 @@ class Journal:
 
         Of a start, `Select` saw how many jobs waited and how many GPUs were free.
         """
-        rows = self._rows
-        rows.packed += rows.pack(now_s, maker, number, attempt, chose, seen, also_seen)
+        row = self._rows.writer
+        write_f64_le(row, now_s)
+        write_i64_le(row, number)
+        write_i64_le(row, seen)
+        write_i64_le(row, also_seen)
+        write_i32_le(row, attempt)
+        write_i32_le(row, chose)
+        row.append(maker)
+        self._rows.wrote()
 
     def decisions(self, gpus_of: Callable[[Ints], Ints]) -> dict[str, npt.NDArray[Any]]:
         """The decisions, those of a start one by one, as columns.
@@ -242,8 +265,16 @@ class Recorder:
             power: What it drew beyond idle GPUs all the while, in `UNITS_PER_WATT`, but for the
                 changes that `drew` was told.
         """
-        rows = self._ended
-        rows.packed += rows.pack(number, begun_s, ended_s, energy_j, time_s, cost, where, power)
+        row = self._ended.writer
+        write_i64_le(row, number)
+        write_f64_le(row, begun_s)
+        write_f64_le(row, ended_s)
+        write_f64_le(row, energy_j)
+        write_f64_le(row, time_s)
+        write_f64_le(row, cost)
+        write_i64_le(row, power)
+        write_i32_le(row, where)
+        self._ended.wrote()
 
     def trained(
         self, attempt: int, batch_size: int, power_limit_w: float, epochs: int, flags: int
@@ -257,15 +288,22 @@ class Recorder:
             epochs: How many it did.
             flags: `REACHED`, `EARLY`, `PROFILED`, `REPLAYED`.
         """
-        rows = self._trained
-        rows.packed += rows.pack(
-            self.attempts - 1, attempt, batch_size, power_limit_w, epochs, flags
-        )
+        row = self._trained.writer
+        write_i64_le(row, self.attempts - 1)
+        write_i64_le(row, batch_size)
+        write_f64_le(row, power_limit_w)
+        write_i64_le(row, epochs)
+        write_i32_le(row, attempt)
+        row.append(flags)
+        self._trained.wrote()
 
     def delayed(self, overhead_s: float, preemptions: int) -> None:
         """The attempt that ended last held its GPUs so long without training, or lost them."""
-        rows = self._delayed
-        rows.packed += rows.pack(self.attempts - 1, overhead_s, preemptions)
+        row = self._delayed.writer
+        write_i64_le(row, self.attempts - 1)
+        write_f64_le(row, overhead_s)
+        write_i32_le(row, preemptions)
+        self._delayed.wrote()
 
     def inherited(self, parent: str) -> None:
         """The attempt that ended last had started from the weights of a stored model."""
@@ -278,8 +316,10 @@ class Recorder:
 
     def drew(self, now_s: float, change: int) -> None:
         """Power changed in the midst of an attempt, or of a node that sleeps or wakes."""
-        rows = self._changed
-        rows.packed += rows.pack(now_s, change)
+        row = self._changed.writer
+        write_f64_le(row, now_s)
+        write_i64_le(row, change)
+        self._changed.wrote()
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """What `ended`, `trained` or `delayed` were told, by attempt, shape (attempts,)."""
@@ -293,8 +333,11 @@ class Recorder:
 
     def paused(self, number: int, from_s: float, to_s: float) -> None:
         """A job, by its number, was preempted and goes on, s."""
-        rows = self._paused
-        rows.packed += rows.pack(number, from_s, to_s)
+        row = self._paused.writer
+        write_i64_le(row, number)
+        write_f64_le(row, from_s)
+        write_f64_le(row, to_s)
+        self._paused.wrote()
 
     def pauses(self) -> tuple[Ints, Floats, Floats]:
         """Number of the job, from and to of each preemption, shapes (pauses,)."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import Job, Knobs, Measurement, Options, Start
-from wattkeeper.sim.backend import Attempt, Done, Listener
+from wattkeeper.sim.backend import Attempt, Backend, Done, Listener
 from wattkeeper.sim.clock import Clock, Due
 from wattkeeper.sim.cluster_spec import ClusterSpec
 from wattkeeper.sim.latencies import AllLatencies, Latencies
@@ -25,28 +25,40 @@ Profiles = Mapping[tuple[str, int, str], Profile]
 
 
 class _Phase(Due):
-    """A part of an attempt at constant rate and power; what follows is called at its end.
+    """A part of an attempt at constant rate and power.
 
     Attributes:
+        replay: Whose it is.
         left_s: Seconds of it that are left, as of its start.
         power_w: What it draws.
-        then: What follows, if it holds its GPUs without training.
-        again: What follows instead if it was preempted meanwhile.
+        then: What follows; None: the attempt ends as it was recorded.
+        waits: Whether it holds its GPUs without training.
+        again: What follows instead if it was preempted meanwhile, where it only waits.
+        attempt: Whose part it is; set with `since_s`.
         since_s: When it was started.
     """
 
-    __slots__ = ("again", "left_s", "power_w", "since_s", "then")
-
+    attempt: Attempt
     since_s: float
 
     def __init__(
-        self, call: Callable[[Any], object], left_s: float, power_w: float, then: Done | None = None
+        self, replay: Replay, left_s: float, power_w: float, then: Done | None, waits: bool = False
     ) -> None:
-        self.call = call
+        self.replay = replay
         self.left_s = left_s
         self.power_w = power_w
         self.then = then
+        self.waits = waits
         self.again = then
+
+    def happen(self) -> None:
+        """It is over."""
+        if self.then is None:
+            self.replay.ended_as_recorded(self.attempt, self.power_w)
+            return
+        if self.waits:
+            self.replay.waited(self.attempt, self)
+        self.then(self.attempt)
 
 
 class _Plan(NamedTuple):
@@ -58,7 +70,7 @@ class _Plan(NamedTuple):
     reached: bool
 
 
-class Replay:
+class Replay(Backend):
     """Replays recorded runs.
 
     An attempt runs at a constant rate and power; one that is profiled first spends an epoch at the
@@ -101,6 +113,9 @@ class Replay:
         self._streams = streams
         self._objective = objective
         self._cluster = cluster
+        self._busy_w = {
+            name: power.busy_w for name, power in cluster.power.items() if power.busy_w is not None
+        }
         self._latencies = latencies or {}
         self._recorded = occupancy == "recorded"
         self._foreknown = self._recorded or profiling == "foreknown"
@@ -114,7 +129,10 @@ class Replay:
     def most_power_w(self, job: Job, gpu_type: str) -> float:
         """The largest mean power of the profile, or the modelled one."""
         if job.workload is None:
-            return modelled_w(self._cluster, job, gpu_type)
+            busy_w = self._busy_w.get(gpu_type)
+            if busy_w is None:
+                return modelled_w(self._cluster, job, gpu_type)
+            return busy_w * job.gpus_held
         curves = self._profiles[job.workload, job.gpus, gpu_type].curves.values()
         return max(max(curve.average_power_w) for curve in curves)
 
@@ -131,10 +149,10 @@ class Replay:
             attempt.querying = True
             self._wait(attempt, attempt.query_s, lambda _: self.begin(attempt, knobs, 0.0))
         elif knobs is None:
-            power_w = modelled_w(self._cluster, attempt.job, attempt.gpu_type)
+            power_w = self.most_power_w(attempt.job, attempt.gpu_type)
             duration_s = attempt.job.duration_s
             attempt.saved_s = duration_s * (1 - attempt.work)
-            self._play(attempt, _Phase(self._as_recorded, duration_s * attempt.work, power_w))
+            self._play(attempt, _Phase(self, duration_s * attempt.work, power_w, None))
         elif self._latencies:
             self._launch(attempt, knobs)
         else:
@@ -143,7 +161,7 @@ class Replay:
     def pause(self, attempt: Attempt) -> None:
         """Keep what is left of the phase."""
         phase: _Phase = attempt.plan
-        if phase.then is not None:
+        if phase.waits:
             self._count_idle(attempt, phase)
             if attempt.querying:  # the rest of the query follows when it goes on
                 left_s = phase.left_s - (self.clock.now_s - phase.since_s)
@@ -151,7 +169,7 @@ class Replay:
             attempt.plan = phase.again
         else:
             left_s = phase.left_s - (self.clock.now_s - phase.since_s)
-            left = _Phase(phase.call, left_s, phase.power_w)
+            left = _Phase(self, left_s, phase.power_w, phase.then)
             attempt.plan = partial(self._play, phase=left)
         phase.cancel()
 
@@ -167,7 +185,7 @@ class Replay:
         self, attempt: Attempt, delay_s: float, then: Done, again: Done | None = None
     ) -> None:
         idle_w = self._cluster.idle_w(attempt.job, attempt.gpu_type)
-        phase = _Phase(self._waited, delay_s, idle_w, then)
+        phase = _Phase(self, delay_s, idle_w, then, waits=True)
         if again is not None:
             phase.again = again
         self._play(attempt, phase)
@@ -202,19 +220,18 @@ class Replay:
                 return
         self.listener.ended(attempt, *plan)
 
-    def _waited(self, attempt: Attempt) -> None:
-        phase: _Phase = attempt.plan
-        assert phase.then is not None
+    def waited(self, attempt: Attempt, phase: _Phase) -> None:
+        """An attempt has held its GPUs without training."""
         self._count_idle(attempt, phase)
         if attempt.querying:
             attempt.query_s, attempt.querying = 0.0, False
-        phase.then(attempt)
 
     def _play(self, attempt: Attempt, phase: _Phase) -> None:
         attempt.plan = phase
-        attempt.idle = phase.then is not None
-        attempt.trained |= not attempt.idle
-        phase.argument = attempt
+        attempt.idle = phase.waits
+        if not phase.waits:
+            attempt.trained = True
+        phase.attempt = attempt
         now_s = phase.since_s = self.clock.now_s
         self.listener.draws(attempt, phase.power_w)
         self.clock.enter(now_s + phase.left_s, phase)
@@ -252,11 +269,12 @@ class Replay:
             else:
                 self._go_on(attempt, curve, target, first)
 
-        self._play(attempt, _Phase(profiled, time_s * job.time_scale, energy_j / time_s))
+        self._play(attempt, _Phase(self, time_s * job.time_scale, energy_j / time_s, profiled))
 
-    def _as_recorded(self, attempt: Attempt) -> None:
+    def ended_as_recorded(self, attempt: Attempt, power_w: float) -> None:
+        """An attempt of a job without a workload has run for its recorded duration."""
         duration_s = attempt.job.duration_s * attempt.work
-        self.listener.ended(attempt, None, duration_s, attempt.plan.power_w * duration_s, True)
+        self.listener.ended(attempt, None, duration_s, power_w * duration_s, True)
 
     def _go_on(
         self, attempt: Attempt, curve: Curve, target: float, first: tuple[float, float] | None
@@ -276,7 +294,7 @@ class Replay:
             left_s = plan.time_s - done_s
             hold_s = left_s * job.time_scale
             power_w = (plan.energy_j - done_j) / left_s if left_s > 0 else 0.0
-        self._play(attempt, _Phase(lambda _: self._leave(attempt, plan), hold_s, power_w))
+        self._play(attempt, _Phase(self, hold_s, power_w, lambda _: self._leave(attempt, plan)))
 
     def _plan(
         self, attempt: Attempt, curve: Curve, target: float, first: tuple[float, float] | None

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from wattkeeper.policies.protocols import WHOLE, ClusterView, Context, Job, Key, Place, Placement
+from wattkeeper.policies.protocols import (
+    WHOLE,
+    ClusterView,
+    Context,
+    Job,
+    Key,
+    Place,
+    Placement,
+    RoomView,
+)
 from wattkeeper.sim.backend import Attempt, Backend
 from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.nodes import PowerBudget
 from wattkeeper.sim.what_if import Freed
 
 
-class Room:
-    """See `wattkeeper.policies.protocols.Room`; remembers what `Place` said until that may change.
+class Room(RoomView):
+    """What fits, as `Place` sees it; remembers what that said until it may change.
 
     Args:
         cluster: Which GPUs are free.
@@ -34,7 +43,7 @@ class Room:
         running: Mapping[int, Attempt],
         paused: Mapping[int, Attempt],
     ) -> None:
-        self.gpus = cluster.spec.gpus
+        self._gpus: int = cluster.spec.gpus
         self._cluster = cluster
         self._budget = budget
         self._backend = backend
@@ -46,12 +55,17 @@ class Room:
         self._not_fitting: set[Key] = set()
 
     @property
+    def gpus(self) -> int:
+        """See `wattkeeper.policies.protocols.RoomView`."""
+        return self._gpus
+
+    @property
     def free_gpus(self) -> int:
-        """See the protocol."""
+        """See `wattkeeper.policies.protocols.RoomView`."""
         return self._cluster.free_gpus
 
     def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
-        """See the protocol."""
+        """See `wattkeeper.policies.protocols.RoomView`."""
         if job.gpus > self._cluster.free_gpus and job.gpu_milli == WHOLE and not without:
             return False
         return bool(self.where(job, without))

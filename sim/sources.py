@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,21 +25,28 @@ KNOWN = ("job_id", "group_id", "recurrence", "workload", "gpus", "gpu_milli", "s
 """What results say of a job as it was submitted."""
 
 
-class Source(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Source:
     """Submits jobs: by the clock, and upon what finished."""
 
-    def arrivals(self) -> Iterator[Job]:
-        """The jobs that are submitted whatever happens, by time of submission."""
+    @abstractmethod
+    def arrivals(self) -> Iterator[list[Job]]:
+        """The jobs that are submitted whatever happens, by time of submission, in batches.
 
+        None of them is empty.
+        """
+
+    @abstractmethod
     def finished(self, job: Job, now_s: float) -> Job | None:
         """The job that is submitted now because this one finished."""
 
+    @abstractmethod
     def column(self, name: str, numbers: Ints) -> pa.Array:
         """One of the columns `KNOWN` of some of its jobs, by `Job.number`."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Trace:
+class Trace(Source):
     """The jobs of a trace, each at its recorded time; those with one group id are its recurrences.
 
     Args:
@@ -54,26 +62,33 @@ class Trace:
         self._jobs = jobs.set_column(jobs.schema.get_field_index("group_id"), "group_id", group)
         self._recurrence = _recurrences(jobs["group_id"], self._order)
 
-    def arrivals(self) -> Iterator[Job]:
+    def arrivals(self) -> Iterator[list[Job]]:
         """In order of submission; ties in the order of the trace."""
         table = self._jobs.select(
             ("job_id", "group_id", "workload", "gpus", "submit_time_s", "duration_s", "time_scale",
              "gpu_milli", "gpu_type", "user", "estimate_s")
         )  # fmt: skip
+        in_order = bool((self._order[1:] > self._order[:-1]).all())
         for begin in range(0, len(self._order), CHUNK):
             numbers = self._order[begin : begin + CHUNK]
-            part = table.take(pa.array(numbers))
-            job_id, group, workload, gpus, submit, duration, scale, milli, kind, user, estimate = (
-                _listed(column) for column in part.columns
+            part = table.slice(begin, CHUNK) if in_order else table.take(pa.array(numbers))
+            yield self._jobs_of(part, numbers)
+
+    def _jobs_of(self, part: pa.Table, numbers: Ints) -> list[Job]:
+        job_id, group, workload, gpus, submit, duration, scale, milli, kind, user, estimate = (
+            _listed(column) for column in part.columns
+        )
+        number: list[int] = numbers.tolist()
+        recurrence: list[int] = self._recurrence[numbers].tolist()
+        models = self._models
+        return [
+            Job(
+                job_id[at], group[at], recurrence[at], workload[at], gpus[at], submit[at],
+                duration[at], scale[at], number[at], milli[at], kind[at], user[at], estimate[at],
+                models.get(job_id[at]) if models else None,
             )
-            recurrence = self._recurrence[numbers].tolist()
-            for at, number in enumerate(numbers.tolist()):
-                name = job_id[at]
-                yield Job(
-                    name, group[at], recurrence[at], workload[at], gpus[at], submit[at],
-                    duration[at], scale[at], number, milli[at], kind[at], user[at], estimate[at],
-                    self._models.get(name) if self._models else None,
-                )  # fmt: skip
+            for at in range(len(number))
+        ]  # fmt: skip
 
     def finished(self, job: Job, now_s: float) -> Job | None:
         """Nothing follows."""
@@ -89,7 +104,10 @@ class Trace:
 
 def _listed(column: pa.ChunkedArray) -> list[Any]:
     """Its values; NaN where a number is absent, None where a text is."""
-    if pa.types.is_floating(column.type):
+    floating = pa.types.is_floating(column.type)
+    if column.null_count == len(column):
+        return [math.nan if floating else None] * len(column)
+    if floating:
         column = column.fill_null(math.nan)
     values: list[Any] = column.to_numpy().tolist()
     return values
@@ -111,7 +129,7 @@ def _recurrences(groups: pa.ChunkedArray, order: Ints) -> Ints:
     return found
 
 
-class Recurring:
+class Recurring(Source):
     """Jobs that recur, each recurrence submitted when the one before it finished.
 
     Args:
@@ -124,10 +142,9 @@ class Recurring:
         self._gpus = gpus
         self._jobs: list[Job] = []
 
-    def arrivals(self) -> Iterator[Job]:
+    def arrivals(self) -> Iterator[list[Job]]:
         """The first recurrence of each workload, at time 0."""
-        for workload in self._recurrences:
-            yield self._job(workload, 1, 0.0)
+        yield [self._job(workload, 1, 0.0) for workload in self._recurrences]
 
     def finished(self, job: Job, now_s: float) -> Job | None:
         """The next recurrence."""

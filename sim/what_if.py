@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from wattkeeper.policies.protocols import WHOLE, Job, Placement
+from wattkeeper.policies.protocols import WHOLE, ClusterView, Job, Placement
 from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.cluster_spec import Ints
 
 
-class Freed:
+class Freed(ClusterView):
     """A cluster without some of its jobs; see `wattkeeper.policies.protocols.ClusterView`.
 
     Args:
@@ -24,7 +24,6 @@ class Freed:
         self.gpu_types = cluster.gpu_types
         self.node_type = cluster.node_type
         self.capacity = cluster.capacity
-        self.types_for = cluster.types_for
         self._cluster = cluster
         self._shared: dict[int, dict[int, int]] = {}
         count = array("q", cluster.free.tobytes())
@@ -39,24 +38,34 @@ class Freed:
                 if shared[gpu] == WHOLE:
                     del shared[gpu]
                     count[node] += 1
-        self.free = np.frombuffer(count, dtype=np.int64)
+        self._free: Ints = np.frombuffer(count, dtype=np.int64)
+
+    @property
+    def free(self) -> Ints:
+        """See `ClusterView`."""
+        return self._free
 
     @property
     def changes(self) -> Ints:
-        """See the protocol."""
-        return np.zeros_like(self.free)
+        """See `ClusterView`."""
+        return np.zeros_like(self._free)
+
+    def types_for(self, job: Job) -> tuple[int, ...]:
+        """See `ClusterView`."""
+        return self._cluster.types_for(job)
 
     def shared(self, node: int) -> Mapping[int, int]:
-        """See the protocol."""
+        """See `ClusterView`."""
         found = self._shared.get(node)
         return self._cluster.shared(node) if found is None else found
 
     def tightest(self, gpus: int, gpu_type: int) -> int | None:
-        """See the protocol."""
-        if len(self.free) == 1:
-            return 0 if self.free[0] >= gpus else None
-        enough = self.free >= gpus
+        """See `ClusterView`."""
+        free = self._free
+        if len(free) == 1:
+            return 0 if free[0] >= gpus else None
+        enough = free >= gpus
         if len(self.gpu_types) > 1:
             enough &= self.node_type == gpu_type
         (nodes,) = enough.nonzero()
-        return int(nodes[self.free[nodes].argmin()]) if len(nodes) else None
+        return int(nodes[free[nodes].argmin()]) if len(nodes) else None

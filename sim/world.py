@@ -13,6 +13,7 @@ import numpy as np
 
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.profile import Profile
+from wattkeeper.policies.profile import cost as cost_of
 from wattkeeper.policies.protocols import (
     Configuration,
     Configure,
@@ -24,16 +25,17 @@ from wattkeeper.policies.protocols import (
     Outcome,
     Place,
     Placement,
+    Policy,
     Select,
     Start,
     Tune,
     ZooView,
 )
-from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.registry import Point, PolicyConfig, built
 from wattkeeper.policies.zoo.models import Child, Trained
-from wattkeeper.sim.backend import Attempt, Backend, Zoo
+from wattkeeper.sim.backend import Attempt, Backend, Listener, Zoo
 from wattkeeper.sim.checks import check_configuration, check_knobs, check_query, check_wake
-from wattkeeper.sim.clock import Clock, Due
+from wattkeeper.sim.clock import Callback, Clock, Due
 from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.nodes import NodeStates, PowerBudget
 from wattkeeper.sim.recorder import (
@@ -91,7 +93,7 @@ class NoZoo:
         return ()
 
 
-class World:
+class World(Listener):
     """One run: a cluster, a source of jobs, policies, and a backend on a clock.
 
     At equal times completions come first, then arrivals, then a scheduling pass. A job whose
@@ -122,6 +124,7 @@ class World:
         self.source = source
         self.backend = backend
         self.rules = rules
+        self._eta = rules.objective.eta
         self.streams = streams
         self.zoo = zoo
         self.recorder = Recorder()
@@ -146,7 +149,7 @@ class World:
         self._running: dict[int, Attempt] = {}
         self._paused: dict[int, Attempt] = {}
         self._stalled: dict[int, Attempt] = {}
-        self._units: dict[tuple[float, int, int, str], int] = {}
+        self._idle_w = {name: power.idle_w for name, power in cluster.spec.power.items()}
         self._in_flight = Counter[str]()
         self._wake: tuple[float, Due] | None = None
         self._preempts = self._journal.choice("preempt")
@@ -156,11 +159,12 @@ class World:
         self.room = Room(cluster, self._budget, backend, self._place, self._place_ctx,
                          self._running, self._paused)  # fmt: skip
         self._arrivals = source.arrivals()
-        self._next_arrival: Job | None = next(self._arrivals, None)
-        clock.arrivals, clock.passes = self._arrive, self._pass
+        self._batch: list[Job] = next(self._arrivals, [])
+        self._arrived = 0
+        clock.driven = self
 
     def _engage(self, point: Point, config: PolicyConfig) -> tuple[Any, Context, int]:
-        policy, ctx = config.build(), cast("Context", _Context(self, point, config))
+        policy, ctx = built(config), cast("Context", _Context(self, point, config))
         if type(policy).observe is not Policy.observe:
             self._observers.append((policy.observe, ctx))
         if type(policy).submitted is not Policy.submitted:
@@ -174,8 +178,8 @@ class World:
             InputError: If a job cannot run on the cluster.
             PolicyError: If a policy chose what is not allowed, or left a job waiting for ever.
         """
-        if self._next_arrival is not None:
-            self.clock.next_arrival_s = self._next_arrival.submit_time_s
+        if self._batch:
+            self.clock.next_arrival_s = self._batch[0].submit_time_s
         with _uncollected():
             self.clock.play()
         left = [*self._waiting.values(), *(attempt.job for attempt in self._stalled.values())]
@@ -189,14 +193,21 @@ class World:
             )
         self._nodes.close()
 
-    def _arrive(self) -> None:
+    def arrive(self) -> None:
+        """See `wattkeeper.sim.clock.Driven`."""
         now_s = self.clock.now_s
-        job = self._next_arrival
-        while job is not None and job.submit_time_s <= now_s:
-            self._submit(job)
-            job = next(self._arrivals, None)
-        self._next_arrival = job
-        self.clock.next_arrival_s = math.inf if job is None else job.submit_time_s
+        while True:
+            for at in range(self._arrived, len(self._batch)):
+                job = self._batch[at]
+                if job.submit_time_s > now_s:
+                    self._arrived = at
+                    self.clock.next_arrival_s = job.submit_time_s
+                    return
+                self._submit(job)
+            self._arrived, self._batch = 0, next(self._arrivals, [])
+            if not self._batch:
+                self.clock.next_arrival_s = math.inf
+                return
 
     def _submit(self, job: Job) -> None:
         if job.gpus > self.room.gpus:
@@ -209,7 +220,7 @@ class World:
             submitted(ctx, job)
         self.clock.pass_is_due = True
 
-    def _pass(self) -> None:
+    def schedule(self) -> None:
         """Preempt and start what `Select` chooses, until it chooses nothing."""
         if self._stalled:
             self._go_on()
@@ -249,7 +260,7 @@ class World:
             self._wake[1].cancel()
             self._wake = None
         if time_s < math.inf:
-            self._wake = time_s, Due(self._woken)
+            self._wake = time_s, Callback(self._woken)
             self.clock.enter(*self._wake)
 
     def _woken(self, _: object) -> None:
@@ -258,8 +269,9 @@ class World:
 
     def _start(self, job: Job, placement: Placement) -> None:
         """Start a waiting job, or go on with a preempted one."""
-        if self._waiting.pop(job.number, None) is None:
+        if job.number not in self._waiting:
             raise PolicyError(f"job {job.job_id} was started, but does not wait", "select")
+        del self._waiting[job.number]
         now_s, cluster = self.clock.now_s, self.cluster
         free, waiting = cluster.free_gpus, len(self._waiting) + 1
         delay_s = self._nodes.took(placement, now_s) if self._nodes.matter else 0.0
@@ -440,13 +452,7 @@ class World:
     def draws(self, attempt: Attempt, power_w: float, since_s: float | None = None) -> None:
         """See `wattkeeper.sim.backend.Listener`."""
         job = attempt.job
-        draw = power_w, job.gpus, job.gpu_milli, attempt.gpu_type
-        power = self._units.get(draw)
-        if power is None:
-            more_w = power_w - self.cluster.spec.idle_w(job, attempt.gpu_type)
-            power = whole_units(more_w)
-            if since_s is None:  # what is measured never comes twice
-                self._units[draw] = power
+        power = whole_units(power_w - self._idle_w[attempt.gpu_type] * job.gpus_held)
         if attempt.begun_s == self.clock.now_s and not (attempt.power or attempt.preemptions):
             attempt.first_power = attempt.power = power
         elif power != attempt.power:
@@ -480,11 +486,11 @@ class World:
         attempt.plan = None
         if start is None:
             most_w = self.backend.most_power_w(job, attempt.gpu_type)
-            cost = self.rules.objective.cost(energy_j, time_s, most_w)
+            cost = cost_of(self._eta, energy_j, time_s, most_w)
             self._record(attempt, energy_j, time_s, cost)
         else:
             options = start.options
-            cost = self.rules.objective.cost(energy_j, time_s, options.max_power_w * options.gpus)
+            cost = cost_of(self._eta, energy_j, time_s, options.max_power_w * options.gpus)
             assert attempt.configuration is not None
             assert attempt.power_limit_w is not None
             assert epochs is not None
@@ -524,7 +530,7 @@ class World:
             self.ended(attempt, epochs, time_s, energy_j, False)
             return
         options, limit_w = start.options, attempt.power_limit_w
-        cost = self.rules.objective.cost(energy_j, time_s, options.max_power_w * options.gpus)
+        cost = cost_of(self._eta, energy_j, time_s, options.max_power_w * options.gpus)
         self._record_training(attempt, epochs, time_s, energy_j, cost, 0)
         again = Attempt(job, attempt.number + 1, attempt.placement, attempt.where,
                         attempt.gpu_type, self.clock.now_s)  # fmt: skip

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import Job
-from wattkeeper.policies.registry import PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig, built
 from wattkeeper.policies.retaining import Retain, Retention, Shelf, Stored, check_retention
 from wattkeeper.policies.zoo.coverage import coverage
 from wattkeeper.policies.zoo.models import Child, Trained
@@ -84,7 +84,7 @@ class Zoo:
         self.done: list[Finished] = []
         self.size_bytes = 0
         self._spec = spec
-        self._retain: Retain = retain.build()
+        self._retain: Retain = built(retain)
         self._streams = streams
         self._trained: dict[str, Trained] = {}
         self._stored: dict[str, Stored] = {}

@@ -15,7 +15,7 @@ from wattkeeper.live.control.clock import LiveClock, LiveEnvironment, Outside, S
 from wattkeeper.live.control.log import Log
 from wattkeeper.live.wall import Wall
 from wattkeeper.policies.errors import StoreError
-from wattkeeper.sim.clock import Due
+from wattkeeper.sim.clock import Callback
 
 
 def event(time_s: float, kind: str = "epoch", **payload: float) -> Outside:
@@ -24,7 +24,6 @@ def event(time_s: float, kind: str = "epoch", **payload: float) -> Outside:
 
 def clock_on(wall: Wall, log: Log) -> LiveClock:
     clock = LiveClock(wall, log)
-    clock.arrivals = clock.passes = lambda: None
     clock.known = lambda news: news.kind == "asked"
     clock.answer = lambda news: None
     clock.tell = lambda news: None
@@ -70,7 +69,7 @@ def test_a_log_played_again_gives_the_same_order(due: list[float], news: list[fl
         happened: list[tuple[float, str]] = []
         clock.tell = lambda one: happened.append((clock.now_s, f"news {one.payload['at']}"))
         for at in due:
-            clock.enter(at, Due(lambda at: happened.append((clock.now_s, f"due {at}")), at))
+            clock.enter(at, Callback(lambda at: happened.append((clock.now_s, f"due {at}")), at))
         left = [event(at, at=at) for at in posted]
         for one in left:
             clock.live.post(one)

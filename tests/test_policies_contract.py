@@ -48,6 +48,7 @@ from wattkeeper.policies.protocols import (
     Outcome,
     Place,
     Placement,
+    RoomView,
     Running,
     Select,
     Selection,
@@ -176,12 +177,16 @@ class Flight:
         self.limit_w = 0.0
 
 
-class ScriptedRoom:
+class ScriptedRoom(RoomView):
     """A cluster without places: what `Select` is shown of it."""
 
     def __init__(self, running: Mapping[int, Flight]) -> None:
-        self.gpus = NODES * GPUS_PER_NODE
         self._running = running
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all nodes."""
+        return NODES * GPUS_PER_NODE
 
     @property
     def free_gpus(self) -> int:
@@ -586,8 +591,8 @@ ACME = '''
 
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.protocols import Configuration
-from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.protocols import Configuration, Configure
+from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class AcmeConfig(PolicyConfig):
@@ -600,7 +605,7 @@ class AcmeConfig(PolicyConfig):
         return Acme()
 
 
-class Acme(Policy):
+class Acme(Configure):
     def configure(self, ctx, start):
         return Configuration(start.options.batch_sizes[-1])
 '''

@@ -17,24 +17,31 @@ from wattkeeper.policies.place.fragmentation_aware import FragmentationAware, Wo
 from wattkeeper.policies.protocols import NEW, ClusterView, Context, Demand, Job, Place, Placement
 from wattkeeper.policies.registry import policies
 from wattkeeper.sim.cluster import Cluster
-from wattkeeper.sim.cluster_spec import ClusterSpec, NodeGroup
+from wattkeeper.sim.cluster_spec import ClusterSpec, Ints, NodeGroup
 from wattkeeper.sim.what_if import Freed
 
 KINDS = ["best-fit", "consolidate", "first-fit", "fragmentation-aware", "spread"]
 NOBODY = cast("Context", None)
 
 
-class Fake:
+class Fake(ClusterView):
     """A cluster as `Place` is shown it: type, capacity, untouched GPUs and shared ones by node."""
 
     def __init__(self, nodes: list[tuple[int, int, int, dict[int, int]]], types: int = 3) -> None:
         self.gpu_types = ("A100", "T4", "V100")[:types]
         self.node_type = np.array([node[0] for node in nodes], dtype=np.int64)
         self.capacity = np.array([node[1] for node in nodes], dtype=np.int64)
-        self.free = np.array([node[2] for node in nodes], dtype=np.int64)
-        self.free.flags.writeable = False
-        self.changes = np.zeros_like(self.free)
+        self._free = np.array([node[2] for node in nodes], dtype=np.int64)
+        self._free.flags.writeable = False
         self._shared = [node[3] for node in nodes]
+
+    @property
+    def free(self) -> Ints:
+        return self._free
+
+    @property
+    def changes(self) -> Ints:
+        return np.zeros_like(self._free)
 
     def shared(self, node: int) -> Mapping[int, int]:
         return self._shared[node]

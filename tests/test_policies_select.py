@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import Context, Job, Select, Selection
+from wattkeeper.policies.protocols import Context, Job, RoomView, Select, Selection
 from wattkeeper.policies.registry import PolicyConfig, policies
 from wattkeeper.policies.select.dlas_gpu import DlasGpuConfig
 from wattkeeper.policies.select.easy_backfill import EasyBackfillConfig
@@ -47,11 +47,15 @@ class Now:
 
 
 @dataclass
-class Pool:
+class Pool(RoomView):
     """GPUs that are only counted."""
 
-    gpus: int
+    size: int
     held: dict[int, Job] = field(default_factory=dict)
+
+    @property
+    def gpus(self) -> int:
+        return self.size
 
     @property
     def free_gpus(self) -> int:
@@ -72,7 +76,7 @@ class Pool:
 
 
 @dataclass
-class Nodes:
+class Nodes(RoomView):
     """Nodes of 4 GPUs: a job is on the first node that has room, or on whole nodes."""
 
     free: list[int]

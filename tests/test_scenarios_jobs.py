@@ -14,7 +14,7 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile, expectations
 from wattkeeper.scenarios.loading import load
 from wattkeeper.scenarios.run import run
-from wattkeeper.sim.clock import Clock, Due
+from wattkeeper.sim.clock import Callback, Clock
 from wattkeeper.traces import library
 from wattkeeper.traces.formats import import_trace
 from wattkeeper.traces.replacing import replacing
@@ -142,8 +142,8 @@ def test_arrivals_come_at_their_own_time() -> None:
     def note(_: object) -> None:
         called.append((clock.simpy.now, clock.now_s))
 
-    clock.enter(0.2, Due(lambda _: clock.enter(0.9, Due(note))))
-    clock.enter(0.9, Due(note))
+    clock.enter(0.2, Callback(lambda _: clock.enter(0.9, Callback(note))))
+    clock.enter(0.9, Callback(note))
     clock.play()
     assert called == [(0.9, 0.9)] * 2
 

@@ -191,8 +191,8 @@ MOODY = '''
 import os, signal
 from pathlib import Path
 from typing import Literal
-from wattkeeper.policies.protocols import Configuration
-from wattkeeper.policies.registry import Policy, PolicyConfig
+from wattkeeper.policies.protocols import Configuration, Configure
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class MoodyConfig(PolicyConfig):
@@ -206,7 +206,7 @@ class MoodyConfig(PolicyConfig):
         return Moody(self.mood)
 
 
-class Moody(Policy):
+class Moody(Configure):
     def __init__(self, mood):
         self.mood = mood
 

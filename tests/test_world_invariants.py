@@ -52,7 +52,7 @@ from wattkeeper.policies.protocols import (
 from wattkeeper.policies.queueing import InOrder
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
-from wattkeeper.sim.clock import Clock, Due
+from wattkeeper.sim.clock import Callback, Clock, Driven, Due
 from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.recorder import UNITS_PER_WATT, whole_units
 from wattkeeper.sim.results import RunResult, collect
@@ -704,24 +704,23 @@ def test_what_comes_at_one_time() -> None:
     clock, called = Clock(), []
 
     def note(what: str) -> Due:
-        return Due(lambda _: called.append((clock.simpy.now, what)))
+        return Callback(lambda _: called.append((clock.simpy.now, what)))
 
     def process() -> Generator[Event, None, None]:
         yield clock.simpy.timeout(1.0)
         called.append((clock.simpy.now, "process"))
         clock.enter(1.0, note("callback of the process"))
 
-    def arrive() -> None:
-        called.append((clock.simpy.now, "arrival"))
-        clock.next_arrival_s, clock.pass_is_due = math.inf, True
+    class Scripted(Driven):
+        def arrive(self) -> None:
+            called.append((clock.simpy.now, "arrival"))
+            clock.next_arrival_s, clock.pass_is_due = math.inf, True
 
-    clock.arrivals, clock.next_arrival_s = arrive, 1.0
+        def schedule(self) -> None:
+            called.append((clock.simpy.now, "pass"))
+            clock.pass_is_due = len(called) < 7
 
-    def once_more() -> None:
-        called.append((clock.simpy.now, "pass"))
-        clock.pass_is_due = len(called) < 7
-
-    clock.passes = once_more
+    clock.driven, clock.next_arrival_s = Scripted(), 1.0
     clock.simpy.process(process())
     clock.enter(2.0, note("later"))
     cancelled = note("cancelled")

@@ -22,7 +22,7 @@ from wattkeeper.policies.protocols import (
     Start,
     ZooView,
 )
-from wattkeeper.policies.registry import Point, Policy, PolicyConfig, policies
+from wattkeeper.policies.registry import Point, PolicyConfig, policies
 from wattkeeper.sim.clock import Clock
 from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.cluster_spec import ClusterSpec, GpuPower, NodeGroup
@@ -290,7 +290,9 @@ def stub(point: Point, *, needs_foresight: bool = False, **methods: Callable[...
         needs_foresight: What the config declares.
         methods: Of the policy, each without `self`.
     """
-    policy = type("Stub", (Policy,), {name: staticmethod(how) for name, how in methods.items()})
+    policy = type(
+        "Stub", (registry.BASES[point],), {name: staticmethod(how) for name, how in methods.items()}
+    )
     body = {
         "__module__": __name__,
         "__annotations__": {"kind": Literal["stub"], "point": ClassVar[Point]},

@@ -18,8 +18,8 @@ from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import Job, Knobs, Options
 from wattkeeper.policies.protocols import Start as Started
-from wattkeeper.sim.backend import Attempt, Listener
-from wattkeeper.sim.clock import Due
+from wattkeeper.sim.backend import Attempt, Backend, Listener
+from wattkeeper.sim.clock import Callback
 from wattkeeper.sim.cluster_spec import ClusterSpec
 from wattkeeper.sim.replay import modelled_w
 from wattkeeper.sim.streams import Streams
@@ -41,7 +41,7 @@ QUICK_ENDS = 3
 accident."""
 
 
-class Live:
+class Live(Backend):
     """Starts processes, hears what they say, and tells the world; see `wattkeeper.sim.backend`.
 
     An attempt begins when its process says so; until then it holds its GPUs idle. One that crashed,
@@ -147,7 +147,7 @@ class Live:
         plan.paused = False
         self._hold_idle(plan)
         if plan.outcome is not None:
-            self.clock.enter(self.clock.now_s, Due(self._finish, plan))
+            self.clock.enter(self.clock.now_s, Callback(self._finish, plan))
         elif not plan.begun:
             self._launch(plan, delay_s)
 
@@ -422,7 +422,7 @@ class Live:
     def _launch(self, run: Run, delay_s: float = 0.0) -> None:
         """Start its process; a rehearsal's after a delay, which another training takes itself."""
         if delay_s and run.training.command is None:
-            run.due = Due(self._launch_late, run)
+            run.due = Callback(self._launch_late, run)
             self.clock.enter(self.clock.now_s + delay_s, run.due)
         else:
             self.fleet.launch(run)

@@ -13,7 +13,7 @@ from simpy import Environment
 from simpy.rt import RealtimeEnvironment
 
 from wattkeeper.live.wall import Wall
-from wattkeeper.sim.clock import Clock, Due
+from wattkeeper.sim.clock import Callback, Clock
 
 if TYPE_CHECKING:
     from wattkeeper.live.control.log import Log
@@ -140,11 +140,10 @@ class LiveClock(Clock):
     """
 
     def __init__(self, wall: Wall, log: Log) -> None:
-        super().__init__()
+        self.live = LiveEnvironment(wall)
+        super().__init__(self.live)
         self.wall = wall
         self.log = log
-        self.live = LiveEnvironment(wall)
-        self.simpy = self.live
         self.known: Callable[[Outside], bool]
         self.answer: Callable[[Outside], None]
         self.tell: Callable[[Outside], None]
@@ -184,5 +183,5 @@ class LiveClock(Clock):
             self.settle(due_s)
 
     def _happen(self, news: Outside) -> None:
-        self.enter(news.time_s, Due(self.tell, news))
+        self.enter(news.time_s, Callback(self.tell, news))
         self.settle(news.time_s)

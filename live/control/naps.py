@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wattkeeper.sim.backend import Attempt, Listener
-from wattkeeper.sim.clock import Clock, Due
+from wattkeeper.sim.clock import Callback, Clock
 
 
 class Nap:
@@ -21,13 +21,13 @@ class Nap:
         self._clock, self._listener = clock, listener
         self._left_s = attempt.job.duration_s
         self._since_s = 0.0
-        self._due = Due(self._over)
+        self._due = Callback(self._over)
 
     def go_on(self) -> None:
         """Begin, or do what is left."""
         self._attempt.trained = True
         self._listener.draws(self._attempt, self._power_w)
-        self._since_s, self._due = self._clock.now_s, Due(self._over)
+        self._since_s, self._due = self._clock.now_s, Callback(self._over)
         self._clock.enter(self._since_s + self._left_s, self._due)
 
     def pause(self) -> None:

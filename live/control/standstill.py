@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wattkeeper.live.control.clock import LiveClock, StillWall
-from wattkeeper.sim.clock import Due
+from wattkeeper.sim.clock import Callback, Due
 
 
 class Standstill:
@@ -40,7 +40,7 @@ class Standstill:
         if self._wall is None or until_s <= self._clock.now_s:
             self._wake(ticket)
             return
-        due = Due(self.rouse, run_id)
+        due = Callback(self.rouse, run_id)
         self._asleep[run_id] = due, ticket
         self._clock.enter(until_s, due)
         self._awake.discard(run_id)

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveInt
 
-from wattkeeper.policies.protocols import Configuration, Context, Options, Start
-from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.protocols import Configuration, Configure, Context, Options, Start
+from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class FixedConfig(PolicyConfig):
@@ -28,7 +28,7 @@ class FixedConfig(PolicyConfig):
         return Fixed(self.batch_size)
 
 
-class Fixed(Policy):
+class Fixed(Configure):
     """See `FixedConfig`."""
 
     def __init__(self, batch_size: int | None) -> None:

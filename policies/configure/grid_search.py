@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, Literal
 
-from wattkeeper.policies.protocols import Configuration, Context, Options, Outcome, Start
-from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.protocols import Configuration, Configure, Context, Options, Outcome, Start
+from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class GridSearchConfig(PolicyConfig):
@@ -39,7 +39,7 @@ class _Search:
         self.best_cost = math.inf
 
 
-class GridSearch(Policy):
+class GridSearch(Configure):
     """See `GridSearchConfig`."""
 
     def __init__(self) -> None:

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import NonNegativeFloat
 
-from wattkeeper.policies.protocols import Configuration, Context, Start
-from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.protocols import Configuration, Configure, Context, Start
+from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.zoo.choice import Candidate, Rule, best, bucketed, eligible
 from wattkeeper.policies.zoo.coverage import kept
 from wattkeeper.policies.zoo.graph import Graph
@@ -46,7 +46,7 @@ class ModelkeeperConfig(PolicyConfig):
         return Modelkeeper(self)
 
 
-class Modelkeeper(Policy):
+class Modelkeeper(Configure):
     """See `ModelkeeperConfig`. What it keeps is derived from graphs: nothing is learnt."""
 
     def __init__(self, config: ModelkeeperConfig) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.protocols import Configuration, Context, Start
-from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.protocols import Configuration, Configure, Context, Start
+from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.zoo.starting import started_from
 
 
@@ -21,7 +21,7 @@ class NoneConfig(PolicyConfig):
         return Scratch()
 
 
-class Scratch(Policy):
+class Scratch(Configure):
     """See `NoneConfig`."""
 
     def configure(self, ctx: Context, start: Start) -> Configuration:

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.profile import Turned, optimum
-from wattkeeper.policies.protocols import Configuration, Context, Start
-from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.protocols import Configuration, Configure, Context, Start
+from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class OracleConfig(PolicyConfig):
@@ -30,7 +30,7 @@ class OracleConfig(PolicyConfig):
         return Oracle(self.knobs)
 
 
-class Oracle(Policy):
+class Oracle(Configure):
     """See `OracleConfig`."""
 
     def __init__(self, knobs: Turned) -> None:

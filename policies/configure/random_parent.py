@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.protocols import Configuration, Context, Start
-from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.protocols import Configuration, Configure, Context, Start
+from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.zoo.starting import started_from
 
 
@@ -24,7 +24,7 @@ class RandomParentConfig(PolicyConfig):
         return RandomParent()
 
 
-class RandomParent(Policy):
+class RandomParent(Configure):
     """See `RandomParentConfig`."""
 
     def configure(self, ctx: Context, start: Start) -> Configuration:

@@ -10,8 +10,8 @@ from pydantic import PositiveFloat, PositiveInt
 
 from wattkeeper.policies.bandit import GaussianThompson, Rewards
 from wattkeeper.policies.exploration import PruningExploration
-from wattkeeper.policies.protocols import Configuration, Context, Options, Outcome, Start
-from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.protocols import Configuration, Configure, Context, Options, Outcome, Start
+from wattkeeper.policies.registry import Point, PolicyConfig
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -97,7 +97,7 @@ class _Group:
         return group
 
 
-class Zeus(Policy):
+class Zeus(Configure):
     """See `ZeusConfig`."""
 
     def __init__(self, config: ZeusConfig) -> None:

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Context, Job, Placement
-from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Context, Job, Place, Placement
+from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.sharing import (
     Parts,
     emptiest_first,
@@ -39,7 +39,7 @@ class ConsolidateConfig(PolicyConfig):
         return Consolidate()
 
 
-class Consolidate(Policy):
+class Consolidate(Place):
     """See `ConsolidateConfig`."""
 
     def place(self, ctx: Context, job: Job, cluster: ClusterView) -> Placement:

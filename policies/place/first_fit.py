@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from wattkeeper.policies.protocols import WHOLE, ClusterView, Context, Job, Placement
-from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.protocols import WHOLE, ClusterView, Context, Job, Place, Placement
+from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.sharing import fill, of_type, room, shared_room, slots
 
 
@@ -27,7 +27,7 @@ class FirstFitConfig(PolicyConfig):
         return FirstFit()
 
 
-class FirstFit(Policy):
+class FirstFit(Place):
     """See `FirstFitConfig`."""
 
     def place(self, ctx: Context, job: Job, cluster: ClusterView) -> Placement:

@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Context, Demand, Job, Placement
-from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.protocols import (
+    NEW,
+    WHOLE,
+    ClusterView,
+    Context,
+    Demand,
+    Job,
+    Place,
+    Placement,
+)
+from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.sharing import slots
 from wattkeeper.policies.tightest import gang, tightest_gpus
 
@@ -55,7 +64,7 @@ class FragmentationAwareConfig(PolicyConfig):
         return FragmentationAware()
 
 
-class FragmentationAware(Policy):
+class FragmentationAware(Place):
     """See `FragmentationAwareConfig`."""
 
     def __init__(self) -> None:

@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Context, Job, Placement, Slot
-from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.protocols import (
+    NEW,
+    WHOLE,
+    ClusterView,
+    Context,
+    Job,
+    Place,
+    Placement,
+    Slot,
+)
+from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.sharing import Parts, emptiest_first, fill, of_type, room
 
 if TYPE_CHECKING:
@@ -31,7 +40,7 @@ class SpreadConfig(PolicyConfig):
         return Spread()
 
 
-class Spread(Policy):
+class Spread(Place):
     """See `SpreadConfig`."""
 
     def place(self, ctx: Context, job: Job, cluster: ClusterView) -> Placement:

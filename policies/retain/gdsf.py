@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.retaining import (
-    Retaining,
+    Retain,
     Retention,
     Shelf,
     Stored,
@@ -32,7 +32,7 @@ class GdsfConfig(PolicyConfig):
         return Gdsf()
 
 
-class Gdsf(Retaining):
+class Gdsf(Retain):
     """See `GdsfConfig`."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.retaining import Retaining, Retention, Shelf, Stored
+from wattkeeper.policies.retaining import Retain, Retention, Shelf, Stored
 
 
 class KeepAllConfig(PolicyConfig):
@@ -19,7 +19,7 @@ class KeepAllConfig(PolicyConfig):
         return KeepAll()
 
 
-class KeepAll(Retaining):
+class KeepAll(Retain):
     """See `KeepAllConfig`."""
 
     def retain(self, shelf: Shelf, new: Stored) -> Retention:

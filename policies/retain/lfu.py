@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.retaining import Retaining, Retention, Shelf, Stored, evict_in_order
+from wattkeeper.policies.retaining import Retain, Retention, Shelf, Stored, evict_in_order
 
 
 class LfuConfig(PolicyConfig):
@@ -19,7 +19,7 @@ class LfuConfig(PolicyConfig):
         return Lfu()
 
 
-class Lfu(Retaining):
+class Lfu(Retain):
     """See `LfuConfig`."""
 
     def retain(self, shelf: Shelf, new: Stored) -> Retention:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.retaining import Retaining, Retention, Shelf, Stored, evict_in_order
+from wattkeeper.policies.retaining import Retain, Retention, Shelf, Stored, evict_in_order
 
 
 class LruConfig(PolicyConfig):
@@ -19,7 +19,7 @@ class LruConfig(PolicyConfig):
         return Lru()
 
 
-class Lru(Retaining):
+class Lru(Retain):
     """See `LruConfig`."""
 
     def retain(self, shelf: Shelf, new: Stored) -> Retention:

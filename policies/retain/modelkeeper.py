@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from wattkeeper.policies.knapsack import cheapest_cover
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.retaining import Retaining, Retention, Shelf, Stored, too_large
+from wattkeeper.policies.retaining import Retain, Retention, Shelf, Stored, too_large
 
 DECAY: Final = 0.99
 DEVIATIONS: Final = 3.0
@@ -35,7 +35,7 @@ class ModelkeeperConfig(PolicyConfig):
         return Modelkeeper()
 
 
-class Modelkeeper(Retaining):
+class Modelkeeper(Retain):
     """See `ModelkeeperConfig`."""
 
     def __init__(self) -> None:

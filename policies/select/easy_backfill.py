@@ -10,8 +10,8 @@ from itertools import accumulate
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, Room, Selection
-from wattkeeper.policies.queueing import NOTHING, Entry, Queueing
+from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, RoomView, Select, Selection
+from wattkeeper.policies.queueing import NOTHING, Entry
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 
@@ -63,7 +63,7 @@ class _Line:
         self.shortest: list[tuple[float, int]] = []
 
 
-class EasyBackfill(Queueing):
+class EasyBackfill(Select):
     """See `EasyBackfillConfig`."""
 
     def __init__(self, config: EasyBackfillConfig) -> None:
@@ -98,7 +98,7 @@ class EasyBackfill(Queueing):
         entry = (self._expected.pop(job.number), job.number)
         del self._running[bisect_left(self._running, entry)]
 
-    def select(self, ctx: Context, room: Room) -> Selection:
+    def select(self, ctx: Context, room: RoomView) -> Selection:
         """The head if it fits, or the first job that may be backfilled."""
         if not self._lines:
             return NOTHING
@@ -134,7 +134,7 @@ class EasyBackfill(Queueing):
         insort(self._running, (end_s, job.number, job))
         return Selection((job,))
 
-    def _reservation(self, head: Job, room: Room, now: float) -> tuple[float, float]:
+    def _reservation(self, head: Job, room: RoomView, now: float) -> tuple[float, float]:
         """Shadow time, and GPUs that will then be free beyond what the head needs."""
         running = self._running
         held = (job.gpus_held for _, _, job in running)

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, Room, Selection
-from wattkeeper.policies.queueing import NOTHING, Queueing
+from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, RoomView, Select, Selection
+from wattkeeper.policies.queueing import NOTHING
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 
@@ -49,7 +49,7 @@ class _User:
         self.waiting: dict[Key, deque[Job]] = {}
 
 
-class FairShare(Queueing):
+class FairShare(Select):
     """See `FairShareConfig`.
 
     Its state is each user's usage and the time as of which it counts.
@@ -73,7 +73,7 @@ class FairShare(Queueing):
         """Its user holds less."""
         self._hold(self._users[job.user], -_width(job), ctx.now_s)
 
-    def select(self, ctx: Context, room: Room) -> Selection:
+    def select(self, ctx: Context, room: RoomView) -> Selection:
         """The first job that fits of the user with the least usage."""
         free, now = room.free_gpus, ctx.now_s
         first: dict[str | None, Job] = {}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.protocols import Context, Job
-from wattkeeper.policies.queueing import InOrder
+from wattkeeper.policies.queueing import Fifo
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 
@@ -18,11 +17,3 @@ class FifoConfig(PolicyConfig):
     def build(self) -> Fifo:
         """A new policy."""
         return Fifo()
-
-
-class Fifo(InOrder):
-    """See `FifoConfig`."""
-
-    def rank(self, ctx: Context, job: Job) -> float:
-        """By time of submission."""
-        return job.submit_time_s

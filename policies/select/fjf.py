@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.protocols import Context, Job
-from wattkeeper.policies.queueing import FirstThatFits
+from wattkeeper.policies.queueing import Fjf
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 
@@ -22,11 +21,3 @@ class FjfConfig(PolicyConfig):
     def build(self) -> Fjf:
         """A new policy."""
         return Fjf()
-
-
-class Fjf(FirstThatFits):
-    """See `FjfConfig`."""
-
-    def rank(self, ctx: Context, job: Job) -> float:
-        """By time of submission."""
-        return job.submit_time_s

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.protocols import Context, Job
-from wattkeeper.policies.queueing import FirstThatFits
+from wattkeeper.policies.queueing import Sjf
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 
@@ -27,11 +26,3 @@ class SjfConfig(PolicyConfig):
     def build(self) -> Sjf:
         """A new policy."""
         return Sjf()
-
-
-class Sjf(FirstThatFits):
-    """See `SjfConfig`."""
-
-    def rank(self, ctx: Context, job: Job) -> float:
-        """By recorded run time."""
-        return job.duration_s

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import Context, Knobs, Options, Running
-from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.protocols import Context, Knobs, Options, Running, Tune
+from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class FixedPowerConfig(PolicyConfig):
@@ -34,7 +34,7 @@ class FixedPowerConfig(PolicyConfig):
         return FixedPower(self.power_limit_w)
 
 
-class FixedPower(Policy):
+class FixedPower(Tune):
     """See `FixedPowerConfig`."""
 
     def __init__(self, power_limit_w: float) -> None:

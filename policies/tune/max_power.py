@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.protocols import Context, Knobs, Running
-from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.protocols import Context, Knobs, Running, Tune
+from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class MaxPowerConfig(PolicyConfig):
@@ -19,7 +19,7 @@ class MaxPowerConfig(PolicyConfig):
         return MaxPower()
 
 
-class MaxPower(Policy):
+class MaxPower(Tune):
     """See `MaxPowerConfig`."""
 
     def tune(self, ctx: Context, running: Running) -> Knobs:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from wattkeeper.policies.protocols import Context, Knobs, Running
-from wattkeeper.policies.registry import Point, Policy, PolicyConfig
+from wattkeeper.policies.protocols import Context, Knobs, Running, Tune
+from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class ZeusJitConfig(PolicyConfig):
@@ -23,7 +23,7 @@ class ZeusJitConfig(PolicyConfig):
         return ZeusJit()
 
 
-class ZeusJit(Policy):
+class ZeusJit(Tune):
     """See `ZeusJitConfig`."""
 
     def __init__(self) -> None:
