@@ -200,10 +200,12 @@ def _on_ray(works: Sequence[Work], address: str) -> Ran:
     from wattkeeper.scenarios import ray_units
 
     by_point = {work.point.id: work for work in works}
-    tasks = deque(task for task in _queue(works) if isinstance(task, Unit))
+    tasks: deque[Unit] = deque()
     for task in _queue(works):
         if isinstance(task, Work):
             put_together(task)
+        else:
+            tasks.append(task)
     with closing(ray_units.each(tasks, _asks_for, kept, address)) as ran:
         for unit, outcome in ran:
             yield unit, outcome if isinstance(outcome, Exception) else _kept_as(unit, outcome)

@@ -20,6 +20,7 @@ from wattkeeper.policies.profile import UNLIMITED_W
 from wattkeeper.policies.protocols import NEW, WHOLE, Placement
 from wattkeeper.sim.backend import Zoo
 from wattkeeper.sim.cluster_spec import ClusterSpec
+from wattkeeper.sim.folder import SWEEP
 from wattkeeper.sim.metrics import (
     COSTS,
     Jobs,
@@ -188,7 +189,7 @@ FILES = {
     "timeline.json.gz",
 }
 
-OF_SWEEPS = {"sweep.json", "points"}
+OF_SWEEPS = {SWEEP, "points"}
 """What results folders of sweeps hold besides."""
 
 
