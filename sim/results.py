@@ -42,7 +42,7 @@ from wattkeeper.sim.sources import KNOWN, Source
 from wattkeeper.sim.statistics import NOT_COMPARED, over_seeds, versus
 from wattkeeper.sim.timeline import timeline
 from wattkeeper.sim.zoo import Finished
-from wattkeeper.traces.replacing import replacing
+from wattkeeper.traces.replacing import is_leftover, replacing
 from wattkeeper.traces.schema import field
 
 Ints = npt.NDArray[np.int64]
@@ -558,8 +558,7 @@ def check_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise InputError(f"{folder} is a file: name another folder (--out)")
     there = {path.name for path in folder.iterdir()}
-    halves = {name for name in there if name.startswith(".") and name.endswith(".new")}
-    strange = sorted(there - halves - FILES - OF_SWEEPS)
+    strange = sorted(name for name in there - FILES - OF_SWEEPS if not is_leftover(name))
     if strange:
         raise InputError(
             f"{folder} holds {strange[0]!r}, which is no result of wattkeeper: name another "
