@@ -125,13 +125,12 @@ def run(
     settle()
     from wattkeeper.scenarios.loading import load
     from wattkeeper.scenarios.run import run as run_scenario
-    from wattkeeper.scenarios.searches import trainings_folder
+    from wattkeeper.sim.folder import kept_beside
     from wattkeeper.sim.results import check_folder, to_json
 
     loaded = load(scenario, settings, None if seeds is None else _seeds(seeds), axes)
     folder = out or Path("results") / loaded.scenario.name
-    check_folder(folder)
-    _check_kind(folder, sweep=loaded.scenario.sweep is not None)
+    check_folder(folder, sweep=loaded.scenario.sweep is not None)
     if loaded.scenario.sweep is not None:
         if live:
             raise click.UsageError(
@@ -139,10 +138,11 @@ def run(
             )
         _run_sweep(loaded, folder, workers, ray, as_json)
         return
-    kept = _live_folder(folder) if live else None
+    kept = kept_beside(folder, "live") if live else None
+    trainings = kept_beside(folder, "trainings")
     with terminal.progress(loaded.scenario.name) as progress:
         tell = partial(click.echo, err=True)
-        done = run_scenario(loaded, workers, progress, trainings_folder(folder), kept, ray, tell)
+        done = run_scenario(loaded, workers, progress, trainings, kept, ray, tell)
     done.save(folder)
     if kept is not None:
         from wattkeeper.scenarios.live import finish
@@ -155,16 +155,6 @@ def run(
 
     show(terminal.console(), loaded.scenario, done)
     click.echo(f"\nResults: {folder}")
-
-
-def _check_kind(folder: Path, *, sweep: bool) -> None:
-    """Let no run take the place of a sweep, nor the other way round."""
-    there = (folder / "sweep.json").is_file()
-    if (there or (folder / "manifest.json").is_file()) and there != sweep:
-        kinds = ("a sweep", "a run")
-        raise click.UsageError(
-            f"{folder} holds the results of {kinds[sweep]}: name another folder (--out)"
-        )
 
 
 def _run_sweep(loaded: Loaded, folder: Path, workers: int, ray: str | None, as_json: bool) -> None:
@@ -186,12 +176,6 @@ def _run_sweep(loaded: Loaded, folder: Path, workers: int, ray: str | None, as_j
     if failures:
         tell("The same command tries the failed runs again, and keeps the others.")
         click.get_current_context().exit(FAILED)
-
-
-def _live_folder(results: Path) -> Path:
-    from wattkeeper.scenarios.live import live_folder
-
-    return live_folder(results)
 
 
 def _seeds(text: str) -> range:

@@ -20,12 +20,6 @@ MARK: Final = "wattkeeper-sweep.lock"
 """Says of a folder that it holds an unfinished sweep; who works on it holds a lock on it."""
 
 
-def sweep_folder(results: Path) -> Path:
-    """Where the finished runs of a sweep are kept, so that it goes on after an end."""
-    whole = results.resolve()
-    return whole.with_name(f"{whole.name}.sweep")
-
-
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Inside, the folder is there and nobody else works in it; afterwards it stays if it has files.

@@ -116,12 +116,6 @@ class Equipment:
     measured: bool
 
 
-def live_folder(results: Path) -> Path:
-    """Where the live runs of a results folder are kept, so that they go on after an end."""
-    whole = results.resolve()
-    return whole.with_name(f"{whole.name}.live")
-
-
 def equip(loaded: Loaded, inputs: Inputs, folder: Path, ray: str | None = None) -> Equipment:
     """Check that a scenario can run live here, and find out what there is to run it on.
 

@@ -30,9 +30,9 @@ def write_sweep(folder: Path, works: Sequence[Work]) -> None:
     Points where a unit failed have no folder; what was done of them is in the table.
 
     Raises:
-        InputError: If the folder holds anything but results.
+        InputError: If the folder holds anything but results of a sweep.
     """
-    check_folder(folder)
+    check_folder(folder, sweep=True)
     with replacing(folder.resolve()) as fresh:
         (fresh / "points").mkdir()
         for work in works:

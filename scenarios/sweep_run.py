@@ -22,13 +22,13 @@ from wattkeeper.scenarios.kept import (
     keep,
     kept,
     settle_on_disk,
-    sweep_folder,
 )
 from wattkeeper.scenarios.run import conclude, provenance
 from wattkeeper.scenarios.sweep import Point, with_inputs
 from wattkeeper.scenarios.sweep_results import write_sweep
 from wattkeeper.scenarios.units import Attempt, attempt, code_digest
 from wattkeeper.scenarios.workers import each
+from wattkeeper.sim.folder import kept_beside
 
 Json = dict[str, Any]
 
@@ -97,7 +97,7 @@ def run_sweep(
     Raises:
         WattkeeperError: If a point cannot run at all; nothing has run then.
     """
-    folder = sweep_folder(results)
+    folder = kept_beside(results, "sweep")
     with held(folder):
         works = _prepare(found, folder)
         total = sum(len(work.units) for work in works)

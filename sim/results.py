@@ -544,11 +544,15 @@ def write(
             (fresh / "report.html").write_text(page, encoding="utf-8", newline="\n")
 
 
-def check_folder(folder: Path) -> None:
+def check_folder(folder: Path, *, sweep: bool = False) -> None:
     """Refuse a results folder that cannot be made, or would lose something else.
 
+    Args:
+        folder: Where results are to be written.
+        sweep: Whether they are of a sweep, which takes no run's place, nor does a run take its.
+
     Raises:
-        InputError: If it holds anything but results, or lies in a file.
+        InputError: If it holds anything but results of that kind, or lies in a file.
     """
     parent = next(parent for parent in folder.resolve().parents if parent.exists())
     if not parent.is_dir():
@@ -564,6 +568,9 @@ def check_folder(folder: Path) -> None:
             f"{folder} holds {strange[0]!r}, which is no result of wattkeeper: name another "
             "folder (--out)"
         )
+    other, kind = ("manifest.json", "run") if sweep else (SWEEP, "sweep")
+    if other in there:
+        raise InputError(f"{folder} holds the results of a {kind}: name another folder (--out)")
 
 
 def to_json(content: Mapping[str, Any]) -> str:
