@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from wattkeeper.live.training_log import read
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.searches import trainings_folder
+from wattkeeper.sim.folder import kept_beside
 
 Floats = npt.NDArray[np.float64]
 
@@ -54,9 +54,8 @@ def pairs(results: Path) -> Pairs:
     Raises:
         InputError: If there are none.
     """
-    found = [
-        one for path in sorted(trainings_folder(results).glob("*.jsonl")) for one in read(path)
-    ]
+    folder = kept_beside(results, "trainings")
+    found = [one for path in sorted(folder.glob("*.jsonl")) for one in read(path)]
     scratch = {(one.seed, one.model): one for one in found if one.variant == "scratch"}
     zoo = [one for one in found if one.variant == "zoo" and (one.seed, one.model) in scratch]
     rows = [
@@ -65,7 +64,7 @@ def pairs(results: Path) -> Pairs:
         if one.parent is not None and (base := scratch[one.seed, one.model])
     ]
     if not rows:
-        raise InputError(f"{trainings_folder(results)} has no trainings with and without a zoo")
+        raise InputError(f"{folder} has no trainings with and without a zoo")
     seed, coverage, work, warm, change = map(np.array, zip(*rows, strict=True))
     alone = dict.fromkeys({one.seed for one in zoo}, 0.0)
     for one in zoo:

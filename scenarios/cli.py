@@ -8,11 +8,9 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,17 +23,16 @@ from wattkeeper.scenarios.bench_cli import bench
 from wattkeeper.scenarios.compare_cli import compare
 from wattkeeper.scenarios.record_cli import record
 from wattkeeper.scenarios.report_cli import report
+from wattkeeper.scenarios.run_cli import axes_option, run, settings_option
 from wattkeeper.scenarios.timeline_cli import timeline
 from wattkeeper.scenarios.zoo_cli import zoo
 
 if TYPE_CHECKING:
     from wattkeeper.scenarios.loading import Loaded
 
-FAILED = 1
 INTERRUPTED = 130
 LACKING = 3
 CLOSED_PIPE = 141
-MAX_SEEDS = 10_000
 
 
 class Group(click.Group):
@@ -67,147 +64,10 @@ def main() -> None:
     """Replay deep-learning jobs on a simulated cluster, and compare what policies make of them."""
 
 
-def _overrides(command: Callable[..., None]) -> Callable[..., None]:
-    option = click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        metavar="PATH.TO.KEY=VALUE",
-        help="Change a value of the scenario; may be repeated.",
-    )
-    return option(command)
-
-
-def _axes(command: Callable[..., None]) -> Callable[..., None]:
-    option = click.option(
-        "--sweep",
-        "axes",
-        multiple=True,
-        metavar="PATH.TO.KEY=VALUE,VALUE,...",
-        help="Run at each of these values, instead of the scenario's sweep; with several, each "
-        "with each. Values are YAML, with a comma between them.",
-    )
-    return option(command)
-
-
 @main.command()
 @click.argument("scenario")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Folder to replace [results/NAME].",
-)
-@click.option("--seeds", metavar="N|A..B", help="Seeds 1 to N, or A to B.")
-@_overrides
-@click.option("--workers", type=click.IntRange(1), default=1, help="Processes to run in [1].")
-@click.option("--live", is_flag=True, help="Train for real, or rehearse; go on if interrupted.")
-@click.option("--ray", metavar="ADDRESS", help="Run on the hosts of a Ray cluster.")
-@_axes
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
-def run(
-    scenario: str,
-    out: Path | None,
-    seeds: str | None,
-    settings: tuple[str, ...],
-    workers: int,
-    live: bool,
-    ray: str | None,
-    axes: tuple[str, ...],
-    as_json: bool,
-) -> None:
-    """Run SCENARIO, a shipped one's name or a file, and compare its variants."""
-    if live and workers > 1:
-        raise click.UsageError("--workers is for the simulator: leave it out with --live")
-    if ray is not None and workers > 1:
-        raise click.UsageError("--workers is for this machine: leave it out with --ray")
-    from wattkeeper.scenarios.arrow import settle
-
-    settle()
-    from wattkeeper.scenarios.loading import load
-    from wattkeeper.scenarios.run import run as run_scenario
-    from wattkeeper.scenarios.searches import trainings_folder
-    from wattkeeper.sim.results import check_folder, to_json
-
-    loaded = load(scenario, settings, None if seeds is None else _seeds(seeds), axes)
-    folder = out or Path("results") / loaded.scenario.name
-    check_folder(folder)
-    _check_kind(folder, sweep=loaded.scenario.sweep is not None)
-    if loaded.scenario.sweep is not None:
-        if live:
-            raise click.UsageError(
-                "a sweep is simulated: leave out --live, or the sweep (--set sweep=null)"
-            )
-        _run_sweep(loaded, folder, workers, ray, as_json)
-        return
-    kept = _live_folder(folder) if live else None
-    with terminal.progress(loaded.scenario.name) as progress:
-        tell = partial(click.echo, err=True)
-        done = run_scenario(loaded, workers, progress, trainings_folder(folder), kept, ray, tell)
-    done.save(folder)
-    if kept is not None:
-        from wattkeeper.scenarios.live import finish
-
-        finish(kept)
-    if as_json:
-        click.echo(to_json(done.summary), nl=False)
-        return
-    from wattkeeper.scenarios.table import show
-
-    show(terminal.console(), loaded.scenario, done)
-    click.echo(f"\nResults: {folder}")
-
-
-def _check_kind(folder: Path, *, sweep: bool) -> None:
-    """Let no run take the place of a sweep, nor the other way round."""
-    there = (folder / "sweep.json").is_file()
-    if (there or (folder / "manifest.json").is_file()) and there != sweep:
-        kinds = ("a sweep", "a run")
-        raise click.UsageError(
-            f"{folder} holds the results of {kinds[sweep]}: name another folder (--out)"
-        )
-
-
-def _run_sweep(loaded: Loaded, folder: Path, workers: int, ray: str | None, as_json: bool) -> None:
-    from wattkeeper.scenarios import sweep_table
-    from wattkeeper.scenarios.sweep import points
-    from wattkeeper.scenarios.sweep_run import run_sweep
-    from wattkeeper.sim.results import to_json
-
-    tell = partial(click.echo, err=True)
-    with terminal.progress(loaded.scenario.name) as progress:
-        failures = run_sweep(points(loaded), folder, workers, ray, progress, tell)
-    if as_json:
-        click.echo(to_json(sweep_table.content(folder)), nl=False)
-    else:
-        sweep_table.show(terminal.console(), folder)
-        click.echo(f"\nResults: {folder}")
-    for line in failures:
-        tell(line)
-    if failures:
-        tell("The same command tries the failed runs again, and keeps the others.")
-        click.get_current_context().exit(FAILED)
-
-
-def _live_folder(results: Path) -> Path:
-    from wattkeeper.scenarios.live import live_folder
-
-    return live_folder(results)
-
-
-def _seeds(text: str) -> range:
-    found = re.fullmatch(r"(?:([0-9]{1,9})\.\.)?([0-9]{1,9})", text)
-    if found:
-        seeds = range(int(found[1] or 1), int(found[2]) + 1)
-        if 0 < len(seeds) <= MAX_SEEDS:
-            return seeds
-    allowed = f"allowed: N (1 to N) or A..B, at most {MAX_SEEDS} seeds"
-    raise click.BadParameter(f"found {text!r}; {allowed}", param_hint="--seeds")
-
-
-@main.command()
-@click.argument("scenario")
-@_overrides
-@_axes
+@settings_option
+@axes_option
 def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) -> None:
     """Check SCENARIO and the traces that it names, without running it."""
     from wattkeeper.scenarios.assemble import read_inputs, run_specs
@@ -632,5 +492,6 @@ main.add_command(bench)
 main.add_command(compare)
 main.add_command(record)
 main.add_command(report)
+main.add_command(run)
 main.add_command(timeline)
 main.add_command(zoo)

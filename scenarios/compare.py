@@ -11,10 +11,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wattkeeper.policies.errors import InputError, Problem
+from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios import study
 from wattkeeper.scenarios.study import Json, Saved
 from wattkeeper.scenarios.twin import flat
+from wattkeeper.sim.folder import is_sweep
 from wattkeeper.sim.metrics import COSTS, METRICS
 from wattkeeper.sim.statistics import holm, interval, p_value, same, versus
 
@@ -44,7 +45,7 @@ class Results(NamedTuple):
     @property
     def is_sweep(self) -> bool:
         """Whether it was written by a sweep."""
-        return (self.folder / "sweep.json").is_file()
+        return is_sweep(self.folder)
 
 
 def read(folder: Path) -> Results:
@@ -53,18 +54,12 @@ def read(folder: Path) -> Results:
     Raises:
         InputError: If it is neither, or a file in it is broken.
     """
-    path = folder / "sweep.json"
-    if not path.is_file():
+    if not is_sweep(folder):
         return Results(folder, {"{}": study.read(folder)}, [])
-    try:
-        named = [(str(point["id"]), _text(point["values"]), point["state"])
-                 for point in json.loads(path.read_text(encoding="utf-8"))["points"]]  # fmt: skip
-    except (ValueError, LookupError, TypeError):
-        raise InputError(Problem("is no sweep.json of results; run the sweep again",
-                                 str(path))) from None  # fmt: skip
-    done = {values: study.read(folder / "points" / at) for at, values, state in named
-            if state == "done"}  # fmt: skip
-    return Results(folder, done, [values for _, values, state in named if state != "done"])
+    sweep = study.read_sweep(folder)
+    done = {_text(point["values"]): saved for point, saved in study.finished(folder, sweep)}
+    every = [_text(point["values"]) for point in sweep["points"]]
+    return Results(folder, done, [values for values in every if values not in done])
 
 
 def compare(reference: Results, others: Sequence[Results]) -> Json:

@@ -14,15 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from wattkeeper.policies.errors import EnvironmentLacks, StoreError
+from wattkeeper.traces.replacing import replacing_file
 
 MARK: Final = "wattkeeper-sweep.lock"
 """Says of a folder that it holds an unfinished sweep; who works on it holds a lock on it."""
-
-
-def sweep_folder(results: Path) -> Path:
-    """Where the finished runs of a sweep are kept, so that it goes on after an end."""
-    whole = results.resolve()
-    return whole.with_name(f"{whole.name}.sweep")
 
 
 @contextmanager
@@ -83,11 +78,9 @@ def keep(path: Path, content: object) -> None:
     """
     data = pickle.dumps(content, protocol=5)
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}")
-    with fresh.open("wb") as file:
+    with replacing_file(path) as fresh, fresh.open("wb") as file:
         file.write(sha256(data).digest())
         file.write(data)
-    fresh.replace(path)
 
 
 def is_kept(path: Path) -> bool:

@@ -61,6 +61,7 @@ from wattkeeper.sim.results import RunResult, collect, digest_tables
 from wattkeeper.sim.sources import Recurring as RecurringSource
 from wattkeeper.sim.sources import Source
 from wattkeeper.sim.world import World
+from wattkeeper.traces.replacing import replacing_file
 
 if TYPE_CHECKING:
     from wattkeeper.live.devices.device import Device
@@ -113,12 +114,6 @@ class Equipment:
     devices: tuple[str, ...]
     limits: str
     measured: bool
-
-
-def live_folder(results: Path) -> Path:
-    """Where the live runs of a results folder are kept, so that they go on after an end."""
-    whole = results.resolve()
-    return whole.with_name(f"{whole.name}.live")
 
 
 def equip(loaded: Loaded, inputs: Inputs, folder: Path, ray: str | None = None) -> Equipment:
@@ -309,9 +304,8 @@ def finish(folder: Path) -> None:
 
 
 def _write(mark: Path, content: dict[str, Any]) -> None:
-    new = mark.with_suffix(".new")
-    new.write_text(json.dumps(content), encoding="utf-8")
-    new.replace(mark)
+    with replacing_file(mark) as fresh:
+        fresh.write_text(json.dumps(content), encoding="utf-8")
 
 
 def replay(loaded: Loaded, inputs: Inputs, folder: Path) -> list[RunResult]:

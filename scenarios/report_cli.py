@@ -17,10 +17,11 @@ def report(folder: Path, out: Path | None) -> None:
     settle()
     from wattkeeper.scenarios import read
     from wattkeeper.scenarios.report import page, sweep_page
+    from wattkeeper.sim.folder import is_sweep
+    from wattkeeper.traces.replacing import replacing_file
 
-    text = sweep_page(folder) if (folder / "sweep.json").exists() else page(read(folder))
+    text = sweep_page(folder) if is_sweep(folder) else page(read(folder))
     path = out or folder / "report.html"
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(text, encoding="utf-8", newline="\n")
-    fresh.replace(path)
+    with replacing_file(path) as fresh:
+        fresh.write_text(text, encoding="utf-8", newline="\n")
     click.echo(f"Report: {path}")

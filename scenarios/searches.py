@@ -49,12 +49,6 @@ UNMEASURED: Final = ("energy_j", "cost", "regret", "last5_energy_j", "last5_cost
                      "energy_to_accuracy_j", "cluster_energy_j", "gpu_s_saved")  # fmt: skip
 
 
-def trainings_folder(results: Path) -> Path:
-    """Where the trainings of a results folder are kept, so that they go on after an end."""
-    whole = results.resolve()
-    return whole.with_name(f"{whole.name}.trainings")
-
-
 def check_environment() -> None:
     """Refuse to begin without the libraries that training needs.
 

@@ -1,10 +1,10 @@
-"""What a run of a scenario left behind: in memory, or in a folder."""
+"""What a run of a scenario, or a sweep of it, left behind: in memory, or in a folder."""
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wattkeeper.policies.errors import InputError, Problem
+from wattkeeper.sim.folder import SWEEP, is_sweep
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,6 +127,37 @@ def read(folder: str | Path) -> Saved:
     return Saved(folder, manifest, summary)
 
 
+def read_sweep(folder: Path) -> Json:
+    """What `sweep.json` says of the sweep in a folder.
+
+    Raises:
+        InputError: If the folder holds none.
+    """
+    found = _json(folder, SWEEP)
+    try:
+        named = all(
+            isinstance(point["id"], str) and isinstance(point["values"], dict) and point["state"]
+            for point in found["points"]
+        )
+        well_formed = named and {"scenario", "question", "baseline", "axes"} <= set(found)
+    except (LookupError, TypeError):
+        well_formed = False
+    if not well_formed:
+        raise _broken(folder, SWEEP)
+    return found
+
+
+def finished(folder: Path, sweep: Json) -> Iterator[tuple[Json, Saved]]:
+    """The points of a sweep that are done, as `sweep.json` lists them, and the study of each.
+
+    Raises:
+        InputError: If the results of one are broken.
+    """
+    for point in sweep["points"]:
+        if point["state"] == "done":
+            yield point, read(folder / "points" / point["id"])
+
+
 def _json(folder: Path, name: str) -> Json:
     path = folder / name
     try:
@@ -133,12 +165,17 @@ def _json(folder: Path, name: str) -> Json:
         assert isinstance(found, dict)
     except (FileNotFoundError, NotADirectoryError):
         state = f"has no {name}" if folder.is_dir() else "is no folder"
-        if (folder / "sweep.json").is_file():
+        if is_sweep(folder):
             text = f"is a sweep; give one of its points, as {folder}/points/0001"
             raise InputError(Problem(text, str(folder))) from None
         raise InputError(Problem(f"{state}; give a folder that `wattkeeper run --out` wrote",
                                  str(folder))) from None  # fmt: skip
     except (ValueError, AssertionError):
-        raise InputError(Problem(f"is no {name} of results; run the scenario again",
-                                 str(path))) from None  # fmt: skip
+        raise _broken(folder, name) from None
     return found
+
+
+def _broken(folder: Path, name: str) -> InputError:
+    return InputError(
+        Problem(f"is no {name} of results; run the scenario again", str(folder / name))
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +12,16 @@ import pyarrow.parquet as pq
 
 from wattkeeper.scenarios import study
 from wattkeeper.scenarios.kept import is_kept, kept, link
+from wattkeeper.scenarios.study import Json, Saved
 from wattkeeper.scenarios.sweep import shown
 from wattkeeper.scenarios.units import versions
+from wattkeeper.sim.folder import SWEEP
 from wattkeeper.sim.results import VALUES, check_folder, metric_values, to_json
 from wattkeeper.traces.replacing import replacing
 from wattkeeper.traces.schema import field
 
 if TYPE_CHECKING:
     from wattkeeper.scenarios.sweep_run import Work
-
-Json = dict[str, Any]
 
 
 def write_sweep(folder: Path, works: Sequence[Work]) -> None:
@@ -30,17 +30,22 @@ def write_sweep(folder: Path, works: Sequence[Work]) -> None:
     Points where a unit failed have no folder; what was done of them is in the table.
 
     Raises:
-        InputError: If the folder holds anything but results.
+        InputError: If the folder holds anything but results of a sweep.
     """
-    check_folder(folder)
+    check_folder(folder, sweep=True)
     with replacing(folder.resolve()) as fresh:
         (fresh / "points").mkdir()
         for work in works:
             if work.done.exists():
                 link(work.done, fresh / "points" / work.point.id)
-        _write_metrics(fresh / "metrics.parquet", works)
-        (fresh / "sweep.json").write_text(to_json(_about(works)), encoding="utf-8")
+        _write_data(fresh, works)
         _write_report(fresh)
+
+
+def _write_data(folder: Path, works: Sequence[Work]) -> None:
+    done = {work.point.id: study.read(work.done) for work in works if work.done.exists()}
+    _write_metrics(folder / "metrics.parquet", works, done)
+    (folder / SWEEP).write_text(to_json(_about(works, done)), encoding="utf-8")
 
 
 def _write_report(folder: Path) -> None:
@@ -50,11 +55,15 @@ def _write_report(folder: Path) -> None:
     (folder / "report.html").write_text(sweep_page(folder), encoding="utf-8")
 
 
-def _about(works: Sequence[Work]) -> Json:
-    """The content of `sweep.json`: the same whoever did the runs, and where."""
+def _about(works: Sequence[Work], done: Mapping[str, Saved]) -> Json:
+    """The content of `sweep.json`: the same whoever did the runs, and where.
+
+    Args:
+        works: All points.
+        done: The studies of those that are done, by id.
+    """
     scenario = works[0].point.loaded.scenario
-    manifests = {work.point.id: study.read(work.done).manifest
-                 for work in works if work.done.exists()}  # fmt: skip
+    manifests = {id_: saved.manifest for id_, saved in done.items()}
     return {
         "scenario": scenario.name,
         "question": scenario.question,
@@ -98,7 +107,7 @@ def _column(values: Sequence[Any]) -> tuple[pa.DataType, list[Any]]:
     return pa.string(), [shown(value) for value in values]
 
 
-def _write_metrics(path: Path, works: Sequence[Work]) -> None:
+def _write_metrics(path: Path, works: Sequence[Work], done: Mapping[str, Saved]) -> None:
     axes = {axis: _column([work.point.values[axis] for work in works])
             for axis in works[0].point.values}  # fmt: skip
     schema = pa.schema(
@@ -110,7 +119,7 @@ def _write_metrics(path: Path, works: Sequence[Work]) -> None:
     )
     with pq.ParquetWriter(path, schema, compression="zstd") as file:
         for number, work in enumerate(works):
-            values = _values(work)
+            values = _values(work, done.get(work.point.id))
             if values is None:
                 continue
             keys = [pa.repeat(pa.scalar(work.point.id), len(values))]
@@ -120,9 +129,9 @@ def _write_metrics(path: Path, works: Sequence[Work]) -> None:
             file.write_table(pa.Table.from_arrays(columns, schema=schema))
 
 
-def _values(work: Work) -> pa.Table | None:
-    """The metrics of all runs of a point that are done."""
-    if work.done.exists():
-        return study.read(work.done).table("metrics")
+def _values(work: Work, saved: Saved | None) -> pa.Table | None:
+    """The metrics of all runs of a point that are done, given its study if all are."""
+    if saved is not None:
+        return saved.table("metrics")
     there = [kept(unit.result) for unit in work.units if is_kept(unit.result)]
     return metric_values([one.result for one in there]) if there else None

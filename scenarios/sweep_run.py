@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.scenarios.assemble import RunSpec, run_specs
@@ -22,15 +22,18 @@ from wattkeeper.scenarios.kept import (
     keep,
     kept,
     settle_on_disk,
-    sweep_folder,
 )
 from wattkeeper.scenarios.run import conclude, provenance
 from wattkeeper.scenarios.sweep import Point, with_inputs
 from wattkeeper.scenarios.sweep_results import write_sweep
 from wattkeeper.scenarios.units import Attempt, attempt, code_digest
 from wattkeeper.scenarios.workers import each
+from wattkeeper.sim.folder import kept_beside
 
 Json = dict[str, Any]
+
+ERRORS: Final = "errors.txt"
+"""Beside unfinished work: tracebacks of what was raised by mistake when the sweep ran last."""
 
 
 class Unit(NamedTuple):
@@ -92,13 +95,16 @@ def run_sweep(
         tell: Called with a line that the user should know.
 
     Returns:
-        A line for each run that failed. If there is none, the folder of unfinished work is gone.
+        A line for each run that failed, and one that says where tracebacks are, if there are any.
+        If there is none, the folder of unfinished work is gone.
 
     Raises:
         WattkeeperError: If a point cannot run at all; nothing has run then.
     """
-    folder = sweep_folder(results)
+    folder = kept_beside(results, "sweep")
+    errors = folder / ERRORS
     with held(folder):
+        errors.unlink(missing_ok=True)
         works = _prepare(found, folder)
         total = sum(len(work.units) for work in works)
         left = sum(len(work.missing) for work in works)
@@ -111,7 +117,7 @@ def run_sweep(
             with closing(ran):
                 for unit, outcome in ran:
                     if isinstance(unit, Unit):
-                        _note(by_point[unit.point], unit, outcome)
+                        _note(by_point[unit.point], unit, outcome, errors)
                         left -= 1
                         progress(total - left, total)
         except KeyboardInterrupt:
@@ -121,11 +127,13 @@ def run_sweep(
         write_sweep(results, works)
         if not any(work.failures for work in works):
             drop(folder)
-    return [
-        f"{work.point.id} ({work.point}), {one['variant']}, seed {one['seed']}: {one['message']}"
-        for work in works
-        for one in work.failures.values()
-    ]
+    failed = [_line(work, one) for work in works for one in work.failures.values()]
+    return failed + [f"Where unexpected errors come from: {errors}"] * errors.exists()
+
+
+def _line(work: Work, failure: Json) -> str:
+    run = f"{failure['variant']}, seed {failure['seed']}"
+    return f"{work.point.id} ({work.point}), {run}: {failure['message']}"
 
 
 def _prepare(found: Sequence[Point], folder: Path) -> list[Work]:
@@ -159,15 +167,20 @@ def _work(point: Point, sources: list[Json], inputs: Path, folder: Path) -> Work
     return work
 
 
-def _note(work: Work, unit: Unit, outcome: Exception | None) -> None:
-    """Take note of a unit that is over."""
+def _note(work: Work, unit: Unit, outcome: Exception | None, errors: Path) -> None:
+    """Take note of a unit that is over; the traceback of a mistake goes to the file of errors."""
     work.missing.discard(unit.result)
     if outcome is None:
         return
     variant, seed = unit.spec.variant, unit.spec.seed
     if isinstance(outcome, InputError | PolicyError):
         outcome = located(work.point.loaded, variant, outcome)
-    work.failures[unit.result] = {"variant": variant, "seed": seed, "message": str(outcome)}
+    failure = {"variant": variant, "seed": seed, "message": str(outcome)}
+    work.failures[unit.result] = failure
+    traceback = "".join(getattr(outcome, "__notes__", ()))
+    if traceback:
+        with errors.open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"{_line(work, failure)}\n{traceback}\n")
 
 
 def _queue(works: Sequence[Work]) -> deque[Unit | Work]:
@@ -200,10 +213,12 @@ def _on_ray(works: Sequence[Work], address: str) -> Ran:
     from wattkeeper.scenarios import ray_units
 
     by_point = {work.point.id: work for work in works}
-    tasks = deque(task for task in _queue(works) if isinstance(task, Unit))
+    tasks: deque[Unit] = deque()
     for task in _queue(works):
         if isinstance(task, Work):
             put_together(task)
+        else:
+            tasks.append(task)
     with closing(ray_units.each(tasks, _asks_for, kept, address)) as ran:
         for unit, outcome in ran:
             yield unit, outcome if isinstance(outcome, Exception) else _kept_as(unit, outcome)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rich.markup import escape
 from rich.table import Table
 
-from wattkeeper.scenarios import study
-from wattkeeper.scenarios.shown import shown_metrics
+from wattkeeper.scenarios.shown import cautions, shown_metrics
+from wattkeeper.scenarios.study import Json, finished, read_sweep
 from wattkeeper.scenarios.sweep import shown
-from wattkeeper.scenarios.table import against, show_inputs
-from wattkeeper.scenarios.usable import left_out, ran_on_any
+from wattkeeper.scenarios.table import against, show_inputs, title_of
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-Json = dict[str, Any]
 
 MOST: Final = 100
 """Points that a table shows."""
@@ -26,51 +22,48 @@ MOST: Final = 100
 
 def content(folder: Path) -> Json:
     """`sweep.json`, and the summary of each variant at each point that is done."""
-    about: Json = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
+    about = read_sweep(folder)
     for point in about["points"]:
-        done = point["state"] == "done"
-        point["variants"] = _saved(folder, point).summary["variants"] if done else None
+        point["variants"] = None
+    for point, study in finished(folder, about):
+        point["variants"] = study.summary["variants"]
     return about
 
 
 def show(console: Console, folder: Path) -> None:
     """Print the question and the comparison of variants at each point."""
-    about = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
+    about = read_sweep(folder)
     console.print(f"[bold]{about['scenario']}[/bold]  {escape(about['question'])}")
     show_inputs(console, about["inputs"])
-    done = [point for point in about["points"] if point["state"] == "done"]
-    if not done:
+    warnings: dict[str, None] = {}
+    first: list[tuple[Json, Json]] = []
+    done = 0
+    for done, (point, study) in enumerate(finished(folder, about), 1):
+        warnings |= dict.fromkeys(cautions(study.manifest, study.summary))
+        if done <= MOST:
+            first.append((point["values"], study.summary))
+    if not first:
         return
-    manifests = [_saved(folder, point).manifest for point in done]
-    lines = [
-        line
-        for one in manifests
-        for line in (*left_out(one["dropped_jobs"]), *ran_on_any(one["ignored_gpu_types"]))
-    ]
-    for line in dict.fromkeys(lines):
-        console.print(line, style="bold yellow")
-    metrics = shown_metrics(_saved(folder, done[0]).summary)
-    seeds = len(about["seeds"])
-    title = f"All jobs, mean of {seeds} seeds" if seeds > 1 else "All jobs"
-    if len(about["variants"]) > 1:
-        title += f", against {about['baseline']}" + " [95 % interval]" * (seeds > 1)
-    table = Table(title=title)
+    for line in warnings:
+        console.print(escape(line), style="bold yellow")
+    console.print(_table(about, first))
+    if done > MOST:
+        console.print(f"The first {MOST} of {done} points; metrics.parquet has all of them.")
+
+
+def _table(about: Json, points: list[tuple[Json, Json]]) -> Table:
+    """A table of points, given the values and the summary of each."""
+    metrics = shown_metrics(points[0][1])
+    table = Table(title=title_of(len(about["seeds"]), len(about["variants"]), about["baseline"]))
     for axis in about["axes"]:
         table.add_column(escape(axis.replace(".", ".\n")), overflow="fold")
     table.add_column("variant")
     for name in metrics.values():
         table.add_column(name, justify="right", no_wrap=True)
-    for point in done[:MOST]:
-        values = [escape(shown(value)) for value in point["values"].values()]
-        for name, variant in _saved(folder, point).summary["variants"].items():
-            cells = [against(variant, name, metric) for metric in metrics]
-            table.add_row(*values, escape(name), *cells)
-            values = [""] * len(values)
+    for values, summary in points:
+        cells = [escape(shown(value)) for value in values.values()]
+        for name, variant in summary["variants"].items():
+            table.add_row(*cells, escape(name), *(against(variant, name, one) for one in metrics))
+            cells = [""] * len(cells)
         table.add_section()
-    console.print(table)
-    if len(done) > MOST:
-        console.print(f"The first {MOST} of {len(done)} points; metrics.parquet has all of them.")
-
-
-def _saved(folder: Path, point: Json) -> study.Saved:
-    return study.read(folder / "points" / point["id"])
+    return table

@@ -71,14 +71,17 @@ def show_inputs(console: Console, inputs: Sequence[Mapping[str, Any]]) -> None:
         )
 
 
-def _overall(scenario: Scenario, done: Done, shown: Mapping[str, str]) -> Table:
-    seeds = len(scenario.all_seeds)
+def title_of(seeds: int, variants: int, baseline: str) -> str:
+    """What a table of all jobs shows, given how many seeds and variants there are."""
     title = f"All jobs, mean of {seeds} seeds" if seeds > 1 else "All jobs"
-    if len(scenario.variants) > 1:
-        title += f", against {scenario.baseline}"
-        if seeds > 1:
-            title += " [95 % interval]"
-    table = Table(title=title)
+    if variants > 1:
+        title += f", against {baseline}" + " [95 % interval]" * (seeds > 1)
+    return title
+
+
+def _overall(scenario: Scenario, done: Done, shown: Mapping[str, str]) -> Table:
+    seeds, variants = len(scenario.all_seeds), len(scenario.variants)
+    table = Table(title=title_of(seeds, variants, scenario.baseline))
     table.add_column("variant")
     for title in (*shown.values(), *(("regret", "gave up") if "cost" in shown else ())):
         table.add_column(title, justify="right", no_wrap=True)

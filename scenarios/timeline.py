@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from io import TextIOWrapper
@@ -24,6 +23,7 @@ import pyarrow.compute as pc
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.study import Study
 from wattkeeper.scenarios.timeline_lanes import Hold, Lane, holds, lanes
+from wattkeeper.traces.replacing import replacing_file
 
 Ints = npt.NDArray[np.int64]
 
@@ -82,6 +82,7 @@ def write(study: Study, variant: str, seed: int, path: Path) -> Written:
     Raises:
         InputError: If there is no such run, it has more than a browser can show, or its tables do
             not fit together.
+        EnvironmentLacks: If the file cannot be written.
     """
     attempts, decisions, line = (
         _of_run(study, name, columns, variant, seed)
@@ -139,17 +140,16 @@ def _about(study: Study, variant: str, seed: int, zero_s: float) -> dict[str, An
 @contextmanager
 def _events(path: Path, about: Mapping[str, Any]) -> Iterator[Event]:
     """Inside, a function that writes an event, which is given as the inside of its braces."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        with fresh.open("wb") as file, _packed(file, path) as packed, TextIOWrapper(
-                packed, "utf-8", newline="\n") as out:  # fmt: skip
-            openings = chain(('{"traceEvents":[\n{',), repeat(",\n{"))
-            yield lambda inside: out.write(f"{next(openings)}{inside}}}")
-            other = json.dumps(about, ensure_ascii=False)
-            out.write(f'\n],\n"displayTimeUnit":"ms",\n"otherData":{other}}}\n')
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
+    with (
+        replacing_file(path) as fresh,
+        fresh.open("wb") as file,
+        _packed(file, path) as packed,
+        TextIOWrapper(packed, "utf-8", newline="\n") as out,
+    ):
+        openings = chain(('{"traceEvents":[\n{',), repeat(",\n{"))
+        yield lambda inside: out.write(f"{next(openings)}{inside}}}")
+        other = json.dumps(about, ensure_ascii=False)
+        out.write(f'\n],\n"displayTimeUnit":"ms",\n"otherData":{other}}}\n')
 
 
 def _packed(file: IO[bytes], path: Path) -> Any:

@@ -20,6 +20,7 @@ from wattkeeper.policies.profile import UNLIMITED_W
 from wattkeeper.policies.protocols import NEW, WHOLE, Placement
 from wattkeeper.sim.backend import Zoo
 from wattkeeper.sim.cluster_spec import ClusterSpec
+from wattkeeper.sim.folder import SWEEP
 from wattkeeper.sim.metrics import (
     COSTS,
     Jobs,
@@ -41,7 +42,7 @@ from wattkeeper.sim.sources import KNOWN, Source
 from wattkeeper.sim.statistics import NOT_COMPARED, over_seeds, versus
 from wattkeeper.sim.timeline import timeline
 from wattkeeper.sim.zoo import Finished
-from wattkeeper.traces.replacing import replacing
+from wattkeeper.traces.replacing import is_leftover, replacing
 from wattkeeper.traces.schema import field
 
 Ints = npt.NDArray[np.int64]
@@ -188,7 +189,7 @@ FILES = {
     "timeline.json.gz",
 }
 
-OF_SWEEPS = {"sweep.json", "points"}
+OF_SWEEPS = {SWEEP, "points"}
 """What results folders of sweeps hold besides."""
 
 
@@ -543,11 +544,15 @@ def write(
             (fresh / "report.html").write_text(page, encoding="utf-8", newline="\n")
 
 
-def check_folder(folder: Path) -> None:
+def check_folder(folder: Path, *, sweep: bool = False) -> None:
     """Refuse a results folder that cannot be made, or would lose something else.
 
+    Args:
+        folder: Where results are to be written.
+        sweep: Whether they are of a sweep, which takes no run's place, nor does a run take its.
+
     Raises:
-        InputError: If it holds anything but results, or lies in a file.
+        InputError: If it holds anything but results of that kind, or lies in a file.
     """
     parent = next(parent for parent in folder.resolve().parents if parent.exists())
     if not parent.is_dir():
@@ -557,13 +562,15 @@ def check_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise InputError(f"{folder} is a file: name another folder (--out)")
     there = {path.name for path in folder.iterdir()}
-    halves = {name for name in there if name.startswith(".") and name.endswith(".new")}
-    strange = sorted(there - halves - FILES - OF_SWEEPS)
+    strange = sorted(name for name in there - FILES - OF_SWEEPS if not is_leftover(name))
     if strange:
         raise InputError(
             f"{folder} holds {strange[0]!r}, which is no result of wattkeeper: name another "
             "folder (--out)"
         )
+    other, kind = ("manifest.json", "run") if sweep else (SWEEP, "sweep")
+    if other in there:
+        raise InputError(f"{folder} holds the results of a {kind}: name another folder (--out)")
 
 
 def to_json(content: Mapping[str, Any]) -> str:

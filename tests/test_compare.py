@@ -210,7 +210,8 @@ def sweep(folder: Path, states: dict[float, Path | None]) -> Path:
         if results:
             shutil.copytree(results, folder / f"points/{at:04}")
     folder.mkdir(exist_ok=True)
-    (folder / "sweep.json").write_text(json.dumps({"scenario": "quickstart", "points": points}))
+    about = {"scenario": "quickstart", "question": "", "baseline": "default", "axes": {}}
+    (folder / "sweep.json").write_text(json.dumps(about | {"points": points}))
     return folder
 
 

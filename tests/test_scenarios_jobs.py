@@ -17,7 +17,7 @@ from wattkeeper.scenarios.run import run
 from wattkeeper.sim.clock import Callback, Clock
 from wattkeeper.traces import library
 from wattkeeper.traces.formats import import_trace
-from wattkeeper.traces.replacing import replacing
+from wattkeeper.traces.replacing import replacing, replacing_file
 
 HEADER = "group,start_time,end_time,dataset,runtime_ratio\n"
 SCENARIO = """\
@@ -105,6 +105,16 @@ def test_what_was_there_stays_if_writing_fails(tmp_path: Path) -> None:
         fill_up()
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert [path.name for path in folder.iterdir()] == ["kept"]
+
+    def half() -> None:
+        with replacing_file(folder / "kept") as fresh:
+            fresh.write_text("half of it")
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(EnvironmentLacks, match=r"cannot write .*kept: No space left on device"):
+        half()
+    assert [path.name for path in folder.iterdir()] == ["kept"]
+    assert (folder / "kept").read_text() == ""
 
 
 def test_profiling_counts_against_the_bound_where_it_is_measured() -> None:

@@ -259,6 +259,11 @@ def test_runs_that_fail_lose_nothing_else(tmp_path: Path) -> None:
     assert f"0002 ({path}=bad), moody, seed 1: {raised}" in err
     assert f"0003 ({path}=deadly), moody, seed 1: its process was killed, 3 times" in err
     assert "tries the failed runs again" in err
+    assert f"Where unexpected errors come from: {kept / 'errors.txt'}\n" in err
+    told = (kept / "errors.txt").read_text()
+    assert told.startswith(f"0002 ({path}=bad), moody, seed 1: {raised}\nTraceback (most recent")
+    assert 'moody.py", line 30, in configure' in told
+    assert told.count("Traceback") == 1
     assert about["points"][1]["failures"] == [{"variant": "moody", "seed": 1, "message": raised}]
     assert about["points"][1]["results_digest"] is None
     assert [folder.name for folder in (tmp_path / "results/moody/points").iterdir()] == ["0001"]

@@ -33,6 +33,7 @@ from wattkeeper.traces import library
 from wattkeeper.traces.folder import META, check_free
 from wattkeeper.traces.formats import JobsFormat, find_format
 from wattkeeper.traces.names import check_name
+from wattkeeper.traces.replacing import replacing_file
 from wattkeeper.traces.well_known import File, WellKnown, find_known
 
 DOWNLOADS: Final = ".downloads"
@@ -402,6 +403,5 @@ def _record(folder: Path, digests: Mapping[str, str], files: Mapping[str, File])
     meta["inputs"] |= digests
     meta["notes"] += [f"Fetched from {file.url}" for file in files.values()]
     text = json.dumps(meta, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    fresh = path.with_name(f".{META}.new")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(path)
+    with replacing_file(path) as fresh:
+        fresh.write_text(text, encoding="utf-8")

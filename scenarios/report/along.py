@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from wattkeeper.scenarios.report.drawing import Chart, Json, numbers, unit_for
 from wattkeeper.scenarios.report.front import Pair, energy_and_time, on_front, scatter
@@ -30,18 +30,19 @@ def charts(sweep: Json, done: Sequence[Point], variants: list[str]) -> Iterator[
     drawn = _energy_against_time(sweep, done, variants)
     if drawn is not None:
         yield drawn
+    metrics, relative = metrics_of(done), _eta_varies(done)
+    costs = (
+        " Costs under different eta are not compared: cost is shown as its change against "
+        "the baseline at the same point."
+    ) * relative
     for at, path in enumerate(sweep["axes"]):
         others, left_out = _others(path, done)
-        views = _along(path, others, done, variants, sweep["baseline"])
+        views = _along(path, others, done, variants, metrics, sweep["baseline"], relative=relative)
         if views:
             said = [f"{dash}: {place(one)}" for dash, one in zip(DASHES, others, strict=False)]
             lines = f" Lines are {'; '.join(said)}." if any(others) else ""
             if left_out:
                 lines += f" {left_out} more values of the other axes are left out here."
-            costs = (
-                " Costs under different eta are not compared: cost is shown as its change against "
-                "the baseline at the same point."
-            ) * _eta_varies(done)
             yield Chart(
                 f"axis{at}",
                 f"Along {path}",
@@ -105,8 +106,18 @@ def _others(path: str, done: Sequence[Point]) -> tuple[list[Json], int]:
 
 
 def _along(path: str, others: Sequence[Json], done: Sequence[Point], variants: list[str],
-           baseline: str) -> Json:  # fmt: skip
-    """Each metric against one axis; empty if only one value of it is done."""
+           metrics: Mapping[str, str], baseline: str, *, relative: bool) -> Json:  # fmt: skip
+    """Each metric against one axis; empty if only one value of it is done.
+
+    Args:
+        path: The axis.
+        others: Values of the other axes, a line each.
+        done: All points.
+        variants: In the order of the page.
+        metrics: What is shown, and what it is called.
+        baseline: What changes are against.
+        relative: Whether cost is shown as its change.
+    """
     known = list({shown(point.values[path]): point.values[path] for point in done}.values())
     plain = all(map(is_number, known))
     if plain:
@@ -115,9 +126,8 @@ def _along(path: str, others: Sequence[Json], done: Sequence[Point], variants: l
     x = known if plain else list(range(len(known)))
     at = {(shown(point.values[path]), place({k: v for k, v in point.values.items() if k != path})):
           point for point in done}  # fmt: skip
-    relative = _eta_varies(done)
     views = {}
-    for metric, title in metrics_of(done).items():
+    for metric, title in metrics.items():
         as_change = relative and metric == "cost"
         spread = [
             (v, dash, [

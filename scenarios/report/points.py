@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.scenarios import study
 from wattkeeper.scenarios.report.drawing import Json
 from wattkeeper.scenarios.report.front import oracles
 from wattkeeper.scenarios.shown import shown_metrics
 from wattkeeper.scenarios.sweep import shown
-
-SWEEP = "sweep.json"
 
 MOST_NAMED = 3
 """Points that a sentence names one by one."""
@@ -39,28 +35,13 @@ class Point(NamedTuple):
     bounds: list[str]
 
 
-def finished(folder: Path, one: Json) -> Point:
-    """A point of a sweep's folder."""
-    found = study.read(folder / "points" / one["id"])
-    bounds = oracles(found.manifest["scenario"])
-    return Point(one["id"], one["values"], found.manifest, found.summary, bounds)
-
-
-def read(folder: Path) -> Json:
-    """What `sweep.json` says.
-
-    Raises:
-        InputError: If the folder holds no sweep.
-    """
-    path = folder / SWEEP
-    try:
-        found: Json = json.loads(path.read_text(encoding="utf-8"))
-        known = {"scenario", "question", "axes", "points"} <= set(found)
-    except (OSError, ValueError, TypeError):
-        known = False
-    if not known:
-        raise InputError(Problem("is no sweep; give the folder of one", str(path)))
-    return found
+def finished(folder: Path, sweep: Json) -> list[Point]:
+    """The points of a sweep that are done."""
+    return [
+        Point(one["id"], one["values"], found.manifest, found.summary,
+              oracles(found.manifest["scenario"]))
+        for one, found in study.finished(folder, sweep)
+    ]  # fmt: skip
 
 
 def place(values: Mapping[str, Any]) -> str:

@@ -11,10 +11,10 @@ from wattkeeper.scenarios.report.along import charts
 from wattkeeper.scenarios.report.drawing import Json
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.page import chips, figures, header, whole
-from wattkeeper.scenarios.report.points import SWEEP as SWEEP
-from wattkeeper.scenarios.report.points import Point, finished, metrics_of, place, read
+from wattkeeper.scenarios.report.points import Point, finished, metrics_of, place
 from wattkeeper.scenarios.report.sweep_answer import sentences
 from wattkeeper.scenarios.shown import cautions
+from wattkeeper.scenarios.study import read_sweep
 from wattkeeper.scenarios.sweep import shown
 
 MOST_POINTS = 500
@@ -30,9 +30,8 @@ def sweep_page(folder: Path) -> str:
     Raises:
         InputError: If it holds no sweep, or results of a finished point are broken.
     """
-    folder = Path(folder)
-    sweep = read(folder)
-    done = [finished(folder, one) for one in sweep["points"] if one["state"] == "done"]
+    sweep = read_sweep(folder)
+    done = finished(folder, sweep)
     variants = list(dict.fromkeys(name for point in done for name in point.summary["variants"]))
     drawn = list(charts(sweep, done, variants))
     failed = [one for one in sweep["points"] if one["state"] != "done"]
