@@ -136,12 +136,14 @@ def jobs_of(
     first = attempt == 1
     places = _places(number[first])
     index = places[number]
+    once = bool(first.all())
 
     def of(name: str) -> Any:
         return columns[name].to_numpy(zero_copy_only=False)
 
     def total(name: str) -> Floats:
-        return np.bincount(index, of(name).astype(float)).astype(np.float64)
+        values: Floats = of(name).astype(float, copy=False)
+        return values if once else np.bincount(index, values).astype(np.float64)
 
     codes, names = {}, {}
     for key in ("workload", "gpu_type", "replayed"):
@@ -150,8 +152,9 @@ def jobs_of(
     waited = of("start_time_s")[first] - submit
     paused, begun, ended = pauses
     np.add.at(waited, places[paused], ended - begun)
-    finish = np.zeros(len(submit))
-    finish[index] = of("finish_time_s")
+    finish = of("finish_time_s")[first]
+    if not once:
+        finish[index] = of("finish_time_s")
     cost = total("cost")
     gpus = of("gpus")[first]
     best = np.full(len(submit), math.nan)

@@ -265,7 +265,9 @@ def collect(
         for name in TABLES
         if name in columns
     }
-    return RunResult(variant, seed, tables, metrics, by, events, digest_tables(tables))
+    found = RunResult(variant, seed, tables, metrics, by, events, digest_tables(tables))
+    pa.default_memory_pool().release_unused()
+    return found
 
 
 def model_columns(zoo: Zoo, source: Source) -> dict[str, pa.Array]:

@@ -317,6 +317,28 @@ def afresh(policy: FragmentationAware, job: Job, cluster: ClusterView) -> Placem
     return other.place(NOBODY, job, cluster)
 
 
+@given(st.data())
+def test_the_tightest_node_is_the_one_that_a_search_finds(data: st.DataObject) -> None:
+    """Whatever was taken and given back before, on more nodes than one machine word has bits."""
+    cluster = Cluster(ClusterSpec((NodeGroup("A100", 70, 4), NodeGroup("T4", 3, 2)), {}))
+    held: list[tuple[Job, Placement]] = []
+    for _ in range(data.draw(st.integers(0, 120))):
+        if held and data.draw(st.booleans()):
+            cluster.release(*held.pop(data.draw(st.integers(0, len(held) - 1))))
+            continue
+        gpu_type, gpus = data.draw(st.integers(0, 1)), data.draw(st.integers(1, 4))
+        fitting = [
+            (int(free), node)
+            for node, free in enumerate(cluster.free)
+            if cluster.node_type[node] == gpu_type and free >= gpus
+        ]
+        found = cluster.tightest(gpus, gpu_type)
+        assert found == (min(fitting)[1] if fitting else None)
+        if found is not None:
+            job = asks(gpus)
+            held.append((job, cluster.take(job, ((found, gpus, NEW),))))
+
+
 @given(st.lists(st.tuples(jobs, st.integers(0, 9)), max_size=40))
 def test_fragmentation_remembers_nothing_that_changed(steps: list[tuple[Job, int]]) -> None:
     policy, cluster = FragmentationAware(), real()

@@ -661,6 +661,11 @@ def test_the_journal_tells_what_was_decided() -> None:
         assert len([x for x in about if x.point in ("select", "place")]) == 2 * (row.attempt == 1)
 
 
+@given(st.floats(-1e9, 1e9) | st.integers(-(2**53), 2**53).map(lambda n: n / 2 / UNITS_PER_WATT))
+def test_power_is_rounded_to_whole_units_half_to_even(power_w: float) -> None:
+    assert whole_units(power_w) == round(power_w * UNITS_PER_WATT)
+
+
 def test_the_digest_of_what_was_seen_changes_with_it() -> None:
     def saw(gpus: int) -> list[int]:
         known = by_job(steady(), steady(gpus=2))

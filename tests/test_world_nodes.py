@@ -150,6 +150,13 @@ def test_a_retry_goes_on_when_a_preemption_leaves_power() -> None:
     assert (again.start_time_s, again.overhead_s) == (4.0, 0.0)
 
 
+def test_a_policy_of_another_decision_point_is_refused() -> None:
+    select = stub("select", select=lambda *_: None)
+    object.__setattr__(select, "point", "place")
+    with pytest.raises(PolicyError, match=r"'stub' builds a Stub, .*policies\.protocols\.Place$"):
+        run_world([plain("x", 0.0, 10.0)], {}, None, chosen(place=select))
+
+
 def test_a_preempted_job_goes_on_on_the_same_type() -> None:
     """Also if `Place` does not care."""
 

@@ -141,11 +141,13 @@ def read(folder: Path) -> Trace:
     tables = {name: _read_table(folder / f"{name}.parquet", meta, name) for name in meta.tables}
     fields = {key: getattr(meta, key) for key in _Meta.model_fields if key != "version"}
     try:
-        return Trace(**(fields | {"tables": tables}))
+        trace = Trace(**(fields | {"tables": tables}))
     except TraceError:
         raise
     except InputError as error:
         raise TraceError([Problem(p.message, str(path)) for p in error.problems]) from error
+    pa.default_memory_pool().release_unused()
+    return trace
 
 
 def _bytes(path: Path) -> bytes:
