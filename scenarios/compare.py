@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from wattkeeper.policies.errors import InputError, Problem
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios import study
-from wattkeeper.scenarios.study import Json, Saved
+from wattkeeper.scenarios.study import Saved
 from wattkeeper.scenarios.twin import flat
 from wattkeeper.sim.metrics import COSTS, METRICS
 from wattkeeper.sim.statistics import holm, interval, p_value, same, versus

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.usable import left_out, ran_on_any
-
-Json = Mapping[str, Any]
 
 SHOWN = {"energy_j": "energy", "time_s": "time", "cost": "cost", "jct_s": "job completion"}
 """Of jobs with profiles."""

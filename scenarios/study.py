@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wattkeeper.policies.errors import InputError, Problem
+from wattkeeper.policies.json_types import Json
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Json = dict[str, Any]
 
 
 class Study(ABC):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios import study
 from wattkeeper.scenarios.kept import is_kept, kept, link
 from wattkeeper.scenarios.sweep import shown
@@ -20,8 +21,6 @@ from wattkeeper.traces.schema import field
 
 if TYPE_CHECKING:
     from wattkeeper.scenarios.sweep_run import Work
-
-Json = dict[str, Any]
 
 
 def write_sweep(folder: Path, works: Sequence[Work]) -> None:

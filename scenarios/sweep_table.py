@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rich.markup import escape
 from rich.table import Table
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios import study
 from wattkeeper.scenarios.shown import shown_metrics
 from wattkeeper.scenarios.sweep import shown
@@ -18,7 +19,6 @@ from wattkeeper.scenarios.usable import left_out, ran_on_any
 if TYPE_CHECKING:
     from rich.console import Console
 
-Json = dict[str, Any]
 
 MOST: Final = 100
 """Points that a table shows."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 from xml.etree.ElementTree import Element
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.report.markup import tag
-
-Json = Mapping[str, Any]
 
 ORIGINS = {
     "recorded": "recorded",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from wattkeeper.scenarios.report.drawing import Chart, Json, numbers, unit_for
+from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.report.drawing import Chart, numbers, unit_for
 from wattkeeper.scenarios.report.front import Pair, energy_and_time, on_front, scatter
 from wattkeeper.scenarios.report.points import (
     Point,

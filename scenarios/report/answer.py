@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
 from xml.etree.ElementTree import Element
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.searches import SAVED, SAVED_NOTE
 from wattkeeper.scenarios.shown import SHARES, knows_energy, percent, shown_metrics, value_text
 
-Json = Mapping[str, Any]
 Words = Element | str | None
 
 WORDS = {

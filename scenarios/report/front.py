@@ -6,7 +6,8 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from wattkeeper.scenarios.report.drawing import Chart, Json, numbers, unit_for
+from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.report.drawing import Chart, numbers, unit_for
 from wattkeeper.scenarios.shown import ENERGIES, TIMES, knows_energy
 from wattkeeper.scenarios.study import Study
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.report import about, answer
 from wattkeeper.scenarios.report.along import charts
-from wattkeeper.scenarios.report.drawing import Json
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.page import chips, figures, header, whole
 from wattkeeper.scenarios.report.points import SWEEP as SWEEP

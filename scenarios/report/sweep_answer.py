@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.report import answer
 from wattkeeper.scenarios.report.answer import Words
-from wattkeeper.scenarios.report.drawing import Json
 from wattkeeper.scenarios.report.front import energy_and_time
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.points import Point, places
