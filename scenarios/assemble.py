@@ -32,7 +32,8 @@ from wattkeeper.scenarios.schema import (
     Zoo,
 )
 from wattkeeper.scenarios.schema import Cluster as Equal
-from wattkeeper.scenarios.usable import Sieve, at_odds, check_groups, gpus_text, on_any_type
+from wattkeeper.scenarios.usable import Sieve, at_odds, check_groups, on_any_type
+from wattkeeper.scenarios.words import count
 from wattkeeper.scenarios.zoo_models import (
     NO_MODELS,
     Models,
@@ -315,7 +316,7 @@ def _recurring_inputs(
     with named_at(document, "workload", "gpus"):
         if workload.gpus > cluster.most_gpus(None):
             raise InputError(
-                f"gpus: each job asks for {gpus_text(workload.gpus)}, the cluster has "
+                f"gpus: each job asks for {count(workload.gpus, 'GPU')}, the cluster has "
                 f"{cluster.most_gpus(None)}" + " of one type" * (len(cluster.gpu_types) > 1)
             )
     with named_at(document, "workload", "workloads"):
@@ -381,7 +382,7 @@ def live_inputs(
     with named_at(document, "workload", "gpus"):
         if workload.gpus > cluster.most_gpus(None):
             raise InputError(
-                f"gpus: each job asks for {gpus_text(workload.gpus)}, the cluster has "
+                f"gpus: each job asks for {count(workload.gpus, 'GPU')}, the cluster has "
                 f"{cluster.most_gpus(None)}"
             )
     sources = () if trace is None else (trace,)

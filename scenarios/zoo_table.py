@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table
 
+from wattkeeper.scenarios.words import count
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -21,7 +23,7 @@ SHOWN = 20
 
 def show_models(console: Console, zoo: Zoo, models: Sequence[Model]) -> None:
     """Print all models and how full the zoo is."""
-    table = Table(title=f"{len(models)} model{'s' * (len(models) != 1)} of {escape(str(zoo.path))}")
+    table = Table(title=f"{count(len(models), 'model')} of {escape(str(zoo.path))}")
     for title in ("model", "name", "task", "data set"):
         table.add_column(title, justify="right" if title == "model" else "left")
     for title in ("accuracy", "parent", "size", "uses"):

@@ -8,6 +8,7 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.report.markup import tag
+from wattkeeper.scenarios.words import count
 
 ORIGINS = {
     "recorded": "recorded",
@@ -55,11 +56,6 @@ def _cluster(cluster: Json) -> str:
     if "gpus" in cluster:
         return f"{cluster['gpus']} × {cluster.get('gpu', 'GPU')}"
     return f"the cluster of trace {cluster.get('nodes')}"
-
-
-def count(number: int, noun: str) -> str:
-    """A number of things in words."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def input_of(one: Json) -> Element:

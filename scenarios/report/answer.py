@@ -8,7 +8,8 @@ from xml.etree.ElementTree import Element
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.searches import SAVED, SAVED_NOTE
-from wattkeeper.scenarios.shown import SHARES, knows_energy, percent, shown_metrics, value_text
+from wattkeeper.scenarios.shown import SHARES, knows_energy, shown_metrics, value_text
+from wattkeeper.scenarios.words import percent
 
 Words = Element | str | None
 
@@ -99,7 +100,7 @@ def _sentence(name: str, one: Json, compared: list[str], summary: Json, bound: b
             continue
         verdict, noun = found.get("verdict"), WORDS[metric][0]
         if verdict == "identical" or (
-            verdict in (None, "one seed") and percent(found["ratio"]) == "+0.0"
+            verdict in (None, "one seed") and percent(found["ratio"] - 1) == "+0.0"
         ):
             same.append([noun])
         elif verdict == "noise":
@@ -163,7 +164,7 @@ def change(metric: str, versus: Json) -> tuple[str, Element | None]:
 
 
 def _plain(share: float) -> str:
-    return _minus(f"{round(100 * share, 1) + 0.0:,.1f}")
+    return _minus(percent(share).removeprefix("+"))
 
 
 def _minus(text: str) -> str:
@@ -270,10 +271,10 @@ def compared_with(name: str, one: Json, metric: str) -> Json | None:
 
 
 def _change(versus: Json) -> str:
-    text = f"{percent(versus['ratio'])} %"
+    text = f"{percent(versus['ratio'] - 1)} %"
     interval = versus["ci95"]
     if interval and interval[0] != interval[1]:
-        text += f" [{percent(interval[0])}, {percent(interval[1])}]"
+        text += f" [{', '.join(percent(bound - 1) for bound in interval)}]"
     return _minus(text)
 
 

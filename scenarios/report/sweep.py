@@ -16,6 +16,7 @@ from wattkeeper.scenarios.report.points import Point, finished, metrics_of, plac
 from wattkeeper.scenarios.report.sweep_answer import sentences
 from wattkeeper.scenarios.shown import cautions
 from wattkeeper.scenarios.sweep import shown
+from wattkeeper.scenarios.words import count
 
 MOST_POINTS = 500
 """Rows of the table of points."""
@@ -70,9 +71,9 @@ def _failures(failed: Sequence[Json]) -> Element:
             tag("li", f"{one['id']} ({place(one['values'])}), {what['variant']}, seed "
                       f"{what['seed']}: {what['message']}") for what in said
         ]  # fmt: skip
-    count = about.count(len(failed), "point")
+    are = "is" if len(failed) == 1 else "are"
     return tag(
-        "div", tag("b", f"{count} failed and {'is' if len(failed) == 1 else 'are'} left out:"),
+        "div", tag("b", f"{count(len(failed), 'point')} failed and {are} left out:"),
         tag("ul", *lines[:50]), class_="caution",
     )  # fmt: skip
 
@@ -81,7 +82,7 @@ def _basis(sweep: Json, done: Sequence[Point]) -> Element:
     axes = [tag("span", tag("b", path), f": {', '.join(map(shown, values))}")
             for path, values in sweep["axes"].items()]  # fmt: skip
     facts: list[tuple[str, Sequence[Element | str]]] = [
-        ("sweep", [f"{len(done)} of {about.count(len(sweep['points']), 'point')} done"]),
+        ("sweep", [f"{len(done)} of {count(len(sweep['points']), 'point')} done"]),
         ("axes", axes),
     ]
     if done:
