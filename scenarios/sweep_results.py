@@ -14,7 +14,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios import study
 from wattkeeper.scenarios.kept import is_kept, kept, link
 from wattkeeper.scenarios.sweep import shown
-from wattkeeper.scenarios.units import versions
+from wattkeeper.scenarios.units import software_versions
 from wattkeeper.sim.results import VALUES, check_folder, metric_values, to_json
 from wattkeeper.traces.replacing import replacing
 from wattkeeper.traces.schema import field
@@ -74,7 +74,7 @@ def _about(works: Sequence[Work]) -> Json:
         ],
         "inputs": _distinct([source for work in works for source in work.sources]),
         "modelled": _distinct([what for one in manifests.values() for what in one["modelled"]]),
-        "versions": versions(),
+        "versions": software_versions(),
     }  # fmt: skip
 
 
