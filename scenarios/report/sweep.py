@@ -11,9 +11,11 @@ from wattkeeper.scenarios.report import about, answer
 from wattkeeper.scenarios.report.along import charts
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.page import chips, figures, header, whole
+from wattkeeper.scenarios.report.phrases import variant
 from wattkeeper.scenarios.report.points import SWEEP as SWEEP
 from wattkeeper.scenarios.report.points import Point, finished, metrics_of, place, read
 from wattkeeper.scenarios.report.sweep_answer import sentences
+from wattkeeper.scenarios.report.tables import value_cell
 from wattkeeper.scenarios.shown import cautions
 from wattkeeper.scenarios.sweep import shown
 from wattkeeper.scenarios.words import count
@@ -109,8 +111,8 @@ def _table(sweep: Json, done: Sequence[Point], variants: Sequence[str]) -> Eleme
             rows.append(
                 tag("tr", tag("th", point.id, scope="row"),
                     *(tag("td", shown(point.values.get(path))) for path in sweep["axes"]),
-                    tag("td", answer.variant(name, names), class_="who"),
-                    *(answer.value_cell(name, one, metric, title)
+                    tag("td", variant(name, names), class_="who"),
+                    *(value_cell(name, one, metric, title)
                       for metric, title in metrics.items()))
             )  # fmt: skip
     table = tag("table", tag("thead", tag("tr", *heads)),
