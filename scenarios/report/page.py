@@ -46,7 +46,7 @@ def page(study: Study) -> str:
         about.basis(manifest),
         chips(list(summary["variants"])),
         tag("section", tag("h2", "Variants"), tables.comparison(summary),
-            *(tag("p", line, class_="note") for line in tables.verdicts(summary)),
+            *(tag("p", line, class_="note") for line in tables.verdicts([summary])),
             *(tag("p", line, class_="note") for line in notes_of(study)), id="variants"),
         *figures(drawn),
     ]  # fmt: skip

@@ -15,7 +15,7 @@ from wattkeeper.scenarios.report.phrases import variant
 from wattkeeper.scenarios.report.points import SWEEP as SWEEP
 from wattkeeper.scenarios.report.points import Point, finished, metrics_of, place, read
 from wattkeeper.scenarios.report.sweep_answer import sentences
-from wattkeeper.scenarios.report.tables import value_cell
+from wattkeeper.scenarios.report.tables import value_cell, verdicts
 from wattkeeper.scenarios.shown import cautions
 from wattkeeper.scenarios.sweep import shown
 from wattkeeper.scenarios.words import count
@@ -120,7 +120,9 @@ def _table(sweep: Json, done: Sequence[Point], variants: Sequence[str]) -> Eleme
     if len(rows) > MOST_POINTS:
         said = f"The first {MOST_POINTS} of {len(rows)} rows; all are in metrics.parquet."
         table.append(tag("caption", said))
-    return tag("section", tag("h2", "Points"), tag("div", table, class_="scroll"), id="points")
+    marks = [tag("p", line, class_="note") for line in verdicts(point.summary for point in done)]
+    inside = (tag("h2", "Points"), tag("div", table, class_="scroll"), *marks)
+    return tag("section", *inside, id="points")
 
 
 def _repeat(sweep: Json, done: Sequence[Point]) -> Element:

@@ -53,11 +53,12 @@ def _least(metric: str, done: Sequence[Point], names: Json) -> list[Words]:
             continue
         of, _, first = min(its, key=lambda one: one[0]["mean"])
         least = value_text(of["mean"], metric)
-        by = {name: [point for its_of, point, who in its
-                     if who == name and value_text(its_of["mean"], metric) == least]
-              for _, _, name in its}  # fmt: skip
+        by: dict[str, list[Point]] = {}
+        for its_of, point, who in its:
+            if value_text(its_of["mean"], metric) == least:
+                by.setdefault(who, []).append(point)
         where = places(by[first], [point for _, point, who in its if who == first])
-        equal = [name for name, points in by.items() if points and name != first]
+        equal = [name for name in by if name != first]
         also: list[Words] = [" (and as little by ", ", ".join(equal), ")"] if equal else []
         if bound:
             said += ["; " if said else f"Least {WORDS[metric][0]}: ", least, " by ",

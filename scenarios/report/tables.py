@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
@@ -23,21 +23,31 @@ VERDICTS = {
 }
 """What statistics say of a difference."""
 
+JUDGED = {"lower", "higher", "noise"}
+ALONE = (
+    " Each is of one difference alone, at 95 % and unadjusted for their number: of twenty that are "
+    "only luck, about one is marked lower or higher (wattkeeper compare, of two folders, adjusts: "
+    "Holm)."
+)
+"""What is said of verdicts that rest on an interval."""
+
 MOST_PARTS = 400
 """Rows of the table by workload."""
 
 
-def verdicts(summary: Json) -> Iterator[str]:
-    """What the badges mean that are shown."""
+def verdicts(summaries: Iterable[Json]) -> Iterator[str]:
+    """What the badges mean that are shown of these."""
     found = {
         of["verdict"]
+        for summary in summaries
+        if "saved" not in summary
         for one in summary["variants"].values()
         for of in one["versus"].values()
         if isinstance(of, Mapping) and of.get("verdict")
     }
     said = [f"{name}: {meaning}" for name, meaning in VERDICTS.items() if name in found]
     if said:
-        yield f"Marks: {'; '.join(said)}."
+        yield f"Marks: {'; '.join(said)}.{ALONE if found & JUDGED else ''}"
 
 
 def comparison(summary: Json) -> Element:
