@@ -58,6 +58,23 @@ def run_command(
     return done
 
 
+def small(other: str = "zeus: {policies: {configure: zeus, tune: zeus-jit}}") -> str:
+    """A small scenario of two variants as YAML: `default`, and another one."""
+    return f"""\
+name: small
+cluster: {{gpu: SYN-250W, gpus: 2, idle_power_w: 40}}
+workload:
+  kind: recurring
+  profiles: {{synthetic: {{}}}}
+  workloads: [image, language]
+  recurrences: 4
+variants:
+  default: {{}}
+  {other}
+baseline: default
+"""
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder with real traces and published outputs."""
