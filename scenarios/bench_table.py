@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from wattkeeper.scenarios.bench_speed import SLOWER, core
-from wattkeeper.scenarios.words import percent
+from wattkeeper.scenarios.words import percent, unlisted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,8 +74,8 @@ def _changes(outcomes: Sequence[Outcome]) -> Table:
         for at, change in enumerate(outcome.changes[:SHOWN]):
             name = escape(outcome.entry.name) if not at else ""
             table.add_row(name, escape(change.variant), escape(change.quantity), *_cells(change))
-        if len(outcome.changes) > SHOWN:
-            table.add_row("", "", f"... and {len(outcome.changes) - SHOWN} more (--json has all)")
+        if said := unlisted(len(outcome.changes), SHOWN):
+            table.add_row("", "", said)
         if outcome.changes:
             table.add_section()
     return table

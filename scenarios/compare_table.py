@@ -10,7 +10,7 @@ from rich.table import Table
 
 from wattkeeper.scenarios.compare import LEVEL, stands_alone
 from wattkeeper.scenarios.shown import value_text
-from wattkeeper.scenarios.words import count, percent
+from wattkeeper.scenarios.words import count, percent, unlisted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -117,8 +117,8 @@ def _notes(comparison: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _more(rows: Sequence[object]) -> Iterator[str]:
-    if len(rows) > SHOWN:
-        yield f"  ... and {len(rows) - SHOWN} more (--json has all)"
+    if said := unlisted(len(rows), SHOWN):
+        yield f"  {said}"
 
 
 def _short(value: object) -> str:
@@ -134,7 +134,7 @@ def _run(row: Mapping[str, Any]) -> str:
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Rows that differ; where there are many, those that stand out most."""
     kept = sorted(range(len(rows)), key=lambda at: (rows[at]["p_holm"] or 0, at))[:SHOWN]
-    table = Table(caption="".join(_more(rows)) or None)
+    table = Table(caption=unlisted(len(rows), SHOWN) or None)
     for title in ("variant", "metric", "reference", "other", "change", "d_z", "verdict"):
         left = title in ("variant", "metric", "verdict")
         table.add_column(title, justify="left" if left else "right", no_wrap=title != "variant")

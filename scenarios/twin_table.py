@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from wattkeeper.scenarios.twin import CHOSEN, METRICS
-from wattkeeper.scenarios.words import count, percent
+from wattkeeper.scenarios.words import count, percent, unlisted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,8 +64,8 @@ def _value(value: object) -> str:
 
 
 def _more(rows: Sequence[object]) -> Iterator[str]:
-    if len(rows) > SHOWN:
-        yield f"  ... and {len(rows) - SHOWN} more (--json has all)"
+    if said := unlisted(len(rows), SHOWN):
+        yield f"  {said}"
 
 
 def _errors(errors: Mapping[str, Any]) -> Table:
@@ -97,7 +97,7 @@ def _totals(totals: Mapping[str, Any]) -> Table:
 
 
 def _decisions(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title="Decisions that differ", caption="".join(_more(rows)) or None)
+    table = Table(title="Decisions that differ", caption=unlisted(len(rows), SHOWN) or None)
     for title in ("attempt", *CHOSEN):
         table.add_column(title)
     for row in rows[:SHOWN]:
@@ -114,7 +114,7 @@ def _decisions(rows: Sequence[Mapping[str, Any]]) -> Table:
 def _attempts(rows: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(
         title="Attempts: measured, and the error of the prediction",
-        caption="".join(_more(rows)) or None,
+        caption=unlisted(len(rows), SHOWN) or None,
     )
     table.add_column("attempt")
     for title in ("batch size", "epochs", "time_s", "energy_j"):

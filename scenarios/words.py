@@ -18,6 +18,12 @@ def do(number: int, verb: str) -> str:
     return f"{number:,} {verb}s" if number == 1 else f"{number:,} {verb}"
 
 
+def unlisted(rows: int, listed: int) -> str:
+    """What to say of rows that are not listed; empty if all are."""
+    left = rows - listed
+    return f"... and {left:,} more (--json has all)" if left > 0 else ""
+
+
 def percent(share: float, *, fine: bool = False) -> str:
     """A change in per cent, with its sign and without the unit.
 
