@@ -37,9 +37,17 @@ def pytest_sessionstart() -> None:
 
 
 def run_command(
-    *arguments: str | Path, traces: Path, cwd: Path, code: int = 0
+    *arguments: str | Path, traces: Path, cwd: Path, code: int = 0, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run `wattkeeper` in a process of its own, and check its exit code and that nothing leaks."""
+    """Run `wattkeeper` in a process of its own, and check its exit code and that nothing leaks.
+
+    Args:
+        arguments: Of the command.
+        traces: The trace library.
+        cwd: Where.
+        code: The exit code.
+        more: Of the environment.
+    """
     done = subprocess.run(
         [sys.executable, "-m", "wattkeeper.scenarios", *map(str, arguments)],
         capture_output=True,
@@ -50,6 +58,7 @@ def run_command(
             "WATTKEEPER_TRACES": str(traces),
             "WATTKEEPER_STATE": str(cwd / "state"),
             "COLUMNS": "120",
+            **more,
         },
         check=False,
     )
