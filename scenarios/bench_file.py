@@ -13,8 +13,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, PositiveInt, ValidationError, model_validator
 
-from wattkeeper.policies.errors import EnvironmentLacks, InputError, Problem
+from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.scenarios.schema import MAX_SEEDS, Model
+from wattkeeper.traces.replacing import replacing_file
 
 SHIPPED: Final = Path(__file__).with_name("baselines.json")
 
@@ -149,18 +150,12 @@ def write(path: Path, baselines: Baselines) -> None:
         EnvironmentLacks: If the file system refuses.
     """
     plain = baselines.model_dump(mode="json", exclude_defaults=True)
-    made = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with replacing_file(path) as made:
         path.parent.mkdir(parents=True, exist_ok=True)
         with made.open("w", encoding="utf-8") as file:
             file.write(json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        made.replace(path)
-    except OSError as error:
-        raise EnvironmentLacks(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        made.unlink(missing_ok=True)
 
 
 def chosen(baselines: Baselines, names: Sequence[str], path: Path) -> list[Entry]:

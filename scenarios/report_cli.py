@@ -17,10 +17,10 @@ def report(folder: Path, out: Path | None) -> None:
     settle()
     from wattkeeper.scenarios import read
     from wattkeeper.scenarios.report import page, sweep_page
+    from wattkeeper.traces.replacing import replacing_file
 
     text = sweep_page(folder) if (folder / "sweep.json").exists() else page(read(folder))
     path = out or folder / "report.html"
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(text, encoding="utf-8", newline="\n")
-    fresh.replace(path)
+    with replacing_file(path) as fresh:
+        fresh.write_text(text, encoding="utf-8", newline="\n")
     click.echo(f"Report: {path}")

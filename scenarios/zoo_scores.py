@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.zoo.matchers import find_matcher
 from wattkeeper.traces.graph_arrays import read_arrays
+from wattkeeper.traces.replacing import replacing_file
 
 HEADER = ("parent", "child", "score", "score_over_own")
 
@@ -47,20 +47,13 @@ def write_scores(
             f"no graph in {graphs} is called {', '.join(unknown)}; there are {', '.join(arrays)}"
         )
     wanted = list(dict.fromkeys(children)) or list(arrays)
-    made = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        with made.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(HEADER)
-            for done, child in enumerate(wanted):
-                progress(done, len(wanted))
-                own = by.own(arrays[child])
-                for parent, theirs in arrays.items():
-                    score = by.score(theirs, arrays[child])
-                    writer.writerow((parent, child, score, score / own if own else ""))
-        made.replace(out)
-    except OSError as error:
-        raise EnvironmentLacks(f"cannot write {out}: {error.strerror or error}") from error
-    finally:
-        made.unlink(missing_ok=True)
+    with replacing_file(out) as made, made.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(HEADER)
+        for done, child in enumerate(wanted):
+            progress(done, len(wanted))
+            own = by.own(arrays[child])
+            for parent, theirs in arrays.items():
+                score = by.score(theirs, arrays[child])
+                writer.writerow((parent, child, score, score / own if own else ""))
     return len(wanted) * len(arrays)

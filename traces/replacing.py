@@ -1,11 +1,12 @@
-"""Folders that appear whole or not at all."""
+"""Folders and files that appear whole or not at all."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wattkeeper.policies.errors import EnvironmentLacks
@@ -36,3 +37,23 @@ def replacing(folder: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(made, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def replacing_file(path: Path) -> Iterator[Path]:
+    """Inside, where to write a fresh file; it takes the place of `path` at the end.
+
+    If anything fails, what was there before stays.
+
+    Raises:
+        EnvironmentLacks: If the file system refuses.
+    """
+    made = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield made
+        made.replace(path)
+    except OSError as error:
+        raise EnvironmentLacks(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            made.unlink(missing_ok=True)
