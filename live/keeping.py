@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.policies.errors import InputError
+from wattkeeper.traces.replacing import replacing_file
 
 
 class Keeps(Protocol):
@@ -30,26 +31,21 @@ def save(path: Path, objects: Mapping[str, Keeps]) -> None:
         EnvironmentLacks: If the file cannot be written.
     """
     states = {name: each.state_dict() for name, each in objects.items()}
-    made = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with made.open("wb") as file:
-            if torch := sys.modules.get("torch"):
-                torch.save(states, file)
-            else:
-                file.write(json.dumps(states).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        made.replace(path)
-    except OSError as error:
-        raise EnvironmentLacks(f"cannot write {path}: {error.strerror or error}") from error
+        with replacing_file(path) as made:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with made.open("wb") as file:
+                if torch := sys.modules.get("torch"):
+                    torch.save(states, file)
+                else:
+                    file.write(json.dumps(states).encode())
+                file.flush()
+                os.fsync(file.fileno())
     except TypeError as error:
         raise InputError(
             f"the state of {', '.join(states)} is not of JSON values ({error}), and torch is not "
             "loaded: let state_dict give numbers, strings, lists and dictionaries"
         ) from error
-    finally:
-        made.unlink(missing_ok=True)
 
 
 def restore(path: Path, objects: Mapping[str, Keeps]) -> None:

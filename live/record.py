@@ -27,6 +27,7 @@ from wattkeeper.live.recording import EVENTS, ORDERS, Wanted
 from wattkeeper.live.terms import RECORDING, stepped
 from wattkeeper.live.wall import Wall
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.policies.json_types import Json
 
 MEMORY: Final = ("MemoryError", "OutOfMemoryError")
 """A batch size at which a script fails with this does not fit."""
@@ -34,7 +35,6 @@ PATIENCE_S: Final = 60.0
 """How long a script that was interrupted may take to end."""
 LAST_LINES: Final = 5
 
-Json = dict[str, Any]
 Progress = Callable[[int, int], None]
 
 

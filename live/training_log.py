@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from wattkeeper.policies.errors import EnvironmentLacks, Problem, StoreError
+from wattkeeper.traces.replacing import replacing_file
 
 
 class Training(BaseModel):
@@ -70,12 +71,10 @@ def append(path: Path, training: Training) -> None:
     line = training.model_dump_json().encode() + b"\n"
     try:
         there = path.read_bytes() if path.exists() else b""
-        made = path.with_name(f".{path.name}.{os.getpid()}")
-        with made.open("wb") as file:
+        with replacing_file(path) as made, made.open("wb") as file:
             file.write(there + line)
             file.flush()
             os.fsync(file.fileno())
-        made.replace(path)
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

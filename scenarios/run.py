@@ -28,7 +28,7 @@ from wattkeeper.scenarios.loading import Loaded
 from wattkeeper.scenarios.schema import Scenario
 from wattkeeper.scenarios.searches import savings
 from wattkeeper.scenarios.study import Study
-from wattkeeper.scenarios.units import Attempt, attempt, versions
+from wattkeeper.scenarios.units import Attempt, attempt, software_versions
 from wattkeeper.scenarios.workers import each
 from wattkeeper.sim.results import (
     TABLES,
@@ -249,7 +249,7 @@ def _manifest(
         "attempts": sum(int(result.metrics["attempts"]) for result in results),
         "events": sum(result.events for result in results),
         "simulated_s": sum(ends),
-        "versions": versions(),
+        "versions": software_versions(),
         "host": {"name": socket.gethostname(), "platform": platform.platform()},
     }
 

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +48,6 @@ with Session("toy", batch_sizes=(8, 16, 32), default_batch_size=16, target=4, ma
         while os.path.exists("waiting") and session.orders.recurrence == 2:
             time.sleep(0.1)
 """
-
-Wattkeeper = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def environment(folder: Path, device: str) -> dict[str, str]:

@@ -7,8 +7,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios import study
-from wattkeeper.scenarios.report.drawing import Json
 from wattkeeper.scenarios.report.front import oracles
 from wattkeeper.scenarios.shown import shown_metrics
 from wattkeeper.scenarios.sweep import shown

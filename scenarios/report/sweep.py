@@ -6,16 +6,19 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.report import about, answer
 from wattkeeper.scenarios.report.along import charts
-from wattkeeper.scenarios.report.drawing import Json
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.page import chips, figures, header, whole
+from wattkeeper.scenarios.report.phrases import variant
 from wattkeeper.scenarios.report.points import Point, finished, metrics_of, place
 from wattkeeper.scenarios.report.sweep_answer import sentences
+from wattkeeper.scenarios.report.tables import value_cell, verdicts
 from wattkeeper.scenarios.shown import cautions
 from wattkeeper.scenarios.study import read_sweep
 from wattkeeper.scenarios.sweep import shown
+from wattkeeper.scenarios.words import count
 
 MOST_POINTS = 500
 """Rows of the table of points."""
@@ -69,9 +72,9 @@ def _failures(failed: Sequence[Json]) -> Element:
             tag("li", f"{one['id']} ({place(one['values'])}), {what['variant']}, seed "
                       f"{what['seed']}: {what['message']}") for what in said
         ]  # fmt: skip
-    count = about.count(len(failed), "point")
+    are = "is" if len(failed) == 1 else "are"
     return tag(
-        "div", tag("b", f"{count} failed and {'is' if len(failed) == 1 else 'are'} left out:"),
+        "div", tag("b", f"{count(len(failed), 'point')} failed and {are} left out:"),
         tag("ul", *lines[:50]), class_="caution",
     )  # fmt: skip
 
@@ -80,7 +83,7 @@ def _basis(sweep: Json, done: Sequence[Point]) -> Element:
     axes = [tag("span", tag("b", path), f": {', '.join(map(shown, values))}")
             for path, values in sweep["axes"].items()]  # fmt: skip
     facts: list[tuple[str, Sequence[Element | str]]] = [
-        ("sweep", [f"{len(done)} of {about.count(len(sweep['points']), 'point')} done"]),
+        ("sweep", [f"{len(done)} of {count(len(sweep['points']), 'point')} done"]),
         ("axes", axes),
     ]
     if done:
@@ -107,8 +110,8 @@ def _table(sweep: Json, done: Sequence[Point], variants: Sequence[str]) -> Eleme
             rows.append(
                 tag("tr", tag("th", point.id, scope="row"),
                     *(tag("td", shown(point.values.get(path))) for path in sweep["axes"]),
-                    tag("td", answer.variant(name, names), class_="who"),
-                    *(answer.value_cell(name, one, metric, title)
+                    tag("td", variant(name, names), class_="who"),
+                    *(value_cell(name, one, metric, title)
                       for metric, title in metrics.items()))
             )  # fmt: skip
     table = tag("table", tag("thead", tag("tr", *heads)),
@@ -116,7 +119,9 @@ def _table(sweep: Json, done: Sequence[Point], variants: Sequence[str]) -> Eleme
     if len(rows) > MOST_POINTS:
         said = f"The first {MOST_POINTS} of {len(rows)} rows; all are in metrics.parquet."
         table.append(tag("caption", said))
-    return tag("section", tag("h2", "Points"), tag("div", table, class_="scroll"), id="points")
+    marks = [tag("p", line, class_="note") for line in verdicts(point.summary for point in done)]
+    inside = (tag("h2", "Points"), tag("div", table, class_="scroll"), *marks)
+    return tag("section", *inside, id="points")
 
 
 def _repeat(sweep: Json, done: Sequence[Point]) -> Element:
