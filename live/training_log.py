@@ -25,7 +25,7 @@ class Training(BaseModel):
         coverage: Share of its parameters that were filled from the parent.
         parameters: How many it has.
         epochs: How many were done, those after the best one too.
-        best_epoch: Which one counts, from 1.
+        best_epoch: Which one counts; 0: the weights that it began with.
         work: Epochs times parameters.
         validation_accuracy: Of the best epoch; stopping and the choice of parents see it.
         accuracy: On the test images, of the best epoch.
