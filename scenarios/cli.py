@@ -140,9 +140,11 @@ def run(
         _run_sweep(loaded, folder, workers, ray, as_json)
         return
     kept = _live_folder(folder) if live else None
-    with terminal.progress(loaded.scenario.name) as progress:
+    with terminal.trainings(loaded.scenario.name, live=live) as (progress, watch):
         tell = partial(click.echo, err=True)
-        done = run_scenario(loaded, workers, progress, trainings_folder(folder), kept, ray, tell)
+        done = run_scenario(
+            loaded, workers, progress, trainings_folder(folder), kept, ray, tell, watch
+        )
     done.save(folder)
     if kept is not None:
         from wattkeeper.scenarios.live import finish
