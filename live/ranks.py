@@ -34,7 +34,12 @@ def leads() -> bool:
 
 def several() -> bool:
     """Whether the training has other processes."""
-    return os.environ.get("WORLD_SIZE", "1") != "1"
+    return count() > 1
+
+
+def count() -> int:
+    """How many processes the training has."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 class Ranks:
@@ -83,10 +88,9 @@ class Ranks:
         with suppress(InputError, RuntimeError):  # nobody is connected, or nobody is left
             store = _store()
             store.set(self._key("left"), _said(error))
-            others = int(os.environ["WORLD_SIZE"]) - 1
             began_s = time.monotonic()
             while error is None and self._calls and time.monotonic() - began_s < PATIENCE_S:
-                if store.add(self._key(f"{self._calls} heard"), 0) >= others:
+                if store.add(self._key(f"{self._calls} heard"), 0) >= count() - 1:
                     break
                 _pause(began_s)
 
