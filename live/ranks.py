@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from wattkeeper.live.guide import Ended, Epoch, Orders
+from wattkeeper.live.stopping import Stopped
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, WattkeeperError
 from wattkeeper.policies.protocols import Measurement
 
@@ -112,7 +113,8 @@ class Ranks:
                 _pause(began_s)
             why = store.get(left).decode()
         except RuntimeError as error:
-            why = f"is gone ({error})"
+            first = str(error).partition("\n")[0]
+            why = f"is gone ({first})"
         raise EnvironmentLacks(f"the process of rank 0, which decides for all, {why}")
 
 
@@ -136,6 +138,8 @@ def _store() -> Any:
 def _said(error: BaseException | None) -> str:
     if error is None:
         return "left the session"
+    if isinstance(error, Stopped | KeyboardInterrupt):
+        return "was told to stop"
     text = str(error) if isinstance(error, WattkeeperError) else f"{type(error).__name__}: {error}"
     return f"failed: {text}"
 
