@@ -186,7 +186,7 @@ def test_a_script_that_always_fails_ends_the_run_until_it_is_mended(
 ) -> None:
     path = failing(tmp_path, how, recurrences=5)
     arguments = (path, "--live", "--out", "live")
-    said = run(*arguments, cwd=tmp_path, code=3, WATTKEEPER_DEVICE="none").stderr
+    said = run(*arguments, cwd=tmp_path, code=2, WATTKEEPER_DEVICE="none").stderr
     why = "ValueError: no such data" if how == "raises" else "exit code 4"
     assert f"workload 'one': its script failed 3 times, one after the other, and never did an " \
         f"epoch; the last time with batch size 8: {why}. Once it is mended, the same command goes" \

@@ -15,7 +15,7 @@ from wattkeeper.live.control.standstill import Standstill
 from wattkeeper.live.control.trainings import NOTHING, Run, Trainings, pick
 from wattkeeper.live.control.watching import Watch, seen
 from wattkeeper.live.guide import Ended, Epoch
-from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
+from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import Job, Knobs, Options
 from wattkeeper.policies.protocols import Start as Started
@@ -397,7 +397,7 @@ class Live(Backend):
         if self._failures[workload] < ACCIDENTS:
             return
         assert attempt.configuration is not None
-        raise EnvironmentLacks(
+        raise InputError(
             f"workload {workload!r}: its script failed {ACCIDENTS} times, one after the other, and "
             f"never did an epoch; the last time with batch size "
             f"{attempt.configuration.batch_size}: {outcome.message}. Once it is mended, the same "
