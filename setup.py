@@ -33,8 +33,8 @@ CORE = (
     "sim/what_if.py",
     "sim/world.py",
 )
-"""What every simulated job passes through. mypyc compiles it; as plain Python it does the same, at
-half the speed. So a C compiler is welcome, not needed."""
+"""What every simulated job passes through. mypyc compiles it; as plain Python it does the same,
+several times slower. So a C compiler is welcome, not needed."""
 
 BUILDING = {"bdist_wheel", "build_ext", "editable_wheel"}
 
@@ -60,6 +60,7 @@ def core() -> list[Extension]:
     )
     for module in modules:
         module.optional = True
+        module.extra_compile_args.append("-ffp-contract=off")  # as Python rounds, on any machine
     return modules
 
 

@@ -10,18 +10,17 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from wattkeeper.live.control import processes
 from wattkeeper.live.control.link import LINK, RUN
 from wattkeeper.policies.errors import WattkeeperError
+from wattkeeper.policies.json_types import Json
 
 PATIENCE_S: Final = 60.0
 """How long a script that was interrupted may take to end."""
 LOOKS: Final = 6
 """So often in a lease it is looked whether something was heard: twice as often as sessions tell."""
-
-Json = dict[str, Any]
 
 
 class Silent(WattkeeperError):

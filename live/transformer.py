@@ -21,8 +21,8 @@ from wattkeeper.live.following import Pair, base, clamped, label, scales, users
 from wattkeeper.live.graphs import Traced, traced
 from wattkeeper.live.identities import Passed, pass_batch_norm, pass_layer_norm, pass_linear
 from wattkeeper.live.inserting import Blocks, find_blocks, zeros
-from wattkeeper.live.kinds import CLAMPS, COMMUTING, CONVOLUTIONS, TRANSPARENT
-from wattkeeper.live.program import Inputs, Op, Ref
+from wattkeeper.live.kinds import CLAMPS, COMMUTING, CONVOLUTIONS, NORMS, TRANSPARENT
+from wattkeeper.live.program import Inputs, Op, Program, Ref
 from wattkeeper.live.report import Status, TensorReport, TransferReport
 from wattkeeper.live.units import UnitMaps
 from wattkeeper.live.weights import filled, importance, read_dim, state
@@ -158,6 +158,11 @@ class _Transfer:
 
     def _fill(self, at: int, there: int) -> None:
         mine, theirs = self.child.program.ops[at], self.parent.program.ops[there]
+        if self._silences(at, there):
+            self._lose(f"{label(mine, at)} would be silent with the weights of its origin")
+            for name in mine.tensors.values():
+                self.notes[name] = ("left", "the parent's adds nothing to a sum, as at first", "")
+            return
         for role, name in mine.tensors.items():
             source = theirs.tensors.get(role)
             if source is None or self.holders[name][0] != at:
@@ -167,6 +172,22 @@ class _Transfer:
             value, plain = filled(self.maps, self.theirs[source], self.own[name], axes, reads)
             self.values[name] = value
             self.notes[name] = (*_status(value, self.theirs[source], plain), source)
+
+    def _silences(self, at: int, there: int) -> bool:
+        """Whether a norm that gives zeros to a sum is taken to where there is no sum.
+
+        A residual block begins so, as the identity. Elsewhere what follows would be dead, and stay
+        so: behind a clamp at zero no gradient comes back.
+        """
+        theirs = self.parent.program.ops[there]
+        if theirs.kind not in NORMS:
+            return False
+        given = [name for role, name in theirs.tensors.items() if role in ("weight", "bias")]
+        if not given or any(self.theirs[name].any() for name in given):
+            return False
+        return _is_added(self.parent.program, self.taken[there]) and not _is_added(
+            self.child.program, self.readers[at]
+        )
 
     def _follow(self, at: int, op: Op) -> int | None:
         """Which value of the parent an operator's result is, units apart; None if none."""
@@ -379,6 +400,10 @@ class _Transfer:
             lost_in_eval=tuple(self.lost_in_eval),
             lost_in_train=(*self.lost_in_eval, *self.lost_in_train),
         )
+
+
+def _is_added(program: Program, readers: Sequence[int]) -> bool:
+    return all(program.ops[reader].kind == "add" for reader in readers)
 
 
 def _status(value: Tensor, source: Tensor, plain: bool) -> tuple[Status, str]:

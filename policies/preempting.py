@@ -80,10 +80,12 @@ class Preempting(Select):
     @abstractmethod
     def waiting_order(self, run: Run) -> float:
         """Place of a job that waits, smallest first."""
+        raise NotImplementedError
 
     @abstractmethod
     def running_order(self, run: Run) -> float:
         """Place of a job that runs; less `shift`, it compares with those of waiting ones."""
+        raise NotImplementedError
 
     def shift(self, now_s: float) -> float:
         """How far the places of all running jobs have moved."""
@@ -216,10 +218,12 @@ class Levelled(Preempting):
     @abstractmethod
     def limit_gpu_s(self, level: int) -> float:
         """Attained GPU-seconds at which a job leaves a level."""
+        raise NotImplementedError
 
     @abstractmethod
     def order_of(self, level: int) -> float:
         """Place of the jobs of a level, smallest first."""
+        raise NotImplementedError
 
     @abstractmethod
     def turning_level(self, level: int, orders: Sequence[float]) -> int | None:
@@ -233,6 +237,7 @@ class Levelled(Preempting):
             A level whose place is not behind that of a waiting job and the next one's is; None if
             there is none.
         """
+        raise NotImplementedError
 
     def waiting_order(self, run: Run) -> float:
         """By level."""

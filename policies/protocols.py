@@ -279,6 +279,7 @@ class ClusterView:
     @abstractmethod
     def free(self) -> npt.NDArray[np.int64]:
         """GPUs that nobody holds a part of by node, shape (nodes,)."""
+        raise NotImplementedError
 
     @property
     @abstractmethod
@@ -287,18 +288,22 @@ class ClusterView:
 
         What was computed of a node of one view holds until its number grows.
         """
+        raise NotImplementedError
 
     @abstractmethod
     def shared(self, node: int) -> Mapping[int, int]:
         """Free thousandths of the GPUs of a node that somebody holds a part of, by their index."""
+        raise NotImplementedError
 
     @abstractmethod
     def types_for(self, job: Job) -> tuple[int, ...]:
         """Indices of the GPU types that a job may run on, ascending."""
+        raise NotImplementedError
 
     @abstractmethod
     def tightest(self, gpus: int, gpu_type: int) -> int | None:
         """The node of a type with the fewest free GPUs, but so many; the first of several."""
+        raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -309,11 +314,13 @@ class RoomView:
     @abstractmethod
     def gpus(self) -> int:
         """GPUs of all nodes."""
+        raise NotImplementedError
 
     @property
     @abstractmethod
     def free_gpus(self) -> int:
         """GPUs that nobody holds a part of."""
+        raise NotImplementedError
 
     @abstractmethod
     def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
@@ -321,6 +328,7 @@ class RoomView:
 
         Jobs of one demand and workload fit or do not fit together.
         """
+        raise NotImplementedError
 
 
 class Selection:
@@ -396,6 +404,7 @@ class Configure(Policy):
     @abstractmethod
     def configure(self, ctx: Context, start: Start) -> Configuration:
         """Choose batch size, cost bound and, if the policy sets it itself, the power limit."""
+        raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -405,6 +414,7 @@ class Tune(Policy):
     @abstractmethod
     def tune(self, ctx: Context, running: Running) -> Knobs:
         """Choose a power limit, or ask for a profile."""
+        raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -419,6 +429,7 @@ class Select(Policy):
     @abstractmethod
     def select(self, ctx: Context, room: RoomView) -> Selection:
         """What changes now. Asked once more, at the same time, until nothing does or waits."""
+        raise NotImplementedError
 
     def ended(self, ctx: Context, job: Job) -> None:
         """The job, which was running, is over."""
@@ -450,3 +461,4 @@ class Place(Policy):
         It depends on nothing of the job but its demand, and keeps nothing of the call: it is also
         asked what would be if.
         """
+        raise NotImplementedError

@@ -12,9 +12,9 @@ from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, RoomView, Se
 
 NOTHING = Selection()
 
+# Compiled code need not look up a constant.
 _pop: Final = heappop
 _push: Final = heappush
-"""Compiled code need not look up a constant."""
 
 Entry = tuple[float, int, Job]
 
@@ -29,6 +29,7 @@ class InOrder(Select):
     @abstractmethod
     def rank(self, ctx: Context, job: Job) -> float:
         """The job's place in the queue, smallest first; ties by number."""
+        raise NotImplementedError
 
     def submitted(self, ctx: Context, job: Job) -> None:
         """Queue it."""
@@ -41,6 +42,7 @@ class InOrder(Select):
         return Selection((_pop(self._waiting)[2],))
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Fifo(InOrder):
     """See `wattkeeper.policies.select.fifo.FifoConfig`."""
 
@@ -63,6 +65,7 @@ class FirstThatFits(Select):
     @abstractmethod
     def rank(self, ctx: Context, job: Job) -> float:
         """The job's place in the queue, smallest first; ties by number."""
+        raise NotImplementedError
 
     def submitted(self, ctx: Context, job: Job) -> None:
         """Queue it."""
@@ -95,6 +98,7 @@ class FirstThatFits(Select):
         return Selection((best[2],))
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Fjf(FirstThatFits):
     """See `wattkeeper.policies.select.fjf.FjfConfig`."""
 
@@ -103,6 +107,7 @@ class Fjf(FirstThatFits):
         return job.submit_time_s
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Sjf(FirstThatFits):
     """See `wattkeeper.policies.select.sjf.SjfConfig`."""
 

@@ -104,6 +104,11 @@ def built(config: PolicyConfig) -> Any:
             f"{base.__module__}.{base.__name__}",
             config.point,
         )
+    if getattr(type(policy), config.point) is getattr(base, config.point):
+        raise PolicyError(
+            f"{config.kind!r} builds a {type(policy).__name__} without the method {config.point!r}",
+            config.point,
+        )
     return policy
 
 

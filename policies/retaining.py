@@ -82,6 +82,7 @@ class Retain(Policy):
 
         What it leaves fits in the capacity, if what was there did.
         """
+        raise NotImplementedError
 
     def used(self, model: Stored) -> None:
         """A stored model became the parent of another one; the view shows it before that."""

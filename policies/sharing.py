@@ -1,4 +1,4 @@
-"""RoomView on nodes, by whole GPUs and by parts of one: what `Place` policies share."""
+"""Room on nodes, by whole GPUs and by parts of one: what `Place` policies share."""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from wattkeeper.scenarios.words import count
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
@@ -76,7 +78,7 @@ def _say_ended(spec: RunSpec, seen: Seen) -> None:
     if not seen.ended:
         return
     energy = "" if seen.energy_j is None else f", {seen.energy_j:,.0f} J"
-    epochs = f"{seen.epoch} epoch{'s' * (seen.epoch != 1)}"
+    epochs = count(seen.epoch, "epoch")
     took = f"after {epochs}, {seen.time_s:,.1f} s{energy}"
     why = f": {seen.message}" if seen.message else ""
     line = f"{spec.variant}, seed {spec.seed}: {_doing(seen)} {took}{why}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 def count(number: float, noun: str) -> str:
     """How many there are of something, as `1 job` or `1,200 jobs`."""
-    return f"{number:,.10g} {plural(number, noun)}"
+    shown = f"{number:,}" if isinstance(number, int) else f"{number:,.10g}"
+    return f"{shown} {plural(number, noun)}"
 
 
 def plural(number: float, noun: str) -> str:
@@ -31,5 +32,5 @@ def percent(share: float, *, fine: bool = False) -> str:
         share: The change as a share of what it was: a ratio less 1.
         fine: Whether changes below 1 % keep two significant digits, so that they are seen.
     """
-    change = round(100 * share, 12 if fine else 1) + 0.0  # never -0.0
+    change = round(100 * share, 6 if fine else 1) + 0.0  # never -0.0
     return f"{change:+.2g}" if fine and 0 < abs(change) < 1 else f"{change:+,.1f}"

@@ -110,10 +110,12 @@ class Backend:
         Raises:
             ProfileMissing: If nothing is known of it.
         """
+        raise NotImplementedError
 
     @abstractmethod
     def most_power_w(self, job: Job, gpu_type: str) -> float:
         """The most that a job draws on a GPU type, whatever is chosen, W."""
+        raise NotImplementedError
 
     @abstractmethod
     def foresight(self, start: Start) -> Profile:
@@ -122,6 +124,7 @@ class Backend:
         Raises:
             PolicyError: If the future cannot be known.
         """
+        raise NotImplementedError
 
     @abstractmethod
     def begin(self, attempt: Attempt, knobs: Knobs | None, delay_s: float) -> None:
@@ -165,7 +168,10 @@ class Zoo(ZooView, Protocol):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Listener(Driven):
-    """The world, as a backend tells it what happens."""
+    """The world, as a backend tells it what happens.
+
+    The clock drives it: a compiled class has one base.
+    """
 
     @abstractmethod
     def draws(self, attempt: Attempt, power_w: float, since_s: float | None = None) -> None:
@@ -174,6 +180,7 @@ class Listener(Driven):
     @abstractmethod
     def measured(self, attempt: Attempt, report: tuple[Measurement, ...]) -> Knobs:
         """Profiling found this; the answer holds from now on."""
+        raise NotImplementedError
 
     @abstractmethod
     def ended(

@@ -62,9 +62,9 @@ class Driven:
         """
 
 
+# Compiled code need not look up a constant.
 _pop: Final = heappop
 _push: Final = heappush
-"""Compiled code need not look up a constant."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -79,7 +79,7 @@ class Clock:
         simpy: Where ordinary SimPy processes shall run; a new environment if None.
 
     Attributes:
-        simpy: Where ordinary SimPy processes run; its `now` is `now_s`.
+        simpy: Where ordinary SimPy processes run, always the same; its `now` is `now_s`.
         now_s: The time.
         events: How many callbacks, arrivals, SimPy events and passes there were.
         driven: Whose arrivals and passes these are; set after construction.

@@ -82,7 +82,7 @@ class Cluster(ClusterView):
         self._all_types = spec.types_allowed(None)
         self._allowed: dict[str, tuple[int, ...]] = {}
         # Nodes by type and number of free GPUs, and which numbers there are: those of empty sets
-        # are struck off when they are looked at.
+        # are struck off when they are looked at, the sets are kept.
         self._by_free: list[dict[int, _Nodes]] = [{} for _ in self.gpu_types]
         self._levels: list[list[int]] = [[] for _ in self.gpu_types]
         for node, (kind, count) in enumerate(zip(self._types, self._count, strict=True)):

@@ -112,6 +112,11 @@ class ClusterSpec:
                    for group in self.groups)  # fmt: skip
         return sum(by_type)
 
+    @cached_property
+    def busy_w(self) -> Mapping[str, float | None]:
+        """What a GPU draws while a job without a profile holds it, by type, W."""
+        return {name: power.busy_w for name, power in self.power.items()}
+
     def idle_w(self, job: Job, gpu_type: str) -> float:
         """What the GPUs of a job would draw if nobody held them, W."""
         return self.power[gpu_type].idle_w * job.gpus_held

@@ -31,9 +31,6 @@ class _Phase(Due):
         replay: Whose it is.
         left_s: Seconds of it that are left, as of its start.
         power_w: What it draws.
-        then: What follows; None: the attempt ends as it was recorded.
-        waits: Whether it holds its GPUs without training.
-        again: What follows instead if it was preempted meanwhile, where it only waits.
         attempt: Whose part it is; set with `since_s`.
         since_s: When it was started.
     """
@@ -41,23 +38,54 @@ class _Phase(Due):
     attempt: Attempt
     since_s: float
 
-    def __init__(
-        self, replay: Replay, left_s: float, power_w: float, then: Done | None, waits: bool = False
-    ) -> None:
+    def __init__(self, replay: Replay, left_s: float, power_w: float) -> None:
         self.replay = replay
         self.left_s = left_s
         self.power_w = power_w
-        self.then = then
-        self.waits = waits
-        self.again = then
+
+
+class _Recorded(_Phase):
+    """The whole attempt of a job without a workload."""
 
     def happen(self) -> None:
-        """It is over."""
-        if self.then is None:
-            self.replay.ended_as_recorded(self.attempt, self.power_w)
-            return
-        if self.waits:
-            self.replay.waited(self.attempt, self)
+        """The attempt ends."""
+        self.replay.ended_as_recorded(self.attempt, self.power_w)
+
+
+class _Trained(_Phase):
+    """Training from a profile.
+
+    Attributes:
+        then: What follows.
+    """
+
+    def __init__(self, replay: Replay, left_s: float, power_w: float, then: Done) -> None:
+        super().__init__(replay, left_s, power_w)
+        self.then = then
+
+    def happen(self) -> None:
+        """Go on."""
+        self.then(self.attempt)
+
+
+class _Waiting(_Phase):
+    """GPUs are held without training.
+
+    Attributes:
+        then: What follows.
+        again: What follows instead if it was preempted meanwhile.
+    """
+
+    def __init__(
+        self, replay: Replay, left_s: float, power_w: float, then: Done, again: Done
+    ) -> None:
+        super().__init__(replay, left_s, power_w)
+        self.then = then
+        self.again = again
+
+    def happen(self) -> None:
+        """Count it, and go on."""
+        self.replay.waited(self.attempt, self)
         self.then(self.attempt)
 
 
@@ -113,9 +141,7 @@ class Replay(Backend):
         self._streams = streams
         self._objective = objective
         self._cluster = cluster
-        self._busy_w = {
-            name: power.busy_w for name, power in cluster.power.items() if power.busy_w is not None
-        }
+        self._busy_w = cluster.busy_w
         self._latencies = latencies or {}
         self._recorded = occupancy == "recorded"
         self._foreknown = self._recorded or profiling == "foreknown"
@@ -129,10 +155,7 @@ class Replay(Backend):
     def most_power_w(self, job: Job, gpu_type: str) -> float:
         """The largest mean power of the profile, or the modelled one."""
         if job.workload is None:
-            busy_w = self._busy_w.get(gpu_type)
-            if busy_w is None:
-                return modelled_w(self._cluster, job, gpu_type)
-            return busy_w * job.gpus_held
+            return modelled_w(self._busy_w, job, gpu_type)
         curves = self._profiles[job.workload, job.gpus, gpu_type].curves.values()
         return max(max(curve.average_power_w) for curve in curves)
 
@@ -149,10 +172,10 @@ class Replay(Backend):
             attempt.querying = True
             self._wait(attempt, attempt.query_s, lambda _: self.begin(attempt, knobs, 0.0))
         elif knobs is None:
-            power_w = self.most_power_w(attempt.job, attempt.gpu_type)
+            power_w = modelled_w(self._busy_w, attempt.job, attempt.gpu_type)
             duration_s = attempt.job.duration_s
             attempt.saved_s = duration_s * (1 - attempt.work)
-            self._play(attempt, _Phase(self, duration_s * attempt.work, power_w, None))
+            self._play(attempt, _Recorded(self, duration_s * attempt.work, power_w))
         elif self._latencies:
             self._launch(attempt, knobs)
         else:
@@ -161,7 +184,7 @@ class Replay(Backend):
     def pause(self, attempt: Attempt) -> None:
         """Keep what is left of the phase."""
         phase: _Phase = attempt.plan
-        if phase.waits:
+        if isinstance(phase, _Waiting):
             self._count_idle(attempt, phase)
             if attempt.querying:  # the rest of the query follows when it goes on
                 left_s = phase.left_s - (self.clock.now_s - phase.since_s)
@@ -169,7 +192,9 @@ class Replay(Backend):
             attempt.plan = phase.again
         else:
             left_s = phase.left_s - (self.clock.now_s - phase.since_s)
-            left = _Phase(self, left_s, phase.power_w, phase.then)
+            left: _Phase = _Recorded(self, left_s, phase.power_w)
+            if isinstance(phase, _Trained):
+                left = _Trained(self, left_s, phase.power_w, phase.then)
             attempt.plan = partial(self._play, phase=left)
         phase.cancel()
 
@@ -185,10 +210,7 @@ class Replay(Backend):
         self, attempt: Attempt, delay_s: float, then: Done, again: Done | None = None
     ) -> None:
         idle_w = self._cluster.idle_w(attempt.job, attempt.gpu_type)
-        phase = _Phase(self, delay_s, idle_w, then, waits=True)
-        if again is not None:
-            phase.again = again
-        self._play(attempt, phase)
+        self._play(attempt, _Waiting(self, delay_s, idle_w, then, again or then))
 
     def _latencies_of(self, attempt: Attempt) -> Latencies:
         job = attempt.job
@@ -228,8 +250,8 @@ class Replay(Backend):
 
     def _play(self, attempt: Attempt, phase: _Phase) -> None:
         attempt.plan = phase
-        attempt.idle = phase.waits
-        if not phase.waits:
+        attempt.idle = isinstance(phase, _Waiting)
+        if not attempt.idle:
             attempt.trained = True
         phase.attempt = attempt
         now_s = phase.since_s = self.clock.now_s
@@ -269,7 +291,7 @@ class Replay(Backend):
             else:
                 self._go_on(attempt, curve, target, first)
 
-        self._play(attempt, _Phase(self, time_s * job.time_scale, energy_j / time_s, profiled))
+        self._play(attempt, _Trained(self, time_s * job.time_scale, energy_j / time_s, profiled))
 
     def ended_as_recorded(self, attempt: Attempt, power_w: float) -> None:
         """An attempt of a job without a workload has run for its recorded duration."""
@@ -294,7 +316,7 @@ class Replay(Backend):
             left_s = plan.time_s - done_s
             hold_s = left_s * job.time_scale
             power_w = (plan.energy_j - done_j) / left_s if left_s > 0 else 0.0
-        self._play(attempt, _Phase(self, hold_s, power_w, lambda _: self._leave(attempt, plan)))
+        self._play(attempt, _Trained(self, hold_s, power_w, lambda _: self._leave(attempt, plan)))
 
     def _plan(
         self, attempt: Attempt, curve: Curve, target: float, first: tuple[float, float] | None
@@ -359,7 +381,7 @@ def options_of(profile: Profile) -> Options:
     )
 
 
-def modelled_w(cluster: ClusterSpec, job: Job, gpu_type: str) -> float:
+def modelled_w(busy_w: Mapping[str, float | None], job: Job, gpu_type: str) -> float:
     """What a job without a workload draws, W: a model, since nobody measured it.
 
     A part of a GPU draws that part of what the whole one would.
@@ -367,10 +389,10 @@ def modelled_w(cluster: ClusterSpec, job: Job, gpu_type: str) -> float:
     Raises:
         InputError: If the cluster does not say what a busy GPU draws.
     """
-    busy_w = cluster.power[gpu_type].busy_w
-    if busy_w is None:
+    each_w = busy_w[gpu_type]
+    if each_w is None:
         raise InputError(
             f"job {job.job_id} has no workload, so its power comes from a model: say what a "
             f"busy {gpu_type} draws (busy_power_w)"
         )
-    return busy_w * job.gpus_held
+    return each_w * job.gpus_held

@@ -31,18 +31,18 @@ class Source:
 
     @abstractmethod
     def arrivals(self) -> Iterator[list[Job]]:
-        """The jobs that are submitted whatever happens, by time of submission, in batches.
-
-        None of them is empty.
-        """
+        """The jobs that are submitted whatever happens, by time of submission, in batches."""
+        raise NotImplementedError
 
     @abstractmethod
     def finished(self, job: Job, now_s: float) -> Job | None:
         """The job that is submitted now because this one finished."""
+        raise NotImplementedError
 
     @abstractmethod
     def column(self, name: str, numbers: Ints) -> pa.Array:
         """One of the columns `KNOWN` of some of its jobs, by `Job.number`."""
+        raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

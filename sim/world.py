@@ -159,7 +159,7 @@ class World(Listener):
         self.room = Room(cluster, self._budget, backend, self._place, self._place_ctx,
                          self._running, self._paused)  # fmt: skip
         self._arrivals = source.arrivals()
-        self._batch: list[Job] = next(self._arrivals, [])
+        self._batch: list[Job] = []
         self._arrived = 0
         clock.driven = self
 
@@ -178,8 +178,7 @@ class World(Listener):
             InputError: If a job cannot run on the cluster.
             PolicyError: If a policy chose what is not allowed, or left a job waiting for ever.
         """
-        if self._batch:
-            self.clock.next_arrival_s = self._batch[0].submit_time_s
+        self.clock.next_arrival_s = self._next_arrival_s()
         with _uncollected():
             self.clock.play()
         left = [*self._waiting.values(), *(attempt.job for attempt in self._stalled.values())]
@@ -196,18 +195,20 @@ class World(Listener):
     def arrive(self) -> None:
         """See `wattkeeper.sim.clock.Driven`."""
         now_s = self.clock.now_s
-        while True:
-            for at in range(self._arrived, len(self._batch)):
-                job = self._batch[at]
-                if job.submit_time_s > now_s:
-                    self._arrived = at
-                    self.clock.next_arrival_s = job.submit_time_s
-                    return
-                self._submit(job)
-            self._arrived, self._batch = 0, next(self._arrivals, [])
-            if not self._batch:
-                self.clock.next_arrival_s = math.inf
-                return
+        next_s = self.clock.next_arrival_s
+        while next_s <= now_s:
+            self._arrived += 1
+            self._submit(self._batch[self._arrived - 1])
+            next_s = self._next_arrival_s()
+        self.clock.next_arrival_s = next_s
+
+    def _next_arrival_s(self) -> float:
+        while self._arrived == len(self._batch):
+            batch = next(self._arrivals, None)
+            if batch is None:
+                return math.inf
+            self._batch, self._arrived = batch, 0
+        return self._batch[self._arrived].submit_time_s
 
     def _submit(self, job: Job) -> None:
         if job.gpus > self.room.gpus:
@@ -368,9 +369,8 @@ class World(Listener):
                 self._decide(attempt, 0.0)
 
     def _stalled_until(self, attempt: Attempt, now_s: float) -> None:
-        idle_w = self.cluster.spec.idle_w(attempt.job, attempt.gpu_type)
         attempt.overhead_s += now_s - attempt.begun_s
-        attempt.overhead_j += (now_s - attempt.begun_s) * idle_w
+        attempt.overhead_j += (now_s - attempt.begun_s) * self._idle_power_w(attempt)
 
     def _decide(self, attempt: Attempt, delay_s: float) -> None:
         """Configure an attempt on GPUs that its job holds, and begin it after a delay."""
@@ -452,13 +452,17 @@ class World(Listener):
     def draws(self, attempt: Attempt, power_w: float, since_s: float | None = None) -> None:
         """See `wattkeeper.sim.backend.Listener`."""
         job = attempt.job
-        power = whole_units(power_w - self._idle_w[attempt.gpu_type] * job.gpus_held)
+        power = whole_units(power_w - self._idle_power_w(attempt))
         if attempt.begun_s == self.clock.now_s and not (attempt.power or attempt.preemptions):
             attempt.first_power = attempt.power = power
         elif power != attempt.power:
             self._draw(attempt, power, since_s)
         if attempt.power_limit_w is not None and not attempt.idle:
             self._settle(job, power_w)
+
+    def _idle_power_w(self, attempt: Attempt) -> float:
+        """What its GPUs would draw if nobody held them, W."""
+        return self._idle_w[attempt.gpu_type] * attempt.job.gpus_held
 
     def _draw(self, attempt: Attempt, power: int, since_s: float | None = None) -> None:
         at_s = self.clock.now_s if since_s is None else since_s

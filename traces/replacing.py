@@ -44,7 +44,7 @@ def replacing_file(path: Path) -> Iterator[Path]:
     """Inside, the name of a fresh file to be written; it takes the place of `path` at the end.
 
     If anything fails, what was there before stays. A kill leaves the fresh one beside the place;
-    see `is_leftover`.
+    see `is_leftover`. Only writing belongs inside: what goes wrong there is said to be that.
 
     Raises:
         EnvironmentLacks: If the file system refuses.

@@ -95,7 +95,7 @@ class Live(Backend):
     def most_power_w(self, job: Job, gpu_type: str) -> float:
         """The largest mean power of the profile; without one, the largest limit."""
         if job.workload is None:
-            return modelled_w(self._cluster, job, gpu_type)
+            return modelled_w(self._cluster.busy_w, job, gpu_type)
         training = self._trainings[job.workload, job.gpus, gpu_type]
         if training.profile is None:
             return training.options.max_power_w * job.gpus
@@ -111,7 +111,7 @@ class Live(Backend):
     def begin(self, attempt: Attempt, knobs: Knobs | None, delay_s: float) -> None:
         """Start its process, once its GPUs are free."""
         if knobs is None:
-            power_w = modelled_w(self._cluster, attempt.job, attempt.gpu_type)
+            power_w = modelled_w(self._cluster.busy_w, attempt.job, attempt.gpu_type)
             attempt.plan = nap = Nap(attempt, power_w, self.clock, self.listener)
             nap.go_on()
             return
