@@ -55,7 +55,7 @@ def _least(metric: str, done: Sequence[Point], names: Json) -> list[Words]:
         least = value_text(of["mean"], metric)
         by = {name: [point for its_of, point, who in its
                      if who == name and value_text(its_of["mean"], metric) == least]
-              for _, _, name in its}  # fmt: skip
+              for name in dict.fromkeys(name for _, _, name in its)}  # fmt: skip
         where = places(by[first], [point for _, point, who in its if who == first])
         equal = [name for name, points in by.items() if points and name != first]
         also: list[Words] = [" (and as little by ", ", ".join(equal), ")"] if equal else []
