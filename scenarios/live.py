@@ -42,6 +42,7 @@ from wattkeeper.policies.errors import (
     StoreError,
 )
 from wattkeeper.policies.protocols import WHOLE, Options
+from wattkeeper.scenarios.arrow import with_column
 from wattkeeper.scenarios.assemble import (
     DEFAULTS,
     Inputs,
@@ -437,7 +438,7 @@ def _as_measured(ran: RunResult, endings: Sequence[Ending]) -> RunResult:
     """Results that say which limits were in force."""
     tables = dict(ran.tables)
     jobs = tables["jobs"]
-    jobs = _with(jobs, "replayed", pa.array(["live"] * len(jobs)))
+    jobs = with_column(jobs, "replayed", pa.array(["live"] * len(jobs)))
     by_attempt = {(end.job_id, end.attempt): end.outcome for end in endings}
     keys = zip(jobs["job_id"].to_pylist(), jobs["attempt"].to_pylist(), strict=True)
     outcomes = [by_attempt.get(key) for key in keys]
@@ -445,18 +446,13 @@ def _as_measured(ran: RunResult, endings: Sequence[Ending]) -> RunResult:
         limit if outcome is None or outcome.limit_set else outcome.power_limit_w
         for outcome, limit in zip(outcomes, jobs["power_limit_w"].to_pylist(), strict=True)
     ]
-    jobs = _with(jobs, "power_limit_w", pa.array(limits, pa.float64()))
+    jobs = with_column(jobs, "power_limit_w", pa.array(limits, pa.float64()))
     early = [outcome is not None and outcome.cause == "bound" for outcome in outcomes]
-    jobs = _with(jobs, "early_stopped", pa.array(early))
+    jobs = with_column(jobs, "early_stopped", pa.array(early))
     tables["jobs"] = jobs
     by = dict(ran.by)
     by["replayed"] = {"live": ran.metrics}
     return replace(ran, tables=tables, by=by, digest=digest_tables(tables))
-
-
-def _with(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    at = table.schema.get_field_index(name)
-    return table.set_column(at, table.schema.field(at).with_type(values.type), values)
 
 
 def about(
