@@ -10,7 +10,7 @@ import resource
 import time
 
 from wattkeeper.traces.fit import fit_trace
-from wattkeeper.traces.fits import DEFAULT, Fit, Groups, Quantiles, Users, load_fit
+from wattkeeper.traces.fits import Fit, Groups, Quantiles, Users, load_fit
 from wattkeeper.traces.sample import sample
 
 JOBS = 1_000_000
@@ -27,7 +27,7 @@ def rich(fit: Fit) -> Fit:
 
 
 def main() -> None:
-    plain = load_fit(DEFAULT)
+    plain = load_fit("philly")
     for name, fit in (("shipped", plain), ("all parts", rich(plain))):
         began = time.process_time()
         table = sample(fit, "bench", JOBS).tables["jobs"]

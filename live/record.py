@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,20 +21,19 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
-from wattkeeper.live.control.link import LINK
+from wattkeeper.live import holder, record_process
+from wattkeeper.live.control.runners import by_torchrun, check_torchrun
 from wattkeeper.live.recording import EVENTS, ORDERS, Wanted
 from wattkeeper.live.terms import RECORDING, stepped
 from wattkeeper.live.wall import Wall
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.policies.json_types import Json
 from wattkeeper.traces.replacing import replacing_file
 
 MEMORY: Final = ("MemoryError", "OutOfMemoryError")
 """A batch size at which a script fails with this does not fit."""
-PATIENCE_S: Final = 60.0
-"""How long a script that was interrupted may take to end."""
 LAST_LINES: Final = 5
 
-Json = dict[str, Any]
 Progress = Callable[[int, int], None]
 
 
@@ -49,6 +47,8 @@ class Sweep(NamedTuple):
         power_limits_w: Of each GPU, W; None: those that may be set, in steps of 25 W.
         repeats: Trainings to the target, for each batch size.
         epochs: At each lower power limit.
+        torchrun: Processes that torchrun starts of it; None: it is started as it is.
+        lease_s: A run is given up that is silent for so long, s; starting it counts.
     """
 
     script: str
@@ -57,21 +57,33 @@ class Sweep(NamedTuple):
     power_limits_w: tuple[float, ...] | None = None
     repeats: int = 3
     epochs: int = 3
+    torchrun: int | None = None
+    lease_s: float = 60.0
+
+    @property
+    def shown(self) -> str:
+        """What the user calls it."""
+        return " ".join((self.script, *self.arguments))
 
     def command(self) -> list[str]:
         """What starts the script.
 
         Raises:
             InputError: If there is no such script.
+            EnvironmentLacks: If torchrun is asked for and not there.
         """
-        if Path(self.script).is_file():
-            return [sys.executable, self.script, *self.arguments]
-        if self.source() is not None:
-            return [sys.executable, "-m", self.script, *self.arguments]
-        raise InputError(
-            f"no training script {self.script!r}: name a file, or a module as "
-            "wattkeeper.live.examples.cnn"
-        )
+        is_file = Path(self.script).is_file()
+        if not is_file and self.source() is None:
+            raise InputError(
+                f"no training script {self.script!r}: name a file, or a module as "
+                "wattkeeper.live.examples.cnn"
+            )
+        named = [self.script] if is_file else ["-m", self.script]
+        command = [sys.executable, *named, *self.arguments]
+        if self.torchrun is None:
+            return command
+        check_torchrun()
+        return by_torchrun(command, self.torchrun)
 
     def source(self) -> Path | None:
         """The script's file; None if there is none."""
@@ -158,7 +170,8 @@ def record(
         progress: Called with the number of finished runs and of all runs.
 
     Raises:
-        InputError: If the script is not there, has no session, gives it no target, or fails.
+        InputError: If the script is not there, has no session, gives it no target, fails, or is
+            silent for too long.
         EnvironmentLacks: If power limits are asked for that may not be set, or another recorder
             is at work there.
     """
@@ -167,12 +180,13 @@ def record(
     folder = folder / hashlib.sha256(key.encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder) as lock, _terminated():
-        runs = _Runs(command, folder, lock)
+        runs = _Runs(sweep, command, folder, lock)
         most_w = None if sweep.power_limits_w is None else max(sweep.power_limits_w)
         progress(0, 1)
         first = runs.run(Wanted(None, most_w, 1))
         check(first.begun)
         _check_target(sweep, first.begun)
+        _check_gpus(sweep, first.begun)
         sizes, limits_w = _sizes(sweep, first.begun), _limits(sweep, first.begun)
         full = [Wanted(size, most_w, at) for size in sizes for at in range(1, sweep.repeats + 1)]
         limited = [Wanted(size, limit_w, 1, epochs=sweep.epochs) for size in sizes
@@ -219,86 +233,74 @@ def forget(folder: Path) -> None:
 class _Runs:
     """Runs the script, or finds that it ran."""
 
-    def __init__(self, command: Sequence[str], folder: Path, lock: int) -> None:
-        self._command, self._folder, self._lock = command, folder, lock
+    def __init__(self, sweep: Sweep, command: Sequence[str], folder: Path, lock: int) -> None:
+        self._sweep, self._command, self._folder, self._lock = sweep, command, folder, lock
         self._wall = Wall.from_environment()
 
     def run(self, wanted: Wanted) -> Run:
         """The finished run of what is wanted.
 
         Raises:
-            InputError: If the script failed.
+            InputError: If the script failed, or fell silent.
         """
         named = json.dumps(wanted._replace(energy_done_j=None, time_done_s=0.0))
         path = self._folder / f"{hashlib.sha256(named.encode()).hexdigest()[:16]}.json"
         if path.exists():
             kept = json.loads(path.read_text(encoding="utf-8"))
             return Run(Wanted(*kept.pop("wanted")), **kept)
-        done = self._run(wanted)
+        done = self._run(wanted, path.with_suffix(".log"))
         with replacing_file(path) as new:
             new.write_text(json.dumps(done._asdict()), encoding="utf-8")
         return done
 
-    def _run(self, wanted: Wanted) -> Run:
+    def _run(self, wanted: Wanted, log: Path) -> Run:
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="now-") as name:
             now = Path(name)
-            told = wanted._replace(parent=os.getpid())
+            told = wanted._replace(lease_s=self._sweep.lease_s, parent=holder.me())
             (now / ORDERS).write_text(json.dumps(told._asdict()), encoding="utf-8")
-            environment = {k: v for k, v in os.environ.items() if k != LINK} | {RECORDING: name}
-            with (now / "output").open("wb") as output:
-                spawned_s = self._wall.now_s()
-                process = subprocess.Popen(
-                    self._command,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    pass_fds=[self._lock],  # held until the training is over, too
+            spawned_s = self._wall.now_s()
+            try:
+                code = record_process.execute(
+                    self._command, {RECORDING: name}, log, now / EVENTS, self._sweep.lease_s,
+                    self._lock,  # held until the training is over, too
+                )  # fmt: skip
+            except record_process.Silent as silent:
+                what = (
+                    f"{silent}, and was ended; --lease, or the Session's lease_s, gives it longer"
                 )
-                code = _wait(process)
-                exited_s = self._wall.now_s()
-            return Run(wanted, spawned_s, exited_s, _events(now, self._command, code))
+                raise self._failure(wanted, what, log, now) from None
+            exited_s = self._wall.now_s()
+            events = record_process.read(now / EVENTS)
+            if why := _fault(events, code):
+                raise self._failure(wanted, why, log, now)
+            return Run(wanted, spawned_s, exited_s, events)
+
+    def _failure(self, wanted: Wanted, what: str, log: Path, now: Path) -> InputError:
+        """What to say of a run that cannot be recorded."""
+        events = record_process.read(now / EVENTS)
+        size = events[0]["batch_size"] if events else wanted.batch_size
+        at = "its default batch size" if size is None else f"batch size {size}"
+        output = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        said = "".join(f"\n  {line}" for line in output[-LAST_LINES:])
+        return InputError(
+            f"{self._sweep.shown}, at {at}, {what}; what was recorded before is kept, so that the "
+            f"same command goes on there. Its log is {log}"
+            + (f"; the last lines:{said}" * bool(said))
+        )
 
 
-def _wait(process: subprocess.Popen[bytes]) -> int:
-    try:
-        return process.wait()
-    except BaseException:
-        process.terminate()
-        try:
-            process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        raise
-
-
-def _events(now: Path, command: Sequence[str], code: int) -> list[Json]:
-    """What the session of a process that is over did.
-
-    Raises:
-        InputError: If the script failed.
-    """
-    path = now / EVENTS
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    events: list[Json] = [json.loads(line) for line in lines]
+def _fault(events: Sequence[Json], code: int) -> str:
+    """What is wrong with a run that is over; empty if nothing is."""
     ended = events and events[-1]["event"] == "ended"
     if ended and str(events[-1]["message"]).startswith(MEMORY):
-        return events
+        return ""
     if ended and code == 0 and len(events) > 2 and events[-1]["cause"] != "failed":
-        return events
-    output = (now / "output").read_text(encoding="utf-8", errors="replace").splitlines()
-    said = "".join(f"\n  {line}" for line in output[-LAST_LINES:])
+        return ""
     if code:
-        what = f"ended with exit code {code}"
-    elif not events:
-        what = "ended without a Session; a script that is recorded needs one (docs/session.md)"
-    else:
-        what = "ended without an epoch; iterate over session.epochs(loader)"
-    raise InputError(
-        f"{' '.join(command[1:])} {what}; what was recorded before is kept, so that the same "
-        f"command goes on there{said}"
-    )
+        return f"ended with exit code {code}"
+    if not events:
+        return "ended without a Session; a script that is recorded needs one (docs/session.md)"
+    return "ended without an epoch; iterate over session.epochs(loader)"
 
 
 def _check_target(sweep: Sweep, begun: Mapping[str, Any]) -> None:
@@ -306,6 +308,15 @@ def _check_target(sweep: Sweep, begun: Mapping[str, Any]) -> None:
         raise InputError(
             f"{sweep.script} gives its Session no target, so that nothing says how many epochs a "
             "batch size needs: say Session(..., target=VALUE)"
+        )
+
+
+def _check_gpus(sweep: Sweep, begun: Mapping[str, Any]) -> None:
+    if sweep.torchrun is not None and sweep.torchrun != begun["gpus"]:
+        raise InputError(
+            f"torchrun starts {sweep.torchrun} processes (--torchrun), and the Session finds "
+            f"{begun['gpus']} GPUs, whose energy it measures: let it see as many "
+            "(CUDA_VISIBLE_DEVICES)"
         )
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from wattkeeper.live.record import Recording, Run, Sweep
 from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.json_types import Json
 from wattkeeper.traces import library
 from wattkeeper.traces.schema import KINDS, WORKLOADS
 from wattkeeper.traces.trace import Trace
@@ -23,7 +24,6 @@ from wattkeeper.traces.trace import Trace
 FORMAT: Final = "record"
 UNKNOWN: Final = "not stated"
 
-Json = dict[str, Any]
 Tables = dict[str, list[Json]]
 
 

@@ -7,9 +7,11 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from wattkeeper.live import holder, ranks
 from wattkeeper.live.guide import Ended, Epoch, Orders
 from wattkeeper.live.terms import Limits, Terms
 from wattkeeper.live.wall import Wall
@@ -37,6 +39,7 @@ class Wanted(NamedTuple):
         time_done_s: Seconds of training that these took.
         energy_done_j: Energy of that.
         checkpoint: Where it saves its state when it is told to stop.
+        lease_s: It is taken for hung that is silent for longer than this and its own lease, s.
         parent: Process that wants to know; without it nobody does, so that the training stops.
     """
 
@@ -49,7 +52,8 @@ class Wanted(NamedTuple):
     time_done_s: float = 0.0
     energy_done_j: float | None = None
     checkpoint: str | None = None
-    parent: int = 0
+    lease_s: float = 0.0
+    parent: str = ""
 
 
 class Recorded:
@@ -92,7 +96,7 @@ class Recorded:
             epochs_done=wanted.epochs_done,
             time_done_s=wanted.time_done_s,
             energy_done_j=wanted.energy_done_j,
-            lease_s=terms.lease_s,
+            lease_s=max(terms.lease_s, wanted.lease_s),
         )
         self._write("begun", orders._asdict() | self._about())
         return orders
@@ -109,8 +113,10 @@ class Recorded:
         return report.epoch != self._wanted.stop_after and self.alive()
 
     def alive(self) -> bool:
-        """Whether the recorder is there."""
-        return os.getppid() == self._wanted.parent
+        """Tell the recorder that it goes on; whether that is there."""
+        with suppress(OSError):
+            os.utime(self._events)
+        return not holder.is_dead(self._wanted.parent)
 
     def ended(self, outcome: Ended) -> None:
         """Write it down."""
@@ -145,7 +151,7 @@ class Recorded:
                 "higher_is_better": terms.higher_is_better,
             },
             "gpu_type": "+".join(types) or "cpu",
-            "gpus": len(self._devices) or 1,
+            "gpus": len(self._devices) or ranks.count(),
             "limits_w": [max(one.lowest_w for one in ranges), min(one.highest_w for one in ranges)]
             if ranges
             else None,

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 TASK: Final = "digits"
 
+RULES: Final = 2
+"""Grows when trainings with the same settings end otherwise."""
+
 
 class Plan(NamedTuple):
     """What a search trains, and how.
@@ -75,7 +78,7 @@ class Search:
 
     def __init__(self, folder: Path, variant: str, seed: int, plan: Plan) -> None:
         self.variant, self.seed, self.plan = variant, seed, plan
-        self.settings = f"{self._number(repr(plan)):016x}"
+        self.settings = f"{self._number(f'{RULES} {plan!r}'):016x}"
         self.arrivals = {each.name: each for each in arrivals(plan.models, self._rng("networks"))}
         folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / f"{variant}-{seed}.jsonl"

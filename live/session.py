@@ -133,6 +133,7 @@ class Session:
         self._spent_before = 0.0
         self._profiling: Profiling | None = None
         self._warm: Warm | None = None
+        self._parent: int | None = None
 
     def __enter__(self) -> Session:
         from wattkeeper.live.devices import found
@@ -140,8 +141,7 @@ class Session:
         from wattkeeper.live.devices.meter import Meter
         from wattkeeper.live.wall import Wall
 
-        self._pid = os.getpid()
-        with ExitStack() as stack:
+        def begin() -> Orders:
             devices = found() if ranks.leads() else []
             with suppress(DeviceError):
                 self.power_limit_w = min((one.limit_w() for one in devices), default=None)
@@ -151,10 +151,12 @@ class Session:
             self._meter = Meter(devices, Wall.from_environment())
             stack.callback(self._meter.close)
             self._guide: Guide = guide_of(self._terms, devices, self._limiter, self._meter.how)
-            if not is_linked():
-                ranks.agreed(None)  # before a lease is taken
-            orders = self._guide.begin()
-            self.orders = orders if is_linked() else ranks.agreed(orders)
+            return self._guide.begin()
+
+        self._pid = os.getpid()
+        self._ranks = ranks.Ranks()
+        with ExitStack() as stack:
+            self.orders = begin() if is_linked() else self._ranks.together(begin)
             self._pulse = Pulse(self._guide, self.orders.lease_s)
             self._signals = Terminations()
             self._held = stack.pop_all()
@@ -195,30 +197,28 @@ class Session:
     ) -> TransferReport | None:
         """Fill a model from the most similar one that a zoo holds of this job.
 
-        To be called before `keep`, which restores what a stopped training had made of it.
+        A training that goes on after it was stopped takes nothing: `keep` restores what it had made
+        of the model, and the zoo is told of the parent that it had. Of several processes, that of
+        rank 0 fills, and all have its weights.
 
         When the training has reached its target, or done all its epochs where it has none, the
         model enters the zoo with the metric that was reported last.
 
         Args:
-            model: The model that will be trained, on whatever device.
+            model: The model that will be trained, on whatever device, before it is wrapped (as by
+                `DistributedDataParallel`).
             zoo: Folder of the zoo; it is made if it is not there.
             older: Modules of other architectures that earlier recurrences may have had.
             inputs: Positional arguments that all forwards take; by default derived.
 
         Returns:
-            What became of each tensor; None if the zoo has no parent, and nothing happened.
+            What became of each tensor; None if nothing was taken.
 
         Raises:
-            InputError: If a module cannot be traced, the smaller metric is the better one, or
-                `keep` was called before.
+            InputError: If a module cannot be traced, or the smaller metric is the better one.
             StoreError: If the folder holds no zoo, or a damaged one.
+            EnvironmentLacks: If this is not rank 0, and that raised one of these.
         """
-        if self._kept:
-            raise InputError(
-                "warm_start() belongs before keep(), which restores what a stopped training made "
-                "of the model"
-            )
         if not self.orders.higher_is_better:
             raise InputError(
                 "warm_start: a zoo takes the larger metric for the better one; report an accuracy, "
@@ -226,8 +226,25 @@ class Session:
             )
         from wattkeeper.live import warm
 
-        self._warm = warm.begin(zoo, self._terms.job, model, older, inputs)
-        return self._warm.report
+        def begin() -> TransferReport | None:
+            if not ranks.leads():
+                return None
+            fresh = not self._goes_on
+            self._warm = warm.begin(zoo, self._terms.job, model, older, inputs, fill=fresh)
+            if fresh:
+                self._parent = self._warm.parent
+            return self._warm.report
+
+        report = self._ranks.together(begin)
+        if ranks.several():
+            warm.share(model)
+        return report
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether there is a state that a stopped training saved."""
+        path = self.orders.checkpoint
+        return self.orders.time_done_s > 0 and path is not None and Path(path).exists()
 
     def keep(self, **objects: keeping.Keeps) -> bool:
         """Save these objects if the training is told to stop; restore them if it goes on now.
@@ -244,10 +261,9 @@ class Session:
             InputError: If the saved state does not fit.
         """
         self._kept = dict(objects)
-        path = self.orders.checkpoint
-        self._restored = self.orders.time_done_s > 0 and path is not None and Path(path).exists()
-        if self._restored and path is not None:
-            keeping.restore(Path(path), objects)
+        self._restored = self._goes_on
+        if self._restored:
+            self._parent = keeping.restore(Path(str(self.orders.checkpoint)), objects)
         return self._restored
 
     def epochs(
@@ -272,11 +288,15 @@ class Session:
             self._epochs = orders.epochs_done
             self._before = orders.time_done_s, orders.energy_done_j or 0.0
         self._begun = True
-        self._meter.begin()
-        self._spent_before = self._cost(*self._spent())
-        if orders.profile_w and self._limiter.allowed:
-            self._profiling = Profiling(orders.profile_w, steps, self._reading, self._limit)
-        self._cause = ranks.agreed(self._enough())
+
+        def begin() -> Cause | None:
+            self._meter.begin()
+            self._spent_before = self._cost(*self._spent())
+            if orders.profile_w and self._limiter.allowed:
+                self._profiling = Profiling(orders.profile_w, steps, self._reading, self._limit)
+            return self._enough()
+
+        self._cause = self._ranks.together(begin)
         while self._cause is None:
             yield self._begin_epoch(loader)
             self._end_epoch()
@@ -320,6 +340,8 @@ class Session:
         self._signals.closing = True
         with ExitStack() as stack:
             stack.callback(self._signals.again)
+            whole = isinstance(error, Stopped) and error.whole
+            stack.callback(self._ranks.leave, None if whole else error)
             stack.push(self._held)
             stack.callback(self._signals.restore)
             stack.callback(self._pulse.end)
@@ -333,6 +355,12 @@ class Session:
         return Steps(self, loader, self._epochs + 1)
 
     def _end_epoch(self) -> None:
+        self._cause, stops = self._ranks.together(self._epoch_done)
+        if stops and self._cause is None:
+            raise Stopped(whole=True)
+
+    def _epoch_done(self) -> tuple[Cause | None, bool]:
+        """Tell of an epoch; why there is no further one, and whether the training shall stop."""
         self._pulse.rest()
         profiled = self._profiling is not None
         if self._profiling is not None:
@@ -347,10 +375,7 @@ class Session:
             self._costs.append(cost - self._spent_before)
         self._spent_before = cost
         goes_on = self._guide.epoch(Epoch(self._epochs, self._metric, time_s, energy_j))
-        stops = not goes_on or self._told_to_stop()
-        self._cause, stops = ranks.agreed((self._enough(), stops))
-        if stops and self._cause is None:
-            raise Stopped(whole=True)
+        return self._enough(), not goes_on or self._told_to_stop()
 
     def _told_to_stop(self) -> bool:
         return self._signals.asked or self._pulse.stop.is_set()
@@ -455,7 +480,7 @@ class Session:
 
         name = f"{orders.job_id}.{orders.attempt}"
         try:
-            refusal = warm.keep(self._warm, self._terms.job, name, metric)
+            refusal = warm.keep(self._warm, self._terms.job, name, metric, self._parent)
         except (WattkeeperError, OSError) as lacks:
             refusal = str(lacks)
         if refusal:
@@ -467,7 +492,7 @@ class Session:
         if not (isinstance(error, Stopped) and error.whole and self._kept and path is not None):
             return False
         if ranks.leads():
-            keeping.save(Path(path), self._kept)
+            keeping.save(Path(path), self._kept, self._parent)
         return True
 
     def _verdict(self, error: BaseException | None) -> tuple[Cause, str]:

@@ -18,7 +18,9 @@ class Rule(NamedTuple):
     """How every network is trained, whatever its weights are at first.
 
     Adam (Kingma and Ba, ICLR '15). It ends when the accuracy on the validation images was not above
-    its best for `patience` epochs; the weights of the best epoch count, the first of several.
+    its best for `patience` epochs; the weights of the best epoch count, the first of several. The
+    weights that it begins with are epoch 0: what was taken over from a parent need not be trained
+    to be as good as it is.
 
     Attributes:
         batch_size: Images a step.
@@ -38,7 +40,7 @@ class Trained(NamedTuple):
 
     Attributes:
         epochs: How many were done, those after the best one too.
-        best_epoch: Which one counts, from 1.
+        best_epoch: Which one counts; 0: the weights that it began with.
         validation_accuracy: Of the best epoch.
         test_accuracy: Of the best epoch.
         time_s: CPU time of it all, s.
@@ -70,8 +72,8 @@ def train(
     began_s = time.process_time()
     order = torch.Generator().manual_seed(seed)
     descent = torch.optim.Adam(net.parameters(), rule.learning_rate)
-    best, best_epoch, epoch = -1.0, 0, 0
-    weights: dict[str, torch.Tensor] = {}
+    best, best_epoch, epoch = accuracy_of(net, digits.validation), 0, 0
+    weights = _weights(net)
     while epoch < rule.most_epochs and epoch - best_epoch < rule.patience:
         for group in descent.param_groups:
             group["lr"] = rule.learning_rate * factor(epoch)
@@ -80,10 +82,14 @@ def train(
         accuracy = accuracy_of(net, digits.validation)
         if accuracy > best:
             best, best_epoch = accuracy, epoch
-            weights = {name: value.clone() for name, value in net.state_dict().items()}
+            weights = _weights(net)
     net.load_state_dict(weights)
     test = accuracy_of(net, digits.test)
     return Trained(epoch, best_epoch, best, test, time.process_time() - began_s)
+
+
+def _weights(net: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in net.state_dict().items()}
 
 
 def _epoch(

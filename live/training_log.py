@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from wattkeeper.policies.errors import EnvironmentLacks, Problem, StoreError
+from wattkeeper.traces.replacing import replacing_file
 
 
 class Training(BaseModel):
@@ -24,7 +25,7 @@ class Training(BaseModel):
         coverage: Share of its parameters that were filled from the parent.
         parameters: How many it has.
         epochs: How many were done, those after the best one too.
-        best_epoch: Which one counts, from 1.
+        best_epoch: Which one counts; 0: the weights that it began with.
         work: Epochs times parameters.
         validation_accuracy: Of the best epoch; stopping and the choice of parents see it.
         accuracy: On the test images, of the best epoch.
@@ -70,12 +71,10 @@ def append(path: Path, training: Training) -> None:
     line = training.model_dump_json().encode() + b"\n"
     try:
         there = path.read_bytes() if path.exists() else b""
-        made = path.with_name(f".{path.name}.{os.getpid()}")
-        with made.open("wb") as file:
+        with replacing_file(path) as made, made.open("wb") as file:
             file.write(there + line)
             file.flush()
             os.fsync(file.fileno())
-        made.replace(path)
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

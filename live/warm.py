@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
 from torch import nn
 
 from wattkeeper.live import ranks
@@ -16,7 +17,7 @@ from wattkeeper.live.transformer import transfer
 from wattkeeper.live.zoo import Zoo
 from wattkeeper.live.zoo_match import Parents
 from wattkeeper.policies.configure.modelkeeper import ModelkeeperConfig
-from wattkeeper.policies.errors import StoreError
+from wattkeeper.policies.errors import InputError, StoreError
 
 if TYPE_CHECKING:
     from wattkeeper.live.program import Inputs
@@ -31,8 +32,8 @@ class Warm(NamedTuple):
         model: The model, which is being trained.
         graph: Its architecture.
         zoo: The zoo.
-        parent: Number of the model that it started from; None: from scratch.
-        report: What became of its tensors; None: it started from scratch.
+        parent: Number of the model that it was filled from; None: of none.
+        report: What became of its tensors; None: it was not filled.
     """
 
     model: nn.Module
@@ -43,7 +44,13 @@ class Warm(NamedTuple):
 
 
 def begin(
-    path: str | Path, task: str, model: nn.Module, older: Sequence[nn.Module], inputs: Inputs | None
+    path: str | Path,
+    task: str,
+    model: nn.Module,
+    older: Sequence[nn.Module],
+    inputs: Inputs | None,
+    *,
+    fill: bool,
 ) -> Warm:
     """Fill a model in place from the parent that ModelKeeper's rule chooses (NSDI '23, section 4).
 
@@ -56,6 +63,7 @@ def begin(
         model: Who is filled.
         older: Modules of other architectures that parents may have; they are left as they are.
         inputs: Positional arguments that all forwards take; by default derived.
+        fill: Whether it is filled; else it only may enter the zoo.
 
     Raises:
         InputError: If a module cannot be traced.
@@ -66,10 +74,7 @@ def begin(
     graphs = [traced(one, example, task).graph for one in known]
     zoo = Zoo(path)
     by_digest = {graph.digest: one for graph, one in zip(graphs, known, strict=True)}
-    chosen = None
-    if ranks.leads():
-        chosen = _chosen(zoo, graphs[0], task, by_digest)
-    chosen = ranks.agreed(chosen)
+    chosen = _chosen(zoo, graphs[0], task, by_digest) if fill else None
     if chosen is None:
         return Warm(model, graphs[0], zoo, None, None)
     number, digest = chosen
@@ -96,8 +101,38 @@ def _chosen(zoo: Zoo, child: Graph, task: str, known: Collection[str]) -> tuple[
             return match.model.model_id, match.model.digest
 
 
-def keep(warm: Warm, task: str, name: str, accuracy: float) -> str:
+def share(model: nn.Module) -> None:
+    """Give the model of every process of the training the weights of that of rank 0.
+
+    Raises:
+        InputError: If it is another model there.
+    """
+    state = model.state_dict()
+    box = [{name: _on_cpu(value) for name, value in state.items()}] if ranks.leads() else [{}]
+    torch.distributed.broadcast_object_list(box, src=0)
+    if ranks.leads():
+        return
+    try:
+        model.load_state_dict(box[0])
+    except RuntimeError as error:
+        raise InputError(
+            f"the model is not the one that the process of rank 0 has: {error}"
+        ) from error
+
+
+def _on_cpu(value: Any) -> Any:
+    return value.cpu() if isinstance(value, torch.Tensor) else value
+
+
+def keep(warm: Warm, task: str, name: str, accuracy: float, parent: int | None) -> str:
     """Offer a trained model to its zoo.
+
+    Args:
+        warm: The model.
+        task: What it was trained for.
+        name: Its name in the zoo.
+        accuracy: The larger, the better.
+        parent: Number of the model that its training started from; None: from scratch.
 
     Returns:
         Why it is not kept; empty if it is.
@@ -107,6 +142,6 @@ def keep(warm: Warm, task: str, name: str, accuracy: float) -> str:
     """
     offer = warm.zoo.offer(
         warm.graph, warm.model.state_dict(), task=task, accuracy=accuracy, name=name,
-        parent=warm.parent,
+        parent=parent,
     )  # fmt: skip
     return offer.reason

@@ -32,7 +32,8 @@ from wattkeeper.scenarios.schema import (
     Zoo,
 )
 from wattkeeper.scenarios.schema import Cluster as Equal
-from wattkeeper.scenarios.usable import Sieve, at_odds, check_groups, gpus_text, on_any_type
+from wattkeeper.scenarios.usable import Sieve, at_odds, check_groups, on_any_type
+from wattkeeper.scenarios.words import count
 from wattkeeper.scenarios.zoo_models import (
     NO_MODELS,
     Models,
@@ -312,12 +313,7 @@ def _recurring_inputs(
 ) -> Inputs:
     with named_at(document, "cluster", "gpu"):
         known = [load_profiles(trace, name, workload.gpus) for name in cluster.gpu_types]
-    with named_at(document, "workload", "gpus"):
-        if workload.gpus > cluster.most_gpus(None):
-            raise InputError(
-                f"gpus: each job asks for {gpus_text(workload.gpus)}, the cluster has "
-                f"{cluster.most_gpus(None)}" + " of one type" * (len(cluster.gpu_types) > 1)
-            )
+    _check_room(workload, document, cluster)
     with named_at(document, "workload", "workloads"):
         names = workload.workloads or known[0].workloads
         if not names:
@@ -378,14 +374,19 @@ def live_inputs(
     if not isinstance(often, int):
         with named_at(document, "workload", "recurrences"):
             raise InputError("per_configuration: say a number; a live run knows no profiles")
+    _check_room(workload, document, cluster)
+    sources = () if trace is None else (trace,)
+    return Inputs(profiles, None, dict.fromkeys(names, often), sources, cluster)
+
+
+def _check_room(workload: Recurring, document: Document, cluster: ClusterSpec) -> None:
+    """Refuse jobs that are larger than the cluster."""
     with named_at(document, "workload", "gpus"):
         if workload.gpus > cluster.most_gpus(None):
             raise InputError(
-                f"gpus: each job asks for {gpus_text(workload.gpus)}, the cluster has "
-                f"{cluster.most_gpus(None)}"
+                f"gpus: each job asks for {count(workload.gpus, 'GPU')}, the cluster has "
+                f"{cluster.most_gpus(None)}" + " of one type" * (len(cluster.gpu_types) > 1)
             )
-    sources = () if trace is None else (trace,)
-    return Inputs(profiles, None, dict.fromkeys(names, often), sources, cluster)
 
 
 def _profile_trace(source: ProfileSource) -> Trace:

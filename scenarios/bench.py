@@ -27,7 +27,7 @@ from wattkeeper.scenarios.run import Done, run
 from wattkeeper.scenarios.schema import MixedCluster, Recurring, Synthetic, TraceJobs
 from wattkeeper.traces import folder, library
 
-LIBRARIES: Final = ("numpy", "pyarrow")
+DIGEST_LIBRARIES: Final = ("numpy", "pyarrow")
 SYNTHETIC: Final = "synthetic"
 """The name of profiles that a scenario generates."""
 
@@ -221,17 +221,17 @@ def _expected(entry: Entry, done: Done) -> Expected:
             metrics=metrics,
         )
     return Expected(
-        versions=versions(),
+        versions=digest_versions(),
         inputs={each["trace"]: each["content"] for each in done.manifest["inputs"]},
         variants=variants,
         cpu={},
     )
 
 
-def versions() -> dict[str, str]:
+def digest_versions() -> dict[str, str]:
     """What digests may depend on."""
     python = ".".join(platform.python_version_tuple()[:2])
-    libraries = {name: version(name) for name in LIBRARIES}
+    libraries = {name: version(name) for name in DIGEST_LIBRARIES}
     return {"python": python, **libraries, "machine": platform.machine()}
 
 

@@ -11,6 +11,7 @@ import click
 
 from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.scenarios import terminal
+from wattkeeper.scenarios.words import count
 
 if TYPE_CHECKING:
     from wattkeeper.scenarios.bench import Outcome
@@ -103,10 +104,9 @@ def _accept(path: Path, file: Baselines, outcomes: Sequence[Outcome]) -> list[st
     for outcome in outcomes:
         entry, found = outcome.entry, outcome.found
         if outcome.state == "new":
-            lines.append(f"{entry.name}: a first baseline, {outcome.runs} runs")
+            lines.append(f"{entry.name}: a first baseline, {count(outcome.runs, 'run')}")
         elif outcome.state == "changed":
-            count = len(outcome.changes)
-            lines.append(f"{entry.name}: {count} change{'s' * (count > 1)}")
+            lines.append(f"{entry.name}: {count(len(outcome.changes), 'change')}")
         elif outcome.state == "same" and found is not None and entry.expected is not None:
             if found.cpu.keys() <= entry.expected.cpu.keys():
                 continue

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from wattkeeper.scenarios.bench_speed import SLOWER, core
+from wattkeeper.scenarios.words import percent, unlisted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,7 +61,7 @@ def _speed(outcome: Outcome) -> tuple[str, str, str]:
     now = outcome.speed.ratio
     if before is None:
         return f"{now:.3g}", "", ""
-    return f"{now:.3g}", f"{before:.3g}", _percent(now / before - 1)
+    return f"{now:.3g}", f"{before:.3g}", f"{percent(now / before - 1, fine=True)} %"
 
 
 def _changes(outcomes: Sequence[Outcome]) -> Table:
@@ -73,8 +74,8 @@ def _changes(outcomes: Sequence[Outcome]) -> Table:
         for at, change in enumerate(outcome.changes[:SHOWN]):
             name = escape(outcome.entry.name) if not at else ""
             table.add_row(name, escape(change.variant), escape(change.quantity), *_cells(change))
-        if len(outcome.changes) > SHOWN:
-            table.add_row("", "", f"... and {len(outcome.changes) - SHOWN} more (--json has all)")
+        if said := unlisted(len(outcome.changes), SHOWN):
+            table.add_row("", "", said)
         if outcome.changes:
             table.add_section()
     return table
@@ -82,7 +83,8 @@ def _changes(outcomes: Sequence[Outcome]) -> Table:
 
 def _cells(change: Change) -> tuple[str, str, str]:
     share = change.share
-    return _value(change.baseline), _value(change.now), "" if share is None else _percent(share)
+    grown = "" if share is None else f"{percent(share, fine=True)} %"
+    return _value(change.baseline), _value(change.now), grown
 
 
 def _value(value: float | str | None) -> str:
@@ -91,9 +93,3 @@ def _value(value: float | str | None) -> str:
     if isinstance(value, str):
         return escape(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
-
-
-def _percent(share: float) -> str:
-    """In per cent, precise enough to be seen."""
-    percent = 100 * share
-    return f"{percent:+.1f} %" if abs(percent) >= 0.1 else f"{percent:+.1g} %"

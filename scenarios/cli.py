@@ -69,6 +69,7 @@ def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) ->
     from wattkeeper.scenarios.check import check_policies
     from wattkeeper.scenarios.loading import load
     from wattkeeper.scenarios.usable import left_out, ran_on_any
+    from wattkeeper.scenarios.words import count
 
     loaded = load(scenario, settings, axes=axes)
     if loaded.scenario.sweep is not None:
@@ -80,10 +81,7 @@ def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) ->
     for line in (*left_out(inputs.dropped), *ran_on_any(inputs.ignored)):
         click.echo(line)
     runs, variants = len(run_specs(loaded.scenario)), len(loaded.scenario.variants)
-    click.echo(
-        f"{loaded.document.name}: good; {variants} variant{'s' * (variants != 1)}, "
-        f"{runs} run{'s' * (runs != 1)}"
-    )
+    click.echo(f"{loaded.document.name}: good; {count(variants, 'variant')}, {count(runs, 'run')}")
 
 
 def _validate_sweep(loaded: Loaded) -> None:

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios import study
-from wattkeeper.scenarios.study import Json, Saved
+from wattkeeper.scenarios.study import Saved
 from wattkeeper.scenarios.twin import flat
 from wattkeeper.sim.folder import is_sweep
 from wattkeeper.sim.metrics import COSTS, METRICS
@@ -83,7 +84,8 @@ def compare_with(reference: Results, other: Results) -> Json:
 
     Returns:
         ``other``: as ``reference`` in `compare`.
-        ``identical``: whether all tables of both are the same, by their digests.
+        ``identical``: whether all tables of both are the same, by their digests, and of sweeps at
+        the same points.
         ``differences``: where scenarios, inputs, versions or what was left out differ: ``path``
         and both values.
         ``only_reference``, ``only_other``: runs and metrics that the other one lacks.
@@ -117,10 +119,11 @@ def compare_with(reference: Results, other: Results) -> Json:
     _judge_together(rows)
     known = [row for row in rows if row["verdict"] is not None]
     differ = [row for row in known if row["verdict"] != "identical"]
-    digests = [_about(one)["results_digest"] for one in (reference, other)]
+    digests = [{at: one.manifest.get("results_digest") for at, one in side.points.items()}
+               for side in (reference, other)]  # fmt: skip
     return {
         "other": _about(other),
-        "identical": None not in digests[0] and digests[0] == digests[1],
+        "identical": None not in digests[0].values() and digests[0] == digests[1],
         "differences": list(differences.values()),
         "only_reference": alone[0],
         "only_other": alone[1],

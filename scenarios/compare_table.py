@@ -10,6 +10,7 @@ from rich.table import Table
 
 from wattkeeper.scenarios.compare import LEVEL, stands_alone
 from wattkeeper.scenarios.shown import value_text
+from wattkeeper.scenarios.words import count, percent, unlisted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,12 +51,12 @@ def sentence(comparison: Mapping[str, Any]) -> str:
     compared, differ = comparison["compared"], comparison["differ"]
     alone = comparison["only_reference"] or comparison["only_other"]
     of_both = " in what both have" if alone else ""
-    some = f"{differ} of {_count(compared, 'comparison')}"
+    some = f"{differ} of {count(compared, 'comparison')}"
     match comparison["verdict"]:
         case "identical" if comparison["identical"]:
             return "The results are identical, all tables of them (results_digest)."
         case "identical":
-            return f"All {_count(compared, 'metric')} of whole runs are identical{of_both}."
+            return f"All {count(compared, 'metric')} of whole runs are identical{of_both}."
         case "noise":
             return (
                 f"They differ only by noise{of_both}: {some} differ, none of them by more than "
@@ -74,13 +75,9 @@ def sentence(comparison: Mapping[str, Any]) -> str:
             )
         case _:
             held = comparison["hold"]
-            return f"They differ{of_both}: {held} of {_count(compared, 'comparison')} by more " + (
+            return f"They differ{of_both}: {held} of {count(compared, 'comparison')} by more " + (
                 f"than noise{_largest(comparison['rows'])}."
             )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _largest(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -90,12 +87,12 @@ def _largest(rows: Sequence[Mapping[str, Any]]) -> str:
     if not held:
         return ""
     row = max(held, key=lambda row: abs(row["ratio"] - 1))
-    return f", most of all {row['metric']} of {_run(row)}: {_percent(row['ratio'])} %"
+    return f", most of all {row['metric']} of {_run(row)}: {percent(row['ratio'] - 1, fine=True)} %"
 
 
 def _about(role: str, about: Mapping[str, Any]) -> str:
     failed = len(about["failed_points"])
-    without = f", {_count(failed, 'point')} without results" if failed else ""
+    without = f", {count(failed, 'point')} without results" if failed else ""
     text = f"{role}: {about['folder']} ({about['scenario']}, {about['backend']}{without})"
     return escape(text)
 
@@ -120,8 +117,8 @@ def _notes(comparison: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _more(rows: Sequence[object]) -> Iterator[str]:
-    if len(rows) > SHOWN:
-        yield f"  ... and {len(rows) - SHOWN} more (--json has all)"
+    if said := unlisted(len(rows), SHOWN):
+        yield f"  {said}"
 
 
 def _short(value: object) -> str:
@@ -137,7 +134,7 @@ def _run(row: Mapping[str, Any]) -> str:
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Rows that differ; where there are many, those that stand out most."""
     kept = sorted(range(len(rows)), key=lambda at: (rows[at]["p_holm"] or 0, at))[:SHOWN]
-    table = Table(caption="".join(_more(rows)) or None)
+    table = Table(caption=unlisted(len(rows), SHOWN) or None)
     for title in ("variant", "metric", "reference", "other", "change", "d_z", "verdict"):
         left = title in ("variant", "metric", "verdict")
         table.add_column(title, justify="left" if left else "right", no_wrap=title != "variant")
@@ -159,13 +156,8 @@ def _verdict(row: Mapping[str, Any]) -> str:
 def _change(row: Mapping[str, Any]) -> str:
     if row["ratio"] is None:
         return f"{row['difference']:+.4g}"
-    ends = "" if row["ci95"] is None else f" [{', '.join(map(_percent, row['ci95']))}]"
-    return f"{_percent(row['ratio'])} %{ends}"
-
-
-def _percent(ratio: float) -> str:
-    change = round(100 * (ratio - 1), 6) + 0.0  # never -0.0
-    return f"{change:+.1f}" if abs(change) >= 1 or not change else f"{change:+.2g}"
+    bounds = ", ".join(percent(bound - 1, fine=True) for bound in row["ci95"] or ())
+    return f"{percent(row['ratio'] - 1, fine=True)} %" + f" [{bounds}]" * bool(bounds)
 
 
 def _number(value: float | None, row: Mapping[str, Any]) -> str:

@@ -30,6 +30,7 @@ from wattkeeper.live.control.log import Log
 from wattkeeper.live.control.runners import Runner, Subprocesses, check_torchrun, command_line
 from wattkeeper.live.control.server import Server
 from wattkeeper.live.control.trainings import Training, Trainings
+from wattkeeper.live.control.watching import Watch
 from wattkeeper.live.session import POWER_CONTROL
 from wattkeeper.live.terms import stepped
 from wattkeeper.live.wall import STILL, Wall
@@ -326,9 +327,24 @@ def replay(loaded: Loaded, inputs: Inputs, folder: Path) -> list[RunResult]:
 
 
 def execute(
-    spec: RunSpec, inputs: Inputs, loaded: Loaded, equipment: Equipment, *, again: bool = False
+    spec: RunSpec,
+    inputs: Inputs,
+    loaded: Loaded,
+    equipment: Equipment,
+    *,
+    again: bool = False,
+    watch: Watch = lambda _: None,
 ) -> tuple[RunResult, list[Ending]]:
-    """Run one variant with one seed, or go on with it; `again`: only play its log again."""
+    """Run one variant with one seed, or go on with it.
+
+    Args:
+        spec: Which.
+        inputs: What it reads.
+        loaded: The scenario.
+        equipment: What it uses.
+        again: Only play its log again.
+        watch: Is told what each attempt does.
+    """
     from wattkeeper.scenarios import assemble
 
     folder = equipment.folder / spec.variant / str(spec.seed)
@@ -350,7 +366,7 @@ def execute(
             environment[POWER_CONTROL] = "off"
         environment |= {STILL: "1"} if part.speed is not None else wall.environment()
         setting = Setting(spec.rules.objective, folder, part.lease_s, environment)
-        backend = Live(clock, equipment.trainings, hardware, streams, setting)
+        backend = Live(clock, equipment.trainings, hardware, streams, setting, watch)
         world = World(clock, Cluster(hardware), source, backend, spec.policies, spec.rules, streams)
         backend.listener = world
         if not again:

@@ -11,7 +11,8 @@ from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import WHOLE, Job
 from wattkeeper.scenarios.document import Document
-from wattkeeper.scenarios.usable import Reason, Sieve, do, gpus_text, jobs_text
+from wattkeeper.scenarios.usable import Reason, Sieve
+from wattkeeper.scenarios.words import count, do
 from wattkeeper.sim.clock import Clock
 from wattkeeper.sim.cluster_spec import ClusterSpec
 from wattkeeper.sim.nodes import PowerBudget
@@ -69,8 +70,8 @@ def check_busy_power(jobs: pa.Table, cluster: ClusterSpec, document: Document) -
         if may[name] and cluster.power[name].busy_w is None:
             path = ("cluster", *(("power", name, "busy_w") if mixed else ("busy_power_w",)))
             what = (
-                f"{'.'.join(path)} is missing: {jobs_text(may[name])} without a workload may run "
-                f"on {name}, and their power comes from a model; say what one busy GPU draws, W"
+                f"{'.'.join(path)} is missing: {count(may[name], 'job')} without a workload may "
+                f"run on {name}, and their power comes from a model; say what one busy GPU draws, W"
             )
             problems.append(Problem(what, document.where_inside(path)))
     if problems:
@@ -123,7 +124,7 @@ class Cap:
             sums.append((most_w + others_w, most_w, others_w))
         least_w, most_w, others_w = min(sums)
         return (
-            f"{gpus_text(held)} at up to {most_w:g} W + the others idle at {others_w:g} W = "
+            f"{count(held, 'GPU')} at up to {most_w:g} W + the others idle at {others_w:g} W = "
             f"{least_w:g} W"
         )
 

@@ -40,6 +40,10 @@ _LIMITS = _numbers("power limits in W > 0 with commas between, as 150,200,250", 
               help="Trainings to the target for each batch size [3].")  # fmt: skip
 @click.option("--epochs", type=click.IntRange(1), default=3,
               help="Epochs at each lower power limit [3].")  # fmt: skip
+@click.option("--torchrun", type=click.IntRange(1), metavar="N",
+              help="Have torchrun start N processes of it, one a GPU.")  # fmt: skip
+@click.option("--lease", type=click.FloatRange(0, 86_400, min_open=True), default=60.0,
+              metavar="S", help="Give it up once it is silent for so long, s [60].")  # fmt: skip
 @click.option("--replace", is_flag=True, help="Replace what the trace has of this training.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -49,6 +53,8 @@ def record(
     power_limits: tuple[float, ...] | None,
     repeats: int,
     epochs: int,
+    torchrun: int | None,
+    lease: float,
     replace: bool,
     script: str,
     arguments: tuple[str, ...],
@@ -64,7 +70,9 @@ def record(
     from wattkeeper.traces.names import check_name
 
     before = existing(check_name(name))
-    sweep = recorder.Sweep(script, arguments, batch_sizes, power_limits, repeats, epochs)
+    sweep = recorder.Sweep(
+        script, arguments, batch_sizes, power_limits, repeats, epochs, torchrun, lease
+    )
     folder = library.root() / ".recording" / name
     with terminal.progress(script) as progress:
         found = recorder.record(

@@ -28,7 +28,7 @@ from wattkeeper.scenarios.loading import Loaded
 from wattkeeper.scenarios.schema import Scenario
 from wattkeeper.scenarios.searches import savings
 from wattkeeper.scenarios.study import Study
-from wattkeeper.scenarios.units import Attempt, attempt, versions
+from wattkeeper.scenarios.units import Attempt, attempt, software_versions
 from wattkeeper.scenarios.workers import each
 from wattkeeper.sim.results import (
     TABLES,
@@ -44,6 +44,7 @@ from wattkeeper.sim.warm_start import shipped
 from wattkeeper.traces.trace import Trace
 
 if TYPE_CHECKING:
+    from wattkeeper.live.control.watching import Seen
     from wattkeeper.scenarios.live import Equipment
 
 
@@ -93,6 +94,7 @@ def run(
     live: Path | None = None,
     ray: str | None = None,
     tell: Callable[[str], None] = lambda line: None,
+    watch: Callable[[RunSpec, Seen], None] = lambda spec, seen: None,
 ) -> Done:
     """Run all variants with all seeds. The results do not depend on `workers`.
 
@@ -104,6 +106,7 @@ def run(
         live: Folder of live runs, where interrupted ones go on; None: they are simulated.
         ray: Address of the Ray cluster that does the runs, instead of this machine.
         tell: Called with a line that the user should know before it runs.
+        watch: Called with what each attempt of a live run does.
 
     Raises:
         WattkeeperError: If input is wrong or a policy chose what is not allowed.
@@ -119,7 +122,7 @@ def run(
     results: list[RunResult] = []
     if live is not None:
         equipment = _equipment(loaded, inputs, live, ray, tell)
-        ran = _live_results(specs, inputs, loaded, equipment, of_live)
+        ran = _live_results(specs, inputs, loaded, equipment, of_live, watch)
     else:
         ran = _results(specs, inputs, workers, ray)
     progress(0, len(specs))
@@ -213,13 +216,14 @@ def _live_results(
     loaded: Loaded,
     equipment: Equipment,
     of_live: dict[str, Any],
+    watch: Callable[[RunSpec, Seen], None],
 ) -> Iterator[RunResult]:
     """Run live, one after the other; what the manifest says of it goes into `of_live`."""
     from wattkeeper.scenarios import live
 
     endings = []
     for spec in specs:
-        result, ended = live.execute(spec, inputs, loaded, equipment)
+        result, ended = live.execute(spec, inputs, loaded, equipment, watch=partial(watch, spec))
         endings.append((spec, ended))
         yield result
     of_live |= live.about(equipment, endings)
@@ -249,7 +253,7 @@ def _manifest(
         "attempts": sum(int(result.metrics["attempts"]) for result in results),
         "events": sum(result.events for result in results),
         "simulated_s": sum(ends),
-        "versions": versions(),
+        "versions": software_versions(),
         "host": {"name": socket.gethostname(), "platform": platform.platform()},
     }
 

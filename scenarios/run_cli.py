@@ -84,9 +84,9 @@ def run(
         return
     kept = kept_beside(folder, "live") if live else None
     trainings = kept_beside(folder, "trainings")
-    with terminal.progress(loaded.scenario.name) as progress:
+    with terminal.trainings(loaded.scenario.name, live=live) as (progress, watch):
         tell = partial(click.echo, err=True)
-        done = run_scenario(loaded, workers, progress, trainings, kept, ray, tell)
+        done = run_scenario(loaded, workers, progress, trainings, kept, ray, tell, watch)
     done.save(folder)
     if kept is not None:
         from wattkeeper.scenarios.live import finish

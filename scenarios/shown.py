@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.usable import left_out, ran_on_any
-
-Json = Mapping[str, Any]
+from wattkeeper.scenarios.words import count
 
 SHOWN = {"energy_j": "energy", "time_s": "time", "cost": "cost", "jct_s": "job completion"}
 """Of jobs with profiles."""
@@ -116,8 +115,8 @@ def _lost(of_live: Json) -> Iterator[str]:
     last = attempts[-1]
     message = f": {last['message']}" if last["message"] else ""
     yield (
-        f"{len(attempts)} attempt{'s' * (len(attempts) > 1)} lost: "
-        f"{', '.join(f'{count} {cause}' for cause, count in sorted(causes.items()))}. "
+        f"{count(len(attempts), 'attempt')} lost: "
+        f"{', '.join(f'{number} {cause}' for cause, number in sorted(causes.items()))}. "
         f"The last one, {last['job_id']} attempt {last['attempt']} of {last['variant']}, "
         f"{last['cause']}{message}. What each said is in "
         f"{of_live['folder']}/{last['variant']}/{last['seed']}/output"
@@ -160,11 +159,6 @@ def _of_profiles(manifest: Json) -> Iterator[str]:
     )
     if etas - {eta}:
         yield "Costs under different eta are not compared."
-
-
-def percent(ratio: float) -> str:
-    """A ratio to the baseline's as a change."""
-    return f"{round(100 * (ratio - 1), 1) + 0.0:+.1f}"  # never -0.0
 
 
 def units_of(metric: str) -> Sequence[tuple[str, float]]:

@@ -8,18 +8,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wattkeeper.policies.errors import InputError, Problem
+from wattkeeper.policies.json_types import Json
 from wattkeeper.sim.folder import SWEEP, is_sweep
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Json = dict[str, Any]
 
 
 class Study(ABC):

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios import study
 from wattkeeper.scenarios.kept import is_kept, kept, link
-from wattkeeper.scenarios.study import Json, Saved
+from wattkeeper.scenarios.study import Saved
 from wattkeeper.scenarios.sweep import shown
-from wattkeeper.scenarios.units import versions
+from wattkeeper.scenarios.units import software_versions
 from wattkeeper.sim.folder import SWEEP
 from wattkeeper.sim.results import VALUES, check_folder, metric_values, to_json
 from wattkeeper.traces.replacing import replacing
@@ -91,7 +92,7 @@ def _about(works: Sequence[Work], done: Mapping[str, Saved]) -> Json:
         ],
         "inputs": _distinct([source for work in works for source in work.sources]),
         "modelled": _distinct([what for one in manifests.values() for what in one["modelled"]]),
-        "versions": versions(),
+        "versions": software_versions(),
     }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.assemble import RunSpec, run_specs
 from wattkeeper.scenarios.check import located
 from wattkeeper.scenarios.kept import (
@@ -29,8 +30,6 @@ from wattkeeper.scenarios.sweep_results import write_sweep
 from wattkeeper.scenarios.units import Attempt, attempt, code_digest
 from wattkeeper.scenarios.workers import each
 from wattkeeper.sim.folder import kept_beside
-
-Json = dict[str, Any]
 
 ERRORS: Final = "errors.txt"
 """Beside unfinished work: tracebacks of what was raised by mistake when the sweep ran last."""

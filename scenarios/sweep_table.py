@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 from rich.markup import escape
 from rich.table import Table
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.shown import cautions, shown_metrics
-from wattkeeper.scenarios.study import Json, finished, read_sweep
+from wattkeeper.scenarios.study import finished, read_sweep
 from wattkeeper.scenarios.sweep import shown
 from wattkeeper.scenarios.table import against, show_inputs, title_of
 

@@ -14,10 +14,10 @@ from wattkeeper.scenarios.shown import (
     cautions,
     knows_energy,
     notes,
-    percent,
     shown_metrics,
     value_text,
 )
+from wattkeeper.scenarios.words import percent
 from wattkeeper.sim.metrics import LAST
 
 if TYPE_CHECKING:
@@ -123,8 +123,8 @@ def against(variant: Mapping[str, Any], name: str, metric: str, with_value: bool
     ratio, interval = versus[metric]["ratio"], versus[metric]["ci95"]
     if versus["baseline"] == name or ratio is None:
         return shown
-    change = f"{percent(ratio)} %" + f" {NOISE}" * (versus[metric].get("verdict") == "noise")
-    low, high = map(percent, interval or (ratio, ratio))
+    change = f"{percent(ratio - 1)} %" + f" {NOISE}" * (versus[metric].get("verdict") == "noise")
+    low, high = (percent(bound - 1) for bound in interval or (ratio, ratio))
     if low != high:
         change += f"\n[{low}, {high}]"
     return f"{shown} {change}" if with_value else change

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios import study
-from wattkeeper.scenarios.study import Json
 
 Floats = npt.NDArray[np.float64]
 

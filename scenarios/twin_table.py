@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from wattkeeper.scenarios.twin import CHOSEN, METRICS
+from wattkeeper.scenarios.words import count, percent, unlisted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,7 +44,7 @@ def show(console: Console, found: Mapping[str, Any]) -> None:
 def _warnings(found: Mapping[str, Any]) -> Iterator[str]:
     differences = found["differences"]
     if differences:
-        yield f"The scenarios differ in {len(differences)} place{'s' * (len(differences) > 1)}:"
+        yield f"The scenarios differ in {count(len(differences), 'place')}:"
         for row in differences[:SHOWN]:
             yield f"  {row['path']}: {_value(row['measured'])}, {_value(row['predicted'])}"
         yield from _more(differences)
@@ -63,8 +64,8 @@ def _value(value: object) -> str:
 
 
 def _more(rows: Sequence[object]) -> Iterator[str]:
-    if len(rows) > SHOWN:
-        yield f"  ... and {len(rows) - SHOWN} more (--json has all)"
+    if said := unlisted(len(rows), SHOWN):
+        yield f"  {said}"
 
 
 def _errors(errors: Mapping[str, Any]) -> Table:
@@ -78,7 +79,7 @@ def _errors(errors: Mapping[str, Any]) -> Table:
     for workload, part in parts.items():
         for at, metric in enumerate(METRICS):
             row = part[metric]
-            cells = [_percent(row[n]) for n in ("mean", "mean_size", "median_size", "p95_size")]
+            cells = [_error(row[n]) for n in ("mean", "mean_size", "median_size", "p95_size")]
             cells[1:] = [cell.lstrip("+") for cell in cells[1:]]
             table.add_row(escape(workload) if not at else "", metric, str(row["n"]), *cells)
         table.add_section()
@@ -91,12 +92,12 @@ def _totals(totals: Mapping[str, Any]) -> Table:
         table.add_column(title, justify="left" if title == "metric" else "right")
     for metric, row in totals.items():
         shown = [_number(row[side]) for side in ("measured", "predicted")]
-        table.add_row(metric, *shown, _percent(row["error"]))
+        table.add_row(metric, *shown, _error(row["error"]))
     return table
 
 
 def _decisions(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title="Decisions that differ", caption="".join(_more(rows)) or None)
+    table = Table(title="Decisions that differ", caption=unlisted(len(rows), SHOWN) or None)
     for title in ("attempt", *CHOSEN):
         table.add_column(title)
     for row in rows[:SHOWN]:
@@ -113,7 +114,7 @@ def _decisions(rows: Sequence[Mapping[str, Any]]) -> Table:
 def _attempts(rows: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(
         title="Attempts: measured, and the error of the prediction",
-        caption="".join(_more(rows)) or None,
+        caption=unlisted(len(rows), SHOWN) or None,
     )
     table.add_column("attempt")
     for title in ("batch size", "epochs", "time_s", "energy_j"):
@@ -122,7 +123,7 @@ def _attempts(rows: Sequence[Mapping[str, Any]]) -> Table:
         cells = [_pair(row["batch_size"]), _pair(row["epochs"])]
         for metric in ("time_s", "energy_j"):
             seen = row[metric]
-            cells.append(f"{_number(seen['measured'])} {_percent(seen['error'])}")
+            cells.append(f"{_number(seen['measured'])} {_error(seen['error'])}")
         table.add_row(escape(_label(row)), *cells)
     return table
 
@@ -141,5 +142,5 @@ def _number(value: float | None) -> str:
     return "absent" if value is None else f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{round(100 * value, 1) + 0.0:+.1f} %"  # never -0.0
+def _error(value: float | None) -> str:
+    return "-" if value is None else f"{percent(value)} %"

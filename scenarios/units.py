@@ -17,7 +17,7 @@ from wattkeeper.policies.registry import POINTS, policies
 from wattkeeper.scenarios.assemble import Inputs, RunSpec, execute
 from wattkeeper.sim.results import RunResult
 
-LIBRARIES: Final = ("wattkeeper", "numpy", "pandas", "pyarrow", "pydantic", "simpy")
+SOFTWARE: Final = ("wattkeeper", "numpy", "pandas", "pyarrow", "pydantic", "simpy")
 
 FLOORS: Final = ("policies", "traces", "sim", "live", "scenarios")
 
@@ -50,9 +50,9 @@ def attempt(spec: RunSpec, inputs: Inputs) -> Attempt:
     return Attempt(result, time.perf_counter() - began)
 
 
-def versions() -> dict[str, str]:
+def software_versions() -> dict[str, str]:
     """Of Python, and of what results depend on."""
-    return {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES}
+    return {"python": platform.python_version()} | {name: version(name) for name in SOFTWARE}
 
 
 @cache
@@ -61,7 +61,7 @@ def code_digest() -> str:
 
     That is wattkeeper's files, policies of other distributions, and the versions of libraries.
     """
-    state = sha256(repr(sorted(versions().items())).encode())
+    state = sha256(repr(sorted(software_versions().items())).encode())
     for path in _sources():
         state.update(f"{path.parent.name}/{path.name}".encode())
         state.update(sha256(path.read_bytes()).digest())

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.scenarios.arrow import with_column
+from wattkeeper.scenarios.words import count, do, plural
 from wattkeeper.sim.cluster_spec import ClusterSpec
 
 Ints = npt.NDArray[np.int64]
@@ -84,7 +85,7 @@ class Sieve:
     def _first(self, reason: Reason, rows: Ints) -> str:
         """One of them in full, and the rows of some more."""
         row, *more = rows[:FIRST].tolist()
-        others = f"; row{'s' * (len(more) > 1)} {', '.join(str(at + 1) for at in more)}"
+        others = f"; {plural(len(more), 'row')} {', '.join(str(at + 1) for at in more)}"
         shown = first(self.all["job_id"][row].as_py(), row) + reason.detail(row)
         return shown + others * bool(more)
 
@@ -99,9 +100,8 @@ class Sieve:
         many, every = sum(self.dropped.values()), self.all.num_rows
         if not every:
             raise TraceError(Problem("it holds no jobs", self._trace))
-        head = (
-            f"{many} of {every} jobs cannot be replayed on this cluster ({_shown(self._cluster)})"
-        )
+        cluster = _shown(self._cluster)
+        head = f"{many:,} of {every:,} jobs cannot be replayed on this cluster ({cluster})"
         advice = ", or ".join([*self._advice, *([LEAVE_OUT] if self._kept.any() else [])])
         lines = [f"{head}:", *self._problems, *([advice] if advice else [])]
         raise TraceError([Problem(lines[0], self._trace), *map(Problem, lines[1:])])
@@ -114,8 +114,8 @@ def first(job_id: str, row: int) -> str:
 
 def left_out(dropped: Mapping[str, int]) -> Iterator[str]:
     """A line for each reason for which jobs are left out."""
-    for reason, count in dropped.items():
-        yield f"Left out: {jobs_text(count)} {reason}."
+    for reason, number in dropped.items():
+        yield f"Left out: {count(number, 'job')} {reason}."
 
 
 def ran_on_any(ignored: Mapping[str, int]) -> Iterator[str]:
@@ -154,7 +154,7 @@ def at_odds(jobs: pa.Table, cluster: ClusterSpec, recorded: bool) -> list[Reason
     def too_large(row: int) -> str:
         kind = types[row].as_py()
         of = f" of type {_named(kind)}" if kind else " of one type" * (len(cluster.gpu_types) > 1)
-        return f": {gpus_text(int(gpus[row]))}, the cluster has {most[row]}{of}"
+        return f": {count(int(gpus[row]), 'GPU')}, the cluster has {most[row]}{of}"
 
     return [
         Reason(
@@ -214,9 +214,10 @@ def _by_type(counts: Counter[str]) -> str:
     """How many jobs ask for which GPU types: the most frequent ones, and the sum of the others."""
     named = counts.most_common(TYPES)
     said = [f"{do(named[0][1], 'ask')} for type {_named(named[0][0])}"]
-    said += [f"{count} for type {_named(kind)}" for kind, count in named[1:]]
+    said += [f"{number:,} for type {_named(kind)}" for kind, number in named[1:]]
     if len(counts) > TYPES:
-        said.append(f"{counts.total() - sum(n for _, n in named)} for {len(counts) - TYPES} others")
+        others = counts.total() - sum(number for _, number in named)
+        said.append(f"{others:,} for {len(counts) - TYPES} others")
     return ", ".join(said)
 
 
@@ -228,20 +229,5 @@ def _shown(cluster: ClusterSpec) -> str:
     return ", ".join(f"{name} x{cluster.most_gpus(name)}" for name in cluster.gpu_types)
 
 
-def jobs_text(number: int) -> str:
-    """A number of jobs in words."""
-    return f"{number} job{'s' * (number != 1)}"
-
-
-def gpus_text(number: float) -> str:
-    """A number of GPUs in words."""
-    return f"{number:g} GPU{'s' * (number != 1)}"
-
-
-def do(number: int, verb: str) -> str:
-    """What so many do: a regular verb in the right number."""
-    return f"{number} {verb}{'s' * (number == 1)}"
-
-
 def _have(number: int) -> str:
-    return f"{number} {'has' if number == 1 else 'have'}"
+    return f"{number:,} {'has' if number == 1 else 'have'}"

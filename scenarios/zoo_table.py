@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table
 
+from wattkeeper.scenarios.words import count, unlisted
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -21,7 +23,7 @@ SHOWN = 20
 
 def show_models(console: Console, zoo: Zoo, models: Sequence[Model]) -> None:
     """Print all models and how full the zoo is."""
-    table = Table(title=f"{len(models)} model{'s' * (len(models) != 1)} of {escape(str(zoo.path))}")
+    table = Table(title=f"{count(len(models), 'model')} of {escape(str(zoo.path))}")
     for title in ("model", "name", "task", "data set"):
         table.add_column(title, justify="right" if title == "model" else "left")
     for title in ("accuracy", "parent", "size", "uses"):
@@ -39,8 +41,8 @@ def show_models(console: Console, zoo: Zoo, models: Sequence[Model]) -> None:
     )
 
 
-def show_matches(console: Console, title: str, matches: Sequence[Match], count: int) -> None:
-    """Print the most similar ones of `count` models."""
+def show_matches(console: Console, title: str, matches: Sequence[Match], many: int) -> None:
+    """Print the most similar ones of `many` models."""
     table = Table(title=escape(title))
     for title in ("model", "name", "task", "data set"):
         table.add_column(title, justify="right" if title == "model" else "left")
@@ -50,8 +52,8 @@ def show_matches(console: Console, title: str, matches: Sequence[Match], count: 
         over_own = "-" if match.over_own is None else f"{match.over_own:.4g}"
         table.add_row(*_about(match.model), f"{match.score:.4g}", over_own)
     console.print(table)
-    if count > len(matches):
-        console.print(f"... and {count - len(matches)} more (--json has all)", style="dim")
+    if said := unlisted(many, len(matches)):
+        console.print(said, style="dim")
 
 
 def _about(model: Model) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from wattkeeper.live.zoo_match import Match, Parents
 from wattkeeper.live.zoo_rows import task_key
-from wattkeeper.policies.errors import EnvironmentLacks, InputError, Problem, StoreError
+from wattkeeper.policies.errors import InputError, Problem, StoreError
 from wattkeeper.scenarios.zoo_inputs import check_torch, example_inputs, module
+from wattkeeper.traces.replacing import replacing_file
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -160,11 +160,5 @@ def _save(child: nn.Module, out: Path) -> None:
     from safetensors.torch import save
 
     state = {name: value.clone().contiguous() for name, value in child.state_dict().items()}
-    made = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
+    with replacing_file(out) as made:
         made.write_bytes(save(state))
-        made.replace(out)
-    except OSError as error:
-        raise EnvironmentLacks(f"cannot write {out}: {error.strerror or error}") from error
-    finally:
-        made.unlink(missing_ok=True)

@@ -37,9 +37,17 @@ def pytest_sessionstart() -> None:
 
 
 def run_command(
-    *arguments: str | Path, traces: Path, cwd: Path, code: int = 0
+    *arguments: str | Path, traces: Path, cwd: Path, code: int = 0, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run `wattkeeper` in a process of its own, and check its exit code and that nothing leaks."""
+    """Run `wattkeeper` in a process of its own, and check its exit code and that nothing leaks.
+
+    Args:
+        arguments: Of the command.
+        traces: The trace library.
+        cwd: Where.
+        code: The exit code.
+        more: Of the environment.
+    """
     done = subprocess.run(
         [sys.executable, "-m", "wattkeeper.scenarios", *map(str, arguments)],
         capture_output=True,
@@ -50,12 +58,30 @@ def run_command(
             "WATTKEEPER_TRACES": str(traces),
             "WATTKEEPER_STATE": str(cwd / "state"),
             "COLUMNS": "120",
+            **more,
         },
         check=False,
     )
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr, done.stderr
     return done
+
+
+def small(other: str = "zeus: {policies: {configure: zeus, tune: zeus-jit}}") -> str:
+    """A small scenario of two variants as YAML: `default`, and another one."""
+    return f"""\
+name: small
+cluster: {{gpu: SYN-250W, gpus: 2, idle_power_w: 40}}
+workload:
+  kind: recurring
+  profiles: {{synthetic: {{}}}}
+  workloads: [image, language]
+  recurrences: 4
+variants:
+  default: {{}}
+  {other}
+baseline: default
+"""
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import yaml
 
+from tests.conftest import run_command
+
 REHEARSED: dict[str, Any] = {
     "name": "rehearsed",
     "cluster": {"gpu": "SYN-250W", "gpus": 2, "gpus_per_node": 1, "idle_power_w": 40},
@@ -52,18 +54,8 @@ def command(*arguments: str | Path) -> list[str]:
 def run(
     *arguments: str | Path, cwd: Path, code: int = 0, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command, and check its exit code and that nothing leaks."""
-    done = subprocess.run(
-        command("run", *arguments),
-        cwd=cwd,
-        env=environment(cwd, **more),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr, done.stderr
-    return done
+    """`wattkeeper run`, with a trace library in the folder."""
+    return run_command("run", *arguments, traces=cwd / "library", cwd=cwd, code=code, **more)
 
 
 def rows(folder: Path, table: str) -> list[Row]:

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from tests.conftest import ROOT, Command, run_command
+from tests.conftest import ROOT, Command, run_command, small
 from wattkeeper.scenarios.cli import main
 from wattkeeper.scenarios.loading import load, shipped
 from wattkeeper.scenarios.schema import Synthetic
@@ -52,21 +52,7 @@ GOLDEN = {
 """Digests of results by scenario, and what they were made with. A change of them is a change of
 results: put the new ones here if it is meant, and say so in the changelog."""
 
-SMALL = """\
-name: small
-cluster: {gpu: SYN-250W, gpus: 2, idle_power_w: 40}
-workload:
-  kind: recurring
-  profiles: {synthetic: {}}
-  workloads: [image]
-  recurrences: 6
-variants:
-  default: {}
-  é:
-    policies:
-      configure: {kind: fixed, batch_size: 64}
-baseline: default
-"""
+SMALL = small("é:\n    policies:\n      configure: {kind: fixed, batch_size: 64}")
 
 GROUPS = """\
 group,start_time,end_time,dataset,runtime_ratio

@@ -236,6 +236,20 @@ def test_points_of_sweeps_are_matched_by_their_values(
     assert "is no sweep.json of results" in inside("compare", one, two, code=2).stderr
 
 
+def test_sweeps_over_other_points_are_not_identical(
+    inside: Command, ran: Path, tmp_path: Path
+) -> None:
+    one = sweep(tmp_path / "one", {0.1: ran / "a", 0.2: ran / "a"})
+    two = sweep(tmp_path / "two", {0.1: ran / "a", 0.3: ran / "a"})
+    turned = sweep(tmp_path / "turned", {0.2: ran / "a", 0.1: ran / "a"})
+    found = compared(inside, one, two)
+    assert not found["identical"]
+    assert found["verdict"] == "identical", "in what both have"
+    assert found["only_other"] == ['{"objective.eta": 0.3}']
+    assert "identical in what both have" in inside("compare", one, two).stdout
+    assert compared(inside, one, turned)["identical"]
+
+
 def test_what_cannot_be_compared_is_refused(inside: Command, ran: Path, tmp_path: Path) -> None:
     message = inside("compare", ran / "a", "nowhere", code=2).stderr
     assert "nowhere: is no folder" in message

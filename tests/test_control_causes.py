@@ -146,6 +146,78 @@ def test_a_command_without_a_session_ends_the_run(code: str, last: str, tmp_path
         assert Path(name).stat().st_size, "only files that hold something are named"
 
 
+FAILING = """
+import os, sys
+from wattkeeper.live import Session
+
+def load():
+    raise ValueError("no such data")
+
+def batches():
+    load()
+
+with Session("any", batch_sizes=[8], default_batch_size=8, max_epochs=9, eta=0) as session:
+    for epoch in session.epochs():
+        if HOW == "raises":
+            batches()
+        if HOW == "exits":
+            print("no such data", file=sys.stderr, flush=True)
+            os._exit(4)
+        if HOW == "memory" and session.batch_size == 8:
+            raise MemoryError("8 samples are too many")
+        if HOW == "later" and epoch.number == 2:
+            raise ValueError("no such data")
+        session.report(epoch.number)
+"""
+
+
+def failing(folder: Path, how: str, recurrences: int = 1) -> Path:
+    (folder / "fails.py").write_text(f"HOW = {how!r}{FAILING}")
+    workloads = {"one": workload("python", "fails.py")}
+    return scenario(
+        folder, TRAINED | {"live": {"lease_s": 6, "workloads": workloads}, "max_attempts": 4},
+        recurrences=recurrences,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["raises", pytest.param("exits", marks=pytest.mark.slow)])
+def test_a_script_that_always_fails_ends_the_run_until_it_is_mended(
+    how: str, tmp_path: Path
+) -> None:
+    path = failing(tmp_path, how, recurrences=5)
+    arguments = (path, "--live", "--out", "live")
+    said = run(*arguments, cwd=tmp_path, code=2, WATTKEEPER_DEVICE="none").stderr
+    why = "ValueError: no such data" if how == "raises" else "exit code 4"
+    assert f"workload 'one': its script failed 3 times, one after the other, and never did an " \
+        f"epoch; the last time with batch size 8: {why}. Once it is mended, the same command goes" \
+        in said  # fmt: skip
+    assert said.rstrip().endswith("no such data"), "the last line of its log"
+    (log,) = re.findall(r"What it said is in (\S+#3\S*\.err);", said)
+    assert "no such data" in Path(log).read_text()
+    failing(tmp_path, "mended", recurrences=5)
+    run(*arguments, cwd=tmp_path, WATTKEEPER_DEVICE="none")
+    first = [row for row in rows(tmp_path / "live", "jobs") if row["job_id"] == "one/1"]
+    assert [row["reached_target"] for row in first] == [False, False, False, True]
+    assert len(rows(tmp_path / "live", "jobs")) == 3 + 5
+    lost = manifest(tmp_path / "live")["live"]["attempts"]
+    assert [(one["attempt"], one["message"]) for one in lost] == [(n, why) for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("how", ["memory", pytest.param("later", marks=pytest.mark.slow)])
+def test_a_script_that_fails_for_want_of_memory_or_later_on_is_an_outcome(
+    how: str, tmp_path: Path
+) -> None:
+    path = failing(tmp_path, how, recurrences=2)
+    run(path, "--live", "--out", "live", cwd=tmp_path, WATTKEEPER_DEVICE="none")
+    causes = Counter(one["cause"] for one in manifest(tmp_path / "live")["live"]["attempts"])
+    tried = {row["batch_size"]: row["reached_target"] for row in rows(tmp_path / "live", "jobs")}
+    if how == "memory":
+        assert tried == {8: False, 16: True}, "the policy learnt of it"
+        assert causes == {"failed": 4}
+    else:
+        assert causes == {"failed": 8}, "as often as max_attempts allows"
+
+
 @pytest.mark.parametrize(
     ("change", "code", "message"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
 
@@ -86,16 +87,23 @@ def test_what_is_no_message_hurts_nobody(controller: Controller) -> None:
     assert controller.guide().begin() == ORDERS
 
 
+@contextmanager
+def came_back(controller: Controller, port: int) -> Iterator[None]:
+    """Another one in the place of a controller that is closed."""
+    again = Controller(port)
+    try:
+        yield
+    finally:
+        again.server.close()
+        controller.server = Server(controller.answer, TOKEN)
+
+
 def test_a_guide_finds_a_controller_that_comes_back(controller: Controller) -> None:
     guide, port = controller.guide(), controller.server.port
     assert guide.begin() == ORDERS
     controller.server.close()
-    again = Controller(port)
-    try:
+    with came_back(controller, port):
         assert guide.begin() == ORDERS
-    finally:
-        again.server.close()
-        controller.server = Server(controller.answer, TOKEN)
 
 
 def test_a_wall_made_while_its_controller_is_away_finds_the_time_later(
@@ -105,12 +113,8 @@ def test_a_wall_made_while_its_controller_is_away_finds_the_time_later(
     controller.server.close()
     wall = LinkWall(guide)
     assert wall.now_s() == 0.0
-    again = Controller(port)
-    try:
+    with came_back(controller, port):
         assert wall.now_s() == NOW_S
-    finally:
-        again.server.close()
-        controller.server = Server(controller.answer, TOKEN)
 
 
 def test_a_silent_run_and_a_hung_one_are_told_apart(controller: Controller) -> None:

@@ -36,7 +36,6 @@ from tests.worlds import (
 )
 from wattkeeper.policies import configure
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import (
     NEW,
     Configuration,
@@ -67,7 +66,6 @@ PROTOCOLS: dict[Point, type] = {
     "tune": Tune,
     "retain": Retain,
 }
-OBJECTIVE = Objective(0.5)
 GROUPS = 3
 NODES, GPUS_PER_NODE = 3, 2
 CAPACITY_BYTES = 100

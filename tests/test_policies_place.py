@@ -323,7 +323,8 @@ def test_the_tightest_node_is_the_one_that_a_search_finds(data: st.DataObject) -
     cluster = Cluster(ClusterSpec((NodeGroup("A100", 70, 4), NodeGroup("T4", 3, 2)), {}))
     held: list[tuple[Job, Placement]] = []
     for _ in range(data.draw(st.integers(0, 120))):
-        if held and data.draw(st.booleans()):
+        gives_back: bool = data.draw(st.booleans())
+        if held and gives_back:
             cluster.release(*held.pop(data.draw(st.integers(0, len(held) - 1))))
             continue
         gpu_type, gpus = data.draw(st.integers(0, 1)), data.draw(st.integers(1, 4))

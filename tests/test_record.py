@@ -9,13 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from wattkeeper.live.proc import started as started_s
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.assemble import execute, read_inputs, run_specs
 from wattkeeper.scenarios.check import check_policies
@@ -49,8 +49,6 @@ with Session("toy", batch_sizes=(8, 16, 32), default_batch_size=16, target=4, ma
         while os.path.exists("waiting") and session.orders.recurrence == 2:
             time.sleep(0.1)
 """
-
-Wattkeeper = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def environment(folder: Path, device: str) -> dict[str, str]:
@@ -233,6 +231,99 @@ def test_what_cannot_be_recorded_is_refused(
     done = wattkeeper(tmp_path, "record", "--name", "toys", *arguments, "toy.py", code=code)
     assert re.search(message, done.stderr, re.DOTALL), done.stderr
     assert not (tmp_path / "library/toys").exists()
+
+
+HANGING = """\
+import os, subprocess, sys, time
+from wattkeeper.live import Session
+
+child = subprocess.Popen(["sleep", "600"])
+with open("children", "a") as file:
+    file.write(f"{child.pid}\\n")
+print("it waits for its data", flush=True)
+if HOW == "before":
+    time.sleep(600)
+with Session("toy", batch_sizes=(16,), default_batch_size=16, target=4, max_epochs=8, eta=0,
+             lease_s=1) as session:
+    for epoch in session.epochs(range(4)):
+        for step in epoch:
+            if HOW == "within" and epoch.number == 2 and step:
+                time.sleep(600)
+        time.sleep(0.1)
+        session.report(epoch.number)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("before", "at its default batch size, had no Session after 2 s"),
+        pytest.param("within", "at batch size 16, hung: it was silent for 2 s after epoch 1",
+                     marks=pytest.mark.slow),
+        pytest.param("after", "at batch size 16, had not ended 2 s after its Session",
+                     marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_a_script_that_hangs_is_ended(tmp_path: Path, how: str, message: str) -> None:
+    (tmp_path / "toy.py").write_text(f"HOW = {how!r}\n{HANGING}")
+    done = wattkeeper(tmp_path, "record", "--name", "toys", "--lease", "2", "toy.py", code=2)
+    assert f"toy.py, {message}, and was ended; --lease" in done.stderr
+    (log,) = re.findall(r"Its log is (\S+); the last lines:\n  it waits for its data", done.stderr)
+    assert (tmp_path / log).read_text() == "it waits for its data\n"
+    (child,) = (tmp_path / "children").read_text().split()
+    assert not started_s(int(child)), "what it started is ended, too"
+
+
+TOGETHER = """\
+import os, time, torch.distributed as dist
+from wattkeeper.live import Session
+
+class Counter:
+    done = 0
+    def state_dict(self): return {"done": self.done}
+    def load_state_dict(self, state): self.done = state["done"]
+
+dist.init_process_group("gloo")
+counter = Counter()
+with Session("both", batch_sizes=(8, 16, 32), default_batch_size=16, target=3, max_epochs=8,
+             eta=0) as session:
+    session.keep(counter=counter)
+    for epoch in session.epochs(range(64 // session.batch_size)):
+        for _ in epoch:
+            time.sleep(0.004)
+        counter.done += 1
+        assert counter.done == epoch.number
+        session.report(epoch.number if dist.get_rank() == 0 else 0)
+with open(f"rank-{dist.get_rank()}", "a") as file:
+    file.write(f"{session.batch_size} {session.outcome.cause} {session.outcome.epochs}\\n")
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_a_training_on_several_gpus_is_recorded_by_torchrun(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "both.py").write_text(TOGETHER)
+    said = ("record", "--name", "toys", "--repeats", "1", "--batch-sizes", "32", "--torchrun", "2")
+    wattkeeper(tmp_path, *said, "both.py")
+    trace = read(tmp_path / "library/toys")
+    points = trace.tables["profiles"].to_pylist()
+    assert [(row["batch_size"], row["gpus"], row["gpu_type"]) for row in points] == [
+        (16, 2, "cpu"), (32, 2, "cpu"),
+    ]  # fmt: skip
+    assert {row["epochs"] for row in trace.tables["convergence"].to_pylist()} == {3}
+    (latencies,) = trace.parameters["latencies"]
+    assert latencies["checkpoint_s"] > 0
+    assert latencies["restore_s"] > 0
+    ranks = [(tmp_path / f"rank-{rank}").read_text().splitlines() for rank in (0, 1)]
+    assert ranks[0] == ranks[1]
+    assert ranks[0] == ["16 reached 3", "32 reached 3", "16 stopped 1", "16 epochs 2"]
+    refused = wattkeeper(tmp_path, *said, "--replace", "both.py", device="synthetic:SYN-250W",
+                         code=2)  # fmt: skip
+    assert "torchrun starts 2 processes (--torchrun), and the Session finds 1 GPUs" in (
+        refused.stderr
+    )
 
 
 @pytest.mark.slow

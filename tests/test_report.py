@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -20,6 +21,7 @@ from tests.conftest import Command
 from tests.reports import Window, chromium, instance, save_sweep
 from wattkeeper import scenarios
 from wattkeeper.scenarios.report import page, sweep_page
+from wattkeeper.scenarios.report.front import Pair, fewer
 from wattkeeper.scenarios.report.points import finished
 from wattkeeper.scenarios.run import Done
 from wattkeeper.scenarios.study import Study
@@ -103,7 +105,9 @@ def test_a_page_opens_quietly_and_asks_for_nothing(browser: Any, path: Path, don
     assert "training time" in said
     assert "job completion time" not in said, "nobody waits, so it changes alike"
     assert "after learning (the last 5 recurrences), " in said
-    assert "lower: the 95 % interval of the change lies below 0 %" in window.page.inner_text("body")
+    marks = window.page.inner_text("#variants")
+    assert "lower: the 95 % interval of the change lies below 0 %" in marks
+    assert "unadjusted for their number" in marks
     assert "Power is that of the cluster" in window.page.inner_text("#time")
     window.context.close()
 
@@ -465,6 +469,7 @@ def test_a_sweep_says_what_is_noise_where_ties_are_and_what_is_a_bound(
     assert "2 at each point: 1, 2" in window.page.inner_text(".basis")
     assert "points/*/manifest.json" in window.page.inner_text("#details")
     assert window.page.locator("#points .badge.noise").count() >= 6
+    assert "unadjusted for their number" in window.page.inner_text("#points")
     for chart in ("axis0", "axis1"):
         window.page.select_option(f"#view-{chart}", "cost")
         axis = window.page.evaluate(f"{instance(chart)}.getOption().yAxis[0].name")
@@ -475,6 +480,58 @@ def test_a_sweep_says_what_is_noise_where_ties_are_and_what_is_a_bound(
     assert "solid: beta = 2; dashed: beta = 3" in window.page.inner_text("#axis0")
     assert window.said == []
     window.context.close()
+
+
+def scattered(text: str) -> list[dict[str, Any]]:
+    """The dots of energy against time."""
+    (data,) = re.findall(r'id="data">(.*?)</script>', text)
+    (chart,) = [one for one in json.loads(data)["charts"] if one["id"] == "pareto"]
+    dots: list[dict[str, Any]] = chart["panels"][0]["dots"]
+    return dots
+
+
+def test_a_large_sweep_draws_the_front_and_some_of_the_rest(tmp_path: Path) -> None:
+    points = 600
+    made = scenarios.load("quickstart", TINY, seeds=[1]).run()
+    made.save(tmp_path / "made", with_page=False)
+    summary = json.loads((tmp_path / "made/summary.json").read_text(encoding="utf-8"))
+    variants = list(summary["variants"])
+    draws = np.random.default_rng(1).lognormal(size=(points, len(variants), 2))
+    found = []
+    for at, values in enumerate(draws.tolist(), 1):
+        folder = tmp_path / f"swept/points/{at:04}"
+        folder.mkdir(parents=True)
+        for name in ("manifest.json", "metrics.parquet"):
+            (folder / name).symlink_to(tmp_path / "made" / name)
+        for variant, pair in zip(variants, values, strict=True):
+            for metric, value in zip(("time_s", "energy_j"), pair, strict=True):
+                summary["variants"][variant]["metrics"][metric] |= {"mean": value}
+        (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+        found.append({"id": f"{at:04}", "values": {"objective.eta": at}, "state": "done"})
+    axes = {"objective.eta": list(range(1, points + 1))}
+    sweep = {"scenario": "a", "question": "b", "baseline": "default", "axes": axes, "points": found}
+    (tmp_path / "swept/sweep.json").write_text(json.dumps(sweep), encoding="utf-8")
+    text = sweep_page(tmp_path / "swept")
+    drawn = {(dot["v"], int(dot["value"])) for dot in scattered(text)}
+    assert len(drawn) == 2000
+    assert "Drawn are 2,000 of 2,400: those that no other one of the same variant beats" in text
+    for v in range(len(variants)):
+        best = unbeaten(draws[:, v].tolist())
+        ids = [at for at, pair in enumerate(draws[:, v].tolist(), 1) if pair in best]
+        assert len(ids) > 2
+        assert {(v, at) for at in ids} <= drawn
+
+
+def test_a_front_that_is_too_long_is_thinned_and_says_so() -> None:
+    def pair(at: int, variant: int) -> Pair:
+        return Pair(variant, {"mean": float(at)}, {"mean": float(-at)})
+
+    every = [pair(at, variant) for at in range(3000) for variant in range(2)]
+    kept, said = fewer([*every, Pair(0, {"mean": None}, {"mean": 1.0})])
+    assert [sum(one.variant == v for one in kept) for v in range(2)] == [1000, 1000]
+    assert said.startswith("Drawn are 2,000 of 6,000: evenly spaced ones, so that some of the fr")
+    assert all(pair(at, v) in kept for at in (0, 2999) for v in range(2))
+    assert fewer(every[:2000]) == (every[:2000], "")
 
 
 def emptied(folder: Path) -> Path:

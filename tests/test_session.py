@@ -8,6 +8,7 @@ import math
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -449,6 +450,114 @@ def test_rank_0_decides_for_all_processes(tmp_path: Path) -> None:
     assert [row["cause"] for row in history()] == ["reached"]
 
 
+WARM = """
+import sys, torch, torch.distributed as dist
+from wattkeeper.live import Session
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(rank)
+for recurrence in (1, 2):
+    with Session("mine", batch_sizes=(16, 32), default_batch_size=32, max_epochs=2, eta=0,
+                 target=1.0) as session:
+        model = torch.nn.Linear(4, 2)
+        report = session.warm_start(model, "zoo")
+        with open(f"said.{rank}", "a") as file:
+            print(report is not None, [w.tolist() for w in model.parameters()], file=file)
+        for epoch in session.epochs(range(4)):
+            with torch.no_grad():
+                model.weight += 1
+            session.report(1.0)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_all_processes_start_from_the_weights_of_rank_0(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from wattkeeper.live import Zoo
+
+    (tmp_path / "train.py").write_text(WARM)
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    subprocess.run([*run, "train.py"], cwd=tmp_path, check=True, capture_output=True)
+    said = [(tmp_path / f"said.{rank}").read_text().splitlines() for rank in (0, 1)]
+    assert said[0] == said[1], "both begin alike, with and without a parent"
+    assert [line.split()[0] for line in said[0]] == ["False", "True"]
+    zoo = Zoo(tmp_path / "zoo")
+    models = zoo.models()
+    assert [model.name for model in models] == ["mine-1.1", "mine-2.1"], "rank 0 alone adds"
+    assert [model.parent for model in models] == [None, models[0].model_id]
+    begun, trained = json.loads(said[0][1].partition(" ")[2]), zoo.load(models[0].model_id)
+    assert torch.equal(torch.tensor(begun[0]), trained["weight"])
+
+
+FAILING = """
+import os, torch, torch.distributed as dist
+from pathlib import Path
+from wattkeeper.live import Session
+from wattkeeper.policies.errors import WattkeeperError
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+Path("notes").mkdir(exist_ok=True)
+Path("notes/mine.txt").touch()
+terms = dict(batch_sizes=(16, 32), default_batch_size=32, max_epochs=2, eta=0)
+
+def train(how):
+    with Session(how, **terms, configure="magic" if how == "begins" else "zeus") as session:
+        if how == "script" and rank == 0:
+            raise ValueError("no data")
+        session.warm_start(torch.nn.Linear(4, 2), "notes" if how == "zoo" else "zoo")
+        for epoch in session.epochs(range(4)):
+            for _ in epoch:
+                if how == "step" and rank == 0:
+                    raise ValueError("bad batch")
+                if how == "gone" and rank == 0:
+                    os._exit(1)
+            session.report(1.0)
+
+for how in ("begins", "zoo", "script", "step", "well", "gone"):
+    try:
+        train(how)
+        said = "done"
+    except (WattkeeperError, ValueError) as error:
+        said = f"{type(error).__name__}: {error}"
+    with open(f"said.{rank}", "a") as file:
+        print(how, said, file=file)
+"""
+
+
+@pytest.mark.slow
+def test_no_process_waits_for_a_rank_0_that_failed(tmp_path: Path) -> None:
+    """Nothing but the session can tell: no torchrun ends them, and rank 0 lives on."""
+    pytest.importorskip("torch")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"{port}"}
+    both = [
+        subprocess.Popen([sys.executable, "-c", FAILING], cwd=tmp_path, stderr=subprocess.PIPE,
+                         env={**environment, "WORLD_SIZE": "2", "RANK": f"{rank}"})
+        for rank in (0, 1)
+    ]  # fmt: skip
+    finish(both[0], 1)
+    finish(both[1], 0)
+    own = [line.split() for line in (tmp_path / "said.0").read_text().splitlines()]
+    assert [words[:2] for words in own] == [
+        ["begins", "InputError:"], ["zoo", "StoreError:"], ["script", "ValueError:"],
+        ["step", "ValueError:"], ["well", "done"],
+    ]  # fmt: skip
+    said = (tmp_path / "said.1").read_text()
+    follows = "EnvironmentLacks: the process of rank 0, which decides for all,"
+    for how, why in (
+        ("begins", "failed: no configure policy 'magic'"),
+        ("zoo", f"failed: {tmp_path / 'notes'}: no zoo"),
+        ("script", "failed: ValueError: no data"),
+        ("step", "failed: ValueError: bad batch"),
+        ("gone", "is gone ("),
+    ):
+        assert f"{how} {follows} {why}" in said
+    assert "\nwell done\n" in said
+
+
 def test_processes_that_are_not_connected_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(InputError, match=r"call torch.distributed.init_process_group\(\) before"):
@@ -535,13 +644,52 @@ def test_what_the_zoo_refuses_is_no_failure_of_the_training(
     assert [one["cause"] for one in history()] == ["epochs"]
 
 
-def test_a_warm_start_does_not_undo_what_keep_restored(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", ["warm_start", "keep"])
+def test_a_warm_start_does_not_undo_what_keep_restored(first: str, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    model = torch.nn.Linear(4, 2)
-    with session(eta=0) as found:
-        found.keep(model=model)
-        with pytest.raises(InputError, match=r"belongs before keep\(\)"):
-            found.warm_start(model, tmp_path / "zoo")
+    from wattkeeper.live import Zoo
+    from wattkeeper.live.graphs import traced
+    from wattkeeper.live.inputs import inputs_for
+
+    def recur(stops: bool = False) -> tuple[Session, bool, Any]:
+        """The session, whether it took something from the zoo, and the weights it began with."""
+        model = torch.nn.Linear(4, 2)
+        with session(eta=0, target=1.0, configure=FixedConfig()) as found:
+            if first == "keep":
+                found.keep(model=model)
+            report = found.warm_start(model, tmp_path / "zoo")
+            if first == "warm_start":
+                found.keep(model=model)
+            begun = model.weight.detach().clone()
+            for epoch in found.epochs(steps=1):
+                with torch.no_grad():
+                    model.weight += 1
+                time.sleep(0.01)
+                found.step()
+                if stops and epoch.number == found.orders.epochs_done + 2:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    found.step()
+                found.report(0.0 if stops else 1.0)
+        return found, report is not None, begun
+
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        found, took, _ = recur()
+        assert (found.reached, took) == (True, False), "the zoo was empty"
+        stopped, took, at_first = recur(stops=True)
+        assert (stopped.outcome.cause, stopped.outcome.epochs, took) == ("stopped", 1, True)
+        other = Zoo(tmp_path / "zoo").models()[0]
+        graph = traced(torch.nn.Linear(4, 2), inputs_for(torch.nn.Linear(4, 2)), "mine").graph
+        better = {"weight": torch.zeros(2, 4), "bias": torch.zeros(2)}
+        Zoo(tmp_path / "zoo").add(graph, better, task="mine", accuracy=2.0, name="better")
+        again, took, at_second = recur()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (again.orders.recurrence, again.reached, took) == (2, True, False)
+    assert torch.equal(at_second, at_first + 2), "what it had become when it was stopped"
+    models = {model.name: model for model in Zoo(tmp_path / "zoo").models()}
+    assert models["mine-2.1"].parent == other.model_id, "not what is the best parent by now"
+    assert models["better"].uses == 0
 
 
 def test_a_zoo_needs_an_accuracy_and_a_folder_of_its_own(tmp_path: Path) -> None:

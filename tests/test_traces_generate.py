@@ -17,7 +17,6 @@ from wattkeeper.traces.compare_fit import compare, dispersion, ks_distance
 from wattkeeper.traces.fit import clock_of, fit_trace, scores, start_of_week_s
 from wattkeeper.traces.fits import (
     DAY_S,
-    DEFAULT,
     Arrivals,
     Demand,
     Fit,
@@ -280,7 +279,7 @@ def test_bursts_come_back_and_are_beyond_poisson() -> None:
     assert found["sample"]["dispersion_1h"] == pytest.approx(
         found["trace"]["dispersion_1h"], rel=0.4
     )
-    poisson = sample(load_fit(DEFAULT), "three", 50_000)
+    poisson = sample(load_fit("philly"), "three", 50_000)
     assert dispersion(column(poisson, "submit_time_s"), 3600.0) == pytest.approx(1, abs=0.1)
 
 

@@ -13,30 +13,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tests.conftest import Command, run_command
+from tests.conftest import Command, run_command, small
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.twin import METRICS, Results, compare, read
-
-SMALL = """\
-name: small
-cluster: {gpu: SYN-250W, gpus: 2, idle_power_w: 40}
-workload:
-  kind: recurring
-  profiles: {synthetic: {}}
-  workloads: [image, language]
-  recurrences: 4
-variants:
-  default: {}
-  zeus: {policies: {configure: zeus, tune: zeus-jit}}
-baseline: default
-"""
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with results in `sim`."""
     folder = tmp_path_factory.mktemp("compared")
-    (folder / "small.yaml").write_text(SMALL)
+    (folder / "small.yaml").write_text(small())
     run_command("run", "small.yaml", "--out", "sim", traces=folder, cwd=folder)
     return folder
 

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.conftest import ROOT, Command
-from wattkeeper.live.architectures import KERNELS, MOST_STAGES, WIDTHS, arrivals
+from wattkeeper.live.architectures import KERNELS, MOST_STAGES, WIDTHS, arrivals, build
 from wattkeeper.scenarios.cli import main
 from wattkeeper.sim.warm_start import WarmStart
 
@@ -202,3 +202,23 @@ def test_the_model_of_warm_starts_is_fitted(tmp_path: Path) -> None:
     held_out = found.error["held_out_seeds"]
     assert [one["seed"] for one in held_out] == [1, 2, 3]
     assert all(abs(one["relative_error"]) < 1e-3 for one in held_out)
+
+
+def test_a_network_that_gets_no_better_stays_as_it_was() -> None:
+    """Its weights at the beginning are epoch 0."""
+    import torch
+
+    from wattkeeper.live.digits import CHANNELS, CLASSES, load
+    from wattkeeper.live.training import Rule, train
+
+    arrival = arrivals(1, np.random.default_rng(0))[0]
+    digits = load(np.random.default_rng(0))
+    torch.manual_seed(0)
+    net = build(arrival.architecture, CHANNELS, CLASSES)
+    before = train(net, digits, Rule(64, 0.001, 5, 3), 0, lambda _: 1.0)
+    assert before.best_epoch == 3
+    weights = {name: value.clone() for name, value in net.state_dict().items()}
+    after = train(net, digits, Rule(64, 10.0, 2, 9), 1, lambda _: 1.0)
+    assert (after.epochs, after.best_epoch) == (2, 0)
+    assert after.validation_accuracy == before.validation_accuracy
+    assert all(value.equal(weights[name]) for name, value in net.state_dict().items())

@@ -11,6 +11,8 @@ import gzip
 import hashlib
 import io
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -60,7 +62,8 @@ def read_csv(path: Path, schema: pa.Schema) -> CsvFile:
         TraceError: If the file cannot be read or is no such table; else one problem for each bad
             row.
     """
-    data = _bytes(path)
+    with reading(path):
+        data = path.read_bytes()
     texts, broken, header = _split(_text(data, path), path)
     _check_header(header, schema, path)
     lines = _row_numbers(texts.num_rows, broken)
@@ -85,13 +88,19 @@ def read_csv(path: Path, schema: pa.Schema) -> CsvFile:
     return CsvFile(table.cast(schema), extra, hashlib.sha256(data).hexdigest())
 
 
-def _bytes(path: Path) -> bytes:
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Inside, a file is read.
+
+    Raises:
+        TraceError: If it is not there, or cannot be read.
+    """
     try:
-        return path.read_bytes()
+        yield
     except FileNotFoundError as error:
         raise TraceError(Problem("no such file", str(path))) from error
     except IsADirectoryError as error:
-        raise TraceError(Problem("is a directory, not a CSV file", str(path))) from error
+        raise TraceError(Problem("is a directory, not a file", str(path))) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise TraceError(Problem(f"cannot be read: {reason}", str(path))) from error

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.traces.rhythm import rates
 from wattkeeper.traces.schema import JOBS
 from wattkeeper.traces.streaming import LATE
@@ -25,7 +26,6 @@ HOUR_S: Final = 3600.0
 DAY_S: Final = 86400.0
 LONG_S: Final = 30 * DAY_S
 
-Json = dict[str, Any]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.traces.describe_jobs import DAY_S, HOUR_S
 from wattkeeper.traces.describe_text import print_list, print_table
 
@@ -17,8 +18,6 @@ QUANTILES: Final = {"p0": "min", "p50": "median", "p100": "max"}
 
 ROWS: Final = 12
 """Longer tables are cut to their largest rows; the JSON report has all."""
-
-Json = Mapping[str, Any]
 
 
 def render(report: Json, console: Console) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 from wattkeeper.policies.errors import ProfileMissing
+from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.profile import UNLIMITED_W
 from wattkeeper.traces.potential import Choice, potential
 from wattkeeper.traces.profiles import (
@@ -21,7 +22,6 @@ from wattkeeper.traces.trace import Trace
 SLOWER: Final = 1.02
 """A higher limit is odd if its epoch takes more than so many times the next lower one's."""
 
-Json = dict[str, Any]
 Runs = Mapping[str, Mapping[int, tuple[float, ...]]]
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from textwrap import wrap
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-NUMBER: Final = re.compile(r"((< )?-?[\d.,]+( [%hd])?|-)?")
+from wattkeeper.policies.json_types import Json
 
-Json = Mapping[str, Any]
+NUMBER: Final = re.compile(r"((< )?-?[\d.,]+( [%hd])?|-)?")
 
 
 def head(report: Json, console: Console) -> None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.csvfile import not_text, odd_byte
+from wattkeeper.traces.csvfile import not_text, odd_byte, reading
 from wattkeeper.traces.formats import Batch
 
 BLOCK_BYTES: Final = 1 << 21
@@ -138,17 +138,10 @@ def one_path(paths: Sequence[Path], what: str = "file") -> Path:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    try:
+    with reading(path):
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
         return gzip.open(path) if packed else path.open("rb")  # type: ignore[return-value]
-    except FileNotFoundError as error:
-        raise TraceError(Problem("no such file", str(path))) from error
-    except IsADirectoryError as error:
-        raise TraceError(Problem("is a directory, not a file", str(path))) from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise TraceError(Problem(f"cannot be read: {reason}", str(path))) from error
 
 
 def _blocks(path: Path, block_bytes: int) -> Iterator[tuple[int, list[bytes]]]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from wattkeeper.live.control.clock import LiveClock, Outside
 from wattkeeper.live.control.fleet import Fleet, Setting
 from wattkeeper.live.control.naps import Nap
+from wattkeeper.live.control.output import MEMORY, last_said, said
 from wattkeeper.live.control.runners import file_name
 from wattkeeper.live.control.standstill import Standstill
 from wattkeeper.live.control.trainings import NOTHING, Run, Trainings, pick
+from wattkeeper.live.control.watching import Watch, seen
 from wattkeeper.live.guide import Ended, Epoch
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.profile import Profile
@@ -33,12 +34,10 @@ class Ending(NamedTuple):
     outcome: Ended
 
 
-SHOWN = 300
-"""So many characters of what a process said are shown."""
-
-QUICK_ENDS = 3
-"""So many processes of a workload that ended before they began, one after the other, are no
-accident."""
+ACCIDENTS = 3
+"""So many processes of a workload that ended before they did anything, one after the other, are no
+accident: the first may have met a host that was short of something, the second the same once
+more. A session of its own counts alike."""
 
 
 class Live(Backend):
@@ -54,6 +53,7 @@ class Live(Backend):
         cluster: Where.
         streams: Picks what a rehearsal repeats.
         setting: What holds for the run.
+        watch: Is told what each attempt does, once the log was played again.
     """
 
     def __init__(
@@ -63,8 +63,10 @@ class Live(Backend):
         cluster: ClusterSpec,
         streams: Streams,
         setting: Setting,
+        watch: Watch = lambda _: None,
     ) -> None:
         self.clock = clock
+        self._watch = watch
         self.listener: Listener
         self.endings: list[Ending] = []
         self._trainings, self._cluster = trainings, cluster
@@ -73,6 +75,9 @@ class Live(Backend):
         self._needed: dict[str, float] = {}
         self._lost_before = Counter[str]()
         self._quick_ends = Counter[str]()
+        self._reported: set[str] = set()
+        self._failures = Counter[str]()
+        self._failed: dict[str, Ended] = {}
         self._active = self._halting = False
         self._asking: dict[tuple[str, int], list[Any]] = {}
         self._standstill = Standstill(clock, lambda ticket: self._reply(ticket, {}))
@@ -127,6 +132,7 @@ class Live(Backend):
             plan.pause()
             return
         plan.paused = True
+        self._show(plan, "waits")
         if plan.begun:
             plan.told = True
             if plan.id is not None:
@@ -207,11 +213,17 @@ class Live(Backend):
             if not run.paused:
                 self._count_idle(run)
                 run.attempt.trained = True
+                self._show(run, "trains")
         elif news.kind == "profiled":
             self._profiled(run, news.payload["found"])
         elif news.kind == "epoch":
             self._account(run, Epoch(**_of(Epoch, news.payload)))
             run.heard = run.last.epoch
+            workload = str(run.attempt.job.workload)
+            self._reported.add(workload)
+            self._failures.pop(workload, None)
+            if not run.paused:
+                self._show(run, "trains")
             run.answers.setdefault(run.heard, self._goes_on(run))
         elif news.kind == "ended":
             self._ended(run, Ended(**_of(Ended, news.payload)))
@@ -226,11 +238,14 @@ class Live(Backend):
             raise RuntimeError(f"the link broke: {news.payload['error']}")
         if news.kind == "exited":
             self.fleet.exited(news.run)
+            self._refuse_failures(run, news.run)
             self._clear(news)
             self._interrupt_if_empty()
         elif news.kind == "lost":
             if news.payload["cause"] != "crashed":  # it said that it was over, but did not end
                 self.fleet.kill(news.run)
+            elif (news.payload["code"] or 0) <= 0:  # its script failed, but did not end of that
+                self._failed.pop(news.run, None)
         elif news.kind == "sleep":
             until_s = self.clock.now_s if run and run.paused else float(news.payload["until_s"])
             self._standstill.sleep(news.run, until_s, news.ticket)
@@ -296,6 +311,8 @@ class Live(Backend):
                 self._hold_idle(run)
                 self._launch(run)
         elif outcome.cause in {"failed", "stopped"}:
+            if outcome.cause == "failed":
+                self._note_failure(run, outcome)
             self._give_up(run, outcome)
         else:
             run.outcome = outcome
@@ -340,8 +357,10 @@ class Live(Backend):
         if not run.begun:
             self._refuse_quick_ends(run, code)
         message = "" if code is None else f"exit code {code}"
-        self._give_up(run, Ended(payload["cause"], last.epoch, last.time_s, last.energy_j,
-                                 message=message))  # fmt: skip
+        outcome = Ended(payload["cause"], last.epoch, last.time_s, last.energy_j, message=message)
+        if run.begun and code is not None and code > 0:
+            self._note_failure(run, outcome)
+        self._give_up(run, outcome)
 
     def _refuse_quick_ends(self, run: Run, code: int | None) -> None:
         """End a live run whose script cannot work; played again, it is over already."""
@@ -349,13 +368,41 @@ class Live(Backend):
         if code is None or code < 0:  # somebody killed it
             return
         self._quick_ends[workload] += 1
-        if self._active and self._quick_ends[workload] >= QUICK_ENDS:
+        if self._active and self._quick_ends[workload] >= ACCIDENTS:
             assert run.id is not None
             raise InputError(
-                f"workload {workload!r}: its command ended {QUICK_ENDS} times, the last time with "
+                f"workload {workload!r}: its command ended {ACCIDENTS} times, the last time with "
                 f"exit code {code}, before it made a Session; "
-                + _said(self._setting.folder / "output", run.id)
+                + said(self._setting.folder / "output", run.id)
             )
+
+    def _note_failure(self, run: Run, outcome: Ended) -> None:
+        """Remember that a process failed: what it says of that is there once it is gone."""
+        assert run.id is not None
+        self._failed[run.id] = outcome
+
+    def _refuse_failures(self, run: Run | None, run_id: str) -> None:
+        """End a live run whose script fails again and again, and never reported an epoch.
+
+        One that is out of memory may work with another batch size.
+        """
+        outcome = self._failed.pop(run_id, None)
+        if outcome is None or run is None or not self._active:
+            return
+        attempt, workload = run.attempt, str(run.attempt.job.workload)
+        words = last_said(self._setting.folder / "output", run_id)
+        if workload in self._reported or MEMORY.search(f"{outcome.message}\n{words}"):
+            return
+        self._failures[workload] += 1
+        if self._failures[workload] < ACCIDENTS:
+            return
+        assert attempt.configuration is not None
+        raise InputError(
+            f"workload {workload!r}: its script failed {ACCIDENTS} times, one after the other, and "
+            f"never did an epoch; the last time with batch size "
+            f"{attempt.configuration.batch_size}: {outcome.message}. Once it is mended, the same "
+            f"command goes on with this run. {words}"
+        )
 
     def _give_up(self, run: Run, outcome: Ended) -> None:
         if not run.begun:
@@ -371,6 +418,7 @@ class Live(Backend):
     def _forget(self, run: Run, outcome: Ended) -> None:
         attempt = run.attempt
         self.endings.append(Ending(attempt.job.job_id, attempt.number, outcome))
+        self._show(run, outcome)
         if run.id not in self.fleet:
             self._runs.pop((attempt.job.job_id, attempt.number), None)
 
@@ -426,6 +474,11 @@ class Live(Backend):
             self.clock.enter(self.clock.now_s + delay_s, run.due)
         else:
             self.fleet.launch(run)
+        self._show(run, "starts")
+
+    def _show(self, run: Run, state: Literal["starts", "trains", "waits"] | Ended) -> None:
+        if self._active:
+            self._watch(seen(run, state, self.fleet.shown(run.id)))
 
     def _launch_late(self, run: Run) -> None:
         run.due = None
@@ -452,18 +505,10 @@ class Live(Backend):
             if not (run.id or run.due or run.outcome or run.paused):
                 self.fleet.launch(run)
         self.fleet.hands.server.listen()
+        for run in self._runs.values():
+            self._show(run, "waits" if run.paused else "trains" if run.begun else "starts")
 
 
 def _of(kind: Callable[..., Any], payload: Mapping[str, Any]) -> dict[str, Any]:
     names: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
     return {name: payload[name] for name in names if name in payload}
-
-
-def _said(folder: Path, run: str) -> str:
-    """Where a process said something, and the last line of it."""
-    spoken = [path for path in sorted(folder.glob(f"{file_name(run)}.*")) if path.stat().st_size]
-    if not spoken:
-        return "it said nothing"
-    lines = spoken[0].read_text(encoding="utf-8", errors="replace").split("\n")
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return f"what it said is in {' and '.join(map(str, spoken))}; the last line: {last[:SHOWN]}"

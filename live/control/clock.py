@@ -110,11 +110,6 @@ class LiveEnvironment(RealtimeEnvironment):
                 if left_s <= LONGEST_WAIT_S:
                     return None
 
-    @property
-    def is_quiet(self) -> bool:
-        """Whether nothing that happened is still to be taken."""
-        return self._posted.empty()
-
     def step(self) -> None:
         """Let the next event happen; `LiveClock` has waited for it."""
         Environment.step(self)

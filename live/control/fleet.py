@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wattkeeper.live.control.link import LINK
-from wattkeeper.live.control.runners import Gpu, Runner, Start
+from wattkeeper.live.control.runners import Gpu, Runner, Start, shown
 from wattkeeper.live.control.server import Server
 from wattkeeper.live.control.standstill import Standstill
 from wattkeeper.live.control.trainings import (
@@ -92,6 +92,10 @@ class Fleet:
     def attempt_of(self, run_id: str) -> tuple[str, int]:
         """Job and number of the attempt that a process carries out; any thread may ask."""
         return self._attempts.get(run_id, ("", 0))
+
+    def shown(self, run_id: str | None) -> str:
+        """The GPUs of a process, as text; empty if it has none."""
+        return "" if run_id is None else shown(self._held.get(run_id, ()))
 
     def launch(self, run: Run) -> None:
         """Start its process, or have it wait for GPUs that another one still has."""

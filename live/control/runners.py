@@ -105,10 +105,7 @@ class Subprocesses:
         """See `Runner`."""
         command = command_line(start.command)
         if self._torchrun:
-            command = [
-                sys.executable, "-m", "torch.distributed.run", "--standalone", "--nnodes=1",
-                f"--nproc-per-node={len(start.gpus)}", "--no-python", *command,
-            ]  # fmt: skip
+            command = by_torchrun(command, len(start.gpus))
         environment = {
             **os.environ,
             **start.environment,
@@ -209,6 +206,14 @@ def command_line(command: Sequence[str]) -> list[str]:
     return [program, *arguments]
 
 
+def by_torchrun(command: Sequence[str], count: int) -> list[str]:
+    """The command that starts so many processes of one training on this host."""
+    return [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nnodes=1",
+        f"--nproc-per-node={count}", "--no-python", *command,
+    ]  # fmt: skip
+
+
 def check_torchrun() -> None:
     """Refuse to begin without what `torchrun` needs.
 
@@ -218,7 +223,7 @@ def check_torchrun() -> None:
     from importlib.util import find_spec
 
     if find_spec("torch") is None:
-        raise EnvironmentLacks("runner: torchrun needs torch: pip install 'wattkeeper[live]'")
+        raise EnvironmentLacks("torchrun needs torch: pip install 'wattkeeper[live]'")
 
 
 def shown(gpus: Sequence[Gpu]) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 from xml.etree.ElementTree import Element
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.report.markup import tag
-
-Json = Mapping[str, Any]
+from wattkeeper.scenarios.words import count
 
 ORIGINS = {
     "recorded": "recorded",
@@ -57,11 +56,6 @@ def _cluster(cluster: Json) -> str:
     if "gpus" in cluster:
         return f"{cluster['gpus']} × {cluster.get('gpu', 'GPU')}"
     return f"the cluster of trace {cluster.get('nodes')}"
-
-
-def count(number: int, noun: str) -> str:
-    """A number of things in words."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def input_of(one: Json) -> Element:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from wattkeeper.scenarios.report.drawing import Chart, Json, numbers, unit_for
-from wattkeeper.scenarios.report.front import Pair, energy_and_time, on_front, scatter
+from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.report.drawing import Chart, numbers, unit_for
+from wattkeeper.scenarios.report.front import Pair, energy_and_time, fewer, on_front, scatter
 from wattkeeper.scenarios.report.points import (
     Point,
     bounds_of,
@@ -65,7 +66,8 @@ def _energy_against_time(sweep: Json, done: Sequence[Point], variants: list[str]
              name in point.bounds)
         for point in ordered for name, one in point.summary["variants"].items()
     ]  # fmt: skip
-    drawn = scatter(points, names, path=single)
+    kept, said = fewer(points)
+    drawn = scatter(kept, names, path=single)
     labels = (
         f"Thin lines join the points of a variant; labels are values of {next(iter(sweep['axes']))}"
         ". "
@@ -76,7 +78,7 @@ def _energy_against_time(sweep: Json, done: Sequence[Point], variants: list[str]
         "pareto",
         "Energy against time",
         f"Each variant at each point: {names[0]} and {names[1]}, means over seeds with 95 % "
-        f"intervals where there are several seeds. {labels}{on_front(bounds_of(done))}",
+        f"intervals where there are several seeds. {labels}{said}{on_front(bounds_of(done))}",
         drawn,
     )
 

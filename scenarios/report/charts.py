@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.report.columns import Run, attempts, floats, jobs, optima, regrets, runs
 from wattkeeper.scenarios.report.drawing import (
     WHOLE_SPAN,
     Chart,
-    Json,
     has_value,
     length,
     numbers,

@@ -6,7 +6,9 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from wattkeeper.scenarios.report.drawing import Chart, Json, numbers, unit_for
+from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.report.drawing import Chart, numbers, unit_for
+from wattkeeper.scenarios.report.reduce import thinned
 from wattkeeper.scenarios.shown import ENERGIES, TIMES, knows_energy
 from wattkeeper.scenarios.study import Study
 
@@ -14,6 +16,9 @@ FRONT = (
     "The dashed line is the Pareto front: of the variants that are shown, none on it is beaten in "
     "both."
 )
+
+MOST_DOTS = 2_000
+"""Points that are drawn."""
 
 BOUND = (
     " Hollow: a bound that no policy can reach, since {} knows the future; it is never on the "
@@ -88,6 +93,47 @@ def oracles(scenario: Mapping[str, Any]) -> list[str]:
 def on_front(bounds: Collection[str]) -> str:
     """What the front is, and who is not on it."""
     return FRONT + (BOUND.format(" and ".join(bounds)) if bounds else "")
+
+
+def fewer(points: Sequence[Pair]) -> tuple[list[Pair], str]:
+    """The points to draw, `MOST_DOTS` at most, in their order, and what to say if some are not.
+
+    Each variant keeps what no other point of its own beats, so that the front is right whichever
+    variants are shown; and of its other points some, evenly spaced.
+    """
+    known: dict[tuple[int, bool], list[int]] = {}
+    for at, point in enumerate(points):
+        if point.time["mean"] is not None and point.energy["mean"] is not None:
+            known.setdefault((point.variant, point.bound), []).append(at)
+    many = sum(map(len, known.values()))
+    if many <= MOST_DOTS:
+        return list(points), ""
+    each = max(1, MOST_DOTS // len(known))
+    kept: list[int] = []
+    whole = True
+    for mine in known.values():
+        best = _unbeaten(points, mine)
+        rest = sorted(set(mine) - set(best))
+        whole &= len(best) <= each
+        kept += [best[at] for at in thinned(len(best), each)]
+        kept += [rest[at] for at in thinned(len(rest), max(0, each - len(best)))]
+    what = (
+        "those that no other one of the same variant beats in both, and evenly spaced others"
+        if whole
+        else "evenly spaced ones, so that some of the front are missing, too"
+    )
+    return [points[at] for at in sorted(kept)], f"Drawn are {len(kept):,} of {many:,}: {what}. "
+
+
+def _unbeaten(points: Sequence[Pair], mine: Sequence[int]) -> list[int]:
+    """Those of some points that no other one of them beats, by time."""
+    found: list[int] = []
+    least = math.inf
+    for at in sorted(mine, key=lambda at: (points[at].time["mean"], points[at].energy["mean"])):
+        if points[at].energy["mean"] < least:
+            least = points[at].energy["mean"]
+            found.append(at)
+    return found
 
 
 def scatter(points: Sequence[Pair], names: tuple[str, str], path: bool = False) -> Json | None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.report.columns import Run, floats, runs
 from wattkeeper.scenarios.report.drawing import (
     WHOLE_SPAN,
     Chart,
     Floats,
-    Json,
     has_value,
     length,
     numbers,

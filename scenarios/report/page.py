@@ -12,11 +12,12 @@ from string import Template
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from wattkeeper.scenarios.report import about, answer
+from wattkeeper.scenarios.report import about, answer, tables
 from wattkeeper.scenarios.report.charts import charts
 from wattkeeper.scenarios.report.drawing import Chart
 from wattkeeper.scenarios.report.front import oracles
 from wattkeeper.scenarios.report.markup import embedded, html, tag
+from wattkeeper.scenarios.report.phrases import swatch
 from wattkeeper.scenarios.shown import cautions, notes
 from wattkeeper.scenarios.study import Study
 
@@ -34,7 +35,7 @@ def page(study: Study) -> str:
     """
     manifest, summary = study.manifest, study.summary
     drawn = list(charts(study))
-    broken_down = answer.parts(summary)
+    broken_down = tables.parts(summary)
     body = [
         header(manifest["scenario"]["name"]),
         tag("h1", manifest["scenario"]["question"] or manifest["scenario"]["name"]),
@@ -44,8 +45,8 @@ def page(study: Study) -> str:
         *(tag("p", line, class_="caution") for line in cautions(manifest, summary)),
         about.basis(manifest),
         chips(list(summary["variants"])),
-        tag("section", tag("h2", "Variants"), answer.comparison(summary),
-            *(tag("p", line, class_="note") for line in answer.verdicts(summary)),
+        tag("section", tag("h2", "Variants"), tables.comparison(summary),
+            *(tag("p", line, class_="note") for line in tables.verdicts([summary])),
             *(tag("p", line, class_="note") for line in notes_of(study)), id="variants"),
         *figures(drawn),
     ]  # fmt: skip
@@ -76,7 +77,7 @@ def chips(variants: Sequence[str]) -> Element | None:
     if len(variants) < 2:
         return None
     buttons = [
-        tag("button", answer.swatch(at), name, type="button", data_variant=at, aria_pressed="true")
+        tag("button", swatch(at), name, type="button", data_variant=at, aria_pressed="true")
         for at, name in enumerate(variants)
     ]
     return tag("nav", *buttons, class_="chips", aria_label="Variants in the charts")

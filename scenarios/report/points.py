@@ -7,8 +7,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios import study
-from wattkeeper.scenarios.report.drawing import Json
 from wattkeeper.scenarios.report.front import oracles
 from wattkeeper.scenarios.shown import QUEUE, SHOWN, ZOO, cautions, shown_metrics
 from wattkeeper.scenarios.sweep import shown
@@ -55,7 +55,8 @@ def _brief(summary: Json) -> Json:
                "versus": _some(one["versus"], ("baseline", *METRICS))}
         for name, one in summary["variants"].items()
     }  # fmt: skip
-    return {"variants": variants, "by": {key: list(parts) for key, parts in summary["by"].items()}}
+    by = {key: list(parts) for key, parts in summary["by"].items()}
+    return {**summary, "variants": variants, "by": by}
 
 
 def _some(found: Json, keys: Sequence[str]) -> Json:

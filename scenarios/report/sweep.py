@@ -7,16 +7,19 @@ from itertools import islice
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios import study
 from wattkeeper.scenarios.report import about, answer
 from wattkeeper.scenarios.report.along import charts
-from wattkeeper.scenarios.report.drawing import Json
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.page import chips, figures, header, whole
+from wattkeeper.scenarios.report.phrases import variant
 from wattkeeper.scenarios.report.points import Point, finished, metrics_of, place
 from wattkeeper.scenarios.report.sweep_answer import sentences
+from wattkeeper.scenarios.report.tables import value_cell, verdicts
 from wattkeeper.scenarios.study import Study
 from wattkeeper.scenarios.sweep import shown
+from wattkeeper.scenarios.words import count
 
 MOST_ROWS = 500
 """Rows of the table of points."""
@@ -64,9 +67,9 @@ def _failures(failed: Sequence[Json]) -> Element:
             tag("li", f"{one['id']} ({place(one['values'])}), {what['variant']}, seed "
                       f"{what['seed']}: {what['message']}") for what in said
         ]  # fmt: skip
-    count = about.count(len(failed), "point")
+    are = "is" if len(failed) == 1 else "are"
     return tag(
-        "div", tag("b", f"{count} failed and {'is' if len(failed) == 1 else 'are'} left out:"),
+        "div", tag("b", f"{count(len(failed), 'point')} failed and {are} left out:"),
         tag("ul", *lines[:50]), class_="caution",
     )  # fmt: skip
 
@@ -75,7 +78,7 @@ def _basis(sweep: Json, done: int, first: Study | None) -> Element:
     axes = [tag("span", tag("b", path), f": {', '.join(map(shown, values))}")
             for path, values in sweep["axes"].items()]  # fmt: skip
     facts: list[tuple[str, Sequence[Element | str]]] = [
-        ("sweep", [f"{done} of {about.count(len(sweep['points']), 'point')} done"]),
+        ("sweep", [f"{done} of {count(len(sweep['points']), 'point')} done"]),
         ("axes", axes),
     ]
     if first:
@@ -100,8 +103,8 @@ def _table(sweep: Json, done: Sequence[Point], variants: Sequence[str]) -> Eleme
     rows = [
         tag("tr", tag("th", point.id, scope="row"),
             *(tag("td", shown(point.values.get(path))) for path in sweep["axes"]),
-            tag("td", answer.variant(name, names), class_="who"),
-            *(answer.value_cell(name, one, metric, title) for metric, title in metrics.items()))
+            tag("td", variant(name, names), class_="who"),
+            *(value_cell(name, one, metric, title) for metric, title in metrics.items()))
         for point, name, one in islice(every, MOST_ROWS)
     ]  # fmt: skip
     table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows))
@@ -109,7 +112,9 @@ def _table(sweep: Json, done: Sequence[Point], variants: Sequence[str]) -> Eleme
     if total > MOST_ROWS:
         said = f"The first {MOST_ROWS} of {total} rows; all are in metrics.parquet."
         table.append(tag("caption", said))
-    return tag("section", tag("h2", "Points"), tag("div", table, class_="scroll"), id="points")
+    marks = [tag("p", line, class_="note") for line in verdicts(point.summary for point in done)]
+    inside = (tag("h2", "Points"), tag("div", table, class_="scroll"), *marks)
+    return tag("section", *inside, id="points")
 
 
 def _repeat(sweep: Json, first: str, manifest: Json) -> Element:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element
 
-from wattkeeper.scenarios.report import answer
-from wattkeeper.scenarios.report.answer import Words
-from wattkeeper.scenarios.report.drawing import Json
+from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.report.answer import SENTENCES
 from wattkeeper.scenarios.report.front import energy_and_time
 from wattkeeper.scenarios.report.markup import tag
+from wattkeeper.scenarios.report.phrases import FUTURE, WORDS, Words, change, line, listed, variant
 from wattkeeper.scenarios.report.points import Point, places
 from wattkeeper.scenarios.shown import units_of, value_text
 
@@ -28,13 +28,13 @@ def sentences(sweep: Json, done: Sequence[Point], variants: Sequence[str]) -> It
     baselines = {name: one["versus"]["baseline"]
                  for name, one in done[0].summary["variants"].items()}  # fmt: skip
     others = [name for name, baseline in baselines.items() if name != baseline]
-    for name in others[: answer.SENTENCES]:
+    for name in others[:SENTENCES]:
         ranges = [words for metric in (energy, time) if (words := _range(name, metric, done))]
         if ranges:
             bound = any(name in point.bounds for point in done)
-            yield answer.line(
-                name, names, *([answer.FUTURE] if bound else []), ": ", *answer.listed(ranges),
-                ", against ", answer.variant(baselines[name], names), ".",
+            yield line(
+                name, names, *([FUTURE] if bound else []), ": ", *listed(ranges),
+                ", against ", variant(baselines[name], names), ".",
             )  # fmt: skip
 
 
@@ -53,19 +53,20 @@ def _least(metric: str, done: Sequence[Point], names: Json) -> list[Words]:
             continue
         of, _, first = min(its, key=lambda one: one[0]["mean"])
         least = value_text(of["mean"], metric)
-        by = {name: [point for its_of, point, who in its
-                     if who == name and value_text(its_of["mean"], metric) == least]
-              for name in dict.fromkeys(name for _, _, name in its)}  # fmt: skip
+        by: dict[str, list[Point]] = {}
+        for its_of, point, who in its:
+            if value_text(its_of["mean"], metric) == least:
+                by.setdefault(who, []).append(point)
         where = places(by[first], [point for _, point, who in its if who == first])
-        equal = [name for name, points in by.items() if points and name != first]
+        equal = [name for name in by if name != first]
         also: list[Words] = [" (and as little by ", ", ".join(equal), ")"] if equal else []
         if bound:
-            said += ["; " if said else f"Least {answer.WORDS[metric][0]}: ", least, " by ",
-                     answer.variant(first, names), answer.FUTURE, f", {where}"]  # fmt: skip
+            said += ["; " if said else f"Least {WORDS[metric][0]}: ", least, " by ",
+                     variant(first, names), FUTURE, f", {where}"]  # fmt: skip
         else:
-            noun, interval = answer.WORDS[metric][0], _interval(of, metric)
+            noun, interval = WORDS[metric][0], _interval(of, metric)
             said += [f"Least {noun}: ", tag("strong", least), interval, " by ",
-                     answer.variant(first, names), *also, f" {where}"]  # fmt: skip
+                     variant(first, names), *also, f" {where}"]  # fmt: skip
     return said
 
 
@@ -90,15 +91,15 @@ def _range(name: str, metric: str, done: Sequence[Point]) -> list[Words]:
     ]
     if not found:
         return []
-    noun = answer.WORDS[metric][0]
+    noun = WORDS[metric][0]
     among = [point for _, point in found]
     if all(versus.get("verdict") == "noise" for versus, _ in found):
         return [f"no difference beyond noise in {noun} {_everywhere(among)}"]
     said: list[list[Words]] = []
-    texts = [answer.change(metric, versus)[0] for versus, _ in found]
+    texts = [change(metric, versus)[0] for versus, _ in found]
     for best in (min, max):
         versus, _ = best(found, key=lambda one: one[0]["ratio"])
-        text, interval = answer.change(metric, versus)
+        text, interval = change(metric, versus)
         there = [point for point, one in zip(among, texts, strict=True) if one == text]
         where = _everywhere(among) if len(there) == len(among) else places(there, among)
         said.append([*_said(versus, text, interval), f" {where}"])

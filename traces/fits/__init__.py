@@ -24,7 +24,6 @@ HOURS: Final = 24
 DAYS: Final = 7
 HOUR_S: Final = 3600.0
 DAY_S: Final = 86400.0
-DEFAULT: Final = "philly"
 LOWEST: Final = 1e-3
 """Of a rhythm: an hour in which nothing was ever submitted is nearly skipped, not quite."""
 
