@@ -65,10 +65,11 @@ def main() -> None:
 @axes_option
 def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) -> None:
     """Check SCENARIO and the traces that it names, without running it."""
-    from wattkeeper.scenarios.assemble import read_inputs, run_specs
     from wattkeeper.scenarios.check import check_policies
+    from wattkeeper.scenarios.inputs import read_inputs
     from wattkeeper.scenarios.loading import load
     from wattkeeper.scenarios.usable import left_out, ran_on_any
+    from wattkeeper.scenarios.variants import run_specs
     from wattkeeper.scenarios.words import count
 
     loaded = load(scenario, settings, axes=axes)

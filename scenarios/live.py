@@ -44,19 +44,19 @@ from wattkeeper.policies.errors import (
 )
 from wattkeeper.policies.protocols import WHOLE, Options
 from wattkeeper.scenarios.arrow import with_column
-from wattkeeper.scenarios.assemble import (
+from wattkeeper.scenarios.check import located
+from wattkeeper.scenarios.inputs import Inputs
+from wattkeeper.scenarios.loading import Loaded
+from wattkeeper.scenarios.schema import ArchitectureSearch, LiveWorkload, Recurring
+from wattkeeper.scenarios.schema import Live as LivePart
+from wattkeeper.scenarios.variants import (
     DEFAULTS,
-    Inputs,
     RunSpec,
     occupancy_of,
     policy_of,
     run_specs,
     zoo_of,
 )
-from wattkeeper.scenarios.check import located
-from wattkeeper.scenarios.loading import Loaded
-from wattkeeper.scenarios.schema import ArchitectureSearch, LiveWorkload, Recurring
-from wattkeeper.scenarios.schema import Live as LivePart
 from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.replay import options_of
 from wattkeeper.sim.results import RunResult, collect, digest_tables

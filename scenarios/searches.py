@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from wattkeeper.live.training_log import Training
-    from wattkeeper.scenarios.assemble import RunSpec
+    from wattkeeper.scenarios.variants import RunSpec
 
 MEASURED: Final = {
     "work": "epochs times parameters, all networks",
