@@ -28,6 +28,7 @@ from wattkeeper.live.terms import RECORDING, stepped
 from wattkeeper.live.wall import Wall
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.json_types import Json
+from wattkeeper.traces.replacing import replacing_file
 
 MEMORY: Final = ("MemoryError", "OutOfMemoryError")
 """A batch size at which a script fails with this does not fit."""
@@ -248,9 +249,8 @@ class _Runs:
             kept = json.loads(path.read_text(encoding="utf-8"))
             return Run(Wanted(*kept.pop("wanted")), **kept)
         done = self._run(wanted, path.with_suffix(".log"))
-        new = path.with_suffix(".new")
-        new.write_text(json.dumps(done._asdict()), encoding="utf-8")
-        new.replace(path)
+        with replacing_file(path) as new:
+            new.write_text(json.dumps(done._asdict()), encoding="utf-8")
         return done
 
     def _run(self, wanted: Wanted, log: Path) -> Run:

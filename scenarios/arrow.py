@@ -1,4 +1,4 @@
-"""How a process of ours uses Arrow."""
+"""How Arrow is used here."""
 
 from __future__ import annotations
 
@@ -35,3 +35,9 @@ def settle() -> None:
         pa.array([0])
     finally:
         sys.meta_path.remove(hidden)
+
+
+def with_column(table: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """The table with other values, of any type, in a column; what its metadata say stays."""
+    at = table.schema.get_field_index(name)
+    return table.set_column(at, table.schema.field(at).with_type(values.type), values)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, WattkeeperError
 from wattkeeper.policies.registry import PolicyConfig, policies
-from wattkeeper.scenarios.assemble import DEFAULTS, Inputs, policy_of, zoo_of
+from wattkeeper.scenarios.inputs import Inputs
 from wattkeeper.scenarios.loading import Loaded
 from wattkeeper.scenarios.usable import first
+from wattkeeper.scenarios.variants import DEFAULTS, policy_of, zoo_of
 from wattkeeper.sim.replay import options_of
 
 COLUMNS = {"duration_s": "recorded duration", "estimate_s": "estimate"}

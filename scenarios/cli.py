@@ -6,25 +6,20 @@ Only what a subcommand needs is imported, inside it: `wattkeeper --help` stays q
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import zip_longest
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from wattkeeper.policies.errors import WattkeeperError
-from wattkeeper.scenarios import terminal
 from wattkeeper.scenarios.bench_cli import bench
 from wattkeeper.scenarios.compare_cli import compare
 from wattkeeper.scenarios.record_cli import record
 from wattkeeper.scenarios.report_cli import report
 from wattkeeper.scenarios.run_cli import axes_option, run, settings_option
 from wattkeeper.scenarios.timeline_cli import timeline
+from wattkeeper.scenarios.traces_cli import traces
 from wattkeeper.scenarios.zoo_cli import zoo
 
 if TYPE_CHECKING:
@@ -70,10 +65,11 @@ def main() -> None:
 @axes_option
 def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) -> None:
     """Check SCENARIO and the traces that it names, without running it."""
-    from wattkeeper.scenarios.assemble import read_inputs, run_specs
     from wattkeeper.scenarios.check import check_policies
+    from wattkeeper.scenarios.inputs import read_inputs
     from wattkeeper.scenarios.loading import load
     from wattkeeper.scenarios.usable import left_out, ran_on_any
+    from wattkeeper.scenarios.variants import run_specs
     from wattkeeper.scenarios.words import count
 
     loaded = load(scenario, settings, axes=axes)
@@ -130,339 +126,6 @@ def schema() -> None:
     click.echo(json.dumps(json_schema(), indent=2))
 
 
-def _number(
-    what: str, allowed: Callable[[float], bool], *, whole: bool = False
-) -> Callable[[str], float]:
-    """A reader of an option's number; its message says what the number must be."""
-
-    def number(text: str) -> float:
-        try:
-            found = int(text) if whole else float(text)
-            if math.isfinite(found) and allowed(found):
-                return found
-        except ValueError:
-            pass
-        raise click.BadParameter(f"found {str(text)!r}; must be {what}")
-
-    return number
-
-
-_FACTOR = "a number > 0 without unit, times"
-_ETA = _number(
-    "a number from 0 to 1 without unit, the weight of energy against time", lambda n: 0 <= n <= 1
-)
-_GPUS = _number("a whole number of GPUs >= 1", lambda n: n >= 1, whole=True)
-_JOBS = _number("a whole number of jobs >= 1", lambda n: n >= 1, whole=True)
-_SEED = _number("a whole number >= 0", lambda n: n >= 0, whole=True)
-_RATE = _number(f"{_FACTOR} the fit's arrival rate", lambda n: n > 0)
-_LOAD = _number(f"{_FACTOR} the cluster's GPU time (0.8 is 80 %)", lambda n: n > 0)
-
-
-@main.group()
-def traces() -> None:
-    """Import, list and describe traces and profiles."""
-
-
-@traces.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def list_traces(as_json: bool) -> None:
-    """List the traces of the library."""
-    from wattkeeper.traces import library
-
-    rows = [_listed(name) for name in library.names()]
-    if as_json:
-        click.echo(json.dumps(rows, indent=2))
-        return
-    if not rows:
-        click.echo(f"No traces in {library.root()}; import one: wattkeeper traces import --help")
-        return
-    cells: list[tuple[str, ...]] = [
-        ("name", "kind", "origin", "format", "rows", "most GPUs", "span")
-    ]
-    for row in rows:
-        if "broken" in row:
-            cells.append((row["name"], "broken"))
-            continue
-        span = "" if row["span_s"] is None else f"{row['span_s'] / 86400:,.1f} d"
-        most = "" if row["most_gpus"] is None else f"{row['most_gpus']}"
-        about = (row["name"], row["kind"], row["origin"], row["format"])
-        cells.append((*about, f"{row['rows']:,}", most, span))
-    widths = [max(map(len, column)) for column in zip_longest(*cells, fillvalue="")]
-    for line in cells:
-        shown = [
-            text.rjust(width) if n >= 4 else text.ljust(width)
-            for n, (text, width) in enumerate(zip(line, widths, strict=False))
-        ]
-        click.echo("  ".join(shown).rstrip())
-    for row in rows:
-        if "broken" in row:
-            click.echo(f"broken: {row['broken']}")
-
-
-def _listed(name: str) -> dict[str, Any]:
-    """A row of the list; a broken trace is listed as such."""
-    from wattkeeper.traces import library
-
-    try:
-        trace = library.find(name)
-    except WattkeeperError as error:
-        return {"name": name, "broken": str(error)}
-    return {
-        "name": name,
-        "kind": trace.kind,
-        "origin": trace.origin,
-        "format": trace.format,
-        **library.sizes(trace),
-    }
-
-
-@traces.command()
-@click.argument("name")
-@click.option("--gpu", help="Only this GPU type.")
-@click.option("--eta", type=_ETA, default=0.5, help="Of the savings shown [0.5].")
-@click.option("--gpus", type=_GPUS, help="Hold jobs against a cluster of so many GPUs.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def describe(name: str, gpu: str | None, eta: float, gpus: int | None, as_json: bool) -> None:
-    """Show what the trace NAME (or a path) covers, what is odd in it, and what could be saved."""
-    from wattkeeper.traces import library
-    from wattkeeper.traces.describe import describe as describe_trace
-    from wattkeeper.traces.describe import render
-
-    report = describe_trace(library.find(name), gpu_type=gpu, eta=eta, gpus=gpus)
-    if as_json:
-        click.echo(json.dumps(report, indent=2))
-    else:
-        render(report, terminal.console())
-
-
-class _Import(click.Command):
-    """Its help ends with the formats that there are."""
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the registry."""
-        from wattkeeper.traces.formats import registry
-
-        with formatter.section("Formats"):
-            formatter.write_dl(
-                [
-                    (known.name, f"{known.summary}; takes {known.takes}")
-                    for known in registry().values()
-                ]
-            )
-
-
-@traces.command("import", cls=_Import)
-@click.argument("form", metavar="FORMAT")
-@click.argument(
-    "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path)
-)
-@click.option("--name", help="Its name in the library; by default the format says it.")
-@click.option("--replace", is_flag=True, help="Replace a trace of that name.")
-@click.option(
-    "--map",
-    "maps",
-    multiple=True,
-    metavar="CANONICAL=COLUMN",
-    help="For csv: a column of the file; may be repeated.",
-)
-@click.option("--skip-bad", is_flag=True, help="Leave out malformed rows, and count them.")
-def import_(
-    form: str,
-    paths: tuple[Path, ...],
-    name: str | None,
-    replace: bool,
-    maps: tuple[str, ...],
-    skip_bad: bool,
-) -> None:
-    """Read PATH... as FORMAT into the trace library; auto is the format that recognises them."""
-    from wattkeeper.traces import library
-
-    mapping = _mapping(maps)
-    added = library.add(form, paths, name, replace=replace, mapping=mapping, skip_bad=skip_bad)
-    for table, rows in added.rows.items():
-        click.echo(f"{rows:8} {table}")
-    for line in library.counted(added.quality):
-        click.echo(line)
-    for note in added.notes:
-        click.echo(f"Note: {note}")
-    if warning := library.much_left_out(added.quality):
-        click.echo(warning, err=True)
-    click.echo(f"{added.name} ({added.kind}, {added.origin}): {added.folder}")
-
-
-def _mapping(maps: tuple[str, ...]) -> dict[str, str]:
-    mapping: dict[str, str] = {}
-    for text in maps:
-        canonical, _, column = text.partition("=")
-        if not canonical or not column:
-            reason = f"found {text!r}; allowed: CANONICAL=COLUMN"
-            raise click.BadParameter(reason, param_hint="--map")
-        if canonical in mapping:
-            raise click.BadParameter(f"{canonical} is mapped twice", param_hint="--map")
-        mapping[canonical] = column
-    return mapping
-
-
-@traces.group()
-def generate() -> None:
-    """Generate traces that nobody recorded, marked as synthetic."""
-
-
-@generate.command("profiles")
-@click.option("--name", default="synthetic", help="Its name in the library [synthetic].")
-@click.option("--seed", type=_SEED, default=1, help="Seed of the noise [1].")
-@click.option("--replace", is_flag=True, help="Replace a trace of that name.")
-def generate_profiles(name: str, seed: int, replace: bool) -> None:
-    """Generate profiles of GPUs and workloads."""
-    from wattkeeper.traces.synthetic import generate as generate_trace
-    from wattkeeper.traces.synthetic_specs import SyntheticProfiles
-
-    _save(generate_trace(SyntheticProfiles(seed=seed), name), replace)
-
-
-@traces.command()
-@click.argument("known", metavar="[NAME]", required=False)
-@click.option("--name", help="Its name in the library; by default the same.")
-@click.option("--replace", is_flag=True, help="Replace a trace of that name.")
-@click.option("--url", help="Address of the file, or of the folder that has the files.")
-@click.option("--sha256", multiple=True, metavar="HEX", help="Digest to check for, one a file.")
-@click.option("--skip-bad", is_flag=True, help="Leave out malformed rows, and count them.")
-def fetch(
-    known: str | None,
-    name: str | None,
-    replace: bool,
-    url: str | None,
-    sha256: tuple[str, ...],
-    skip_bad: bool,
-) -> None:
-    """Download the well-known trace NAME and import it; without NAME, list those that there are."""
-    from wattkeeper.traces.well_known import listing
-
-    if known is None:
-        if name or replace or url or sha256 or skip_bad:
-            raise click.UsageError("these options need the NAME of a well-known trace")
-        click.echo("\n".join(listing()))
-        return
-    from wattkeeper.traces.fetch import fetch as fetch_trace
-    from wattkeeper.traces.library import much_left_out
-
-    with _download_bar() as progress:
-        done = fetch_trace(
-            known,
-            name=name,
-            replace=replace,
-            url=url,
-            sha256=sha256,
-            skip_bad=skip_bad,
-            progress=progress,
-        )
-    for file, digest in done.digests.items():
-        verdict = "as stated" if file in done.stated else "no digest is stated to compare with"
-        click.echo(f"{file}: sha256 {digest} ({verdict})")
-    for text in done.changed:
-        click.echo(f"Note: {text}")
-    for table, rows in done.added.rows.items():
-        click.echo(f"{rows:8} {table}")
-    if warning := much_left_out(done.added.quality):
-        click.echo(warning, err=True)
-    click.echo(f"{done.added.name} ({done.added.kind}, {done.added.origin}): {done.added.folder}")
-
-
-@contextmanager
-def _download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
-    """A progress bar over bytes on a terminal; nothing in a pipe."""
-    if not sys.stderr.isatty():
-        yield lambda what, done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, TransferSpeedColumn(), console=console, transient=True) as bar:
-        tasks: dict[str, Any] = {}
-
-        def update(what: str, done: int, total: int | None) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total)
-            bar.update(tasks[what], completed=done, total=total)
-
-        yield update
-
-
-@generate.command("jobs")
-@click.option("--name", default="synthetic-jobs", help="Its name in the library [synthetic-jobs].")
-@click.option("--fit", default="philly", help="A shipped fit or a file of one [philly].")
-@click.option("--jobs", type=_JOBS, default=100_000, help="How many [100000].")
-@click.option("--seed", type=_SEED, default=1, help="Seed of all of it [1].")
-@click.option("--rate-scale", type=_RATE, help="Times the fit's arrival rate [1].")
-@click.option("--load", type=_LOAD, help="Or: share of the cluster that jobs ask for on average.")
-@click.option("--gpus", type=_GPUS, help="GPUs of that cluster.")
-@click.option("--replace", is_flag=True, help="Replace a trace of that name.")
-def generate_jobs(
-    name: str,
-    fit: str,
-    jobs: int,
-    seed: int,
-    rate_scale: float | None,
-    load: float | None,
-    gpus: int | None,
-    replace: bool,
-) -> None:
-    """Generate jobs with the shape of a fit: arrivals, GPU demands, run times, users, groups."""
-    from wattkeeper.traces.fits import load_fit
-    from wattkeeper.traces.sample import rate_for_load, sample
-
-    if (load is None) != (gpus is None) or (load is not None and rate_scale is not None):
-        raise click.UsageError("give --load with --gpus, or --rate-scale alone, or none of them")
-    shape = load_fit(fit)
-    if load is not None and gpus is not None:
-        rate_scale = rate_for_load(shape, load, gpus)
-    scale = 1.0 if rate_scale is None else rate_scale
-    _save(sample(shape, name, jobs, seed, scale, fit), replace)
-
-
-@traces.command("fit")
-@click.argument("trace")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="File to write.")
-@click.option("--compare", type=click.Path(path_type=Path), help="Folder for a comparison.")
-@click.option("--seed", type=_SEED, default=1, help="Seed of the compared sample [1].")
-def fit_jobs(trace: str, out: Path, compare: Path | None, seed: int) -> None:
-    """Fit the jobs of TRACE, a name or a path, for `generate jobs --fit`.
-
-    With --compare, as many jobs are sampled from the fit and compared with the trace: numbers in
-    comparison.json, a picture in comparison.png; the picture needs matplotlib.
-    """
-    from wattkeeper.traces import library
-    from wattkeeper.traces.fit import fit_trace
-    from wattkeeper.traces.fits import to_json
-
-    found = library.find(trace)
-    fit = fit_trace(found)
-    out.write_text(to_json(fit), encoding="utf-8")
-    click.echo(f"{fit.jobs} jobs, {len(fit.demands)} GPU demands: {out}")
-    for text in fit.absent:
-        click.echo(f"Absent: {text}")
-    if compare is not None:
-        from wattkeeper.traces.plot_fit import save_comparison
-        from wattkeeper.traces.sample import sample
-
-        sampled = sample(fit, f"sample-of-{found.name}"[:100], fit.jobs, seed)
-        save_comparison(found, sampled, compare)
-        click.echo(f"Comparison: {compare}")
-
-
-def _save(trace: Any, replace: bool) -> None:
-    from wattkeeper.traces import library
-
-    folder = library.save(trace, replace=replace)
-    for name, table in trace.tables.items():
-        click.echo(f"{table.num_rows:8} {name}")
-    for note in trace.notes:
-        click.echo(f"Note: {note}")
-    click.echo(f"{trace.name} ({trace.kind}, {trace.origin}): {folder}")
-
-
 @main.command()
 @click.option("--look-only", is_flag=True, help="Do not try whether power limits may be set.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
@@ -492,4 +155,5 @@ main.add_command(record)
 main.add_command(report)
 main.add_command(run)
 main.add_command(timeline)
+main.add_command(traces)
 main.add_command(zoo)

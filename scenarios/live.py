@@ -43,19 +43,20 @@ from wattkeeper.policies.errors import (
     StoreError,
 )
 from wattkeeper.policies.protocols import WHOLE, Options
-from wattkeeper.scenarios.assemble import (
+from wattkeeper.scenarios.arrow import with_column
+from wattkeeper.scenarios.check import located
+from wattkeeper.scenarios.inputs import Inputs
+from wattkeeper.scenarios.loading import Loaded
+from wattkeeper.scenarios.schema import ArchitectureSearch, LiveWorkload, Recurring
+from wattkeeper.scenarios.schema import Live as LivePart
+from wattkeeper.scenarios.variants import (
     DEFAULTS,
-    Inputs,
     RunSpec,
     occupancy_of,
     policy_of,
     run_specs,
     zoo_of,
 )
-from wattkeeper.scenarios.check import located
-from wattkeeper.scenarios.loading import Loaded
-from wattkeeper.scenarios.schema import ArchitectureSearch, LiveWorkload, Recurring
-from wattkeeper.scenarios.schema import Live as LivePart
 from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.replay import options_of
 from wattkeeper.sim.results import RunResult, collect, digest_tables
@@ -453,7 +454,7 @@ def _as_measured(ran: RunResult, endings: Sequence[Ending]) -> RunResult:
     """Results that say which limits were in force."""
     tables = dict(ran.tables)
     jobs = tables["jobs"]
-    jobs = _with(jobs, "replayed", pa.array(["live"] * len(jobs)))
+    jobs = with_column(jobs, "replayed", pa.array(["live"] * len(jobs)))
     by_attempt = {(end.job_id, end.attempt): end.outcome for end in endings}
     keys = zip(jobs["job_id"].to_pylist(), jobs["attempt"].to_pylist(), strict=True)
     outcomes = [by_attempt.get(key) for key in keys]
@@ -461,18 +462,13 @@ def _as_measured(ran: RunResult, endings: Sequence[Ending]) -> RunResult:
         limit if outcome is None or outcome.limit_set else outcome.power_limit_w
         for outcome, limit in zip(outcomes, jobs["power_limit_w"].to_pylist(), strict=True)
     ]
-    jobs = _with(jobs, "power_limit_w", pa.array(limits, pa.float64()))
+    jobs = with_column(jobs, "power_limit_w", pa.array(limits, pa.float64()))
     early = [outcome is not None and outcome.cause == "bound" for outcome in outcomes]
-    jobs = _with(jobs, "early_stopped", pa.array(early))
+    jobs = with_column(jobs, "early_stopped", pa.array(early))
     tables["jobs"] = jobs
     by = dict(ran.by)
     by["replayed"] = {"live": ran.metrics}
     return replace(ran, tables=tables, by=by, digest=digest_tables(tables))
-
-
-def _with(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    at = table.schema.get_field_index(name)
-    return table.set_column(at, table.schema.field(at).with_type(values.type), values)
 
 
 def about(

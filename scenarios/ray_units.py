@@ -12,8 +12,9 @@ from typing import Any, Final, TypeVar
 from wattkeeper.live.control import ray_runner
 from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.scenarios.arrow import settle
-from wattkeeper.scenarios.assemble import Inputs, RunSpec
+from wattkeeper.scenarios.inputs import Inputs
 from wattkeeper.scenarios.units import Attempt, attempt, code_digest
+from wattkeeper.scenarios.variants import RunSpec
 from wattkeeper.scenarios.workers import LOST, TRIES
 
 T = TypeVar("T")

@@ -17,18 +17,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
-from wattkeeper.scenarios.assemble import (
-    Inputs,
-    RunSpec,
-    read_inputs,
-    run_specs,
-)
 from wattkeeper.scenarios.check import check_policies, located
+from wattkeeper.scenarios.inputs import Inputs, read_inputs
 from wattkeeper.scenarios.loading import Loaded
 from wattkeeper.scenarios.schema import Scenario
 from wattkeeper.scenarios.searches import savings
 from wattkeeper.scenarios.study import Study
 from wattkeeper.scenarios.units import Attempt, attempt, software_versions
+from wattkeeper.scenarios.variants import RunSpec, run_specs
 from wattkeeper.scenarios.workers import each
 from wattkeeper.sim.results import (
     TABLES,

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import EnvironmentLacks
+from wattkeeper.scenarios.arrow import with_column
 from wattkeeper.scenarios.schema import ArchitectureSearch
 from wattkeeper.sim.clock import Clock
 from wattkeeper.sim.cluster import Cluster
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from wattkeeper.live.training_log import Training
-    from wattkeeper.scenarios.assemble import RunSpec
+    from wattkeeper.scenarios.variants import RunSpec
 
 MEASURED: Final = {
     "work": "epochs times parameters, all networks",
@@ -96,8 +97,8 @@ def _measured(ran: RunResult, trained: Sequence[Training]) -> RunResult:
     """Results without the power and energy that nobody measured, and with what was."""
     tables = dict(ran.tables)
     jobs, line = tables["jobs"], tables["timeline"]
-    tables["jobs"] = _with(jobs, "power_limit_w", pa.nulls(len(jobs), pa.float64()))
-    tables["timeline"] = _with(line, "power_w", pa.array(np.full(len(line), math.nan)))
+    tables["jobs"] = with_column(jobs, "power_limit_w", pa.nulls(len(jobs), pa.float64()))
+    tables["timeline"] = with_column(line, "power_w", pa.array(np.full(len(line), math.nan)))
     covered = [one.coverage for one in trained if one.parent is not None]
     metrics = ran.metrics | dict.fromkeys(UNMEASURED, math.nan) | {
         "work": float(sum(one.work for one in trained)),
@@ -108,11 +109,6 @@ def _measured(ran: RunResult, trained: Sequence[Training]) -> RunResult:
         "coverage": math.fsum(covered) / len(covered) if covered else math.nan,
     }  # fmt: skip
     return replace(ran, tables=tables, metrics=metrics, digest=digest_tables(tables))
-
-
-def _with(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    at = table.schema.get_field_index(name)
-    return table.set_column(at, table.schema.field(at).with_type(values.type), values)
 
 
 def savings(results: Sequence[RunResult], baseline: str) -> dict[str, Any]:

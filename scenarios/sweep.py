@@ -14,11 +14,12 @@ from math import prod
 from typing import Any, Final, NamedTuple
 
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, ScenarioError
-from wattkeeper.scenarios.assemble import Inputs, occupancy_of, read_inputs
 from wattkeeper.scenarios.check import check_policies
 from wattkeeper.scenarios.document import Document
 from wattkeeper.scenarios.document import Path_ as Place
+from wattkeeper.scenarios.inputs import Inputs, read_inputs
 from wattkeeper.scenarios.loading import Loaded, check, line_and_column
+from wattkeeper.scenarios.variants import occupancy_of
 
 MAX_POINTS: Final = 9_999
 MAX_RUNS: Final = 100_000

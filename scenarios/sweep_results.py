@@ -44,9 +44,16 @@ def write_sweep(folder: Path, works: Sequence[Work]) -> None:
 
 
 def _write_data(folder: Path, works: Sequence[Work]) -> None:
-    done = {work.point.id: study.read(work.done) for work in works if work.done.exists()}
+    done = {work.point.id: _read(work.done) for work in works if work.done.exists()}
     _write_metrics(folder / "metrics.parquet", works, done)
     (folder / SWEEP).write_text(to_json(_about(works, done)), encoding="utf-8")
+
+
+def _read(folder: Path) -> Saved:
+    """The study of a point with no more of its manifest than is used: there may be thousands."""
+    found = study.read(folder)
+    used = {key: found.manifest[key] for key in ("results_digest", "modelled")}
+    return Saved(folder, used, {})
 
 
 def _write_report(folder: Path) -> None:

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.assemble import RunSpec, run_specs
 from wattkeeper.scenarios.check import located
 from wattkeeper.scenarios.kept import (
     drop,
@@ -28,6 +27,7 @@ from wattkeeper.scenarios.run import conclude, provenance
 from wattkeeper.scenarios.sweep import Point, with_inputs
 from wattkeeper.scenarios.sweep_results import write_sweep
 from wattkeeper.scenarios.units import Attempt, attempt, code_digest
+from wattkeeper.scenarios.variants import RunSpec, run_specs
 from wattkeeper.scenarios.workers import each
 from wattkeeper.sim.folder import kept_beside
 

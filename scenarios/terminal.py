@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from wattkeeper.live.control.watching import Seen
-    from wattkeeper.scenarios.assemble import RunSpec
+    from wattkeeper.scenarios.variants import RunSpec
 
 REFRESHES: Final = 10
 LIVE_REFRESHES: Final = 1

@@ -14,7 +14,9 @@ from typing import Final, NamedTuple
 
 from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.policies.registry import POINTS, policies
-from wattkeeper.scenarios.assemble import Inputs, RunSpec, execute
+from wattkeeper.scenarios.assemble import execute
+from wattkeeper.scenarios.inputs import Inputs
+from wattkeeper.scenarios.variants import RunSpec
 from wattkeeper.sim.results import RunResult
 
 SOFTWARE: Final = ("wattkeeper", "numpy", "pandas", "pyarrow", "pydantic", "simpy")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.scenarios.arrow import with_column
 from wattkeeper.scenarios.words import count, do, plural
 from wattkeeper.sim.cluster_spec import ClusterSpec
 
@@ -129,8 +130,7 @@ def on_any_type(jobs: pa.Table) -> tuple[pa.Table, dict[str, int]]:
     types = jobs["gpu_type"]
     if types.null_count == len(types):
         return jobs, {}
-    at = jobs.schema.get_field_index("gpu_type")
-    free = jobs.set_column(at, jobs.schema.field(at), pa.nulls(len(jobs), types.type))
+    free = with_column(jobs, "gpu_type", pa.nulls(len(jobs), types.type))
     counts = Counter(kind for kind in types.to_pylist() if kind is not None)
     return free, dict(counts.most_common())
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.zoo.graph import Graph
 from wattkeeper.policies.zoo.models import Child
+from wattkeeper.scenarios.arrow import with_column
 from wattkeeper.scenarios.schema import Durations, Zoo
 from wattkeeper.sim.warm_start import shipped
 from wattkeeper.sim.zoo import Known, ZooSpec
@@ -80,9 +81,8 @@ def timed_by_model(jobs: pa.Table, models: Models, durations: Durations) -> tupl
     made = [seconds[of_job[job_id]] if job_id in of_job else None for job_id in ids]
     recorded = jobs["duration_s"]
     filled = pc.coalesce(recorded, pa.chunked_array([pa.array(made, pa.float64())]))
-    at = jobs.schema.get_field_index("duration_s")
     count = int(recorded.null_count - filled.null_count)
-    return jobs.set_column(at, jobs.schema.field(at), filled), count
+    return with_column(jobs, "duration_s", filled), count
 
 
 def zoo_spec(zoo: Zoo, models: Models) -> ZooSpec:

@@ -14,9 +14,9 @@ import pytest
 
 from tests.conftest import ROOT, Command
 from wattkeeper.policies.registry import POINTS, policies
-from wattkeeper.scenarios.assemble import policy_of
 from wattkeeper.scenarios.bench_file import SHIPPED, read
 from wattkeeper.scenarios.loading import load, shipped
+from wattkeeper.scenarios.variants import policy_of
 
 FLOORS = ("policies", "traces", "sim", "live", "scenarios")
 ENTRIES = [

@@ -9,7 +9,7 @@ import pytest
 
 from tests.live_runs import REHEARSED, decisions, manifest, rows, run, scenario
 from wattkeeper.scenarios import live
-from wattkeeper.scenarios.assemble import read_inputs
+from wattkeeper.scenarios.inputs import read_inputs
 from wattkeeper.scenarios.loading import load
 
 

@@ -23,7 +23,7 @@ from tests.live_runs import (
     scenario,
 )
 from wattkeeper.scenarios import live
-from wattkeeper.scenarios.assemble import read_inputs
+from wattkeeper.scenarios.inputs import read_inputs
 from wattkeeper.scenarios.loading import load
 
 LAS = {"kind": "las", "quantum_gpu_s": 37.0}

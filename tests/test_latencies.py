@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.assemble import execute, read_inputs, run_specs
+from wattkeeper.scenarios.assemble import execute
+from wattkeeper.scenarios.inputs import read_inputs
 from wattkeeper.scenarios.loading import load
+from wattkeeper.scenarios.variants import run_specs
 from wattkeeper.sim.results import RunResult
 from wattkeeper.traces import library
 from wattkeeper.traces.schema import jobs_table

@@ -24,8 +24,8 @@ from tests.conftest import Command
 from wattkeeper.policies.registry import POINTS, policies
 from wattkeeper.policies.zoo.graph import Graph, Node, Tensor
 from wattkeeper.scenarios import schema
-from wattkeeper.scenarios.assemble import DEFAULTS
 from wattkeeper.scenarios.cli import main
+from wattkeeper.scenarios.variants import DEFAULTS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {

@@ -17,9 +17,11 @@ import pytest
 
 from wattkeeper.live.proc import started as started_s
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.assemble import execute, read_inputs, run_specs
+from wattkeeper.scenarios.assemble import execute
 from wattkeeper.scenarios.check import check_policies
+from wattkeeper.scenarios.inputs import read_inputs
 from wattkeeper.scenarios.loading import load
+from wattkeeper.scenarios.variants import run_specs
 from wattkeeper.traces.folder import read
 from wattkeeper.traces.trace import Trace
 

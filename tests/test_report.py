@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +22,7 @@ from tests.reports import Window, chromium, instance, save_sweep
 from wattkeeper import scenarios
 from wattkeeper.scenarios.report import page, sweep_page
 from wattkeeper.scenarios.report.front import Pair, fewer
+from wattkeeper.scenarios.report.points import finished
 from wattkeeper.scenarios.run import Done
 from wattkeeper.scenarios.study import Study
 
@@ -411,6 +414,29 @@ def test_a_sweep_keeps_near_values_apart_and_warns(tmp_path: Path) -> None:
     assert '"x":[0.12345671,0.12345672]' in text, "along the axis there are two values"
     assert "One seed" in text
     assert "too large" in text
+
+
+def test_a_sweep_of_many_points_keeps_only_what_is_shown(tmp_path: Path) -> None:
+    save_sweep(tmp_path, {"objective.eta": [0, 1]}, TINY)
+    path = tmp_path / "sweep.json"
+    sweep = json.loads(path.read_text(encoding="utf-8"))
+    about = json.loads((tmp_path / "points/0001/manifest.json").read_text(encoding="utf-8"))
+    about["mapping"] = [{"group": "g" * 300_000}]
+    for at in range(2, 130):
+        copy = shutil.copytree(tmp_path / "points/0001", tmp_path / f"points/{at + 1:04}")
+        (copy / "manifest.json").write_text(json.dumps(about), encoding="utf-8")
+        sweep["points"].append(sweep["points"][0] | {"id": copy.name})
+    path.write_text(json.dumps(sweep), encoding="utf-8")
+    text = sweep_page(tmp_path)
+    assert text.count('<tr><th scope="row">0') == 500
+    assert "The first 500 of 520 rows; all are in metrics.parquet." in text
+    some = sweep | {"points": sweep["points"][2:22]}
+    tracemalloc.start()
+    assert len(finished(tmp_path, some)) == 20
+    kept, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 20 * 100_000
+    assert most < kept + 10 * 300_000
 
 
 def test_a_sweep_says_what_is_noise_where_ties_are_and_what_is_a_bound(

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from tests.conftest import Command
 from wattkeeper.policies.errors import InputError, ScenarioError
 from wattkeeper.policies.registry import policies
-from wattkeeper.scenarios.assemble import DEFAULTS
 from wattkeeper.scenarios.cli import main
 from wattkeeper.scenarios.document import MAX_BYTES, MAX_DEPTH
 from wattkeeper.scenarios.loading import load, shipped
 from wattkeeper.scenarios.schema import Cluster, Scenario, json_schema
+from wattkeeper.scenarios.variants import DEFAULTS
 
 GOOD = """\
 name: mine

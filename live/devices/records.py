@@ -25,6 +25,7 @@ from wattkeeper.live import proc
 from wattkeeper.live.devices import by_uuid
 from wattkeeper.live.state_folder import state_folder
 from wattkeeper.policies.errors import NoPermission, WattkeeperError
+from wattkeeper.traces.replacing import replacing_file
 
 
 class Record(NamedTuple):
@@ -88,12 +89,10 @@ def save(record: Record) -> None:
     """Write a record so that it survives the host's sudden end."""
     file = path(record.uuid)
     file.parent.mkdir(parents=True, exist_ok=True)
-    new = file.with_suffix(".new")
-    with new.open("w", encoding="ascii") as stream:
+    with replacing_file(file) as new, new.open("w", encoding="ascii") as stream:
         json.dump(record._asdict(), stream)
         stream.flush()
         os.fsync(stream.fileno())
-    new.replace(file)
 
 
 def forget(uuid: str) -> None:

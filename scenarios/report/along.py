@@ -85,13 +85,7 @@ def _energy_against_time(sweep: Json, done: Sequence[Point], variants: list[str]
 
 def _eta_varies(done: Sequence[Point]) -> bool:
     """Whether costs of different points weigh energy and time differently."""
-    scenarios = [point.manifest["scenario"] for point in done]
-    return len({_etas(scenario) for scenario in scenarios}) > 1
-
-
-def _etas(scenario: Json) -> tuple[float, ...]:
-    own = (variant.get("objective") or {} for variant in scenario["variants"].values())
-    return tuple(one.get("eta", scenario["objective"]["eta"]) for one in own)
+    return len({point.etas for point in done}) > 1
 
 
 def _others(path: str, done: Sequence[Point]) -> tuple[list[Json], int]:

@@ -10,38 +10,62 @@ from typing import Any, NamedTuple
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios import study
 from wattkeeper.scenarios.report.front import oracles
-from wattkeeper.scenarios.shown import shown_metrics
+from wattkeeper.scenarios.shown import QUEUE, SHOWN, ZOO, cautions, shown_metrics
 from wattkeeper.scenarios.sweep import shown
+
+METRICS = tuple(SHOWN | QUEUE | ZOO)
+"""All that the page of any sweep shows."""
 
 MOST_NAMED = 3
 """Points that a sentence names one by one."""
 
 
 class Point(NamedTuple):
-    """A point that was run.
+    """What is shown of a point that was run; there may be thousands, so no more is kept.
 
     Attributes:
         id: Its folder.
         values: Of the axes, by path.
-        manifest: As in its `manifest.json`, like summary.
-        summary: See there.
+        summary: As in its `summary.json`: METRICS of its variants, and which parts there are.
         bounds: Variants whose policy knows the future.
+        etas: Of the variants, how energy and time are weighed.
+        cautions: What a reader must know before its figures.
     """
 
     id: str
     values: Json
-    manifest: Json
     summary: Json
     bounds: list[str]
+    etas: tuple[float, ...]
+    cautions: tuple[str, ...]
 
 
 def finished(folder: Path, sweep: Json) -> list[Point]:
     """The points of a sweep that are done."""
     return [
-        Point(one["id"], one["values"], found.manifest, found.summary,
-              oracles(found.manifest["scenario"]))
+        Point(one["id"], one["values"], _brief(found.summary), oracles(found.manifest["scenario"]),
+              _etas(found.manifest["scenario"]), tuple(cautions(found.manifest, found.summary)))
         for one, found in study.finished(folder, sweep)
     ]  # fmt: skip
+
+
+def _brief(summary: Json) -> Json:
+    variants = {
+        name: {"metrics": _some(one["metrics"], METRICS),
+               "versus": _some(one["versus"], ("baseline", *METRICS))}
+        for name, one in summary["variants"].items()
+    }  # fmt: skip
+    by = {key: list(parts) for key, parts in summary["by"].items()}
+    return {**summary, "variants": variants, "by": by}
+
+
+def _some(found: Json, keys: Sequence[str]) -> Json:
+    return {key: found[key] for key in keys if key in found}
+
+
+def _etas(scenario: Json) -> tuple[float, ...]:
+    own = (variant.get("objective") or {} for variant in scenario["variants"].values())
+    return tuple(one.get("eta", scenario["objective"]["eta"]) for one in own)
 
 
 def place(values: Mapping[str, Any]) -> str:
