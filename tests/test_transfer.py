@@ -12,6 +12,7 @@ from torch import Tensor, nn  # noqa: E402
 from tests import torch_models as zoo  # noqa: E402
 from tests.torch_models import Encoder, FusedAttention, Recurrent, ResNet, VisionTransformer  # noqa: E402
 from wattkeeper.live import TransferReport, transfer  # noqa: E402
+from wattkeeper.live.architectures import Block, Stage, build  # noqa: E402
 from wattkeeper.policies.errors import InputError  # noqa: E402
 
 LIMIT = 1e-5
@@ -267,3 +268,22 @@ def test_shared_weights_are_filled_once() -> None:
     assert not grown(Repeated(16, 2), Repeated(16, 4)).preserved_in_eval
     assert grown(Tied(16), Tied(16), WORDS).preserved_in_eval
     assert "shares weights" in grown(Tied(16), Tied(40), WORDS).lost_in_eval[0]
+
+
+def test_a_branch_that_adds_nothing_does_not_silence_a_layer() -> None:
+    """The norm at the end of an untrained residual block gives zeros; a plain layer is no sum."""
+    plain, residual, conv = Block(False, 5), Block(True, 3), Block(False, 1)
+    small = (Stage(8, (plain,)), Stage(16, (conv,)), Stage(24, (Block(False, 3),)))
+    deep = (*small[:2], Stage(24, (Block(False, 3), residual)))
+    other = (Stage(8, (plain, residual)), Stage(16, (conv,)))
+    images = torch.randn(4, 1, 8, 8)
+    first, parent, child, again = (build(one, 1, 10) for one in (small, deep, other, deep))
+    transfer(first, parent, images)
+    assert not parent.get_parameter("3.second.1.weight").any(), "the block begins as the identity"
+    transfer(parent, child, images)
+    child(images).square().sum().backward()
+    assert all(
+        one.grad is not None and one.grad.any() for one in child.get_submodule("0").parameters()
+    )
+    assert transfer(parent, again, images).lost_in_eval == ()
+    assert not again.get_parameter("3.second.1.weight").any()

@@ -30,6 +30,7 @@ from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.profile import Curve
 from wattkeeper.policies.protocols import NEW, ClusterView, Context, Job, Knobs, Placement
 from wattkeeper.policies.queueing import InOrder
+from wattkeeper.policies.registry import Point
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
 from wattkeeper.sim.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.world import World
@@ -155,6 +156,12 @@ def test_a_policy_of_another_decision_point_is_refused() -> None:
     object.__setattr__(select, "point", "place")
     with pytest.raises(PolicyError, match=r"'stub' builds a Stub, .*policies\.protocols\.Place$"):
         run_world([plain("x", 0.0, 10.0)], {}, None, chosen(place=select))
+
+
+@pytest.mark.parametrize("point", ["configure", "tune", "select", "place"])
+def test_a_policy_without_its_method_is_refused(point: Point) -> None:
+    with pytest.raises(PolicyError, match=f"'stub' builds a Stub without the method '{point}'"):
+        run_world([plain("x", 0.0, 10.0)], {}, None, chosen(**{point: stub(point)}))
 
 
 def test_a_preempted_job_goes_on_on_the_same_type() -> None:
