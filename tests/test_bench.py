@@ -107,7 +107,7 @@ PLANTS = {
         {"recurring": {"digest", "energy_j"}},
     ),
     "a scheduler off by one job": (
-        "policies/select/sjf.py",
+        "policies/queueing.py",
         "return job.duration_s",
         "return job.duration_s + (job.number == 60) * 1e9",
         {"queue": {"digest", "queue_delay_s"}},
