@@ -403,7 +403,7 @@ class _Transfer:
 
 
 def _is_added(program: Program, readers: Sequence[int]) -> bool:
-    return all(program.ops[reader].kind == "add" for reader in readers)
+    return bool(readers) and all(program.ops[reader].kind == "add" for reader in readers)
 
 
 def _status(value: Tensor, source: Tensor, plain: bool) -> tuple[Status, str]:

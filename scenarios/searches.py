@@ -27,16 +27,6 @@ if TYPE_CHECKING:
     from wattkeeper.live.training_log import Training
     from wattkeeper.scenarios.variants import RunSpec
 
-MEASURED: Final = {
-    "work": "epochs times parameters, all networks",
-    "epochs": "epochs of all networks",
-    "time_s": "CPU time of training, all networks, s",
-    "overhead_s": "CPU time of graphs, of the choice of parents and of transfers, s",
-    "accuracy": "of the test images, mean over the networks",
-    "coverage": "share of parameters filled from a parent, mean over the networks that had one",
-}
-"""Metrics of a search, besides those of all runs."""
-
 SAVED: Final = ("work", "epochs", "time_s", "time_with_overhead_s")
 """What a zoo shall save."""
 
