@@ -21,6 +21,7 @@ CORE = (
     "policies/protocols.py",
     "policies/queueing.py",
     "policies/tightest.py",
+    "sim/agenda.py",
     "sim/backend.py",
     "sim/checks.py",
     "sim/clock.py",

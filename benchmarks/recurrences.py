@@ -12,7 +12,8 @@ from pathlib import Path
 
 from wattkeeper.scenarios.loading import load
 from wattkeeper.scenarios.run import Done, run
-from wattkeeper.sim.clock import Callback, Clock
+from wattkeeper.sim.agenda import Callback
+from wattkeeper.sim.clock import Clock
 from wattkeeper.traces import library
 
 SEEDS = 5

@@ -17,8 +17,9 @@ from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import Job, Knobs, Options, Start
 from wattkeeper.policies.retaining import Retention
 from wattkeeper.policies.zoo.models import Child, Trained
+from wattkeeper.sim.agenda import Callback
 from wattkeeper.sim.backend import Attempt, Backend, Listener
-from wattkeeper.sim.clock import Callback, Clock
+from wattkeeper.sim.clock import Clock
 from wattkeeper.sim.sources import Source
 from wattkeeper.sim.zoo import BYTES, Finished
 

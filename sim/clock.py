@@ -8,42 +8,11 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
-from heapq import heappop, heappush
-from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
 from simpy import Environment
 
-
-class Due:
-    """What happens when its time comes.
-
-    Attributes:
-        cancelled: Whether nothing happens instead.
-    """
-
-    cancelled = False
-
-    @abstractmethod
-    def happen(self) -> None:
-        """Its time has come."""
-
-    def cancel(self) -> None:
-        """Let nothing happen when the time comes."""
-        self.cancelled = True
-
-
-class Callback(Due):
-    """A call with an argument."""
-
-    def __init__(self, call: Callable[[Any], object], argument: Any = None) -> None:
-        self.call = call
-        self.argument = argument
-
-    def happen(self) -> None:
-        """Call."""
-        self.call(self.argument)
+from wattkeeper.sim.agenda import Agenda, Due
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -62,18 +31,12 @@ class Driven:
         """
 
 
-# Compiled code need not look up a constant.
-_pop: Final = heappop
-_push: Final = heappush
-
-
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Clock:
     """Calls back, and drives a SimPy environment.
 
     SimPy's own `schedule` takes a delay, and `now + (time - now)` is not always `time`, so that
-    what a trace has at one time would come at two. Callbacks have a heap of bare times, which are
-    compared faster than SimPy's entries.
+    what a trace has at one time would come at two. So callbacks have an agenda of their own.
 
     Args:
         simpy: Where ordinary SimPy processes shall run; a new environment if None.
@@ -95,23 +58,17 @@ class Clock:
         self.driven: Driven
         self.next_arrival_s = math.inf
         self.pass_is_due = False
-        self._times: list[float] = []
-        self._due: dict[float, list[Due]] = {}
+        self._agenda = Agenda()
 
     def enter(self, time_s: float, due: Due) -> None:
         """Let something be due at a time (s), after what is due then already."""
-        there = self._due.get(time_s)
-        if there is None:
-            self._due[time_s] = [due]
-            _push(self._times, time_s)
-        else:
-            there.append(due)
+        self._agenda.enter(time_s, due)
 
     def next_s(self) -> float:
         """When something is due next, s; infinite if nothing is."""
         now = self.next_arrival_s
-        if self._times and self._times[0] < now:
-            now = self._times[0]
+        if self._agenda.next_s < now:
+            now = self._agenda.next_s
         processes = self._processes
         if processes and processes[0][0] < now:
             now = processes[0][0]
@@ -119,16 +76,15 @@ class Clock:
 
     def settle(self, now_s: float) -> None:
         """Let everything happen that is due at a time (s), the next one."""
-        times, simpy, processes = self._times, self.simpy, self._processes
+        agenda, simpy, processes = self._agenda, self.simpy, self._processes
         events = 0
         self.now_s = simpy._now = now_s
         while True:
-            if times and times[0] == now_s:
-                _pop(times)
-                for one in self._due.pop(now_s):
-                    events += 1
-                    if not one.cancelled:
-                        one.happen()
+            if agenda.next_s == now_s:
+                events += 1
+                one = agenda.pop()
+                if not one.cancelled:
+                    one.happen()
             elif self.next_arrival_s == now_s:
                 events += 1
                 self.driven.arrive()

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
+from librt.vecs import vec
+from mypy_extensions import i64
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Job, Placement
 from wattkeeper.sim.cluster_spec import ClusterSpec, Ints
 
+_ONE: Final[i64] = 1
+"""Shifted as a machine integer; a plain 1 would be shifted as an object."""
+
 
 class _Nodes:
     """A set of nodes that knows its first one.
 
-    Bits in words of 32, which compiled code handles as machine integers, and in `_words` a bit for
-    each word that is not empty.
+    Bits in words of 32, and in `_words` a bit for each word that is not empty.
 
     Args:
         nodes: Number of all nodes.
@@ -28,24 +33,24 @@ class _Nodes:
     listed = False
 
     def __init__(self, nodes: int) -> None:
-        self._bits = [0] * ((nodes >> 5) + 1)
+        self._bits: vec[i64] = vec[i64]([0] * ((nodes >> 5) + 1))
         self._words = 0
 
-    def add(self, node: int) -> None:
+    def add(self, node: i64) -> None:
         """Put a node in that is not there."""
-        word = node >> 5
-        bits = self._bits[word]
-        if not bits:
-            self._words |= 1 << word
-        self._bits[word] = bits | 1 << (node & 31)
+        bits, word = self._bits, node >> 5
+        there = bits[word]
+        if not there:
+            self._words |= 1 << int(word)
+        bits[word] = there | (_ONE << (node & 31))
 
-    def remove(self, node: int) -> None:
+    def remove(self, node: i64) -> None:
         """Take a node out that is there."""
-        word = node >> 5
-        bits = self._bits[word] ^ 1 << (node & 31)
-        self._bits[word] = bits
-        if not bits:
-            self._words ^= 1 << word
+        bits, word = self._bits, node >> 5
+        left = bits[word] ^ (_ONE << (node & 31))
+        bits[word] = left
+        if not left:
+            self._words ^= 1 << int(word)
 
     def first(self) -> int | None:
         """The smallest one; None if there is none."""
@@ -53,7 +58,7 @@ class _Nodes:
         if not words:
             return None
         word = (words & -words).bit_length() - 1
-        bits = self._bits[word]
+        bits = int(self._bits[word])
         return (word << 5) + (bits & -bits).bit_length() - 1
 
 
@@ -70,11 +75,10 @@ class Cluster(ClusterView):
         self.free_gpus = spec.gpus
         self.gpu_types = spec.gpu_types
         self.node_type, self.capacity = _frozen(spec.node_type), _frozen(spec.capacity)
-        self._types: list[int] = spec.node_type.tolist()
-        self._sizes: list[int] = spec.capacity.tolist()
-        # Lists are faster than arrays by element. Arrays are shown, brought up to date when asked.
-        self._count: list[int] = self._sizes.copy()
-        self._is_stale = [False] * spec.nodes
+        self._types: vec[i64] = vec[i64](spec.node_type.tolist())
+        # Arrays are slow by element: they are shown, and brought up to date when asked.
+        self._count: vec[i64] = vec[i64](spec.capacity.tolist())
+        self._is_stale: vec[bool] = vec[bool]([False] * spec.nodes)
         self._stale: list[int] = []
         self._free, self._changes = spec.capacity.copy(), np.zeros(spec.nodes, dtype=np.int64)
         self._free_shown, self._changes_shown = _frozen(self._free), _frozen(self._changes)
@@ -82,11 +86,14 @@ class Cluster(ClusterView):
         self._all_types = spec.types_allowed(None)
         self._allowed: dict[str, tuple[int, ...]] = {}
         # Nodes by type and number of free GPUs, and which numbers there are: those of empty sets
-        # are struck off when they are looked at, the sets are kept.
+        # are struck off when they are looked at, the sets are kept. And each node's set.
         self._by_free: list[dict[int, _Nodes]] = [{} for _ in self.gpu_types]
         self._levels: list[list[int]] = [[] for _ in self.gpu_types]
+        self._set_of: list[_Nodes] = []
         for node, (kind, count) in enumerate(zip(self._types, self._count, strict=True)):
-            self._nodes_with(count, kind).add(node)
+            nodes = self._nodes_with(count, kind)
+            nodes.add(node)
+            self._set_of.append(nodes)
 
     @property
     def free(self) -> Ints:
@@ -110,7 +117,7 @@ class Cluster(ClusterView):
             self._is_stale[node] = False
         stale.clear()
 
-    def _touch(self, node: int) -> None:
+    def _touch(self, node: i64) -> None:
         if not self._is_stale[node]:
             self._is_stale[node] = True
             self._stale.append(node)
@@ -215,17 +222,17 @@ class Cluster(ClusterView):
 
     def is_empty(self, node: int) -> bool:
         """Whether no job holds anything of a node."""
-        return self._count[node] == self._sizes[node]
+        return bool(self._count[node] == self.capacity[node])
 
-    def _count_free(self, node: int, change: int) -> None:
-        before = self._count[node]
-        count = before + change
+    def _count_free(self, node: i64, change: i64) -> None:
+        count = self._count[node] + change
         self._count[node] = count
         self._touch(node)
         self.free_gpus += change
-        kind = self._types[node]
-        self._by_free[kind][before].remove(node)
-        self._nodes_with(count, kind).add(node)
+        self._set_of[node].remove(node)
+        nodes = self._nodes_with(count, self._types[node])
+        nodes.add(node)
+        self._set_of[node] = nodes
 
     def _check(self, job: Job, placement: Placement) -> None:
         gpus = sum(slot[1] for slot in placement)

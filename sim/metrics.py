@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wattkeeper.sim.cluster_spec import ClusterSpec
-from wattkeeper.sim.timeline import Timeline, exact_sum
+from wattkeeper.sim.exact_sum import exact_sum
+from wattkeeper.sim.timeline import Timeline
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from librt.strings import BytesWriter, write_f64_le, write_i32_le, write_i64_le
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.policies.protocols import Placement
+from wattkeeper.policies.protocols import NEW, Placement
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -75,8 +75,8 @@ _DECIDED = {"time_s": "f8", "number": "i8", "seen": "i8", "also_seen": "i8", "at
             "chose": "i4", "maker": "i1"}  # fmt: skip
 """Decisions."""
 
-BUFFER_BYTES = 1 << 16
-"""Rows are moved on when so many bytes of them were written."""
+BUFFER_BYTES = 1 << 18
+"""Rows are moved to a part of their own when so many bytes of them were written."""
 
 _DEFAULTS: dict[str, float] = {"attempt": 1, "batch_size": ABSENT, "power_limit_w": math.nan,
                                "epochs": ABSENT, "flags": REACHED}  # fmt: skip
@@ -96,35 +96,36 @@ class _Rows:
 
     def __init__(self, codes: Mapping[str, str]) -> None:
         self.writer = BytesWriter()
-        self._packed = bytearray()
+        self._parts: list[bytes] = []
         self._type = np.dtype([(name, f"<{code}") for name, code in codes.items()])
         self._row_bytes: int = self._type.itemsize
+        self._moved = 0
 
     def __len__(self) -> int:
-        return (len(self._packed) + len(self.writer)) // self._row_bytes
+        return self._moved + len(self.writer) // self._row_bytes
 
     def wrote(self) -> None:
         """A row is complete."""
         if len(self.writer) >= BUFFER_BYTES:
-            self._flush()
+            self._move()
 
-    def _flush(self) -> None:
-        self._packed += self.writer.getvalue()
+    def _move(self) -> None:
+        self._moved += len(self.writer) // self._row_bytes
+        self._parts.append(self.writer.getvalue())
         self.writer = BytesWriter()
 
     def __contains__(self, name: str) -> bool:
         return name in (self._type.names or ())
 
-    def column(self, name: str) -> npt.NDArray[Any]:
-        """A column, shape (rows,); no row can be appended while it is in use."""
-        if len(self.writer):
-            self._flush()
-        values: npt.NDArray[Any] = np.frombuffer(self._packed, self._type)[name]
-        return values
+    def parts(self) -> list[npt.NDArray[Any]]:
+        """All rows, in parts that a processor's cache holds; at least one."""
+        if len(self.writer) or not self._parts:
+            self._move()
+        return [np.frombuffer(part, self._type) for part in self._parts]
 
-    def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """All of them."""
-        return {name: self.column(name) for name in self._type.names or ()}
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """A column, shape (rows,)."""
+        return np.concatenate([part[name] for part in self.parts()])
 
 
 class Journal:
@@ -141,6 +142,7 @@ class Journal:
     def __init__(self) -> None:
         self.makers: list[tuple[str, str]] = []
         self.choices: dict[Placement | str, int] = {}
+        self._on_one_node: dict[int, int] = {}
         self.clear()
 
     def clear(self) -> None:
@@ -155,6 +157,17 @@ class Journal:
     def choice(self, chose: Placement | str) -> int:
         """The index of a choice."""
         return self.choices.setdefault(chose, len(self.choices))
+
+    def placed(self, placement: Placement) -> int:
+        """The index of a placement; where that is on one node, it is found by a number."""
+        node, gpus, gpu = placement[0]
+        if gpu != NEW or len(placement) > 1:
+            return self.choice(placement)
+        code = node << 32 | gpus
+        found = self._on_one_node.get(code)
+        if found is None:
+            found = self._on_one_node[code] = self.choice(placement)
+        return found
 
     def add(
         self,
@@ -191,10 +204,17 @@ class Journal:
             `choices`) and `saw`: a digest of 64 bits of time, job, attempt, and what was shown:
             to `Place` the GPUs of the job, and how many are free.
         """
-        raw = self._rows.columns()
+        self.choice("start")
         places = np.array([not isinstance(choice, str) for choice in self.choices], dtype=bool)
-        starts = places[raw["chose"]] if len(places) else np.zeros(0, dtype=bool)
-        columns = {name: np.repeat(values, 1 + starts) for name, values in raw.items()}
+        parts = [self._decided(raw, places, gpus_of) for raw in self._rows.parts()]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def _decided(
+        self, raw: npt.NDArray[Any], places: npt.NDArray[np.bool_], gpus_of: Callable[[Ints], Ints]
+    ) -> dict[str, npt.NDArray[Any]]:
+        """The decisions of some rows."""
+        starts = places[raw["chose"]]
+        columns = {name: np.repeat(raw[name], 1 + starts) for name in _DECIDED}
         placed = np.flatnonzero(starts) + np.arange(1, 1 + int(starts.sum()))
         columns["chose"][placed - 1] = self.choice("start")
         columns["maker"][placed] = [point for point, _ in self.makers].index("place")

@@ -10,8 +10,9 @@ from typing import Literal, NamedTuple
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import Job, Knobs, Measurement, Options, Start
+from wattkeeper.sim.agenda import Due
 from wattkeeper.sim.backend import Attempt, Backend, Done, Listener
-from wattkeeper.sim.clock import Clock, Due
+from wattkeeper.sim.clock import Clock
 from wattkeeper.sim.cluster_spec import ClusterSpec
 from wattkeeper.sim.latencies import AllLatencies, Latencies
 from wattkeeper.sim.streams import Streams

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -167,6 +168,9 @@ ROWS = 1 << 17
 UNIQUE = ("job_id", "group_id")
 """Texts that a dictionary would only make longer."""
 
+FEW = 256
+"""The most texts of a column that is written by index: each row group repeats them."""
+
 TABLES = {"jobs": JOBS, "decisions": DECISIONS, "timeline": TIMELINE, "models": MODELS}
 """The last one only where there is a zoo."""
 
@@ -241,7 +245,7 @@ def collect(
         unmeasured: Workloads whose power nobody measured: their energy is absent, and so is that of
             the cluster.
     """
-    number = recorder.column("number").copy()
+    number = recorder.column("number")
     gpus, milli, submit_s = (
         source.column(name, number).to_numpy() for name in ("gpus", "gpu_milli", "submit_time_s")
     )
@@ -250,9 +254,10 @@ def collect(
         line = line._replace(power_w=np.full(len(line.power_w), np.nan))
     decisions = decision_columns(recorder.journal, source)
     recorder.journal.clear()
-    attempts = attempt_columns(recorder, source, cluster, unmeasured)
     pauses = recorder.pauses()
-    recorder.clear()
+    recorded = recorded_columns(recorder, cluster)
+    recorder.clear()  # before as much is made again
+    attempts = attempt_columns(recorded, source, unmeasured)
     metrics, by = _metrics(jobs_of(attempts, number, pauses, optima))
     columns = {"jobs": attempts, "decisions": decisions, "timeline": line._asdict()}
     columns["timeline"]["power_w"] = pa.array(line.power_w, mask=np.isnan(line.power_w))
@@ -313,13 +318,8 @@ def _coded(texts: Sequence[str] | pa.Array, codes: npt.ArrayLike) -> pa.Dictiona
     return pa.DictionaryArray.from_arrays(pa.array(codes), texts)
 
 
-def attempt_columns(
-    recorder: Recorder,
-    source: Source,
-    cluster: ClusterSpec,
-    unmeasured: Collection[str] = (),
-) -> dict[str, pa.Array]:
-    """The columns of `JOBS`, less variant and seed, by name."""
+def recorded_columns(recorder: Recorder, cluster: ClusterSpec) -> dict[str, pa.Array]:
+    """The columns of `JOBS` that tell what happened, and `number`, by name."""
     column = recorder.column
     flags, number, where = column("flags"), column("number"), pa.array(column("where"))
     batch_size, limit_w, epochs = (column(n) for n in ("batch_size", "power_limit_w", "epochs"))
@@ -328,13 +328,10 @@ def attempt_columns(
         for choice in recorder.journal.choices
     ]
     types = [cluster.node_type[at[0]] if at else 0 for at in nodes]
-    energy_j = column("energy_j")
-    known = {name: source.column(name, number) for name in KNOWN}
-    if unmeasured:
-        absent = pc.is_in(known["workload"], value_set=pa.array(sorted(unmeasured), pa.string()))
-        energy_j = np.where(absent.to_numpy(zero_copy_only=False), np.nan, energy_j)
     how = ((flags & REPLAYED) > 0).astype(np.int8)
-    return known | {
+    return {
+        "number": pa.array(number),
+        "energy_j": pa.array(column("energy_j")),
         "attempt": pa.array(column("attempt")),
         "gpu_type": _coded(cluster.gpu_types, pa.array(types, pa.int16()).take(where)),
         "node_ids": pa.array(nodes, pa.list_(pa.int32())).take(where),
@@ -343,7 +340,6 @@ def attempt_columns(
         "batch_size": pa.array(batch_size, mask=batch_size == ABSENT),
         "power_limit_w": pa.array(limit_w, mask=np.isnan(limit_w) | (limit_w == UNLIMITED_W)),
         "epochs": pa.array(epochs, mask=epochs == ABSENT),
-        "energy_j": pa.array(energy_j, mask=np.isnan(energy_j)),
         "time_s": pa.array(column("time_s")),
         "overhead_s": pa.array(column("overhead_s")),
         "cost": pa.array(column("cost")),
@@ -354,6 +350,19 @@ def attempt_columns(
         "parent_model": _parents(recorder.parents, len(flags)),
         "preemptions": pa.array(column("preemptions")),
     }
+
+
+def attempt_columns(
+    recorded: dict[str, pa.Array], source: Source, unmeasured: Collection[str] = ()
+) -> dict[str, pa.Array]:
+    """The columns of `JOBS`, less variant and seed, by name; from `recorded_columns`."""
+    found = dict(recorded)
+    number, energy_j = (found.pop(name).to_numpy() for name in ("number", "energy_j"))
+    known = {name: source.column(name, number) for name in KNOWN}
+    if unmeasured:
+        absent = pc.is_in(known["workload"], value_set=pa.array(sorted(unmeasured), pa.string()))
+        energy_j = np.where(absent.to_numpy(zero_copy_only=False), np.nan, energy_j)
+    return found | known | {"energy_j": pa.array(energy_j, mask=np.isnan(energy_j))}
 
 
 def _parents(by_row: Mapping[int, str], rows: int) -> pa.Array:
@@ -476,25 +485,25 @@ def digest_tables(tables: Mapping[str, pa.Table]) -> str:
     for name, table in tables.items():
         state.update(name.encode())
         for column in table.columns:
-            flat = _flat(column)
-            if pa.types.is_dictionary(flat.type):
-                flat = flat.dictionary_decode()
-            for part in _content(flat):
+            for part in _content(_flat(column)):
                 state.update(part)
     return state.hexdigest()
 
 
 def _content(column: pa.Array) -> Iterator[Any]:
     """The values of a column, the same whatever its offset and padding."""
-    yield np.packbits(column.is_null().to_numpy(zero_copy_only=False))
-    if pa.types.is_string(column.type):
-        filled = column.fill_null("") if column.null_count else column
-        yield pc.binary_length(filled).to_numpy()
-        inside = filled.cast(pa.binary())
-        offsets = np.frombuffer(inside.buffers()[1], dtype=np.int32)
-        start, end = (int(offsets[at]) for at in (inside.offset, inside.offset + len(inside)))
-        data = inside.buffers()[2]
-        yield b"" if data is None else data[start:end]
+    if column.null_count:
+        yield np.packbits(column.is_null().to_numpy(zero_copy_only=False))
+    else:
+        yield np.zeros((len(column) + 7) // 8, np.uint8)
+    if pa.types.is_dictionary(column.type):
+        lengths = pc.binary_length(column.dictionary).take(column.indices)
+        yield lengths.fill_null(0).to_numpy()
+        for begin in range(0, len(column), ROWS):
+            yield _letters(column.slice(begin, ROWS).dictionary_decode())
+    elif pa.types.is_string(column.type):
+        yield pc.binary_length(column).fill_null(0).to_numpy()
+        yield _letters(column)
     elif pa.types.is_list(column.type):
         yield pc.list_value_length(column).to_numpy(zero_copy_only=False)
         yield column.flatten().to_numpy()
@@ -502,6 +511,15 @@ def _content(column: pa.Array) -> Iterator[Any]:
         zero = pa.scalar(0).cast(column.type) if column.null_count else None
         filled = column.fill_null(zero) if column.null_count else column
         yield np.ascontiguousarray(filled.to_numpy(zero_copy_only=False))
+
+
+def _letters(texts: pa.Array) -> Any:
+    """All texts in one."""
+    inside = (texts.fill_null("") if texts.null_count else texts).cast(pa.binary())
+    offsets = np.frombuffer(inside.buffers()[1], dtype=np.int32)
+    start, end = (int(offsets[at]) for at in (inside.offset, inside.offset + len(inside)))
+    data = inside.buffers()[2]
+    return b"" if data is None else data[start:end]
 
 
 def write(
@@ -529,21 +547,42 @@ def write(
             tables = [result.tables[name] for result in results if name in result.tables]
             if not tables:
                 continue
-            texts = [want.name for want in schema if pa.types.is_string(want.type)]
+            written = _written(schema, tables)
             with pq.ParquetWriter(
                 fresh / f"{name}.parquet",
-                schema,
+                written,
                 compression="zstd",
-                use_dictionary=[text for text in texts if text not in UNIQUE],
+                use_dictionary=[want.name for want in schema if _repeats(want)],
+                store_schema=False,
             ) as file:
                 for table in tables:
                     for begin in range(0, len(table), ROWS):
-                        file.write_table(table.slice(begin, ROWS).cast(schema))
+                        file.write_table(table.slice(begin, ROWS).cast(written))
+                file.add_key_value_metadata({"ARROW:schema": b64encode(schema.serialize())})
         pq.write_table(metric_values(results), fresh / "metrics.parquet", compression="zstd")
         (fresh / "summary.json").write_text(to_json(summary), encoding="utf-8")
         (fresh / "manifest.json").write_text(to_json(manifest), encoding="utf-8")
         if page:
             (fresh / "report.html").write_text(page, encoding="utf-8", newline="\n")
+
+
+def _written(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Schema:
+    """The schema with texts of which there are few by index, as they are in memory.
+
+    Parquet has them by index in any case: so no text is looked up again.
+    """
+    for at, want in enumerate(schema):
+        columns = [table[want.name] for table in tables]
+        chunks = [chunk for column in columns for chunk in column.chunks]
+        if pa.types.is_dictionary(columns[0].type) and all(
+            len(chunk.dictionary) <= FEW for chunk in chunks
+        ):
+            schema = schema.set(at, want.with_type(columns[0].type))
+    return schema
+
+
+def _repeats(column: pa.Field) -> bool:
+    return column in _KEYS or (pa.types.is_string(column.type) and column.name not in UNIQUE)
 
 
 def check_folder(folder: Path, *, sweep: bool = False) -> None:

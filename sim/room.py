@@ -53,6 +53,8 @@ class Room(RoomView):
         self._paused = paused
         self._fitting: dict[Key, Placement] = {}
         self._not_fitting: set[Key] = set()
+        self._asked: Job | None = None
+        self._answer: Placement = ()
 
     @property
     def gpus(self) -> int:
@@ -76,25 +78,40 @@ class Room(RoomView):
             job = job.but(gpu_type=self._paused[job.number].gpu_type)
         if without:
             return self._where_without(job, without)
-        key = job.key
-        found = self._fitting.get(key)
-        if found is not None:
-            return found
-        if key in self._not_fitting:
-            return ()
-        found = self._placed(job, self._cluster, 0.0)
-        if found:
-            self._fitting[key] = found
+        if job is not self._asked:
+            self._remember()
+            self._answer = self._found(job)
+            self._asked = job
+        return self._answer
+
+    def _remember(self) -> None:
+        """Keep the last answer for other jobs of its key."""
+        if self._asked is None:
+            return
+        if self._answer:
+            self._fitting[self._asked.key] = self._answer
         else:
-            self._not_fitting.add(key)
-        return found
+            self._not_fitting.add(self._asked.key)
+
+    def _found(self, job: Job) -> Placement:
+        if self._fitting:
+            found = self._fitting.get(job.key)
+            if found is not None:
+                return found
+        if self._not_fitting and job.key in self._not_fitting:
+            return ()
+        return self._placed(job, self._cluster, 0.0)
 
     def shrank(self) -> None:
         """A job took GPUs: what did not fit does not fit."""
+        if not self._answer:
+            self._remember()
+        self._asked = None
         self._fitting.clear()
 
     def grew(self) -> None:
         """GPUs or power were given back."""
+        self._asked = None
         self._fitting.clear()
         self._not_fitting.clear()
 

@@ -12,13 +12,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from wattkeeper.policies.protocols import Job
 
 Ints = npt.NDArray[np.int64]
 
 CHUNK = 1 << 11
+
+_ASKED = ("job_id", "workload", "gpus", "submit_time_s", "duration_s", "time_scale", "gpu_milli",
+          "gpu_type", "user", "estimate_s")  # fmt: skip
+"""What the world needs of a job besides its group."""
 
 KNOWN = ("job_id", "group_id", "recurrence", "workload", "gpus", "gpu_milli", "submit_time_s",
          "time_scale")  # fmt: skip
@@ -58,16 +62,14 @@ class Trace(Source):
     def __init__(self, jobs: pa.Table, models: Mapping[str, str] = MappingProxyType({})) -> None:
         self._models = models
         self._order = np.argsort(jobs["submit_time_s"].to_numpy(), kind="stable")
+        self._recur = jobs["group_id"].null_count < len(jobs)
         group = pc.coalesce(jobs["group_id"], jobs["job_id"])
         self._jobs = jobs.set_column(jobs.schema.get_field_index("group_id"), "group_id", group)
         self._recurrence = _recurrences(jobs["group_id"], self._order)
 
     def arrivals(self) -> Iterator[list[Job]]:
         """In order of submission; ties in the order of the trace."""
-        table = self._jobs.select(
-            ("job_id", "group_id", "workload", "gpus", "submit_time_s", "duration_s", "time_scale",
-             "gpu_milli", "gpu_type", "user", "estimate_s")
-        )  # fmt: skip
+        table = self._jobs.select((*_ASKED, "group_id"))
         in_order = bool((self._order[1:] > self._order[:-1]).all())
         for begin in range(0, len(self._order), CHUNK):
             numbers = self._order[begin : begin + CHUNK]
@@ -75,20 +77,23 @@ class Trace(Source):
             yield self._jobs_of(part, numbers)
 
     def _jobs_of(self, part: pa.Table, numbers: Ints) -> list[Job]:
-        job_id, group, workload, gpus, submit, duration, scale, milli, kind, user, estimate = (
-            _listed(column) for column in part.columns
+        job_id, workload, gpus, submit, duration, scale, milli, kind, user, estimate = (
+            _listed(part[name]) for name in _ASKED
         )
+        group = _listed(part["group_id"]) if self._recur else job_id
         number: list[int] = numbers.tolist()
         recurrence: list[int] = self._recurrence[numbers].tolist()
-        models = self._models
-        return [
-            Job(
-                job_id[at], group[at], recurrence[at], workload[at], gpus[at], submit[at],
-                duration[at], scale[at], number[at], milli[at], kind[at], user[at], estimate[at],
-                models.get(job_id[at]) if models else None,
-            )
-            for at in range(len(number))
-        ]  # fmt: skip
+        models, jobs = self._models, []
+        at: i64 = 0
+        for at in range(len(number)):
+            jobs.append(
+                Job(
+                    job_id[at], group[at], recurrence[at], workload[at], gpus[at], submit[at],
+                    duration[at], scale[at], number[at], milli[at], kind[at], user[at],
+                    estimate[at], models.get(job_id[at]) if models else None,
+                )
+            )  # fmt: skip
+        return jobs
 
     def finished(self, job: Job, now_s: float) -> Job | None:
         """Nothing follows."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -12,18 +10,11 @@ import numpy.typing as npt
 
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.sim.cluster_spec import ClusterSpec
+from wattkeeper.sim.exact_sum import exact_sum
 from wattkeeper.sim.recorder import MOST_UNITS, UNITS_PER_WATT, Recorder, too_much, whole_units
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-
-CHUNK = 1 << 14
-
-
-def exact_sum(values: Floats) -> float:
-    """The sum, rounded once."""
-    parts = (values[at : at + CHUNK].tolist() for at in range(0, len(values), CHUNK))
-    return math.fsum(chain.from_iterable(parts))
 
 
 class Timeline(NamedTuple):
@@ -101,7 +92,7 @@ def timeline(
 def _slots(parts: Sequence[Floats]) -> tuple[Floats, list[Ints]]:
     """All times once, ascending, and where those of each part are among them."""
     times = np.concatenate(parts)
-    order = np.argsort(times, kind="stable")
+    order = np.argsort(times)
     times = times[order]
     new = np.append(True, times[1:] != times[:-1])[: len(times)]
     slot = np.empty(len(times), dtype=np.int64)

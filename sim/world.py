@@ -33,9 +33,10 @@ from wattkeeper.policies.protocols import (
 )
 from wattkeeper.policies.registry import Point, PolicyConfig, built
 from wattkeeper.policies.zoo.models import Child, Trained
+from wattkeeper.sim.agenda import Callback, Due
 from wattkeeper.sim.backend import Attempt, Backend, Listener, Zoo
 from wattkeeper.sim.checks import check_configuration, check_knobs, check_query, check_wake
-from wattkeeper.sim.clock import Callback, Clock, Due
+from wattkeeper.sim.clock import Clock
 from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.nodes import NodeStates, PowerBudget
 from wattkeeper.sim.recorder import (
@@ -278,7 +279,7 @@ class World(Listener):
         delay_s = self._nodes.took(placement, now_s) if self._nodes.matter else 0.0
         placement = cluster.take(job, placement)
         self.room.shrank()
-        where = self._journal.choice(placement)
+        where = self._journal.placed(placement)
         gpu_type = cluster.gpu_type(placement)
         attempt = self._paused.pop(job.number, None) if self._paused else None
         if attempt is not None and gpu_type != attempt.gpu_type:

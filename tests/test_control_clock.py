@@ -15,7 +15,7 @@ from wattkeeper.live.control.clock import LiveClock, LiveEnvironment, Outside, S
 from wattkeeper.live.control.log import Log
 from wattkeeper.live.wall import Wall
 from wattkeeper.policies.errors import StoreError
-from wattkeeper.sim.clock import Callback
+from wattkeeper.sim.agenda import Callback
 
 
 def event(time_s: float, kind: str = "epoch", **payload: float) -> Outside:

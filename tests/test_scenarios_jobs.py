@@ -14,7 +14,8 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile, expectations
 from wattkeeper.scenarios.loading import load
 from wattkeeper.scenarios.run import run
-from wattkeeper.sim.clock import Callback, Clock
+from wattkeeper.sim.agenda import Callback
+from wattkeeper.sim.clock import Clock
 from wattkeeper.traces import library
 from wattkeeper.traces.formats import import_trace
 from wattkeeper.traces.replacing import replacing, replacing_file

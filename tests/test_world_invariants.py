@@ -52,7 +52,8 @@ from wattkeeper.policies.protocols import (
 from wattkeeper.policies.queueing import InOrder
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
-from wattkeeper.sim.clock import Callback, Clock, Driven, Due
+from wattkeeper.sim.agenda import Callback, Due
+from wattkeeper.sim.clock import Clock, Driven
 from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.recorder import UNITS_PER_WATT, whole_units
 from wattkeeper.sim.results import RunResult, collect

@@ -27,7 +27,7 @@ from wattkeeper.sim.clock import Clock
 from wattkeeper.sim.cluster import Cluster
 from wattkeeper.sim.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.replay import Occupancy, Profiles, Profiling, Replay
-from wattkeeper.sim.results import attempt_columns, decision_columns
+from wattkeeper.sim.results import attempt_columns, decision_columns, recorded_columns
 from wattkeeper.sim.rules import PolicySet, Rules
 from wattkeeper.sim.sources import Source, Trace
 from wattkeeper.sim.streams import NamedStreams, Streams
@@ -244,7 +244,8 @@ class DecisionRow(NamedTuple):
 
 def attempts(world: World) -> list[AttemptRow]:
     """The attempts, in order of ending."""
-    columns = attempt_columns(world.recorder, world.source, world.cluster.spec)
+    recorded = recorded_columns(world.recorder, world.cluster.spec)
+    columns = attempt_columns(recorded, world.source)
     rows = zip(*(columns[name].to_pylist() for name in AttemptRow._fields), strict=True)
     return [AttemptRow(*row) for row in rows]
 

@@ -19,8 +19,8 @@ from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import Job, Knobs, Options
 from wattkeeper.policies.protocols import Start as Started
+from wattkeeper.sim.agenda import Callback
 from wattkeeper.sim.backend import Attempt, Backend, Listener
-from wattkeeper.sim.clock import Callback
 from wattkeeper.sim.cluster_spec import ClusterSpec
 from wattkeeper.sim.replay import modelled_w
 from wattkeeper.sim.streams import Streams

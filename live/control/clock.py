@@ -13,7 +13,8 @@ from simpy import Environment
 from simpy.rt import RealtimeEnvironment
 
 from wattkeeper.live.wall import Wall
-from wattkeeper.sim.clock import Callback, Clock
+from wattkeeper.sim.agenda import Callback
+from wattkeeper.sim.clock import Clock
 
 if TYPE_CHECKING:
     from wattkeeper.live.control.log import Log

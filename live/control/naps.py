@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from wattkeeper.sim.agenda import Callback
 from wattkeeper.sim.backend import Attempt, Listener
-from wattkeeper.sim.clock import Callback, Clock
+from wattkeeper.sim.clock import Clock
 
 
 class Nap:

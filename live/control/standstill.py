@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wattkeeper.live.control.clock import LiveClock, StillWall
-from wattkeeper.sim.clock import Callback, Due
+from wattkeeper.sim.agenda import Callback, Due
 
 
 class Standstill:

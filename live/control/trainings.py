@@ -16,8 +16,8 @@ from wattkeeper.policies.protocols import Measurement, Options
 if TYPE_CHECKING:
     from wattkeeper.live.control.runners import Gpu
     from wattkeeper.live.wall import Wall
+    from wattkeeper.sim.agenda import Due
     from wattkeeper.sim.backend import Attempt
-    from wattkeeper.sim.clock import Due
     from wattkeeper.sim.cluster_spec import ClusterSpec
     from wattkeeper.sim.streams import Streams
 
