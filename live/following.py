@@ -21,7 +21,7 @@ from wattkeeper.live.kinds import (
 )
 from wattkeeper.live.program import Held, Op, Program, Ref
 from wattkeeper.live.units import UnitMaps, covers, evenly
-from wattkeeper.live.weights import read_dim
+from wattkeeper.live.weights import in_kernel, read_dim
 
 MOVING: Final = TRANSPARENT | VIEWS | ORDERINGS | PARTS | {"expand"}
 
@@ -123,6 +123,10 @@ class Pair:
         if mine.kind in VIEWS:
             return True
         free = set(SIZES)
+        if "padding" in mine.args and "weight" in mine.tensors and "weight" in theirs.tensors:
+            if _middle(mine, self.child.program) != _middle(theirs, self.parent.program):
+                return False
+            free.add("padding")
         if mine.kind == "pad":
             return self._pads(mine) == self._pads(mine, theirs)
         if at in self.scaled:
@@ -176,6 +180,10 @@ class Pair:
             return f"{name} has no tensor in the parent"
         axes = self.child.spaces.tensors[name], self.parent.spaces.tensors[source]
         for dim, (x, y) in enumerate(zip(*axes, strict=True)):
+            if in_kernel(op.kind, dim) and x.extent != y.extent:
+                if x.extent < y.extent:
+                    return f"{name} is the middle of {source} alone"
+                continue  # with zeros around what the parent has
             units = self.maps.build(x, y)
             if units is None:
                 return f"dimension {dim} of {name} is built otherwise than that of {source}"
@@ -224,6 +232,17 @@ class Pair:
     def label(self, at: int) -> str:
         """What messages call an operator of the child."""
         return label(self.child.program.ops[at], at)
+
+
+def _middle(op: Op, program: Program) -> list[float]:
+    """By how much the middle of a convolution's kernel is off where its result stands."""
+    kernel = program.shapes[op.tensors["weight"]][2:]
+    reach = [
+        step * (extent - 1) / 2 for step, extent in zip(op.args["dilation"], kernel, strict=True)
+    ]
+    given = op.args["padding"]
+    pads = {"same": reach, "valid": [0] * len(kernel)}.get(given, given)
+    return [pad - half for pad, half in zip(pads, reach, strict=True)]
 
 
 def label(op: Op, at: int) -> str:

@@ -6,12 +6,14 @@ identity in train mode, too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
 
-from wattkeeper.live.kinds import PASSES_ZERO
+from wattkeeper.live.identities import taps_of
+from wattkeeper.live.kinds import CONVOLUTIONS, PASSES_ZERO
 from wattkeeper.live.program import Op, Program
 
 ENDS: Final = {
@@ -65,13 +67,17 @@ def find_blocks(program: Program, filled: frozenset[int]) -> Blocks:
             inside |= _unread(program, before, op, filled)
         if op.kind != "add" or len(op.refs) != 2:
             continue
-        for kept, branch in (op.refs, op.refs[::-1]):
-            own = _members(before[branch] & ~before[kept])
-            other = _members(before[kept] & ~before[branch])
-            weights = [one for one in own if program.ops[one].tensors]
-            if not weights or filled & {*own, *other}:
+        ways = [
+            (kept, branch, _members(before[branch] & ~before[kept]))
+            for kept, branch in (op.refs, op.refs[::-1])
+        ]
+        if filled & {one for *_, own in ways for one in own}:
+            continue
+        for (kept, branch, own), (*_, other) in (ways, ways[::-1]):
+            weights, others = (_weighted(program, part) for part in (own, other))
+            if not weights or _is_stuck(program, others):
                 continue
-            if len(weights) < sum(bool(program.ops[one].tensors) for one in other):
+            if len(weights) < len(others) and not _is_stuck(program, weights):
                 continue
             last = _ends(program, branch, set(own))
             if last:
@@ -92,6 +98,16 @@ def _unread(program: Program, before: list[int], op: Op, filled: frozenset[int])
                 if any(program.ops[at].tensors for at in own) and not filled & {*own}:
                     unread |= {*own}
     return unread
+
+
+def _weighted(program: Program, members: Sequence[int]) -> list[int]:
+    return [at for at in members if program.ops[at].tensors]
+
+
+def _is_stuck(program: Program, weighted: Sequence[int]) -> bool:
+    """Whether a convolution among some operators cannot pass its input on."""
+    ops = [program.ops[at] for at in weighted if program.ops[at].kind in CONVOLUTIONS]
+    return any(taps_of(op, program.shapes[op.tensors["weight"]][2:]) is None for op in ops)
 
 
 def _members(bits: int) -> list[int]:

@@ -73,6 +73,9 @@ KEEPS_RANGE: Final = (
 )
 """Operators whose results are in the range of their input."""
 
+MEANS: Final = _names("adaptive_avg_pool1d adaptive_avg_pool2d")
+"""Operators that give the mean of all positions if one is left."""
+
 PASSES_ZERO: Final = TRANSPARENT | VIEWS | ORDERINGS | _names("getitem relu gelu silu mul")
 """Operators that give zero for zero."""
 

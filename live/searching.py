@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 TASK: Final = "digits"
 
-RULES: Final = 2
+RULES: Final = 3
 """Grows when trainings with the same settings end otherwise."""
 
 

@@ -8,6 +8,7 @@ NSDI '23, section 4.3).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -19,13 +20,20 @@ from torch.nn.parameter import is_lazy
 from wattkeeper.live.axes import Axis
 from wattkeeper.live.following import Pair, base, clamped, label, scales, users
 from wattkeeper.live.graphs import Traced, traced
-from wattkeeper.live.identities import Passed, pass_batch_norm, pass_layer_norm, pass_linear
+from wattkeeper.live.identities import (
+    Moments,
+    Passed,
+    moments,
+    pass_batch_norm,
+    pass_layer_norm,
+    pass_linear,
+)
 from wattkeeper.live.inserting import Blocks, find_blocks, zeros
-from wattkeeper.live.kinds import CLAMPS, COMMUTING, CONVOLUTIONS, NORMS, TRANSPARENT
+from wattkeeper.live.kinds import CLAMPS, COMMUTING, CONVOLUTIONS, MEANS, NORMS, TRANSPARENT
 from wattkeeper.live.program import Inputs, Op, Program, Ref
 from wattkeeper.live.report import Status, TensorReport, TransferReport
 from wattkeeper.live.units import UnitMaps
-from wattkeeper.live.weights import filled, importance, read_dim, state
+from wattkeeper.live.weights import filled, importance, in_kernel, read_dim, state
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.zoo.alignment import align
 from wattkeeper.policies.zoo.graph import Ints
@@ -168,10 +176,10 @@ class _Transfer:
             if source is None or self.holders[name][0] != at:
                 continue
             axes = self.child.spaces.tensors[name], self.parent.spaces.tensors[source]
-            reads = read_dim(mine.kind, role, len(axes[0]))
-            value, plain = filled(self.maps, self.theirs[source], self.own[name], axes, reads)
+            given = self.theirs[source]
+            value, plain = filled(self.maps, given, self.own[name], axes, mine.kind, role)
             self.values[name] = value
-            self.notes[name] = (*_status(value, self.theirs[source], plain), source)
+            self.notes[name] = (*_status(mine.kind, value, given, plain), source)
 
     def _silences(self, at: int, there: int) -> bool:
         """Whether a norm that gives zeros to a sum is taken to where there is no sum.
@@ -331,16 +339,17 @@ class _Transfer:
     def _passed(self, at: int, op: Op, source: int) -> Passed | None:
         """How an operator passes its input on; None if it cannot."""
         if op.kind == "batch_norm":
-            return pass_batch_norm(op, self.own)
+            return pass_batch_norm(op, self.own, self._moments(at, source))
         if op.kind == "layer_norm":
             return pass_layer_norm(op, self.own) if self._normalised(at) else None
         if op.kind not in CONVOLUTIONS | {"linear"} or "weight" not in op.tensors:
             return None
         given, mine = self.child.program.ops[op.refs[0]].shape, op.shape
         channel = -1 if op.kind == "linear" else 1
-        if len(given) != len(mine) or (channel == 1 and given[2:] != mine[2:]):
+        if len(given) != len(mine):
             return None
-        if channel == 1 and set(op.args["stride"]) != {1}:
+        same = channel == -1 or (given[2:] == mine[2:] and set(op.args["stride"]) == {1})
+        if not (same or self._averages(at, op)):
             return None
         theirs = self.parent.spaces.values[source][channel]
         out = self.maps.build(self.child.spaces.values[at][channel], theirs)
@@ -348,6 +357,38 @@ class _Transfer:
         if out is None or taken is None:
             return None
         return pass_linear(op, self.own, self.maps, out, taken)
+
+    def _moments(self, at: int, source: int) -> Moments | None:
+        """Of the units that an inserted batch norm is given: those of a value of the parent."""
+        mine, theirs = self.child.spaces.values[at], self.parent.spaces.values[source]
+        units = self.maps.build(mine[1], theirs[1])
+        found = moments(self.parent.program, self.theirs, source)
+        if found is None or units is None or (units < 0).any():
+            return None
+        shapes = self.parent.program.ops[source].shape, self.child.program.ops[at].shape
+        return found.of(units, math.prod(shapes[0][2:]) / math.prod(shapes[1][2:]))
+
+    def _averages(self, at: int, op: Op) -> bool:
+        """Whether a strided convolution may give means, since only their mean is read at last."""
+        given = self.child.program.ops[op.refs[0]].shape[2:]
+        steps = op.args["stride"]
+        if any(extent % step for extent, step in zip(given, steps, strict=True)):
+            return False
+        if any(a != b * step for a, b, step in zip(given, op.shape[2:], steps, strict=True)):
+            return False
+        while True:
+            following = [one for one in self.readers[at] if one not in self.blocks.inside]
+            if len(following) != 1 or at in self.child.program.outputs:
+                return False
+            before, (at,) = at, following
+            reader = self.child.program.ops[at]
+            if reader.kind in MEANS and set(reader.shape[2:]) == {1}:
+                return True
+            new = bool(reader.tensors) and at not in self.origins
+            keeps = reader.kind == "batch_norm" or set(reader.args.get("stride", ())) == {1}
+            ends = self.blocks.passed.get(at) == before
+            if not ((new and keeps) or ends or reader.kind in CLAMPS):
+                return False
 
     def _normalised(self, at: int) -> bool:
         """Whether only inserted blocks and layer norms read a value."""
@@ -406,12 +447,22 @@ def _is_added(program: Program, readers: Sequence[int]) -> bool:
     return bool(readers) and all(program.ops[reader].kind == "add" for reader in readers)
 
 
-def _status(value: Tensor, source: Tensor, plain: bool) -> tuple[Status, str]:
+def _status(kind: str, value: Tensor, source: Tensor, plain: bool) -> tuple[Status, str]:
     if plain:
         return "copied", "the same units"
     pairs = list(zip(value.shape, source.shape, strict=True))
-    if any(mine < theirs for mine, theirs in pairs):
-        return "narrowed", "keeps the units that matter most"
-    if value.shape == source.shape:
+    units = [pair for dim, pair in enumerate(pairs) if not in_kernel(kind, dim)]
+    kernel = [pair for dim, pair in enumerate(pairs) if in_kernel(kind, dim)]
+    why = []
+    if any(mine < theirs for mine, theirs in units):
+        why.append("keeps the units that matter most")
+    elif any(mine > theirs for mine, theirs in units):
+        why.append("replicates units; what reads replicas splits its weight among them")
+    if any(mine < theirs for mine, theirs in kernel):
+        why.append("keeps the middle of the kernel")
+    elif any(mine > theirs for mine, theirs in kernel):
+        why.append("has zeros around the kernel")
+    if not why:
         return "copied", "the same units, rescaled or in another order"
-    return "widened", "replicates units; what reads replicas splits its weight among them"
+    narrowed = any(mine < theirs for mine, theirs in pairs)
+    return "narrowed" if narrowed else "widened", "; ".join(why)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -9,8 +11,16 @@ from torch import Tensor
 from wattkeeper.live.axes import Axis
 from wattkeeper.live.axis_rules import Axes
 from wattkeeper.live.graphs import Traced
-from wattkeeper.live.kinds import NORMS, TABLES, TRANSPOSED
+from wattkeeper.live.kinds import CONVOLUTIONS, NORMS, TABLES, TRANSPOSED
 from wattkeeper.live.units import NOBODY, Floats, Ints, UnitMaps, spread
+
+_UNITS: Final = 2
+"""Dimensions of a convolution's weight that are units."""
+
+
+def in_kernel(kind: str, dim: int) -> bool:
+    """Whether a dimension of an operator's weight belongs to its kernel."""
+    return dim >= _UNITS and kind in CONVOLUTIONS | TRANSPOSED
 
 
 def read_dim(kind: str, role: str, dims: int) -> int | None:
@@ -27,7 +37,7 @@ def state(traced: Traced) -> dict[str, Tensor]:
 
 
 def filled(
-    maps: UnitMaps, source: Tensor, own: Tensor, axes: tuple[Axes, Axes], reads: int | None
+    maps: UnitMaps, source: Tensor, own: Tensor, axes: tuple[Axes, Axes], kind: str, role: str
 ) -> tuple[Tensor, bool]:
     """A tensor of the child made of one of the parent.
 
@@ -36,14 +46,20 @@ def filled(
         source: The parent's tensor.
         own: The child's, which gives what has no unit in the parent.
         axes: Dimensions of the child's and of the parent's tensor.
-        reads: The dimension that its operator sums over: there, weights are split among replicas.
+        kind: Of its operator; where that sums, weights are split among replicas.
+        role: What it is to the operator.
 
     Returns:
         The tensor, in the type and on the device of `own`, and whether it is a plain copy.
     """
+    reads = read_dim(kind, role, len(axes[0]))
     value = source.detach().to(own.device)
     plain = source.shape == own.shape
     for dim, (mine, theirs) in enumerate(zip(*axes, strict=True)):
+        if in_kernel(kind, dim) and mine.extent != theirs.extent:
+            plain = False
+            value = _centred(value, dim, mine.extent)
+            continue
         units = maps.forced(mine, theirs)
         if not np.array_equal(units, np.arange(theirs.extent)):
             plain = False
@@ -55,6 +71,15 @@ def filled(
             plain = False
             value = value * _broadcast(factor, dim, value)
     return value.to(own.dtype).clone(), plain
+
+
+def _centred(value: Tensor, dim: int, extent: int) -> Tensor:
+    """A kernel's middle along a dimension, or the kernel with zeros around it."""
+    more = (extent - value.shape[dim]) // 2
+    if more < 0:
+        return value.narrow(dim, -more, extent)
+    sides = [0, 0] * (value.dim() - 1 - dim) + [more, more]
+    return torch.nn.functional.pad(value, sides)
 
 
 def _along(dim: int, nobody: np.ndarray, value: Tensor, own: Tensor) -> Tensor:

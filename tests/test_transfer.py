@@ -287,3 +287,122 @@ def test_a_branch_that_adds_nothing_does_not_silence_a_layer() -> None:
     )
     assert transfer(parent, again, images).lost_in_eval == ()
     assert not again.get_parameter("3.second.1.weight").any()
+
+
+def plain(kernel: int = 3) -> Block:
+    return Block(False, kernel)
+
+
+def residual(kernel: int = 3) -> Block:
+    return Block(True, kernel)
+
+
+TWO_STAGES = (Stage(8, (plain(),)), Stage(16, (plain(), residual())))
+DIGITS = torch.rand(64, 1, 8, 8, generator=torch.Generator().manual_seed(3))
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        Stage(16, (plain(),)),
+        Stage(24, (plain(5), plain())),
+        Stage(24, (residual(),)),
+        Stage(40, (residual(5), residual(), plain())),
+    ],
+)
+def test_a_new_stage_before_the_mean_of_all_positions_gives_means(last: Stage) -> None:
+    parent, child = build(TWO_STAGES, 1, 10), build((*TWO_STAGES, last), 1, 10)
+    assert grown(parent, child, DIGITS).preserved_in_eval
+
+
+@pytest.mark.parametrize(
+    "child",
+    [
+        (Stage(8, (plain(5),)), Stage(24, (plain(), residual()))),
+        (Stage(8, (plain(),)), Stage(16, (plain(5), residual(5)))),
+        (Stage(8, (plain(3),)), Stage(16, (plain(7), plain(), residual()))),
+    ],
+)
+def test_a_larger_kernel_has_zeros_around_the_parents(child: Any) -> None:
+    parent, larger = build(TWO_STAGES, 1, 10), build(child, 1, 10)
+    report = grown(parent, larger, DIGITS)
+    assert report.coverage > 0.5
+    assert report.preserved_in_eval
+    assert any("zeros around the kernel" in tensor.why for tensor in report.tensors)
+
+
+class Placed(nn.Module):
+    """Adds a table of positions to every image."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(1, 12, width))
+        self.into, self.out = nn.Linear(4, width), nn.Linear(width, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept: Tensor = self.out(self.into(x) + self.table)
+        return kept
+
+
+@pytest.mark.parametrize("width", [32, 33])
+def test_a_table_of_positions_has_no_kernel(width: int) -> None:
+    assert grown(Placed(16), Placed(width), torch.randn(8, 12, 4)).preserved_in_eval
+
+
+def ends(*layers: nn.Module) -> nn.Module:
+    """Layers, and a classifier of what they give."""
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "side"),
+    [
+        (nn.Conv2d(1, 4, 3, 4, "valid"), nn.Conv2d(1, 4, 5, 4, "valid"), 17),
+        (nn.Conv2d(1, 4, 3, 4, 1), nn.Conv2d(1, 4, 5, 4, 1), 16),
+        (nn.Sequential(nn.Conv2d(1, 4, 1), nn.MaxPool2d(3, 4, 0)),
+         nn.Sequential(nn.Conv2d(1, 4, 1), nn.MaxPool2d(3, 4, 1)), 15),
+    ],
+)  # fmt: skip
+def test_a_kernel_that_stands_elsewhere_is_another_function(
+    before: nn.Module, after: nn.Module, side: int
+) -> None:
+    assert not grown(ends(before), ends(after), torch.randn(8, 1, side, side)).preserved_in_eval
+
+
+def test_a_smaller_kernel_keeps_the_middle() -> None:
+    parent = build(TWO_STAGES, 1, 10)
+    smaller = build((TWO_STAGES[0], Stage(16, (plain(1), residual()))), 1, 10)
+    report = grown(parent, smaller, DIGITS)
+    assert not report.preserved_in_eval
+    middle = parent.state_dict()["1.0.0.weight"][:, :, 1:2, 1:2]
+    assert torch.equal(smaller.state_dict()["1.0.0.weight"], middle)
+    (tensor,) = (one for one in report.tensors if one.name == "1.0.0.weight")
+    assert (tensor.status, tensor.why) == ("narrowed", "keeps the middle of the kernel")
+
+
+@pytest.mark.parametrize(
+    ("last", "images"), [(Stage(24, (plain(1),)), DIGITS), (Stage(24, (plain(),)), DIGITS[..., 2:])]
+)
+def test_a_new_stage_that_leaves_out_positions_keeps_its_weights(
+    last: Stage, images: Tensor
+) -> None:
+    parent, child = build(TWO_STAGES, 1, 10), build((*TWO_STAGES, last), 1, 10)
+    before = child.state_dict()["3.0.0.weight"].clone()
+    report = grown(parent, child, images)
+    assert not report.preserved_in_eval
+    assert torch.equal(child.state_dict()["3.0.0.weight"], before)
+
+
+@pytest.mark.parametrize(
+    ("child", "limit"),
+    [
+        ((Stage(8, (plain(), plain())), TWO_STAGES[1]), 0.1),
+        ((TWO_STAGES[0], Stage(16, (plain(), plain(), residual()))), 0.1),
+        ((TWO_STAGES[0], Stage(16, (plain(), residual(), plain()))), 0.3),
+        ((*TWO_STAGES, Stage(24, (plain(),))), 0.3),
+    ],
+)
+def test_an_inserted_batch_norm_knows_what_it_will_be_given(child: Any, limit: float) -> None:
+    parent, grown_child = build(TWO_STAGES, 1, 10), build(child, 1, 10)
+    grown(parent, grown_child, DIGITS)
+    assert error(parent, grown_child, DIGITS, train=True) <= limit

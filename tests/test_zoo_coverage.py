@@ -124,7 +124,7 @@ def test_classes_and_channels_are_the_tasks() -> None:
     assert align(parent, stem)[-1] == len(stem) - 1
 
 
-def test_strides_and_kernels_must_be_equal() -> None:
+def test_strides_are_equal_and_kernels_have_a_middle_in_common() -> None:
     def net(kernel: int, stride: int) -> Graph:
         to = Builder()
         at = to.conv(SOURCE, 3, 8, 3)
@@ -134,7 +134,8 @@ def test_strides_and_kernels_must_be_equal() -> None:
 
     assert align(net(3, 1), net(3, 1)).tolist() == [0, 1, 2]
     assert align(net(3, 1), net(3, 2)).tolist() == [0, -1, 2]
-    assert align(net(3, 1), net(5, 1)).tolist() == [0, -1, 2]
+    assert align(net(3, 1), net(5, 1)).tolist() == [0, 1, 2]
+    assert align(net(3, 1), net(4, 1)).tolist() == [0, -1, 2]
 
 
 def test_equal_shapes_are_preferred() -> None:

@@ -177,7 +177,7 @@ def test_the_model_of_warm_starts_is_fitted(tmp_path: Path) -> None:
     same = {"mutated_from": None, "mutation": "", "settings": "", "best_epoch": 1, "parameters": 1,
             "validation_accuracy": 1.0, "time_s": 1.0, "graph_s": 0.0, "query_s": 0.0,
             "transfer_s": 0.0}  # fmt: skip
-    for seed in (1, 2, 3):
+    for seed in (1, 2, 3, 4):
         for variant in ("scratch", "zoo"):
             rows = []
             for n in range(11):
@@ -199,9 +199,13 @@ def test_the_model_of_warm_starts_is_fitted(tmp_path: Path) -> None:
     assert found.saved.scale == pytest.approx(0.6, rel=1e-3)
     assert found.saved.exponent == 2
     assert found.accuracy.shift == pytest.approx(0.01)
-    held_out = found.error["held_out_seeds"]
-    assert [one["seed"] for one in held_out] == [1, 2, 3]
-    assert all(abs(one["relative_error"]) < 1e-3 for one in held_out)
+    alone, threes = found.error["held_out_seeds"], found.error["held_out_threes"]
+    assert [one["seeds"] for one in alone] == [[1], [2], [3], [4]]
+    assert [(one["seeds"], one["fitted_to"]) for one in threes] == [
+        ([1, 2, 3], [4]),
+        ([4], [1, 2, 3]),
+    ]
+    assert all(abs(one["relative_error"]) < 1e-3 for one in (*alone, *threes))
 
 
 def test_a_network_that_gets_no_better_stays_as_it_was() -> None:

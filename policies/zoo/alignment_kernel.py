@@ -45,7 +45,7 @@ def gains(parent: Arrays, child: Arrays) -> Ints:
         parent[:12]
     )
     size, starts, first, second, kernel = child[12:]
-    size_, starts_, first_, second_, _ = parent[12:]
+    size_, starts_, first_, second_, kernel_ = parent[12:]
     table = np.full((kind_.size, kind.size), -1, dtype=np.int64)
     for i in range(kind_.size):
         for j in range(kind.size):
@@ -60,7 +60,7 @@ def gains(parent: Arrays, child: Arrays) -> Ints:
             for at in range(min(starts[j + 1] - starts[j], starts_[i + 1] - starts_[i])):
                 mine, yours = starts[j] + at, starts_[i] + at
                 units = min(first[mine], first_[yours]) * min(second[mine], second_[yours])
-                common += units * kernel[mine]
+                common += units * min(kernel[mine], kernel_[yours])
             place = int(before[j] == before_[i]) + int(after[j] == after_[i])
             place += int(stage[j] == stage_[i]) + int(beside[j] == beside_[i])
             if common == 0:

@@ -1,10 +1,12 @@
 """Which weights fit which node.
 
 Two nodes fit if their operators and attributes are equal and their tensors pair up by role, with
-equal rank and equal kernels: a kernel is all of a shape but its first two extents, and those are
-the units that may be widened or narrowed. Two extents are no widths but the task's, and must be
-equal too: the inputs of the first nodes that mix units (channels of an image, words of a
-vocabulary) and the outputs of the last ones (classes).
+equal rank and kernels that can be laid on each other: a kernel is all of a shape but its first two
+extents, and those are the units that may be widened or narrowed. Square kernels have a middle in
+common if both are odd or both are even, so that the larger one may have zeros around the smaller
+(Network Morphism, Wei et al., ICML '16); others must be equal. Two extents are no
+widths but the task's, and must be equal too: the inputs of the first nodes that mix units (channels
+of an image, words of a vocabulary) and the outputs of the last ones (classes).
 """
 
 from __future__ import annotations
@@ -37,11 +39,17 @@ class Extents(NamedTuple):
 def kind(node: Node) -> int:
     """Hash (64 bits) of all that must be equal for the weights of one node to fit another."""
     tensors = sorted(
-        (tensor.role, len(tensor.shape), tensor.shape[2:], tensor.trained)
+        (tensor.role, len(tensor.shape), _middle(node, tensor.shape[2:]), tensor.trained)
         for tensor in node.tensors
     )
     text = repr((node.op, node.attributes, tensors)).encode()
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "little", signed=True)
+
+
+def _middle(node: Node, kernel: tuple[int, ...]) -> tuple[int, ...]:
+    """What of a kernel must be equal for it to be laid on another one."""
+    square = len(set(kernel)) == 1 and node.op.lower().startswith("conv")
+    return (kernel[0] % 2,) if square else kernel
 
 
 def extents(node: Node) -> Extents:
@@ -63,7 +71,10 @@ def mixes(node: Node) -> bool:
 
 
 def passable(node: Node) -> bool:
-    """Whether some weights make a node the identity: as many units out as in, and no stride."""
+    """Whether some weights make a node the identity: as many units out as in, and no stride.
+
+    Wherever it stands; before a mean of all positions, one with a stride may do no harm either.
+    """
     ends = extents(node)
     return ends.inputs == ends.outputs and not _strided(node)
 

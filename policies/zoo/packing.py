@@ -12,7 +12,7 @@ from wattkeeper.policies.zoo.graph import Ints
 
 A = TypeVar("A", bound=tuple[Ints, ...])
 
-FORMAT = 2
+FORMAT = 3
 """Counted up when the same graph gives other arrays, or other bytes."""
 CHECK_BYTES = 16
 
