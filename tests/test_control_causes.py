@@ -43,7 +43,8 @@ TRAINED: dict[str, Any] = {
     "cluster": {"gpu": "cpu", "gpus": 4, "gpus_per_node": 1, "idle_power_w": 0},
     "workload": {"kind": "recurring", "recurrences": 1},
     "objective": {"eta": 0},
-    "variants": {"zeus": {"policies": {"configure": "zeus"}}},
+    # Trainings of milliseconds take twice their time now and then: none is stopped for that.
+    "variants": {"zeus": {"policies": {"configure": {"kind": "zeus", "beta": 1e9}}}},
     "baseline": "zeus",
 }
 CAUSES = ("crashed", "failed", "hung", "silent")
@@ -175,7 +176,7 @@ def failing(folder: Path, how: str, recurrences: int = 1) -> Path:
     (folder / "fails.py").write_text(f"HOW = {how!r}{FAILING}")
     workloads = {"one": workload("python", "fails.py")}
     return scenario(
-        folder, TRAINED | {"live": {"lease_s": 6, "workloads": workloads}, "max_attempts": 4},
+        folder, TRAINED | {"live": {"lease_s": 60, "workloads": workloads}, "max_attempts": 4},
         recurrences=recurrences,
     )  # fmt: skip
 
