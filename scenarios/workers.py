@@ -127,6 +127,7 @@ class _Worker(Generic[T]):
     def end(self) -> None:
         self._process.kill()
         self._process.join()
+        self._process.close()  # here, not when it is collected, which would swallow an interruption
         self.pipe.close()
 
 

@@ -41,7 +41,7 @@ with Session("any", batch_sizes=[8], default_batch_size=8, max_epochs=1, eta=0) 
     if "keep" in sys.argv:
         session.keep(nothing=Nothing())
     for epoch in session.epochs() if "idle" not in sys.argv else ():
-        time.sleep(0.2)
+        time.sleep(1 if Path("slow").exists() else 0.2)
         with Path("epochs").open("a") as file:
             print(session.orders.job_id, epoch.number, file=file)
         session.report(epoch.number)
@@ -123,11 +123,13 @@ def test_a_script_that_does_no_epoch_is_given_up(tmp_path: Path) -> None:
 def test_an_interrupted_run_goes_on_where_it_was(number: signal.Signals, tmp_path: Path) -> None:
     path = trained(tmp_path, "keep", "a")
     arguments = (path, "--live", "--out", "live")
+    slow = tmp_path / "slow"
+    slow.touch()
     controller = subprocess.Popen(
         command("run", *arguments), cwd=tmp_path, stderr=subprocess.PIPE, text=True,
         env=environment(tmp_path, WATTKEEPER_DEVICE="none"),
     )  # fmt: skip
-    while len(seen(tmp_path)) < 3 and controller.poll() is None:
+    while len(seen(tmp_path)) < 2 and controller.poll() is None:
         time.sleep(0.05)
     controller.send_signal(number)
     said = controller.communicate(timeout=60)[1]
@@ -136,6 +138,7 @@ def test_an_interrupted_run_goes_on_where_it_was(number: signal.Signals, tmp_pat
     assert not processes(tmp_path)
     before = len(seen(tmp_path))
     assert before < EPOCHS
+    slow.unlink()
     run(*arguments, cwd=tmp_path, WATTKEEPER_DEVICE="none")
     (attempt,) = rows(tmp_path / "live", "jobs")
     assert (attempt["attempt"], attempt["epochs"]) == (1, EPOCHS)
