@@ -111,10 +111,15 @@ class Pair:
     """Whether an operator of the child does what one of the parent does, widths apart."""
 
     def __init__(
-        self, child: Traced, parent: Traced, maps: UnitMaps, scaled: frozenset[int]
+        self,
+        child: Traced,
+        parent: Traced,
+        maps: UnitMaps,
+        scaled: frozenset[int],
+        centred: frozenset[int],
     ) -> None:
         self.child, self.parent, self.maps = child, parent, maps
-        self.scaled = scaled
+        self.scaled, self.centred = scaled, centred
 
     def same_arguments(self, mine: Op, theirs: Op, at: int) -> bool:
         """Whether two operators are of one kind, with the same constants."""
@@ -194,7 +199,9 @@ class Pair:
         return ""
 
     def _statistics_loss(self, at: int, there: int) -> str:
-        """Norms and means over units need every unit equally often."""
+        """Norms and means over units need every unit equally often, or their mean for the rest."""
+        if at in self.centred:
+            return ""
         mine, theirs = self.child.program.ops[at], self.parent.program.ops[there]
         over: list[tuple[Axis, Axis]] = []
         x, y = (

@@ -45,7 +45,7 @@ UNIFORM: Final = _names("zeros ones full new_zeros new_ones zeros_like ones_like
 
 VIEWS: Final = _names("view reshape flatten unflatten _unsafe_view squeeze unsqueeze")
 
-ORDERINGS: Final = _names("permute transpose t movedim")
+ORDERINGS: Final = _names("permute transpose t numpy_T mT movedim")
 
 PARTS: Final = _names("chunk split split_with_sizes tensor_split unbind getitem select slice")
 

@@ -88,8 +88,10 @@ def _permute(spaces: Spaces, op: Op) -> Axes:
     if op.kind == "movedim":
         pin_all(data)
         return tuple(map(fixed, op.shape))
+    if op.kind in ("t", "numpy_T"):
+        return tuple(reversed(data))
     order = list(range(len(data)))
-    i, j = (0, len(data) - 1) if op.kind == "t" else (op.args["dim0"], op.args["dim1"])
+    i, j = op.args.get("dim0", -2), op.args.get("dim1", -1)  # absent in mT
     order[i], order[j] = order[j], order[i]
     return tuple(data[at] for at in order)
 

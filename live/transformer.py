@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from wattkeeper.live.axes import Axis
+from wattkeeper.live.centring import centre, settled
 from wattkeeper.live.following import Pair, base, clamped, label, scales, users
 from wattkeeper.live.graphs import Traced, traced
 from wattkeeper.live.identities import (
@@ -124,7 +125,8 @@ class _Transfer:
     def run(self) -> TransferReport:
         self._relate()
         scaled = self._scale()
-        self.pair = Pair(self.child, self.parent, self.maps, scaled)
+        self.centring = centre(self.child, self.parent, self.origins, self.blocks, self.maps)
+        self.pair = Pair(self.child, self.parent, self.maps, scaled, self.centring.norms)
         for at in sorted(self.origins):
             self._fill(at, self.origins[at])
         for at, op in enumerate(self.child.program.ops):
@@ -177,9 +179,19 @@ class _Transfer:
                 continue
             axes = self.child.spaces.tensors[name], self.parent.spaces.tensors[source]
             given = self.theirs[source]
-            value, plain = filled(self.maps, given, self.own[name], axes, mine.kind, role)
+            mixes = at in self.centring.writers
+            value, plain = filled(
+                self.maps, given, self.own[name], axes, mine.kind, role, mixes=mixes
+            )
+            if at in self.centring.norms:
+                value = settled(self.maps, value, role, (axes[0][0], axes[1][0]), self.rng)
+            status, why = _status(mine.kind, value, given, plain)
+            if any(self.maps.gain(x, y) != 1 for x, y in zip(*axes, strict=True)):
+                why = (
+                    "replicates units; those left over carry the mean of all, and nothing reads it"
+                )
             self.values[name] = value
-            self.notes[name] = (*_status(mine.kind, value, given, plain), source)
+            self.notes[name] = (status, why, source)
 
     def _silences(self, at: int, there: int) -> bool:
         """Whether a norm that gives zeros to a sum is taken to where there is no sum.

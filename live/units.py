@@ -6,6 +6,7 @@ A unit that is replicated keeps the function if what reads it splits its weight 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,7 @@ class UnitMaps:
         self.scales: dict[Axis, float] = {}
         self._importance = importance
         self._rng = rng
+        self._centred: set[tuple[Axis, Axis]] = set()
         self._leaves: dict[tuple[Axis, Axis], Ints] = {}
         self._amplitudes: dict[tuple[Axis, Axis], Floats] = {}
 
@@ -87,11 +89,42 @@ class UnitMaps:
         key = (child, parent)
         if key not in self._leaves:
             if child.extent > parent.extent:
-                self._leaves[key] = np.arange(child.extent) % parent.extent
+                units = np.arange(child.extent) % parent.extent
+                if key in self._centred:
+                    units[_replicated(child, parent) :] = NOBODY
+                self._leaves[key] = units
             else:
                 order = np.argsort(-self._importance(parent), kind="stable")
                 self._leaves[key] = np.sort(order[: child.extent])
         return self._leaves[key]
+
+    def centre(self, child: Axis, parent: Axis) -> None:
+        """Replicate all units of a free axis equally often; what is left over carries their mean.
+
+        The others stand away from that mean by more than in the parent, by the `gain`, so that the
+        variance is the parent's.
+        """
+        self._centred.add((child.find(), parent.find()))
+
+    def gain(self, child: Axis, parent: Axis) -> float:
+        """By how much units stand further away from their mean than in the parent."""
+        whole = (child.find(), parent.find()) not in self._centred
+        return 1.0 if whole else math.sqrt(child.extent / _replicated(child, parent))
+
+    def mixture(self, child: Axis, parent: Axis) -> Floats | None:
+        """How values of centred units are made of the parent's.
+
+        Returns:
+            Shape (child's extent, parent's extent); None if the units are not centred.
+        """
+        child, parent = child.find(), parent.find()
+        if (child, parent) not in self._centred:
+            return None
+        units = self.forced(child, parent)
+        gain = self.gain(child, parent)
+        mean = 1 / parent.extent
+        apart: Floats = np.where(units[:, None] < 0, mean, np.eye(parent.extent)[units])
+        return mean + gain * (apart - mean)
 
     def _joined(self, mine: list[Axis], theirs: list[Axis]) -> Ints | None:
         """Concatenations: every piece goes where its units come from."""
@@ -175,6 +208,11 @@ class UnitMaps:
         np.add.at(sums.T, np.maximum(units, 0), raw.T)
         share: Floats = raw / np.where(sums > 0, sums, 1)[:, np.maximum(units, 0)]
         return share
+
+
+def _replicated(child: Axis, parent: Axis) -> int:
+    """How many units there are if all are replicated equally often."""
+    return child.extent - child.extent % parent.extent
 
 
 def _append(first: Floats, second: Floats) -> Floats:

@@ -37,7 +37,14 @@ def state(traced: Traced) -> dict[str, Tensor]:
 
 
 def filled(
-    maps: UnitMaps, source: Tensor, own: Tensor, axes: tuple[Axes, Axes], kind: str, role: str
+    maps: UnitMaps,
+    source: Tensor,
+    own: Tensor,
+    axes: tuple[Axes, Axes],
+    kind: str,
+    role: str,
+    *,
+    mixes: bool = False,
 ) -> tuple[Tensor, bool]:
     """A tensor of the child made of one of the parent.
 
@@ -48,6 +55,7 @@ def filled(
         axes: Dimensions of the child's and of the parent's tensor.
         kind: Of its operator; where that sums, weights are split among replicas.
         role: What it is to the operator.
+        mixes: Whether what it gives goes straight to norms (see `UnitMaps.mixture`).
 
     Returns:
         The tensor, in the type and on the device of `own`, and whether it is a plain copy.
@@ -59,6 +67,12 @@ def filled(
         if in_kernel(kind, dim) and mine.extent != theirs.extent:
             plain = False
             value = _centred(value, dim, mine.extent)
+            continue
+        mixture = maps.mixture(mine, theirs) if mixes and dim != reads else None
+        if mixture is not None:
+            plain = False
+            matrix = torch.from_numpy(mixture).to(value.device)
+            value = torch.tensordot(value.to(matrix), matrix, ([dim], [1])).movedim(-1, dim)
             continue
         units = maps.forced(mine, theirs)
         if not np.array_equal(units, np.arange(theirs.extent)):

@@ -79,9 +79,11 @@ KEPT_WORDS = [
     *pairs(Recurrent, ((), (40,)), inputs=WORDS, layers=2, both=True),
     *pairs(Encoder, ((), ()), ((), (32, 4)), ((), (32, 2)), inputs=WORDS),
     *pairs(Encoder, ((), (16, 2, 3)), ((), (48, 6, 8)), inputs=WORDS),
+    *pairs(Encoder, ((), (40, 2)), ((), (24, 3, 3)), inputs=WORDS),
     *pairs(Encoder, ((), (32, 4)), inputs=WORDS, norm_first=False),
     *pairs(VisionTransformer, ((), (32, 4)), ((), (32, 2, 4))),
-    *pairs(VisionTransformer, ((), (32, 4, 4)), kind=FusedAttention),
+    *pairs(VisionTransformer, ((), (40, 4)), ((), (24, 3, 4))),
+    *pairs(VisionTransformer, ((), (32, 4, 4)), ((), (40, 2)), kind=FusedAttention),
     *pairs(zoo.Text1d, ((), (32,)), inputs=WORDS),
 ]
 
@@ -201,10 +203,59 @@ def test_modules_without_values_are_refused() -> None:
     assert transfer(lasting(), plain).coverage == 1
 
 
-def test_layer_norm_over_uneven_replicas_is_reported() -> None:
-    report = grown(Encoder(), Encoder(40, 2), WORDS)
+def test_a_residual_stream_of_any_width_keeps_the_function_and_its_units_part() -> None:
+    parent, child = Encoder(), Encoder(40, 2)
+    report = grown(parent, child, WORDS)
+    assert report.preserved_in_eval
+    assert report.preserved_in_train
     assert report.coverage == 1
-    assert "over 40 units that stand for 16" in report.lost_in_eval[0]
+    steps = torch.optim.SGD(child.parameters(), lr=1e-2)
+    for _ in range(3):
+        steps.zero_grad()
+        nn.functional.cross_entropy(child(WORDS), torch.arange(8) % 5).backward()
+        steps.step()
+    left_over = child.encoder.layers[0].linear2.weight.detach()[32:]
+    apart = torch.pdist(left_over)
+    assert len(left_over) == 8
+    assert float(apart.min()) > 1e-6 * float(left_over.norm())
+
+
+class Stream(nn.Module):
+    """A residual stream of words; what is not linear, or reads it as it is, can be part of it."""
+
+    def __init__(self, width: int, how: str) -> None:
+        super().__init__()
+        self.how = how
+        self.embedding = nn.Embedding(50, width)
+        self.norm, self.up = nn.LayerNorm(width), nn.Linear(width, 30)
+        self.down, self.last = nn.Linear(30, width), nn.LayerNorm(width)
+        self.scale = nn.Parameter(torch.rand(width)) if how == "scaled" else None
+        self.head = nn.Linear(width, 5) if how != "tied" else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.embedding(x)
+        added = self.down(self.up(self.norm(x)).relu())
+        x = x + (added if self.scale is None else added * self.scale)
+        x = self.last(x) + x if self.how == "raw" else self.last(x)
+        return x @ self.embedding.weight.T if self.head is None else self.head(x)
+
+
+@pytest.mark.parametrize(
+    ("parent", "child", "inputs"),
+    [
+        (Encoder(norm_first=False), Encoder(40, 2, norm_first=False), WORDS),
+        (zoo.Text1d(), zoo.Text1d(40), WORDS),
+        *((Stream(16, how), Stream(40, how), WORDS) for how in ("tied", "raw", "scaled")),
+    ],
+)
+def test_a_norm_over_uneven_replicas_is_reported(parent: Any, child: Any, inputs: Tensor) -> None:
+    report = grown(parent, child, inputs)
+    assert report.coverage == 1
+    assert any("units that stand for" in reason for reason in report.lost_in_eval)
+
+
+def test_a_stream_that_only_norms_read_keeps_the_function() -> None:
+    assert grown(Stream(16, "plain"), Stream(40, "plain"), WORDS).preserved_in_eval
 
 
 def test_post_norm_blocks_are_kept_up_to_eps() -> None:
