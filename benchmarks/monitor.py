@@ -1,11 +1,11 @@
-"""What measuring costs a training: with and without the meter, in turns, on this host.
+"""What measuring costs a training: with and without it, in turns, on this host.
 
 ``python benchmarks/monitor.py [PAIRS]`` trains a small network on the GPU, if torch sees one, else
-on one core, for half a second at a time; the meter is read before and after that. It does so on
-devices that count their energy, and as if they did not, when a thread reads their power. Without a
-device it measures a synthetic one, whose readings take longer than those of a driver. It must cost
-at most 1 % of the time. Other work on the host disturbs pairs of short trainings the least: hence
-many of them, and their median.
+on one core: as it is; with the meter read before and after, on devices that count their energy;
+with a thread that reads their power, as if they did not; and as an epoch of a `Session`, which also
+renews its lease and stores what the epoch came to. Without a device it measures a synthetic one,
+whose readings take longer than those of a driver. It must cost at most 1 % of the time. Other work
+on the host disturbs pairs of short trainings the least: hence many of them, and their median.
 """
 
 from __future__ import annotations
@@ -16,21 +16,24 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import torch
 
-from wattkeeper.live import devices
+from wattkeeper.live import Session, devices
 from wattkeeper.live.devices.device import Device, Limits
 from wattkeeper.live.devices.meter import Meter
 from wattkeeper.live.devices.nvml import SAMPLE_S
 from wattkeeper.live.devices.synthetic import Synthetic
 from wattkeeper.live.wall import Wall
 
-PAIRS = 100
-SECONDS = 0.5
+PAIRS = 200
+SECONDS = 0.25
 """Of one training without the meter."""
+EPOCH_S = 1.0
+"""Of one without a session; what comes once in an epoch weighs less in those of real trainings."""
 READINGS = 1000
 
 
@@ -70,8 +73,8 @@ class Training:
         loss = torch.nn.functional.cross_entropy(self.model(self.images), self.labels)
         loss.backward()
 
-    def run(self, steps: int) -> None:
-        for _ in range(steps):
+    def run(self, steps: Iterable[object]) -> None:
+        for _ in steps:
             self.optimiser.zero_grad()
             self.step()
             self.optimiser.step()
@@ -86,24 +89,14 @@ def timed(work: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - began, time.process_time() - cpu
 
 
-def compare(training: Training, steps: int, there: list[Device], pairs: int) -> None:
-    """Print what the meter adds to host and CPU time: the median, and where it lies by 95 %."""
-
-    def bare() -> None:
-        training.run(steps)
-
-    def metered() -> None:
-        meter = Meter(there, Wall())
-        training.run(steps)
-        meter.read()
-        meter.close()
-
+def compare(bare: Callable[[], object], monitored: Callable[[], object], pairs: int) -> None:
+    """Print what is added to host and CPU time: the median, and where it lies by 95 %."""
     ratios: list[tuple[float, float]] = []
     for pair in range(pairs):
         if pair % 2:
-            with_it, without = timed(metered), timed(bare)
+            with_it, without = timed(monitored), timed(bare)
         else:
-            without, with_it = timed(bare), timed(metered)
+            without, with_it = timed(bare), timed(monitored)
         ratios.append((with_it[0] / without[0], with_it[1] / without[1]))
     around = round(0.98 * math.sqrt(pairs))  # ranks, by the normal limit of the binomial
     for name, of_pair in zip(("host time", "CPU time"), zip(*ratios, strict=True), strict=True):
@@ -111,6 +104,18 @@ def compare(training: Training, steps: int, there: list[Device], pairs: int) -> 
         low, high = (added[pairs // 2 + at] for at in (-around, around))
         middle = statistics.median(added)
         print(f"  {name:10} {middle:+.2f} % ({low:+.2f} to {high:+.2f})")
+
+
+def metered(training: Training, steps: int, there: list[Device]) -> None:
+    """Train with the meter alone."""
+    meter = Meter(there, Wall())
+    training.run(range(steps))
+    meter.read()
+    meter.close()
+
+
+def reading(there: list[Device]) -> None:
+    """Print what reading the meter takes."""
     meter = Meter(there, Wall())
     began = time.perf_counter()
     for _ in range(READINGS):
@@ -123,24 +128,43 @@ def compare(training: Training, steps: int, there: list[Device], pairs: int) -> 
 
 def main() -> None:
     pairs = int(sys.argv[1]) if len(sys.argv) > 1 else PAIRS
-    there = devices.found()
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["WATTKEEPER_STATE"] = folder
+        there = devices.found()
         if not there:
             path = Path(folder) / "gpu"
             there = [Synthetic.create(path, "synthetic", Limits(1, 400, 400), 60, Wall())]
+            os.environ["WATTKEEPER_DEVICE"] = f"synthetic:{path}"
         training = Training()
         probe = 20
-        step_s = timed(lambda: training.run(probe))[0] / probe
-        steps = max(1, round(SECONDS / step_s))
+        step_s = timed(lambda: training.run(range(probe)))[0] / probe
+        steps, in_epoch = (max(1, round(span_s / step_s)) for span_s in (SECONDS, EPOCH_S))
         print(f"devices    {', '.join(device.gpu_type for device in there)}")
         print(f"training   {'GPU' if training.cuda else 'one core'} of {os.cpu_count()}, "
-              f"{steps} steps of {step_s * 1e3:.1f} ms, {pairs} pairs")  # fmt: skip
+              f"steps of {step_s * 1e3:.1f} ms, {pairs} pairs")  # fmt: skip
         kinds: dict[str, list[Device]] = {"counted": list(there)}
         if isinstance(there[0], Synthetic) or there[0].limits is not None:
             kinds["integrated"] = [Uncounted(device) for device in there]
         for kind, measured in kinds.items():
-            print(kind)
-            compare(training, steps, measured, pairs)
+            print(f"{kind}, {steps} steps")
+            bare = partial(training.run, range(steps))
+            compare(bare, partial(metered, training, steps, measured), pairs)
+            reading(measured)
+        print(f"session, {in_epoch} steps an epoch")
+        with Session(
+            "monitor",
+            batch_sizes=[1],
+            default_batch_size=1,
+            max_epochs=pairs + 1,
+            power_control="off",
+        ) as session:
+            epochs = session.epochs(range(in_epoch))
+
+            def epoch() -> None:
+                training.run(next(epochs))
+                session.report(0.0)
+
+            compare(partial(training.run, range(in_epoch)), epoch, pairs)
 
 
 if __name__ == "__main__":
