@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
 
@@ -25,6 +25,12 @@ class Part(NamedTuple):
     images: Tensor
     labels: Tensor
 
+    def to(self, torch_device: str) -> Self:
+        """The same on a device of torch's."""
+        return self._replace(
+            images=self.images.to(torch_device), labels=self.labels.to(torch_device)
+        )
+
 
 class Digits(NamedTuple):
     """The three parts of the data; no image is in two."""
@@ -32,6 +38,10 @@ class Digits(NamedTuple):
     train: Part
     validation: Part
     test: Part
+
+    def to(self, torch_device: str) -> Self:
+        """The same on a device of torch's."""
+        return type(self)(*(part.to(torch_device) for part in self))
 
 
 def load(rng: np.random.Generator) -> Digits:

@@ -24,7 +24,7 @@ from wattkeeper.sim.sources import Source
 from wattkeeper.sim.zoo import BYTES, Finished
 
 UNKNOWN: Final = math.nan
-"""What no meter measures: a CPU's power and energy."""
+"""What no meter measures, such as the power and energy of most CPUs."""
 
 UNLIMITED: Final = math.inf
 """Power limit of what has none."""
@@ -135,7 +135,7 @@ class InProcess(Backend):
         """One batch size; there is no power limit to choose."""
         limits_w = ((UNLIMITED,),)
         return Options(f"{TASK}@{gpu_type}x1", gpu_type, 1, (self._batch_size,), limits_w,
-                       self._batch_size, UNLIMITED, self._most_epochs)  # fmt: skip
+                       self._batch_size, UNKNOWN, self._most_epochs)  # fmt: skip
 
     def most_power_w(self, job: Job, gpu_type: str) -> float:
         """Nobody knows."""
@@ -158,7 +158,8 @@ class InProcess(Backend):
     def _end(self, ended: tuple[Attempt, Training]) -> None:
         attempt, training = ended
         self.trained.append(training)
-        self.listener.ended(attempt, training.epochs, training.time_s, UNKNOWN, True)
+        energy_j = UNKNOWN if training.energy_j is None else training.energy_j
+        self.listener.ended(attempt, training.epochs, training.time_s, energy_j, True)
 
     def pause(self, attempt: Attempt) -> None:
         """Refuse.

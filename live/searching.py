@@ -22,6 +22,7 @@ import numpy as np
 
 from wattkeeper.live import digits as data
 from wattkeeper.live.architectures import Arrival, arrivals, build
+from wattkeeper.live.processor import is_unmeasured
 from wattkeeper.live.training_log import Training, append, read
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.policies.zoo.choice import warm_factor
@@ -30,6 +31,7 @@ from wattkeeper.policies.zoo.models import Child, Trained
 if TYPE_CHECKING:
     from torch import nn
 
+    from wattkeeper.live.processor import Processor
     from wattkeeper.live.training import Rule
     from wattkeeper.live.zoo import Zoo
     from wattkeeper.policies.zoo.graph import Graph
@@ -66,6 +68,7 @@ class Search:
         variant: Its name.
         seed: Decides the networks, the split of the data, initial weights and orders.
         plan: What is trained.
+        processor: What it is trained on.
 
     Attributes:
         arrivals: The networks by name, in order.
@@ -76,9 +79,12 @@ class Search:
         StoreError: If the folder has trainings with other settings, or damaged ones.
     """
 
-    def __init__(self, folder: Path, variant: str, seed: int, plan: Plan) -> None:
-        self.variant, self.seed, self.plan = variant, seed, plan
-        self.settings = f"{self._number(f'{RULES} {plan!r}'):016x}"
+    def __init__(
+        self, folder: Path, variant: str, seed: int, plan: Plan, processor: Processor
+    ) -> None:
+        self.variant, self.seed, self.plan, self.processor = variant, seed, plan, processor
+        on = "" if is_unmeasured(processor.gpu_type) else f" {processor.gpu_type}"
+        self.settings = f"{self._number(f'{RULES} {plan!r}{on}'):016x}"
         self.arrivals = {each.name: each for each in arrivals(plan.models, self._rng("networks"))}
         folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / f"{variant}-{seed}.jsonl"
@@ -190,7 +196,8 @@ class Search:
         def factor(epoch: int) -> float:
             return warm_factor(warm.matched, warm.of, epoch) if warm else 1.0
 
-        ran = train(net, self._digits, self.plan.rule, self._number(f"order/{name}"), factor)
+        order = self._number(f"order/{name}")
+        ran = train(net, self._digits, self.plan.rule, order, factor, self.processor)
         if self.stores:
             self.zoo.add(
                 graph, net.state_dict(), task=TASK, accuracy=ran.validation_accuracy, name=name,
@@ -212,7 +219,9 @@ class Search:
             work=ran.epochs * parameters,
             validation_accuracy=ran.validation_accuracy,
             accuracy=ran.test_accuracy,
-            time_s=ran.time_s,
+            time_s=ran.used.time_s,
+            energy_j=ran.used.energy_j,
+            energy_from=ran.used.how,
             graph_s=graph_s,
             query_s=query_s,
             transfer_s=transfer_s,

@@ -1,8 +1,8 @@
-"""Trains a network to convergence on the CPU, by one rule for all."""
+"""Trains a network to convergence, by one rule for all."""
 
 from __future__ import annotations
 
-import time
+import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,8 +10,12 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from wattkeeper.live.processor import metered
+
 if TYPE_CHECKING:
+    from wattkeeper.live.devices.meter import Reading
     from wattkeeper.live.digits import Digits, Part
+    from wattkeeper.live.processor import Processor
 
 
 class Rule(NamedTuple):
@@ -43,22 +47,27 @@ class Trained(NamedTuple):
         best_epoch: Which one counts; 0: the weights that it began with.
         validation_accuracy: Of the best epoch.
         test_accuracy: Of the best epoch.
-        time_s: CPU time of it all, s.
+        used: Time and energy of it all; CPU time where nothing measures the processor.
     """
 
     epochs: int
     best_epoch: int
     validation_accuracy: float
     test_accuracy: float
-    time_s: float
+    used: Reading
 
 
 def train(
-    net: nn.Module, digits: Digits, rule: Rule, seed: int, factor: Callable[[int], float]
+    net: nn.Module,
+    digits: Digits,
+    rule: Rule,
+    seed: int,
+    factor: Callable[[int], float],
+    processor: Processor,
 ) -> Trained:
     """Train a network in place to convergence.
 
-    It leaves torch deterministic and on one thread.
+    It leaves torch deterministic and on one thread, and the network on the CPU.
 
     Args:
         net: The network with its initial weights.
@@ -66,26 +75,45 @@ def train(
         rule: How.
         seed: Of the order of the images.
         factor: What the learning rate is multiplied by in an epoch, from 0.
+        processor: What it is trained on.
     """
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    began_s = time.process_time()
-    order = torch.Generator().manual_seed(seed)
-    descent = torch.optim.Adam(net.parameters(), rule.learning_rate)
-    best, best_epoch, epoch = accuracy_of(net, digits.validation), 0, 0
-    weights = _weights(net)
-    while epoch < rule.most_epochs and epoch - best_epoch < rule.patience:
-        for group in descent.param_groups:
-            group["lr"] = rule.learning_rate * factor(epoch)
-        _epoch(net, digits.train, descent, rule.batch_size, order)
-        epoch += 1
-        accuracy = accuracy_of(net, digits.validation)
-        if accuracy > best:
-            best, best_epoch = accuracy, epoch
-            weights = _weights(net)
-    net.load_state_dict(weights)
-    test = accuracy_of(net, digits.test)
-    return Trained(epoch, best_epoch, best, test, time.process_time() - began_s)
+    net.to(processor.torch_device)
+    digits = digits.to(processor.torch_device)
+    if processor.measured:
+        _load(net, digits, rule)
+    with metered(processor) as used:
+        order = torch.Generator().manual_seed(seed)
+        descent = torch.optim.Adam(net.parameters(), rule.learning_rate)
+        best, best_epoch, epoch = accuracy_of(net, digits.validation), 0, 0
+        weights = _weights(net)
+        while epoch < rule.most_epochs and epoch - best_epoch < rule.patience:
+            for group in descent.param_groups:
+                group["lr"] = rule.learning_rate * factor(epoch)
+            _epoch(net, digits.train, descent, rule.batch_size, order)
+            epoch += 1
+            accuracy = accuracy_of(net, digits.validation)
+            if accuracy > best:
+                best, best_epoch = accuracy, epoch
+                weights = _weights(net)
+        net.load_state_dict(weights)
+        test = accuracy_of(net, digits.test)
+        reading = used()
+    net.cpu()
+    return Trained(epoch, best_epoch, best, test, reading)
+
+
+def _load(net: nn.Module, digits: Digits, rule: Rule) -> None:
+    """Train a copy for a step, so that what a GPU loads at first is in no training's time."""
+    copied = copy.deepcopy(net)
+    part = digits.train
+    few = part._replace(
+        images=part.images[: rule.batch_size], labels=part.labels[: rule.batch_size]
+    )
+    descent = torch.optim.Adam(copied.parameters())
+    _epoch(copied, few, descent, rule.batch_size, torch.Generator().manual_seed(0))
+    accuracy_of(copied, few)
 
 
 def _weights(net: nn.Module) -> dict[str, torch.Tensor]:
@@ -100,7 +128,7 @@ def _epoch(
     order: torch.Generator,
 ) -> None:
     net.train()
-    shuffled = torch.randperm(len(part.labels), generator=order)
+    shuffled = torch.randperm(len(part.labels), generator=order).to(part.labels.device)
     for rows in torch.split(shuffled, batch_size):
         descent.zero_grad()
         cross_entropy(net(part.images[rows]), part.labels[rows]).backward()  # type: ignore[no-untyped-call]

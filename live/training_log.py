@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from wattkeeper.live.devices.meter import How
 from wattkeeper.policies.errors import EnvironmentLacks, Problem, StoreError
 from wattkeeper.traces.replacing import replacing_file
 
@@ -29,7 +30,9 @@ class Training(BaseModel):
         work: Epochs times parameters.
         validation_accuracy: Of the best epoch; stopping and the choice of parents see it.
         accuracy: On the test images, of the best epoch.
-        time_s: CPU time of training, s.
+        time_s: CPU time of training, s; the host's where the processor was measured.
+        energy_j: Energy of the processor in training, J; None where nothing measured it.
+        energy_from: What measured it.
         graph_s: CPU time of making its graph, s.
         query_s: CPU time of the choice of its parent, s.
         transfer_s: CPU time of filling it from the parent, s.
@@ -52,6 +55,8 @@ class Training(BaseModel):
     validation_accuracy: float
     accuracy: float
     time_s: float
+    energy_j: float | None = None
+    energy_from: How = "absent"
     graph_s: float
     query_s: float
     transfer_s: float

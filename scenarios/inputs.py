@@ -115,9 +115,9 @@ def _read_inputs(loaded: Loaded, live: bool) -> Inputs:
     scenario, document = loaded
     workload = scenario.workload
     if isinstance(workload, ArchitectureSearch):
-        searches.check_environment()
         with named_at(document, "cluster"):
             cluster, _ = cluster_spec(scenario.cluster)
+            searches.processor(cluster)
         return Inputs({}, None, {}, (), cluster, search=workload)
     profiles = None
     if workload.profiles is not None:

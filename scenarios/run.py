@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
+from wattkeeper.scenarios import searches
 from wattkeeper.scenarios.check import check_policies, located
 from wattkeeper.scenarios.inputs import Inputs, read_inputs
 from wattkeeper.scenarios.loading import Loaded
 from wattkeeper.scenarios.schema import Scenario
-from wattkeeper.scenarios.searches import savings
 from wattkeeper.scenarios.study import Study
 from wattkeeper.scenarios.units import Attempt, attempt, software_versions
 from wattkeeper.scenarios.variants import RunSpec, run_specs
@@ -111,8 +111,10 @@ def run(
     scenario = loaded.scenario
     inputs = read_inputs(loaded, live=live is not None)._replace(folder=trainings)
     check_policies(loaded, inputs)
-    if ray is not None and inputs.search is not None:
-        raise InputError("a search (workload.kind) trains on this machine: leave out --ray")
+    if inputs.search is not None:
+        if ray is not None:
+            raise InputError("a search (workload.kind) trains on this machine: leave out --ray")
+        searches.check_alone(inputs.cluster, workers)
     of_live: dict[str, Any] = {}
     specs = run_specs(scenario)
     results: list[RunResult] = []
@@ -156,7 +158,7 @@ def conclude(
             for name, variant in scenario.variants.items()}  # fmt: skip
     summary = summarise(results, baselines, etas)
     if inputs.search is not None:
-        summary["saved"] = savings(results, scenario.baseline)
+        summary["saved"] = searches.savings(results, scenario.baseline)
     return Done(results, summary, _manifest(scenario, inputs, sources, results, summary))
 
 

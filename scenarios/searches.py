@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.policies.errors import EnvironmentLacks
+from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.scenarios.arrow import with_column
 from wattkeeper.scenarios.schema import ArchitectureSearch
 from wattkeeper.sim.clock import Clock
@@ -22,29 +22,39 @@ from wattkeeper.sim.streams import NamedStreams
 from wattkeeper.sim.world import World
 
 if TYPE_CHECKING:
+    from rich.console import JustifyMethod
     from rich.table import Table
 
+    from wattkeeper.live.processor import Processor
     from wattkeeper.live.training_log import Training
     from wattkeeper.scenarios.variants import RunSpec
 
-SAVED: Final = ("work", "epochs", "time_s", "time_with_overhead_s")
-"""What a zoo shall save."""
+SAVED: Final = {
+    "work": "work",
+    "epochs": "epochs",
+    "time_s": "training time",
+    "time_with_overhead_s": "time with overhead",
+    "energy_j": "energy",
+}
+"""What a zoo shall save, by its key in the summary; energy where something measures it."""
 
-SAVED_NOTE: Final = (
-    "work: epochs times parameters. CPU time: of training; with overhead: also graphs, the choice "
-    "of parents and transfers. final accuracy: on test images, mean over the networks. No meter "
-    "measures a CPU here: energy is unknown."
+NOTE: Final = (
+    "work: epochs times parameters. time: of a CPU that nothing measures, CPU time; else that of "
+    "the clock; with overhead: also CPU time of graphs, the choice of parents and transfers. final "
+    "accuracy: on test images, mean over the networks. "
 )
 
-UNMEASURED: Final = ("energy_j", "cost", "regret", "last5_energy_j", "last5_cost",
-                     "energy_to_accuracy_j", "cluster_energy_j", "gpu_s_saved")  # fmt: skip
+UNMEASURED: Final = ("cost", "regret", "last5_cost", "cluster_energy_j", "gpu_s_saved")
+
+OF_ENERGY: Final = ("energy_j", "last5_energy_j", "energy_to_accuracy_j")
 
 
-def check_environment() -> None:
-    """Refuse to begin without the libraries that training needs.
+def processor(cluster: ClusterSpec) -> Processor:
+    """What a search trains on here.
 
     Raises:
-        EnvironmentLacks: It says how to install them.
+        EnvironmentLacks: If a library that training needs is absent; it says how to install it.
+        InputError: If this machine has no such processor.
     """
     from importlib.util import find_spec
 
@@ -52,6 +62,24 @@ def check_environment() -> None:
     if absent:
         raise EnvironmentLacks(
             f"training for real needs {', '.join(absent)}: pip install 'wattkeeper[live,digits]'"
+        )
+    if len(cluster.gpu_types) > 1:
+        raise InputError(f"a search trains on one type, not {', '.join(cluster.gpu_types)}")
+    from wattkeeper.live.processor import processor_of
+
+    return processor_of(cluster.gpu_types[0])
+
+
+def check_alone(cluster: ClusterSpec, workers: int) -> None:
+    """Refuse processes whose trainings would run beside each other on what is measured.
+
+    Raises:
+        InputError: It says what to do.
+    """
+    if workers > 1 and processor(cluster).measured:
+        raise InputError(
+            f"a search on {cluster.gpu_types[0]} is measured, one training at a time: leave out "
+            "--workers"
         )
 
 
@@ -65,9 +93,8 @@ def execute(
 
     clock = Clock()
     training = workload.training
-    search = Search(
-        folder, spec.variant, spec.seed, Plan(workload.models, Rule(**training.model_dump()))
-    )
+    plan = Plan(workload.models, Rule(**training.model_dump()))
+    search = Search(folder, spec.variant, spec.seed, plan, processor(hardware))
     backend = InProcess(clock, search, training.batch_size, training.most_epochs)
     zoo = None
     if spec.zoo is not None:  # what nobody would ask for need not be stored
@@ -84,13 +111,15 @@ def execute(
 
 
 def _measured(ran: RunResult, trained: Sequence[Training]) -> RunResult:
-    """Results without the power and energy that nobody measured, and with what was."""
+    """Results without what nobody measured, and with what was."""
     tables = dict(ran.tables)
     jobs, line = tables["jobs"], tables["timeline"]
     tables["jobs"] = with_column(jobs, "power_limit_w", pa.nulls(len(jobs), pa.float64()))
     tables["timeline"] = with_column(line, "power_w", pa.array(np.full(len(line), math.nan)))
     covered = [one.coverage for one in trained if one.parent is not None]
-    metrics = ran.metrics | dict.fromkeys(UNMEASURED, math.nan) | {
+    measured = all(one.energy_j is not None for one in trained)
+    absent = UNMEASURED if measured else (*UNMEASURED, *OF_ENERGY)
+    metrics = ran.metrics | dict.fromkeys(absent, math.nan) | {
         "work": float(sum(one.work for one in trained)),
         "epochs": float(sum(one.epochs for one in trained)),
         "time_s": math.fsum(one.time_s for one in trained),
@@ -105,19 +134,22 @@ def savings(results: Sequence[RunResult], baseline: str) -> dict[str, Any]:
     """What each variant saved against the baseline, seed by seed.
 
     Returns:
-        By variant: the mean share saved of `SAVED`, and `accuracy_points`, the mean difference of
-        the mean final accuracy in points of percent; each with its 95 % interval over seeds
-        (Student's t on the paired differences) and the number of seeds.
+        By variant: the mean share saved of `SAVED`, of energy only if all of it was measured, and
+        `accuracy_points`, the mean difference of the mean final accuracy in points of percent; each
+        with its 95 % interval over seeds (Student's t on the paired differences) and the number of
+        seeds.
     """
+    measured = not any(math.isnan(result.metrics["energy_j"]) for result in results)
+    names = [name for name in SAVED if name != "energy_j" or measured]
     by = {(result.variant, result.seed): _sums(result.metrics) for result in results}
     found: dict[str, Any] = {}
     for variant in dict.fromkeys(result.variant for result in results):
         if variant == baseline:
             continue
-        pairs = [(by[variant, seed], by[baseline, seed]) for name, seed in by if name == variant]
+        pairs = [(by[variant, seed], by[baseline, seed]) for one, seed in by if one == variant]
         found[variant] = {
             name: mean_and_interval([1 - mine[name] / base[name] for mine, base in pairs])
-            for name in SAVED
+            for name in names
         } | {
             "accuracy_points": mean_and_interval(
                 [100 * (mine["accuracy"] - base["accuracy"]) for mine, base in pairs]
@@ -141,17 +173,31 @@ def mean_and_interval(values: Sequence[float]) -> dict[str, Any]:
     return {"mean": mean, "ci95": [mean - half, mean + half], "n": len(values)}
 
 
+def saved_heads(summary: Mapping[str, Any]) -> dict[str, str]:
+    """What a summary says was saved, by its key, in words."""
+    there: Mapping[str, Any] = next(iter(summary["saved"].values()), {})
+    return {key: head for key, head in SAVED.items() if key in there}
+
+
+def saved_note(summary: Mapping[str, Any]) -> str:
+    """What the words of `saved_heads` mean."""
+    if "energy_j" in saved_heads(summary):
+        return f"{NOTE}energy: measured, of the processor in training."
+    return f"{NOTE}No meter measured the processor: energy is unknown."
+
+
 def saved_table(summary: Mapping[str, Any], baseline: str) -> Table:
     """What `savings` found, for the terminal."""
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=f"Saved against {baseline} [95 % interval over seeds]")
-    heads = ("variant", "work", "epochs", "CPU time", "with overhead", "final accuracy")
-    for head in heads:
-        table.add_column(head, justify="left" if head == "variant" else "right", no_wrap=True)
+    heads = saved_heads(summary)
+    for head in ("variant", *heads.values(), "final accuracy"):
+        justify: JustifyMethod = "left" if head == "variant" else "right"
+        table.add_column(head.replace(" ", "\n", 1), justify=justify, no_wrap=True)
     for name, saved in summary["saved"].items():
-        cells = [_cell(saved[what], 100, " %") for what in SAVED]
+        cells = [_cell(saved[what], 100, " %") for what in heads]
         table.add_row(escape(name), *cells, _cell(saved["accuracy_points"], 1, " points"))
     return table
 

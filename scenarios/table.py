@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from wattkeeper.scenarios.searches import SAVED_NOTE, saved_table
+from wattkeeper.scenarios.searches import saved_note, saved_table
 from wattkeeper.scenarios.shown import (
     SHARES,
     cautions,
@@ -39,7 +39,7 @@ def show(console: Console, scenario: Scenario, done: Done) -> None:
         console.print(escape(line), style="bold yellow")
     if "saved" in done.summary:
         console.print(saved_table(done.summary, scenario.baseline))
-        console.print(SAVED_NOTE, style="dim")
+        console.print(saved_note(done.summary), style="dim")
         return
     shown = shown_metrics(done.summary)
     console.print(_overall(scenario, done, shown))

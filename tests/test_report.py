@@ -577,4 +577,4 @@ def test_a_search_says_what_was_saved(done: Done) -> None:
     assert "zeus: 23.1 % less work [20.0, 26.0], 23.1 % less epochs" in text
     assert "final accuracy −0.12 points." in text
     assert "none: everything was trained for real" in text
-    assert "No meter measures a CPU here" in text
+    assert "No meter measured the processor" in text

@@ -16,7 +16,9 @@ import pytest
 from click.testing import CliRunner
 
 from tests.conftest import ROOT, Command
+from tests.nvml import Driver, on_gpus
 from wattkeeper.live.architectures import KERNELS, MOST_STAGES, WIDTHS, arrivals, build
+from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.scenarios.cli import main
 from wattkeeper.sim.warm_start import WarmStart
 
@@ -77,6 +79,84 @@ def test_parents_were_trained_before(whole: Path) -> None:
     assert rows["accuracy"].tolist() == models["accuracy"].tolist()
     jobs = pd.read_parquet(whole / "jobs.parquet")
     assert jobs["parent_model"].equals(models["parent_model"])
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same on a device that measures energy."""
+    folder = tmp_path_factory.mktemp("zoo-digits") / "measured"
+    device = {"WATTKEEPER_DEVICE": "synthetic:SYN-250W", "WATTKEEPER_STATE": str(folder.parent)}
+    asked = [*TINY, "--set", "cluster.gpu=SYN-250W", "--out", str(folder)]
+    done = CliRunner(env=device).invoke(main, asked)
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def test_a_device_measures_every_training(whole: Path, measured: Path) -> None:
+    """What was trained is the same as without."""
+    used = ["energy_j", "energy_from", "settings"]
+    theirs = trainings(whole).drop(columns=used)
+    pd.testing.assert_frame_equal(trainings(measured).drop(columns=used), theirs)
+    assert (trainings(measured)["energy_from"] == "counter").all()
+    jobs = pd.read_parquet(measured / "jobs.parquet")
+    peak_w = jobs["energy_j"] / jobs["time_s"]  # what the device draws when it is busy
+    assert peak_w.between(200, 250).all()
+    assert peak_w.max() == pytest.approx(peak_w.min())
+    assert jobs["energy_j"].tolist() == trainings(measured)["energy_j"].tolist()
+    assert jobs[["cost", "power_limit_w"]].isna().all(axis=None), "nobody chose a limit"
+    summary = json.loads((measured / "summary.json").read_text())
+    by = jobs.groupby(["variant", "seed"])["energy_j"].sum()
+    saved = summary["saved"]["zoo"]["energy_j"]["mean"]
+    assert saved == pytest.approx(np.mean(1 - by["zoo"] / by["scratch"]))
+    metrics = summary["variants"]["zoo"]["metrics"]
+    assert metrics["energy_j"]["mean"] == pytest.approx(by["zoo"].mean())
+    assert metrics["cost"]["mean"] is None
+    for folder, said in ((measured, "energy: measured"), (whole, "energy is unknown")):
+        page = (folder / "report.html").read_text()
+        assert said in page
+        assert f"on 1 × {'SYN-250W' if folder == measured else 'CPU'}." in page
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked", "says"),
+    [
+        ({}, ["--set", "cluster.gpu=H100"], "gpu: 'H100' is not on this machine; allowed: 'CPU'"),
+        ({"WATTKEEPER_DEVICE": "synthetic:SYN-250W"}, ["--set", "cluster.gpu=H100"],
+         "allowed: 'CPU', 'SYN-250W'"),
+        ({"WATTKEEPER_DEVICE": "synthetic:SYN-250W"},
+         ["--set", "cluster.gpu=SYN-250W", "--workers", "2"], "leave out --workers"),
+    ],
+)  # fmt: skip
+def test_what_it_cannot_train_on_is_refused(
+    settings: dict[str, str], asked: list[str], says: str, tmp_path: Path
+) -> None:
+    settings = {"WATTKEEPER_DEVICE": "none", "WATTKEEPER_STATE": str(tmp_path)} | settings
+    done = CliRunner(env=settings).invoke(main, [*TINY, *asked, "--out", str(tmp_path / "out")])
+    assert done.exit_code == 2
+    assert says in " ".join(done.output.split())
+    assert not (tmp_path / "out").exists()
+
+
+@on_gpus(2)
+def test_the_first_gpu_of_a_type_trains(driver: Driver) -> None:
+    """Where torch sees it."""
+    import torch
+
+    from wattkeeper.live.processor import processor_of
+
+    driver.gpu.name = b"NVIDIA H100 80GB HBM3"
+    if torch.cuda.is_available():
+        assert processor_of("A100-SXM4-40GB").torch_device == "cuda:1"
+        return
+    with pytest.raises(EnvironmentLacks, match="torch does not see the GPU"):
+        processor_of("A100-SXM4-40GB")
+
+
+def test_a_search_on_another_processor_is_another(measured: Path) -> None:
+    """Its trainings are not taken for those of the CPU."""
+    done = CliRunner().invoke(main, [*TINY, "--out", str(measured)])
+    assert done.exit_code == 2
+    assert "trained with other settings" in done.output
 
 
 def test_both_variants_begin_alike(whole: Path) -> None:
@@ -213,16 +293,18 @@ def test_a_network_that_gets_no_better_stays_as_it_was() -> None:
     import torch
 
     from wattkeeper.live.digits import CHANNELS, CLASSES, load
+    from wattkeeper.live.processor import processor_of
     from wattkeeper.live.training import Rule, train
 
+    cpu = processor_of("CPU")
     arrival = arrivals(1, np.random.default_rng(0))[0]
     digits = load(np.random.default_rng(0))
     torch.manual_seed(0)
     net = build(arrival.architecture, CHANNELS, CLASSES)
-    before = train(net, digits, Rule(64, 0.001, 5, 3), 0, lambda _: 1.0)
+    before = train(net, digits, Rule(64, 0.001, 5, 3), 0, lambda _: 1.0, cpu)
     assert before.best_epoch == 3
     weights = {name: value.clone() for name, value in net.state_dict().items()}
-    after = train(net, digits, Rule(64, 10.0, 2, 9), 1, lambda _: 1.0)
+    after = train(net, digits, Rule(64, 10.0, 2, 9), 1, lambda _: 1.0, cpu)
     assert (after.epochs, after.best_epoch) == (2, 0)
     assert after.validation_accuracy == before.validation_accuracy
     assert all(value.equal(weights[name]) for name, value in net.state_dict().items())

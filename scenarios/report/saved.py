@@ -8,19 +8,15 @@ from xml.etree.ElementTree import Element
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.phrases import Words, change, listed, minus, variant
-from wattkeeper.scenarios.searches import SAVED, SAVED_NOTE
+from wattkeeper.scenarios.searches import saved_heads, saved_note
 from wattkeeper.scenarios.words import percent
-
-NOUNS = dict(
-    zip(SAVED, ("work", "epochs", "CPU time of training", "CPU time with overhead"), strict=True)
-)
 
 
 def sentences(summary: Json) -> Iterator[Element]:
     """What each variant saved, in words."""
     for name, saved in summary["saved"].items():
         words: list[list[Words]] = []
-        for key, noun in NOUNS.items():
+        for key, noun in saved_heads(summary).items():
             ratios = {"ratio": 1 - saved[key]["mean"], "ci95": None}
             if saved[key]["ci95"]:
                 ratios["ci95"] = [1 - bound for bound in reversed(saved[key]["ci95"])]
@@ -43,7 +39,7 @@ def _share(value: float) -> str:
 
 def table(summary: Json) -> Element:
     """What each variant saved, with its interval."""
-    heads = {**NOUNS, "accuracy_points": "final accuracy"}
+    heads = saved_heads(summary) | {"accuracy_points": "final accuracy"}
     rows = []
     for name, saved in summary["saved"].items():
         cells = [tag("th", variant(name, summary), scope="row")]
@@ -57,4 +53,4 @@ def table(summary: Json) -> Element:
         rows.append(tag("tr", *cells))
     titles = [tag("th", title, scope="col") for title in ("variant", *heads.values())]
     return tag("table", tag("thead", tag("tr", *titles)), tag("tbody", *rows),
-               tag("caption", SAVED_NOTE), class_="cards")  # fmt: skip
+               tag("caption", saved_note(summary)), class_="cards")  # fmt: skip
