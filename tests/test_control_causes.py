@@ -148,7 +148,12 @@ def test_a_command_without_a_session_ends_the_run(code: str, last: str, tmp_path
 
 
 FAILING = """
-import os, sys
+import os, sys, time
+
+if HOW == "sleeps":
+    print("no such data", file=sys.stderr, flush=True)
+    time.sleep(3600)
+
 from wattkeeper.live import Session
 
 def load():
@@ -172,11 +177,11 @@ with Session("any", batch_sizes=[8], default_batch_size=8, max_epochs=9, eta=0) 
 """
 
 
-def failing(folder: Path, how: str, recurrences: int = 1) -> Path:
+def failing(folder: Path, how: str, recurrences: int = 1, lease_s: float = 60) -> Path:
     (folder / "fails.py").write_text(f"HOW = {how!r}{FAILING}")
     workloads = {"one": workload("python", "fails.py")}
     return scenario(
-        folder, TRAINED | {"live": {"lease_s": 60, "workloads": workloads}, "max_attempts": 4},
+        folder, TRAINED | {"live": {"lease_s": lease_s, "workloads": workloads}, "max_attempts": 4},
         recurrences=recurrences,
     )  # fmt: skip
 
@@ -202,6 +207,14 @@ def test_a_script_that_always_fails_ends_the_run_until_it_is_mended(
     assert len(rows(tmp_path / "live", "jobs")) == 3 + 5
     lost = manifest(tmp_path / "live")["live"]["attempts"]
     assert [(one["attempt"], one["message"]) for one in lost] == [(n, why) for n in (1, 2, 3)]
+
+
+def test_a_script_that_never_says_anything_ends_the_run(tmp_path: Path) -> None:
+    path = failing(tmp_path, "sleeps", lease_s=3)
+    said = run(path, "--live", cwd=tmp_path, code=2, WATTKEEPER_DEVICE="none").stderr
+    assert "its script failed 3 times, one after the other, and never did an epoch" in said
+    assert "with batch size 8: it was silent for 3 s (live.lease_s). Once it is mended," in said
+    assert said.rstrip().endswith("no such data"), "the last line of its log"
 
 
 @pytest.mark.parametrize("how", ["memory", pytest.param("later", marks=pytest.mark.slow)])
@@ -230,8 +243,8 @@ def test_a_script_that_fails_for_want_of_memory_or_later_on_is_an_outcome(
         ({"live": {"workloads": {"image": workload("true") | {"default_batch_size": 3}}}}, 2,
          "default_batch_size: 3 is not among"),
         ({"live": {"workloads": {"image": workload("true")}}}, 3, "nothing here measures energy"),
-        ({"workload": {"kind": "search", "models": 2}, "variants": {"zeus": {}}}, 2,
-         "leave out --live"),
+        ({"workload": {"kind": "search", "models": 2}, "variants": {"zeus": {}},
+          "cluster": TRAINED["cluster"]}, 2, "leave out --live"),
     ],
 )  # fmt: skip
 def test_what_cannot_run_live_is_refused(

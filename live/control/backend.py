@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from wattkeeper.live.control.clock import LiveClock, Outside
+from wattkeeper.live.control.failures import Failures
 from wattkeeper.live.control.fleet import Fleet, Setting
 from wattkeeper.live.control.naps import Nap
-from wattkeeper.live.control.output import MEMORY, last_said, said
 from wattkeeper.live.control.runners import file_name
 from wattkeeper.live.control.standstill import Standstill
 from wattkeeper.live.control.trainings import NOTHING, Run, Trainings, pick
 from wattkeeper.live.control.watching import Watch, seen
 from wattkeeper.live.guide import Ended, Epoch
-from wattkeeper.policies.errors import InputError, PolicyError
+from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import Job, Knobs, Options
 from wattkeeper.policies.protocols import Start as Started
@@ -32,12 +32,6 @@ class Ending(NamedTuple):
     job_id: str
     attempt: int
     outcome: Ended
-
-
-ACCIDENTS = 3
-"""So many processes of a workload that ended before they did anything, one after the other, are no
-accident: the first may have met a host that was short of something, the second the same once
-more. A session of its own counts alike."""
 
 
 class Live(Backend):
@@ -74,10 +68,7 @@ class Live(Backend):
         self._runs: dict[tuple[str, int], Run] = {}
         self._needed: dict[str, float] = {}
         self._lost_before = Counter[str]()
-        self._quick_ends = Counter[str]()
-        self._reported: set[str] = set()
-        self._failures = Counter[str]()
-        self._failed: dict[str, Ended] = {}
+        self._failures = Failures(setting.folder / "output")
         self._active = self._halting = False
         self._asking: dict[tuple[str, int], list[Any]] = {}
         self._standstill = Standstill(clock, lambda ticket: self._reply(ticket, {}))
@@ -209,7 +200,7 @@ class Live(Backend):
         run.id = news.run
         if news.kind == "begun":
             run.begun = True
-            self._quick_ends.pop(str(run.attempt.job.workload), None)
+            self._failures.began(str(run.attempt.job.workload))
             if not run.paused:
                 self._count_idle(run)
                 run.attempt.trained = True
@@ -219,9 +210,7 @@ class Live(Backend):
         elif news.kind == "epoch":
             self._account(run, Epoch(**_of(Epoch, news.payload)))
             run.heard = run.last.epoch
-            workload = str(run.attempt.job.workload)
-            self._reported.add(workload)
-            self._failures.pop(workload, None)
+            self._failures.reported(str(run.attempt.job.workload))
             if not run.paused:
                 self._show(run, "trains")
             run.answers.setdefault(run.heard, self._goes_on(run))
@@ -238,14 +227,14 @@ class Live(Backend):
             raise RuntimeError(f"the link broke: {news.payload['error']}")
         if news.kind == "exited":
             self.fleet.exited(news.run)
-            self._refuse_failures(run, news.run)
+            self._failures.gone(run, news.run, refuse=self._active)
             self._clear(news)
             self._interrupt_if_empty()
         elif news.kind == "lost":
             if news.payload["cause"] != "crashed":  # it said that it was over, but did not end
                 self.fleet.kill(news.run)
             elif (news.payload["code"] or 0) <= 0:  # its script failed, but did not end of that
-                self._failed.pop(news.run, None)
+                self._failures.killed(news.run)
         elif news.kind == "sleep":
             until_s = self.clock.now_s if run and run.paused else float(news.payload["until_s"])
             self._standstill.sleep(news.run, until_s, news.ticket)
@@ -312,7 +301,8 @@ class Live(Backend):
                 self._launch(run)
         elif outcome.cause in {"failed", "stopped"}:
             if outcome.cause == "failed":
-                self._note_failure(run, outcome)
+                assert run.id is not None
+                self._failures.note(run.id, outcome)
             self._give_up(run, outcome)
         else:
             run.outcome = outcome
@@ -353,56 +343,17 @@ class Live(Backend):
         if run.paused:
             run.leave()
             return
-        last, code = run.last, payload.get("code")
-        if not run.begun:
-            self._refuse_quick_ends(run, code)
+        last, cause, code = run.last, payload["cause"], payload.get("code")
+        if not run.begun and code is not None and code >= 0:  # else somebody killed it
+            workload = str(run.attempt.job.workload)
+            self._failures.ended_quickly(workload, run.id, code, refuse=self._active)
         message = "" if code is None else f"exit code {code}"
-        outcome = Ended(payload["cause"], last.epoch, last.time_s, last.energy_j, message=message)
-        if run.begun and code is not None and code > 0:
-            self._note_failure(run, outcome)
+        if cause == "silent":
+            message = f"it was silent for {self._setting.lease_s:g} s (live.lease_s)"
+        outcome = Ended(cause, last.epoch, last.time_s, last.energy_j, message=message)
+        if cause == "silent" or (run.begun and code is not None and code > 0):
+            self._failures.note(run.id, outcome)
         self._give_up(run, outcome)
-
-    def _refuse_quick_ends(self, run: Run, code: int | None) -> None:
-        """End a live run whose script cannot work; played again, it is over already."""
-        workload = str(run.attempt.job.workload)
-        if code is None or code < 0:  # somebody killed it
-            return
-        self._quick_ends[workload] += 1
-        if self._active and self._quick_ends[workload] >= ACCIDENTS:
-            assert run.id is not None
-            raise InputError(
-                f"workload {workload!r}: its command ended {ACCIDENTS} times, the last time with "
-                f"exit code {code}, before it made a Session; "
-                + said(self._setting.folder / "output", run.id)
-            )
-
-    def _note_failure(self, run: Run, outcome: Ended) -> None:
-        """Remember that a process failed: what it says of that is there once it is gone."""
-        assert run.id is not None
-        self._failed[run.id] = outcome
-
-    def _refuse_failures(self, run: Run | None, run_id: str) -> None:
-        """End a live run whose script fails again and again, and never reported an epoch.
-
-        One that is out of memory may work with another batch size.
-        """
-        outcome = self._failed.pop(run_id, None)
-        if outcome is None or run is None or not self._active:
-            return
-        attempt, workload = run.attempt, str(run.attempt.job.workload)
-        words = last_said(self._setting.folder / "output", run_id)
-        if workload in self._reported or MEMORY.search(f"{outcome.message}\n{words}"):
-            return
-        self._failures[workload] += 1
-        if self._failures[workload] < ACCIDENTS:
-            return
-        assert attempt.configuration is not None
-        raise InputError(
-            f"workload {workload!r}: its script failed {ACCIDENTS} times, one after the other, and "
-            f"never did an epoch; the last time with batch size "
-            f"{attempt.configuration.batch_size}: {outcome.message}. Once it is mended, the same "
-            f"command goes on with this run. {words}"
-        )
 
     def _give_up(self, run: Run, outcome: Ended) -> None:
         if not run.begun:
