@@ -6,7 +6,9 @@ import math
 from collections import defaultdict
 from typing import Any, Final
 
-from wattkeeper.live.axes import Axis, factors
+import numpy as np
+
+from wattkeeper.live.axes import Axis
 from wattkeeper.live.graphs import Traced
 from wattkeeper.live.kinds import (
     CLAMPS,
@@ -20,7 +22,7 @@ from wattkeeper.live.kinds import (
     VIEWS,
 )
 from wattkeeper.live.program import Held, Op, Program, Ref
-from wattkeeper.live.units import UnitMaps, covers, evenly
+from wattkeeper.live.units import Ints, UnitMaps, covers, evenly
 from wattkeeper.live.weights import in_kernel, read_dim
 
 MOVING: Final = TRANSPARENT | VIEWS | ORDERINGS | PARTS | {"expand"}
@@ -53,12 +55,20 @@ def clamped(program: Program, at: int, op: Op) -> bool:
     """Whether a value is in the range of a clamp already, so that the clamp changes nothing."""
     source = program.ops[at]
     if source.kind in CLAMPS:
-        return op.kind == "relu" or _constants(source) == _constants(op)
+        (least, most), (low, high) = _range(source), _range(op)
+        return low <= least and most <= high
     if source.kind in KEEPS_RANGE:
         return clamped(program, source.refs[0], op)
     if source.kind == "cat" or (source.kind == "add" and op.kind == "relu"):
         return len(source.refs) > 1 and all(clamped(program, ref, op) for ref in source.refs)
     return False
+
+
+def _range(op: Op) -> tuple[float, float]:
+    """Between what a clamp's results are."""
+    if op.kind == "hardtanh":
+        return op.args["min_val"], op.args["max_val"]
+    return 0.0, 6.0 if op.kind == "relu6" else math.inf
 
 
 def _constants(op: Op) -> Any:
@@ -87,20 +97,21 @@ def scales(program: Program, at: int) -> tuple[float, frozenset[int]]:
     steps: set[int] = set()
     taken = users(program)
     for start in op.refs[:2]:
-        while program.ops[start].kind in MOVING or _scalar(program.ops[start]):
-            factor *= _scalar(program.ops[start]) or 1
-            steps |= {start} if _scalar(program.ops[start]) else set()
+        while program.ops[start].kind in MOVING or scalar(program.ops[start]):
+            factor *= scalar(program.ops[start]) or 1
+            steps |= {start} if scalar(program.ops[start]) else set()
             start = program.ops[start].refs[0]
     while len(taken[at]) == 1 and op.kind != "scaled_dot_product_attention":
         (at,) = taken[at]
-        if not _scalar(program.ops[at]):
+        if not scalar(program.ops[at]):
             break
-        factor *= _scalar(program.ops[at]) or 1
+        factor *= scalar(program.ops[at]) or 1
         steps.add(at)
     return factor, frozenset(steps)
 
 
-def _scalar(op: Op) -> float | None:
+def scalar(op: Op) -> float | None:
+    """The number that an operator multiplies a value by; None if it does else."""
     other = op.args.get("other")
     if op.kind not in ("mul", "div") or not isinstance(other, int | float) or not other:
         return None
@@ -116,10 +127,10 @@ class Pair:
         parent: Traced,
         maps: UnitMaps,
         scaled: frozenset[int],
-        centred: frozenset[int],
+        averaged: frozenset[int],
     ) -> None:
         self.child, self.parent, self.maps = child, parent, maps
-        self.scaled, self.centred = scaled, centred
+        self.scaled, self.averaged = scaled, averaged
 
     def same_arguments(self, mine: Op, theirs: Op, at: int) -> bool:
         """Whether two operators are of one kind, with the same constants."""
@@ -178,7 +189,11 @@ class Pair:
                 return problem
         if not self.same_units(at, there):
             return f"the result of {self.label(at)} is built otherwise than in the parent"
-        return self._statistics_loss(at, there) or self._product_loss(at, there)
+        return (
+            self._statistics_loss(at, there)
+            or self._slice_loss(at, there)
+            or self._product_loss(at, there)
+        )
 
     def _tensor_loss(self, op: Op, role: str, name: str, source: str) -> str:
         if source not in self.parent.spaces.tensors:
@@ -200,28 +215,69 @@ class Pair:
 
     def _statistics_loss(self, at: int, there: int) -> str:
         """Norms and means over units need every unit equally often, or their mean for the rest."""
-        if at in self.centred:
+        if at in self.averaged:
             return ""
         mine, theirs = self.child.program.ops[at], self.parent.program.ops[there]
+        if mine.kind == "group_norm":
+            return self._groups_loss(at, there)
         over: list[tuple[Axis, Axis]] = []
         x, y = (
             traced.spaces.of(Ref(op.refs[0])) if op.refs and not _several(traced, op) else ()
             for traced, op in ((self.child, mine), (self.parent, theirs))
         )
         if mine.kind in ("layer_norm", "rms_norm"):
-            over = list(zip(x, y, strict=True))[-len(mine.args["normalized_shape"]) :]
-        elif mine.kind == "group_norm":
-            over = [(factors(x[1])[-1], factors(y[1])[-1])]
+            dims = len(mine.args["normalized_shape"])
+            if dims != len(theirs.args["normalized_shape"]):
+                return f"{self.label(at)} takes statistics over other dimensions than the parent's"
+            over = list(zip(x, y, strict=True))[-dims:]
         elif mine.kind == "mean" and mine.args.get("dim") is not None:
             dims = mine.args["dim"]
             over = [(x[dim], y[dim]) for dim in ((dims,) if isinstance(dims, int) else dims)]
         for a, b in over:
             units = self.maps.build(a, b)
             if units is None or not evenly(units, b.extent):
-                return (
-                    f"{self.label(at)} takes statistics over {a.extent} units that stand for "
-                    f"{b.extent}: only replicas of all units, equally many, keep them"
-                )
+                return self._uneven(at, a.extent, b.extent)
+        return ""
+
+    def _groups_loss(self, at: int, there: int) -> str:
+        """A group must stand for all of one group of the parent's, its units equally often."""
+        mine, theirs = self.child.program.ops[at], self.parent.program.ops[there]
+        x, y = self.child.spaces.of(Ref(mine.refs[0]))[1], self.parent.spaces.values[there][1]
+        units = self.maps.build(x, y)
+        size = y.extent // theirs.args["num_groups"]
+        if units is None or (units < 0).any():
+            return self._uneven(at, x.extent, y.extent)
+        for group in units.reshape(mine.args["num_groups"], -1):
+            if np.ptp(group // size) or not evenly(group % size, size):
+                return self._uneven(at, x.extent, y.extent)
+        return ""
+
+    def _uneven(self, at: int, mine: int, theirs: int) -> str:
+        return (
+            f"{self.label(at)} takes statistics over {mine} units that stand for {theirs}: only "
+            "replicas of all units, equally many, keep them"
+        )
+
+    def _slice_loss(self, at: int, there: int) -> str:
+        """A part of units must be where the parent's units are that it is said to be."""
+        mine, theirs = self.child.program.ops[at], self.parent.program.ops[there]
+        if mine.kind != "slice":
+            return ""
+        dim = mine.args["dim"]
+        x, y = (
+            self.child.spaces.of(mine.args["self"])[dim],
+            self.parent.spaces.of(theirs.args["self"])[dim],
+        )
+        whole = self.maps.build(x, y)
+        part = self.maps.build(
+            self.child.spaces.values[at][dim], self.parent.spaces.values[there][dim]
+        )
+        if (
+            whole is None
+            or part is None
+            or not np.array_equal(_sliced(whole, mine), _sliced(np.arange(y.extent), theirs)[part])
+        ):
+            return f"{self.label(at)} takes other units than the parent's"
         return ""
 
     def _product_loss(self, at: int, there: int) -> str:
@@ -270,6 +326,11 @@ def _axes(child: Traced, parent: Traced, at: int, there: int) -> list[tuple[Axis
     if any(not isinstance(axis, Axis) for axis in (*x, *y)):
         return []
     return list(zip(x, y, strict=True))
+
+
+def _sliced(units: Ints, op: Op) -> Ints:
+    found: Ints = units[op.args["start"] : op.args["end"] : op.args["step"]]
+    return found
 
 
 def _like(mine: Any, theirs: Any) -> bool:

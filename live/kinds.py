@@ -24,6 +24,9 @@ HOLDERS: Final = (
 )
 """Operators that hold their parameters; elsewhere a parameter is an operator of its own."""
 
+DATA: Final = _names("input self indices")
+"""Arguments of those that are data, even where a parameter is given."""
+
 TRANSPARENT: Final = _names(
     "dropout feature_dropout alpha_dropout contiguous clone detach alias to _to_copy lift_fresh"
 )
@@ -36,7 +39,7 @@ POINTWISE: Final = (
     | SCALED
     | _names(
         "relu relu6 leaky_relu prelu elu selu celu gelu silu mish hardtanh hardswish hardsigmoid",
-        "softplus softsign tanh sigmoid logsigmoid maximum minimum pow",
+        "softplus softsign tanh sigmoid logsigmoid maximum minimum pow cast always_dropout",
     )
 )
 
@@ -55,9 +58,9 @@ SILENT: Final = (
     | ORDERINGS
     | PARTS
     | UNIFORM
-    | _names("input constant arange expand repeat")
+    | _names("input constant arange expand repeat cast always_dropout")
 )
-"""Operators that only pass, rearrange or make up values: no nodes of a graph."""
+"""Operators that only pass, round, rearrange or make up values: no nodes of a graph."""
 
 CLAMPS: Final = _names("relu hardtanh relu6")
 """Activations that change nothing the second time."""
@@ -84,6 +87,18 @@ SIZES: Final = _names(
     "dtype generator memory_format copy implicit",
 )
 """Arguments that follow from widths, or that change no value."""
+
+WRITERS: Final = CONVOLUTIONS | TRANSPOSED | TABLES | _names("linear embedding attention")
+"""Operators whose results are linear in the weights that they hold."""
+
+CARRIERS: Final = (
+    TRANSPARENT
+    | VIEWS
+    | ORDERINGS
+    | MEANS
+    | _names("add sub cat expand getitem select slice mean avg_pool1d avg_pool2d")
+)
+"""Operators that are linear, and the same for all units if those are a dimension of the result."""
 
 COMMUTING: Final = _names("add mul maximum minimum")
 

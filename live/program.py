@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor, fx, nn
 
-from wattkeeper.live.kinds import HOLDERS, POINTWISE
+from wattkeeper.live.kinds import DATA, HOLDERS, POINTWISE
 from wattkeeper.policies.errors import InputError
 
 Shape = tuple[int, ...]
@@ -207,6 +207,18 @@ torch.library.define(
 torch.library.register_fake("wattkeeper::attention", _shapes)
 
 
+def _as_it_acts(kind: str, args: dict[str, Any], node: Any) -> tuple[str, dict[str, Any]]:
+    """Kind and arguments of an operator, told from those that change no value."""
+    if kind in ("to", "_to_copy", "type_as"):
+        before, after = node.args[0].meta["val"].dtype, node.meta["val"].dtype
+        if torch.promote_types(before, after) == after:
+            return "to", {"self": args["self"]}
+        return "cast", {"self": args["self"], "type": str(after)}
+    if kind.endswith("dropout") and args["train"]:
+        return "always_dropout", args
+    return kind, args
+
+
 class _Reader:
     """Turns an exported graph into a program."""
 
@@ -263,24 +275,27 @@ class _Reader:
             return
         schema = node.target._schema
         kind = schema.name.partition("::")[2].removesuffix("_")
+        if kind == "_assert_tensor_metadata":
+            return
         given = dict(zip((item.name for item in schema.arguments), node.args, strict=False))
         given |= node.kwargs
         args = {
-            item.name: self._argument(given.get(item.name, item.default_value), kind)
+            item.name: self._argument(given.get(item.name, item.default_value), kind, item.name)
             for item in schema.arguments
             if item.name not in ("device", "pin_memory", "layout")
         }
+        kind, args = _as_it_acts(kind, args, node)
         pointwise = torch.Tag.pointwise in node.target.tags or kind in POINTWISE
         shape = _shape(node.meta["val"])
         self._add(node, Op(kind, args, shape, pointwise, self._tensors(kind, args)))
 
-    def _argument(self, value: Any, kind: str) -> Any:
+    def _argument(self, value: Any, kind: str, role: str) -> Any:
         if isinstance(value, fx.Node):
-            if kind in HOLDERS and value in self.held:
+            if kind in HOLDERS and value in self.held and role not in DATA:
                 return Held(self.held[value])
             return self.value(value)
         if isinstance(value, list | tuple):
-            return tuple(self._argument(item, kind) for item in value)
+            return tuple(self._argument(item, kind, role) for item in value)
         return value
 
     def value(self, node: Any) -> Ref:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from wattkeeper.live.axes import Axis, concat, cut, fixed, free, pin, product, split, unify
@@ -165,9 +166,11 @@ def _reduce(spaces: Spaces, op: Op) -> Any:
     """Reduces or normalises along dimensions; how units stand there is checked later."""
     data = spaces.of(op.args["self"])
     dims = op.args.get("dim")
-    if dims is None or (op.shape and isinstance(op.shape[0], tuple)):
+    if dims is None:
         pin_all(data)
         return all_fixed(op.shape)
+    if op.shape and isinstance(op.shape[0], tuple):  # values and their places
+        return tuple(_reduce(spaces, replace(op, shape=shape)) for shape in op.shape)
     reduced = {dim % len(data) for dim in ((dims,) if isinstance(dims, int) else dims)}
     if op.kind not in ("mean",):
         pin_all([data[dim] for dim in reduced])

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from wattkeeper.live.averaging import average, norm_tensor
 from wattkeeper.live.axes import Axis
-from wattkeeper.live.centring import centre, settled
 from wattkeeper.live.following import Pair, base, clamped, label, scales, users
 from wattkeeper.live.graphs import Traced, traced
 from wattkeeper.live.identities import (
@@ -33,7 +33,7 @@ from wattkeeper.live.inserting import Blocks, find_blocks, zeros
 from wattkeeper.live.kinds import CLAMPS, COMMUTING, CONVOLUTIONS, MEANS, NORMS, TRANSPARENT
 from wattkeeper.live.program import Inputs, Op, Program, Ref
 from wattkeeper.live.report import Status, TensorReport, TransferReport
-from wattkeeper.live.units import UnitMaps
+from wattkeeper.live.units import UnitMaps, root
 from wattkeeper.live.weights import filled, importance, in_kernel, read_dim, state
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.zoo.alignment import align
@@ -125,8 +125,8 @@ class _Transfer:
     def run(self) -> TransferReport:
         self._relate()
         scaled = self._scale()
-        self.centring = centre(self.child, self.parent, self.origins, self.blocks, self.maps)
-        self.pair = Pair(self.child, self.parent, self.maps, scaled, self.centring.norms)
+        self.averaged = average(self.child, self.origins, self.blocks, self.maps)
+        self.pair = Pair(self.child, self.parent, self.maps, scaled, self.averaged.norms)
         for at in sorted(self.origins):
             self._fill(at, self.origins[at])
         for at, op in enumerate(self.child.program.ops):
@@ -179,17 +179,14 @@ class _Transfer:
                 continue
             axes = self.child.spaces.tensors[name], self.parent.spaces.tensors[source]
             given = self.theirs[source]
-            mixes = at in self.centring.writers
+            mixes = at in self.averaged.writers
             value, plain = filled(
                 self.maps, given, self.own[name], axes, mine.kind, role, mixes=mixes
             )
-            if at in self.centring.norms:
-                value = settled(self.maps, value, role, (axes[0][0], axes[1][0]), self.rng)
-            status, why = _status(mine.kind, value, given, plain)
-            if any(self.maps.gain(x, y) != 1 for x, y in zip(*axes, strict=True)):
-                why = (
-                    "replicates units; those left over carry the mean of all, and nothing reads it"
-                )
+            if at in self.averaged.norms:
+                value = norm_tensor(self.maps, value, role, (axes[0][0], axes[1][0]), self.rng)
+            left_over = any(self.maps.is_averaged(x, y) for x, y in zip(*axes, strict=True))
+            status, why = _status(mine.kind, value, given, plain, left_over)
             self.values[name] = value
             self.notes[name] = (status, why, source)
 
@@ -275,7 +272,8 @@ class _Transfer:
             if theirs.tensors or not self.pair.same_arguments(op, theirs, at):
                 continue
             wanted = [base(program, ref) for ref in theirs.refs]
-            if wanted == inputs or (op.kind in COMMUTING and sorted(wanted) == sorted(known)):
+            swapped = op.kind in COMMUTING and op.args.get("alpha", 1) == 1
+            if wanted == inputs or (swapped and sorted(wanted) == sorted(known)):
                 problem = self.pair.loss(at, there)
                 if not problem:
                     return there
@@ -293,10 +291,20 @@ class _Transfer:
             for there in self.taken[ref]:
                 theirs = program.ops[there]
                 wanted = [base(program, item) for item in theirs.refs]
-                held = theirs.kind == "cat" and set(wanted) <= set(known)
+                held = theirs.kind == "cat" and self._in_order(theirs, wanted, known)
                 if held and not self.pair.loss(at, there):
                     return there
         return known[0] if len(known) == 1 and self.pair.same_units(at, known[0]) else None
+
+    def _in_order(self, op: Op, wanted: Sequence[int | None], known: Sequence[int]) -> bool:
+        """Whether all that the parent joins is there, and in its order unless units tell it."""
+        held = [ref for ref in known if ref in wanted]
+        if held == list(wanted):
+            return True
+        values = self.parent.spaces.values
+        roots = [root(values[ref][op.args["dim"]]) for ref in op.refs]
+        told = len({*roots}) == len(roots) and all(axis.kind == "free" for axis in roots)
+        return told and sorted(held) == sorted(ref for ref in wanted if ref is not None)
 
     def _insert(self, at: int, op: Op) -> int | None:
         """Make a layer that only the child has the identity, if that survives what follows."""
@@ -459,7 +467,9 @@ def _is_added(program: Program, readers: Sequence[int]) -> bool:
     return bool(readers) and all(program.ops[reader].kind == "add" for reader in readers)
 
 
-def _status(kind: str, value: Tensor, source: Tensor, plain: bool) -> tuple[Status, str]:
+def _status(
+    kind: str, value: Tensor, source: Tensor, plain: bool, left_over: bool
+) -> tuple[Status, str]:
     if plain:
         return "copied", "the same units"
     pairs = list(zip(value.shape, source.shape, strict=True))
@@ -470,6 +480,8 @@ def _status(kind: str, value: Tensor, source: Tensor, plain: bool) -> tuple[Stat
         why.append("keeps the units that matter most")
     elif any(mine > theirs for mine, theirs in units):
         why.append("replicates units; what reads replicas splits its weight among them")
+    if left_over:
+        why.append("units left over carry the mean of all, which nothing reads at first")
     if any(mine < theirs for mine, theirs in kernel):
         why.append("keeps the middle of the kernel")
     elif any(mine > theirs for mine, theirs in kernel):

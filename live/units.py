@@ -36,7 +36,7 @@ class UnitMaps:
         self.scales: dict[Axis, float] = {}
         self._importance = importance
         self._rng = rng
-        self._centred: set[tuple[Axis, Axis]] = set()
+        self._averaged: set[tuple[Axis, Axis]] = set()
         self._leaves: dict[tuple[Axis, Axis], Ints] = {}
         self._amplitudes: dict[tuple[Axis, Axis], Floats] = {}
 
@@ -90,7 +90,7 @@ class UnitMaps:
         if key not in self._leaves:
             if child.extent > parent.extent:
                 units = np.arange(child.extent) % parent.extent
-                if key in self._centred:
+                if key in self._averaged:
                     units[_replicated(child, parent) :] = NOBODY
                 self._leaves[key] = units
             else:
@@ -98,27 +98,31 @@ class UnitMaps:
                 self._leaves[key] = np.sort(order[: child.extent])
         return self._leaves[key]
 
-    def centre(self, child: Axis, parent: Axis) -> None:
+    def average(self, child: Axis, parent: Axis) -> None:
         """Replicate all units of a free axis equally often; what is left over carries their mean.
 
         The others stand away from that mean by more than in the parent, by the `gain`, so that the
         variance is the parent's.
         """
-        self._centred.add((child.find(), parent.find()))
+        self._averaged.add((child.find(), parent.find()))
+
+    def is_averaged(self, child: Axis, parent: Axis) -> bool:
+        """Whether some units carry the mean of all others."""
+        return (child.find(), parent.find()) in self._averaged
 
     def gain(self, child: Axis, parent: Axis) -> float:
         """By how much units stand further away from their mean than in the parent."""
-        whole = (child.find(), parent.find()) not in self._centred
-        return 1.0 if whole else math.sqrt(child.extent / _replicated(child, parent))
+        if not self.is_averaged(child, parent):
+            return 1.0
+        return math.sqrt(child.extent / _replicated(child, parent))
 
     def mixture(self, child: Axis, parent: Axis) -> Floats | None:
-        """How values of centred units are made of the parent's.
+        """How units are made of the parent's if some carry the mean of all others.
 
         Returns:
-            Shape (child's extent, parent's extent); None if the units are not centred.
+            Shape (child's extent, parent's extent); None if none does.
         """
-        child, parent = child.find(), parent.find()
-        if (child, parent) not in self._centred:
+        if not self.is_averaged(child, parent):
             return None
         units = self.forced(child, parent)
         gain = self.gain(child, parent)
@@ -129,10 +133,10 @@ class UnitMaps:
     def _joined(self, mine: list[Axis], theirs: list[Axis]) -> Ints | None:
         """Concatenations: every piece goes where its units come from."""
         starts = np.cumsum([0, *(axis.extent for axis in theirs)])
-        roots = [_root(axis) for axis in theirs]
+        roots = [root(axis) for axis in theirs]
         places: list[int | None] = []
         for axis in mine:
-            origin = self.origins.get(_root(axis))
+            origin = self.origins.get(root(axis))
             free = (at for at, root in enumerate(roots) if root is origin and at not in places)
             places.append(None if origin is None else next(free, None))
         if len(mine) == len(theirs):
@@ -219,7 +223,8 @@ def _append(first: Floats, second: Floats) -> Floats:
     return np.concatenate([first, second])
 
 
-def _root(axis: Axis) -> Axis:
+def root(axis: Axis) -> Axis:
+    """The axis whose units tell pieces of a concatenation apart."""
     return factors(axis)[0].find()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -55,7 +56,7 @@ def filled(
         axes: Dimensions of the child's and of the parent's tensor.
         kind: Of its operator; where that sums, weights are split among replicas.
         role: What it is to the operator.
-        mixes: Whether what it gives goes straight to norms (see `UnitMaps.mixture`).
+        mixes: Whether it gives some units the mean of all others (see `UnitMaps.mixture`).
 
     Returns:
         The tensor, in the type and on the device of `own`, and whether it is a plain copy.
@@ -63,10 +64,11 @@ def filled(
     reads = read_dim(kind, role, len(axes[0]))
     value = source.detach().to(own.device)
     plain = source.shape == own.shape
+    unfilled: list[tuple[int, npt.NDArray[np.bool_]]] = []
     for dim, (mine, theirs) in enumerate(zip(*axes, strict=True)):
         if in_kernel(kind, dim) and mine.extent != theirs.extent:
             plain = False
-            value = _centred(value, dim, mine.extent)
+            value = _middle(value, dim, mine.extent)
             continue
         mixture = maps.mixture(mine, theirs) if mixes and dim != reads else None
         if mixture is not None:
@@ -79,15 +81,17 @@ def filled(
             plain = False
             value = value.index_select(dim, torch.from_numpy(np.maximum(units, 0)).to(own.device))
             if dim != reads and (units < 0).any():
-                value = _along(dim, units < 0, value, own)
+                unfilled.append((dim, units < 0))
         factor = _factor(maps, mine, theirs, units, own.shape[0] if reads == 1 else 1, dim == reads)
         if factor is not None:
             plain = False
             value = value * _broadcast(factor, dim, value)
+    for dim, nobody in unfilled:
+        value = _along(dim, nobody, value, own)
     return value.to(own.dtype).clone(), plain
 
 
-def _centred(value: Tensor, dim: int, extent: int) -> Tensor:
+def _middle(value: Tensor, dim: int, extent: int) -> Tensor:
     """A kernel's middle along a dimension, or the kernel with zeros around it."""
     more = (extent - value.shape[dim]) // 2
     if more < 0:
@@ -96,7 +100,7 @@ def _centred(value: Tensor, dim: int, extent: int) -> Tensor:
     return torch.nn.functional.pad(value, sides)
 
 
-def _along(dim: int, nobody: np.ndarray, value: Tensor, own: Tensor) -> Tensor:
+def _along(dim: int, nobody: npt.NDArray[np.bool_], value: Tensor, own: Tensor) -> Tensor:
     shape = [1] * value.dim()
     shape[dim] = -1
     return torch.where(torch.from_numpy(nobody).to(own.device).view(shape), own.detach(), value)

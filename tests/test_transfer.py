@@ -1,12 +1,14 @@
 """Weights go from a parent to a child that computes the same."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+import torch.nn.functional as F  # noqa: E402, N812
 from torch import Tensor, nn  # noqa: E402
 
 from tests import torch_models as zoo  # noqa: E402
@@ -21,6 +23,7 @@ torch.manual_seed(0)  # of the models below
 
 IMAGES = torch.randn(8, 3, 16, 16, generator=torch.Generator().manual_seed(3))
 WORDS = torch.randint(0, 50, (8, 12), generator=torch.Generator().manual_seed(3))
+STREAM = torch.randn(8, 12, 7, generator=torch.Generator().manual_seed(3))
 
 
 @pytest.fixture(autouse=True)
@@ -203,41 +206,109 @@ def test_modules_without_values_are_refused() -> None:
     assert transfer(lasting(), plain).coverage == 1
 
 
-def test_a_residual_stream_of_any_width_keeps_the_function_and_its_units_part() -> None:
-    parent, child = Encoder(), Encoder(40, 2)
-    report = grown(parent, child, WORDS)
+def test_a_residual_stream_of_any_width_keeps_the_function() -> None:
+    report = grown(Encoder(), Encoder(40, 2), WORDS)
     assert report.preserved_in_eval
     assert report.preserved_in_train
     assert report.coverage == 1
-    steps = torch.optim.SGD(child.parameters(), lr=1e-2)
-    for _ in range(3):
-        steps.zero_grad()
-        nn.functional.cross_entropy(child(WORDS), torch.arange(8) % 5).backward()
-        steps.step()
-    left_over = child.encoder.layers[0].linear2.weight.detach()[32:]
-    apart = torch.pdist(left_over)
-    assert len(left_over) == 8
-    assert float(apart.min()) > 1e-6 * float(left_over.norm())
 
 
 class Stream(nn.Module):
-    """A residual stream of words; what is not linear, or reads it as it is, can be part of it."""
+    """Units that norms read, made by a function of the module and its input."""
 
-    def __init__(self, width: int, how: str) -> None:
+    def __init__(self, width: int, how: Callable[[Any, Tensor], Tensor]) -> None:
         super().__init__()
-        self.how = how
-        self.embedding = nn.Embedding(50, width)
-        self.norm, self.up = nn.LayerNorm(width), nn.Linear(width, 30)
-        self.down, self.last = nn.Linear(30, width), nn.LayerNorm(width)
-        self.scale = nn.Parameter(torch.rand(width)) if how == "scaled" else None
-        self.head = nn.Linear(width, 5) if how != "tied" else None
+        self.how, self.width = how, width
+        self.first, self.head = nn.Linear(7, width), nn.Linear(width, 5)
+        self.norm, self.last = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.linear, self.doubled = nn.Linear(width, width), nn.Linear(7, 2 * width)
+        self.attention = nn.MultiheadAttention(width, 2, batch_first=True)
+        self.recurrent = nn.LSTM(7, width, batch_first=True)
+        self.tokens, self.factor = nn.Linear(12, 12), nn.Parameter(torch.ones(1) * 2)
+        self.turned, self.scale = (
+            nn.Parameter(torch.randn(7, width)),
+            nn.Parameter(torch.rand(width)),
+        )
+        self.grouped = nn.Conv1d(8, width, 1, groups=2)
+        self.plain = nn.LayerNorm(width, elementwise_affine=False)
+        self.unshifted = nn.LayerNorm(width, bias=False)
+        self.over_all = nn.LayerNorm((12, width))
+        self.register_buffer("mask", torch.rand(width) > 0.5)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.embedding(x)
-        added = self.down(self.up(self.norm(x)).relu())
-        x = x + (added if self.scale is None else added * self.scale)
-        x = self.last(x) + x if self.how == "raw" else self.last(x)
-        return x @ self.embedding.weight.T if self.head is None else self.head(x)
+        return self.head(self.how(self, x))
+
+
+def attended(m: Any, x: Tensor, read: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """A value, and what attention gives for what is read of it: units, and its weights."""
+    x = m.first(x)
+    of = read(x)
+    return (x, *m.attention(of, of, of))
+
+
+PASSED: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    "plain": lambda m, x: m.last(m.first(x)),
+    "scaled": lambda m, x: m.last(2 * m.first(x) - m.linear(m.norm(m.first(x))) / 3),
+    "place": lambda m, x: m.last(m.first(x)[:, 3]),
+    "places": lambda m, x: m.last(m.first(x)[:, 2:5]),
+    "mean": lambda m, x: m.last(m.first(x).mean(1)),
+    "turned": lambda m, x: m.last(m.first(x).mT.mT),
+    "gate": lambda m, x: (y := m.last(m.first(x))) * m.linear(y).sigmoid(),
+    "unshifted": lambda m, x: m.unshifted(m.first(x)),
+    "attention": lambda m, x: m.last(sum(attended(m, x, m.norm)[:2])),
+    "weights": lambda m, x: (of := attended(m, x, m.norm))[2].mean() + m.last(of[0] + of[1]),
+}
+
+REFUSED: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    "raw": lambda m, x: m.last(m.first(x)) + m.first(x),
+    "raw linear": lambda m, x: m.last((y := m.first(x)) + m.linear(y)),
+    "raw attention": lambda m, x: m.last(sum(attended(m, x, lambda x: x)[:2])),
+    "raw afterwards": lambda m, x: (y := m.first(x)) * 0.1 + m.last(y),
+    "result of attention": lambda m, x: (
+        (of := attended(m, x, m.norm))[1].relu() + m.last(of[0] + of[1])),
+    "tokens": lambda m, x: m.last((y := m.first(x)) + m.tokens(m.norm(y).mT).mT),
+    "computed weight": lambda m, x: m.last(F.linear(x, m.turned.T, m.scale)),
+    "computed bias": lambda m, x: m.last(F.linear(x, m.first.weight, m.scale * m.factor)),
+    "shared scale": lambda m, x: m.last(m.first(x)) * m.last.weight,
+    "two roles": lambda m, x: F.layer_norm(m.first(x), (m.width,), m.scale, m.scale),
+    "shared bias": lambda m, x: m.last(m.first(x)) * m.first.bias,
+    "mask": lambda m, x: m.last(m.first(x) + m.mask),
+    "scale": lambda m, x: m.last(m.first(x) * m.scale),
+    "relu": lambda m, x: m.last(m.first(x).relu()),
+    "lstm": lambda m, x: m.last(m.recurrent(x)[0]),
+    "units and places": lambda m, x: m.over_all(m.first(x)),
+    "without scale": lambda m, x: m.plain(m.first(x)),
+    "products": lambda m, x: (y := m.last(m.first(x))) + (y @ y.mT).softmax(-1) @ y,
+    "groups": lambda m, x: m.last(m.grouped(F.pad(x, (0, 1)).mT).mT),
+    "part": lambda m, x: m.last(m.doubled(x)[..., : m.width]),
+    "tied": lambda m, x: m.last(m.first(x)) @ m.first.weight @ m.turned,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", PASSED)
+def test_what_is_linear_passes_the_mean_of_all_on(how: str) -> None:
+    report = grown(Stream(16, PASSED[how]), Stream(40, PASSED[how]), STREAM)
+    assert report.preserved_in_train, report
+
+
+@pytest.mark.parametrize("how", ["plain", "unshifted"])
+def test_units_that_carry_the_mean_part_in_training(how: str) -> None:
+    child = Stream(40, PASSED[how])
+    transfer(zoo.trained_like(Stream(16, PASSED[how]), 1), child, STREAM)
+    left_over = child.first.weight.detach()[32:]
+    assert not torch.pdist(left_over).any()
+    descent = torch.optim.Adam(child.parameters(), lr=0.01)
+    for _ in range(4):
+        descent.zero_grad()
+        F.cross_entropy(child(STREAM).flatten(0, 1), torch.arange(96) % 5).backward()
+        descent.step()
+    assert float(torch.pdist(left_over).min()) > 1e-4 * float(left_over.norm())
+
+
+@pytest.mark.parametrize("how", REFUSED)
+def test_a_norm_over_uneven_replicas_is_reported(how: str) -> None:
+    report = grown(Stream(16, REFUSED[how]), Stream(40, REFUSED[how]), STREAM)
+    assert any("units that stand for" in reason for reason in report.lost_in_eval), report
 
 
 @pytest.mark.parametrize(
@@ -245,17 +316,78 @@ class Stream(nn.Module):
     [
         (Encoder(norm_first=False), Encoder(40, 2, norm_first=False), WORDS),
         (zoo.Text1d(), zoo.Text1d(40), WORDS),
-        *((Stream(16, how), Stream(40, how), WORDS) for how in ("tied", "raw", "scaled")),
     ],
 )
-def test_a_norm_over_uneven_replicas_is_reported(parent: Any, child: Any, inputs: Tensor) -> None:
+def test_a_network_with_such_norms_is_covered(parent: Any, child: Any, inputs: Tensor) -> None:
     report = grown(parent, child, inputs)
     assert report.coverage == 1
     assert any("units that stand for" in reason for reason in report.lost_in_eval)
 
 
-def test_a_stream_that_only_norms_read_keeps_the_function() -> None:
-    assert grown(Stream(16, "plain"), Stream(40, "plain"), WORDS).preserved_in_eval
+class Made(nn.Module):
+    """Units that a function makes something of."""
+
+    def __init__(self, width: int, how: Callable[[Any, Tensor], Tensor], read: float = 1) -> None:
+        super().__init__()
+        self.how = how
+        self.first, self.head = nn.Linear(7, width), nn.Linear(int(read * width), 5)
+        self.one, self.each = nn.GroupNorm(1, width), nn.GroupNorm(width, width)
+        self.places = nn.Embedding(12, width)
+        self.register_buffer("ids", torch.arange(12).flip(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.how(self, self.first(x)))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "read"),
+    [
+        (lambda m, x: m.one(x.mT).mT, lambda m, x: m.each(x.mT).mT, 1),
+        (lambda m, x: F.layer_norm(x, x.shape[1:]), lambda m, x: F.layer_norm(x, x.shape[2:]), 1),
+        (lambda m, x: x[..., : x.shape[2] // 2], lambda m, x: x[..., x.shape[2] // 2 :], 0.5),
+        (lambda m, x: (9 * x).relu(), lambda m, x: F.relu6((9 * x).relu()), 1),
+        (lambda m, x: F.hardtanh(x), lambda m, x: F.hardtanh(x).relu(), 1),
+        (lambda m, x: torch.cat([x, x.relu()], 2), lambda m, x: torch.cat([x.relu(), x], 2), 2),
+        (lambda m, x: torch.cat([x, x.relu()], 1), lambda m, x: torch.cat([x.relu(), x], 1), 1),
+        (lambda m, x: x.add(x.relu(), alpha=2), lambda m, x: x.relu().add(x, alpha=2), 1),
+        (lambda m, x: x, lambda m, x: x.bfloat16().float(), 1),
+        (lambda m, x: x, lambda m, x: F.dropout(x, 0.5, training=True), 1),
+    ],
+)
+@pytest.mark.parametrize("width", [16, 32])
+def test_what_only_looks_alike_is_reported(
+    before: Any, after: Any, read: float, width: int
+) -> None:
+    report = grown(Made(16, before, read), Made(width, after, read), STREAM)
+    assert not report.preserved_in_eval
+
+
+@pytest.mark.parametrize(
+    ("how", "width"),
+    [
+        (lambda m, x: x + m.places(m.ids), 24),
+        (lambda m, x: x.float().type_as(x), 24),
+        (lambda m, x: x.max(1)[0], 24),
+        (lambda m, x: m.each(x.mT).mT, 24),
+        (lambda m, x: m.one(x.mT).mT, 32),
+        (lambda m, x: F.relu6(F.relu6(x).relu()), 24),
+    ],
+)
+def test_what_does_the_same_is_kept(how: Any, width: int) -> None:
+    assert grown(Made(16, how), Made(width, how), STREAM).preserved_in_train
+
+
+def test_the_same_part_of_units_is_kept() -> None:
+    def half(m: Any, x: Tensor) -> Tensor:
+        return x[..., x.shape[2] // 2 :]
+
+    assert grown(Made(16, half, 0.5), Made(32, half, 0.5), STREAM).preserved_in_train
+
+
+def test_a_layer_put_into_the_stream_is_reported() -> None:
+    """It has no origin that could give the mean of all."""
+    longer = Stream(40, lambda m, x: m.last(m.linear(m.first(x))))
+    assert not grown(Stream(16, PASSED["plain"]), longer, STREAM).preserved_in_eval
 
 
 def test_post_norm_blocks_are_kept_up_to_eps() -> None:

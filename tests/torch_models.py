@@ -27,8 +27,10 @@ def trained_like(model: nn.Module, seed: int = 0) -> nn.Module:
                 buffer.fill_(7)
         for part in model.modules():
             if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d | nn.LayerNorm | nn.GroupNorm):
-                draw(part.weight, 0.5, 1.5)
-                draw(part.bias, -0.5, 0.5)
+                if part.weight is not None:
+                    draw(part.weight, 0.5, 1.5)
+                if part.bias is not None:
+                    draw(part.bias, -0.5, 0.5)
             if isinstance(part, nn.MultiheadAttention):
                 draw(part.in_proj_bias, -0.5, 0.5)
                 draw(part.out_proj.bias, -0.5, 0.5)
