@@ -94,8 +94,6 @@ def _writers(
         at = ahead.pop()
         if at in writers | carriers:
             continue
-        if not _is_one_dimension(child, at, leaf):
-            return None
         if at in blocks.passed:
             carriers.add(at)
             ahead.append(blocks.passed[at])
@@ -113,14 +111,6 @@ def _writers(
     return frozenset(writers)
 
 
-def _is_one_dimension(child: Traced, at: int, leaf: Axis) -> bool:
-    """Whether one dimension of a value is the units, alone."""
-    axes = child.spaces.values[at]
-    if axes and not isinstance(axes[0], Axis):  # of attention, which gives its weights, too
-        axes = axes[0]
-    return [axis.find() for axis in axes].count(leaf) == 1
-
-
 def _gives(child: Traced, op: Op, leaf: Axis) -> bool:
     """Whether the units are what an operator's own floating-point weights give."""
     if op.args.get("groups", 1) != 1 or isinstance(op.args.get("bias"), Ref):
@@ -130,7 +120,7 @@ def _gives(child: Traced, op: Op, leaf: Axis) -> bool:
         return False
     axes = child.spaces.tensors[name]
     read = read_dim(op.kind, "weight", len(axes))
-    return [axis.find() for dim, axis in enumerate(axes) if dim != read].count(leaf) == 1
+    return any(axis.find() is leaf for dim, axis in enumerate(axes) if dim != read)
 
 
 def _reads(op: Op, values: Collection[int]) -> bool:

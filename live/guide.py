@@ -8,9 +8,12 @@ controller over a socket. The session itself cannot tell which.
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from wattkeeper.policies.protocols import Measurement
+
+if TYPE_CHECKING:
+    from wattkeeper.live.devices.meter import How
 
 Cause = Literal[
     "reached", "epochs", "bound", "stopped", "left", "failed", "crashed", "hung", "silent"
@@ -103,7 +106,7 @@ class Ended(NamedTuple):
     energy_j: float | None
     power_limit_w: float | None = None
     limit_set: bool = True
-    how: Literal["counter", "integrated", "absent"] = "absent"
+    how: How = "absent"
     message: str = ""
 
 

@@ -98,7 +98,7 @@ CARRIERS: Final = (
     | MEANS
     | _names("add sub cat expand getitem select slice mean avg_pool1d avg_pool2d")
 )
-"""Operators that are linear, and the same for all units if those are a dimension of the result."""
+"""Operators that are linear, and do the same to all units."""
 
 COMMUTING: Final = _names("add mul maximum minimum")
 

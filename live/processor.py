@@ -38,6 +38,12 @@ class Processor(NamedTuple):
     torch_device: str
     measured: tuple[Device, ...]
 
+    @property
+    def power_limit_w(self) -> float | None:
+        """The power limit in force, W; None if it takes none."""
+        limits = [device.limit_w() for device in self.measured if device.limits is not None]
+        return min(limits, default=None)
+
 
 def is_unmeasured(gpu_type: str) -> bool:
     """Whether a scenario means this machine's CPU, without a meter: `CPU`, in any case."""
@@ -69,8 +75,11 @@ def processor_of(gpu_type: str) -> Processor:
         _check_cuda()
         return Processor(gpu_type, f"cuda:{at}", (device,))
     types = ", ".join(sorted({repr(device.gpu_type) for device in there}))
-    also = f", {types}" if types else "; this machine has nothing else (wattkeeper doctor)"
-    raise InputError(f"gpu: {gpu_type!r} is not on this machine; allowed: {CPU!r}{also}")
+    also = f", {types}" if types else ""
+    raise InputError(
+        f"gpu: {gpu_type!r} is not on this machine; allowed: {CPU!r}{also}. `wattkeeper doctor` "
+        "shows what is there, and how to try things without a GPU"
+    )
 
 
 def _check_cuda() -> None:

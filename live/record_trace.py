@@ -248,6 +248,8 @@ def _notes(found: Recording, workload: str) -> Iterable[str]:
         yield f"{workload}: nothing measured energy, so its power is absent"
     elif first["how"] == "integrated":
         yield f"{workload}: energy is the integral of power that was read again and again"
+    elif first["how"] == "synthetic":
+        yield f"{workload}: nobody measured power and energy: they are a synthetic device's"
     if not first["allowed"]:
         yield f"{workload}: power limits were left as they are: {first['why']}"
     if len(found.stopped) < 2:

@@ -22,14 +22,15 @@ import numpy as np
 
 from wattkeeper.live import digits as data
 from wattkeeper.live.architectures import Arrival, arrivals, build
-from wattkeeper.live.processor import is_unmeasured
 from wattkeeper.live.training_log import Training, append, read
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.policies.zoo.choice import warm_factor
+from wattkeeper.policies.zoo.matchers import find_matcher
 from wattkeeper.policies.zoo.models import Child, Trained
+from wattkeeper.policies.zoo.search import Search as MatcherSearch
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from wattkeeper.live.processor import Processor
     from wattkeeper.live.training import Rule
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 TASK: Final = "digits"
 
-RULES: Final = 3
+RULES: Final = 4
 """Grows when trainings with the same settings end otherwise."""
 
 
@@ -52,6 +53,11 @@ class Plan(NamedTuple):
 
     models: int
     rule: Rule
+
+
+def log_of(folder: Path, variant: str, seed: int) -> Path:
+    """Where the trainings of a search that are over are written down."""
+    return folder / f"{variant}-{seed}.jsonl"
 
 
 class _Warm(NamedTuple):
@@ -83,21 +89,24 @@ class Search:
         self, folder: Path, variant: str, seed: int, plan: Plan, processor: Processor
     ) -> None:
         self.variant, self.seed, self.plan, self.processor = variant, seed, plan, processor
-        on = "" if is_unmeasured(processor.gpu_type) else f" {processor.gpu_type}"
-        self.settings = f"{self._number(f'{RULES} {plan!r}{on}'):016x}"
+        settings = {"models": plan.models, **plan.rule._asdict(), "gpu": processor.gpu_type}
+        self.settings = ", ".join(f"{name} {value}" for name, value in settings.items())
+        self.settings += f"; rules {RULES}"
         self.arrivals = {each.name: each for each in arrivals(plan.models, self._rng("networks"))}
         folder.mkdir(parents=True, exist_ok=True)
-        self._log = folder / f"{variant}-{seed}.jsonl"
+        self._log = log_of(folder, variant, seed)
         self._zoo_folder = folder / f"{variant}-{seed}.zoo"
         self._over = {one.model: one for one in read(self._log)}
         self._graph: tuple[str, Graph, float] | None = None
         self.models: list[Trained] = []
         self.stores = False
         self._asked_s = math.nan
-        if any(one.settings != self.settings for one in self._over.values()):
-            raise StoreError(
-                f"{self._log} was trained with other settings; name another folder (--out)"
-            )
+        for one in self._over.values():
+            if one.settings != self.settings:
+                raise StoreError(
+                    f"{self._log} was trained with {one.settings}, now it would be "
+                    f"{self.settings}: name another folder (--out)"
+                )
 
     def _number(self, name: str) -> int:
         digest = blake2b(f"{self.seed}/{name}".encode(), digest_size=8).digest()
@@ -117,6 +126,32 @@ class Search:
 
         return Zoo(self._zoo_folder, retain="keep-all")
 
+    def warm_up(self, matcher: str | None) -> None:
+        """Load and compile what the first choice needs, so that it does not count.
+
+        Args:
+            matcher: What the policy measures similarity with, if it does.
+        """
+        from wattkeeper.live.transformer import transfer
+
+        name = next((name for name in self.arrivals if name not in self._over), None)
+        if name is None:
+            return
+        graph, _ = self._graph_of(name)
+        transfer(self._net(name), self._net(name), self._inputs)
+        if matcher is not None:
+            found = find_matcher(matcher)
+            arrays = found.arrays(graph)
+            MatcherSearch(found, [arrays]).best(arrays)
+            found.of_graphs(graph, graph)
+        self._graph = None
+
+    @property
+    def _inputs(self) -> tuple[Tensor, ...]:
+        import torch
+
+        return (torch.zeros(2, data.CHANNELS, data.SIDE, data.SIDE),)
+
     def child(self, name: str) -> Child:
         """What a policy is shown of a network that is about to be trained."""
         graph, _ = self._graph_of(name)
@@ -130,13 +165,10 @@ class Search:
             if stored is not None:
                 self._graph = name, self.zoo.graph(stored), 0.0
             else:
-                import torch
-
                 from wattkeeper.live.graphs import graph_of
 
                 began_s = time.process_time()
-                inputs = (torch.zeros(2, data.CHANNELS, data.SIDE, data.SIDE),)
-                graph = graph_of(self._net(name), inputs, name)
+                graph = graph_of(self._net(name), self._inputs, name)
                 self._graph = name, graph, time.process_time() - began_s
         return self._graph[1:]
 
@@ -197,6 +229,7 @@ class Search:
             return warm_factor(warm.matched, warm.of, epoch) if warm else 1.0
 
         order = self._number(f"order/{name}")
+        power_limit_w = self.processor.power_limit_w
         ran = train(net, self._digits, self.plan.rule, order, factor, self.processor)
         if self.stores:
             self.zoo.add(
@@ -222,6 +255,7 @@ class Search:
             time_s=ran.used.time_s,
             energy_j=ran.used.energy_j,
             energy_from=ran.used.how,
+            power_limit_w=power_limit_w,
             graph_s=graph_s,
             query_s=query_s,
             transfer_s=transfer_s,
@@ -229,8 +263,6 @@ class Search:
 
     def _fill(self, net: nn.Module, parent: str) -> _Warm:
         """Fill a network from a stored one."""
-        import torch
-
         from wattkeeper.live.report import FROM_PARENT
         from wattkeeper.live.transformer import transfer
 
@@ -240,8 +272,7 @@ class Search:
         trained = self._net(parent)
         trained.load_state_dict(self.zoo.load(number))
         self.zoo.used(number)
-        inputs = (torch.zeros(2, data.CHANNELS, data.SIDE, data.SIDE),)
-        report = transfer(trained, net, inputs)
+        report = transfer(trained, net, self._inputs)
         filled = [one for one in report.tensors if one.trained and one.status in FROM_PARENT]
         theirs = sum(1 for _ in trained.parameters())
         return _Warm(report.coverage, len({one.source for one in filled}), theirs)

@@ -81,8 +81,7 @@ def train(
     torch.use_deterministic_algorithms(True)
     net.to(processor.torch_device)
     digits = digits.to(processor.torch_device)
-    if processor.measured:
-        _load(net, digits, rule)
+    _load(net, digits, rule)
     with metered(processor) as used:
         order = torch.Generator().manual_seed(seed)
         descent = torch.optim.Adam(net.parameters(), rule.learning_rate)
@@ -105,7 +104,7 @@ def train(
 
 
 def _load(net: nn.Module, digits: Digits, rule: Rule) -> None:
-    """Train a copy for a step, so that what a GPU loads at first is in no training's time."""
+    """Train a copy for a step, so that what is loaded at first is in no training's time."""
     copied = copy.deepcopy(net)
     part = digits.train
     few = part._replace(

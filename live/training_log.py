@@ -21,7 +21,7 @@ class Training(BaseModel):
         model: Name of the network.
         mutated_from: The network that it is a mutation of; None for the first.
         mutation: What was changed.
-        settings: Digest of everything else that the result depends on.
+        settings: Everything else that the result depends on, in words.
         parent: The network whose weights it started from; None: from scratch.
         coverage: Share of its parameters that were filled from the parent.
         parameters: How many it has.
@@ -33,6 +33,7 @@ class Training(BaseModel):
         time_s: CPU time of training, s; the host's where the processor was measured.
         energy_j: Energy of the processor in training, J; None where nothing measured it.
         energy_from: What measured it.
+        power_limit_w: In force as it began, W; None where the processor takes none.
         graph_s: CPU time of making its graph, s.
         query_s: CPU time of the choice of its parent, s.
         transfer_s: CPU time of filling it from the parent, s.
@@ -57,6 +58,7 @@ class Training(BaseModel):
     time_s: float
     energy_j: float | None = None
     energy_from: How = "absent"
+    power_limit_w: float | None = None
     graph_s: float
     query_s: float
     transfer_s: float

@@ -46,7 +46,7 @@ def _check_search(loaded: Loaded, variant: str, configure: PolicyConfig) -> None
     """Refuse policies that choose what networks that train for real have no choice of."""
     tune = policy_of(loaded.scenario, variant, "tune").kind
     if tune != DEFAULTS["tune"]:
-        what = f"tune: {tune} finds no power limit on a CPU; leave tune out"
+        what = f"tune: {tune} chooses power limits, which a search does not set; leave tune out"
         raise located(loaded, variant, PolicyError(what, "tune"))
     default = policies("configure")[DEFAULTS["configure"]].model_validate({})
     if not configure.sets_parent and configure != default:

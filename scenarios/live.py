@@ -268,13 +268,16 @@ def _options(
 def begin(loaded: Loaded, folder: Path) -> bool:
     """Make the folder of a scenario's live runs, or go on with what is in it.
 
+    Another `live.lease_s` may be said to go on with, as for a script that starts slowly.
+
     Returns:
         Whether it goes on.
 
     Raises:
         StoreError: If it holds something else, or unfinished runs of another scenario.
     """
-    digest = sha256(loaded.scenario.model_dump_json().encode()).hexdigest()
+    decides = loaded.scenario.model_dump_json(exclude={"live": {"lease_s"}})
+    digest = sha256(decides.encode()).hexdigest()
     mark = folder / MARK
     if folder.exists() and any(folder.iterdir()):
         try:

@@ -25,6 +25,7 @@ from wattkeeper.scenarios.schema import Scenario
 from wattkeeper.scenarios.study import Study
 from wattkeeper.scenarios.units import Attempt, attempt, software_versions
 from wattkeeper.scenarios.variants import RunSpec, run_specs
+from wattkeeper.scenarios.words import count
 from wattkeeper.scenarios.workers import each
 from wattkeeper.sim.results import (
     TABLES,
@@ -115,6 +116,8 @@ def run(
         if ray is not None:
             raise InputError("a search (workload.kind) trains on this machine: leave out --ray")
         searches.check_alone(inputs.cluster, workers)
+        if kept := len(searches.logs(trainings, run_specs(scenario))):
+            tell(f"Goes on with {count(kept, 'training')} in {trainings}.")
     of_live: dict[str, Any] = {}
     specs = run_specs(scenario)
     results: list[RunResult] = []
@@ -131,7 +134,10 @@ def run(
     except (InputError, PolicyError) as error:
         raise located(loaded, specs[len(results)].variant, error) from None
     done = conclude(scenario, inputs, [provenance(trace) for trace in inputs.traces], results)
-    if live is not None:
+    if inputs.search is not None:
+        of_live = searches.about(trainings, specs, inputs.cluster)
+        done.manifest["versions"] |= searches.software_versions()
+    if of_live:
         done.manifest.update({"backend": "live", "live": of_live})
     done.manifest["wall_s"] = time.perf_counter() - began
     return done
@@ -240,7 +246,7 @@ def _manifest(
         "scenario": scenario.model_dump(mode="json", exclude_none=True),
         "scenario_digest": sha256(resolved.encode()).hexdigest(),
         "seeds": list(scenario.all_seeds),
-        "backend": "sim" if inputs.search is None else "live",
+        "backend": "sim",
         "inputs": list(sources),
         "dropped_jobs": dict(inputs.dropped),
         "ignored_gpu_types": dict(inputs.ignored),

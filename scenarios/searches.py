@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,11 +64,36 @@ def processor(cluster: ClusterSpec) -> Processor:
         raise EnvironmentLacks(
             f"training for real needs {', '.join(absent)}: pip install 'wattkeeper[live,digits]'"
         )
-    if len(cluster.gpu_types) > 1:
-        raise InputError(f"a search trains on one type, not {', '.join(cluster.gpu_types)}")
+    if cluster.gpus != 1:
+        raise InputError(f"gpus: a search trains on one, not {cluster.gpus}")
     from wattkeeper.live.processor import processor_of
 
     return processor_of(cluster.gpu_types[0])
+
+
+def logs(folder: Path, specs: Sequence[RunSpec]) -> list[Training]:
+    """The trainings that are over, of all runs."""
+    from wattkeeper.live.searching import log_of
+    from wattkeeper.live.training_log import read
+
+    return [one for spec in specs for one in read(log_of(folder, spec.variant, spec.seed))]
+
+
+def about(folder: Path, specs: Sequence[RunSpec], cluster: ClusterSpec) -> dict[str, Any]:
+    """What the manifest says of the trainings."""
+    from wattkeeper.live.processor import is_unmeasured
+
+    return {
+        "folder": str(folder),
+        "devices": list(cluster.gpu_types),
+        "time": "CPU time" if is_unmeasured(cluster.gpu_types[0]) else "of the clock",
+        "energy": sorted({one.energy_from for one in logs(folder, specs)}),
+    }
+
+
+def software_versions() -> dict[str, str]:
+    """Of what trainings depend on besides."""
+    return {name: version(name) for name in ("torch", "scikit-learn", "numba")}
 
 
 def check_alone(cluster: ClusterSpec, workers: int) -> None:
@@ -97,8 +123,11 @@ def execute(
     search = Search(folder, spec.variant, spec.seed, plan, processor(hardware))
     backend = InProcess(clock, search, training.batch_size, training.most_epochs)
     zoo = None
+    configure = spec.policies.configure
     if spec.zoo is not None:  # what nobody would ask for need not be stored
-        zoo = LiveZoo(search, stores=spec.policies.configure.kind != "none")
+        zoo = LiveZoo(search, stores=configure.kind != "none")
+        if search.stores:
+            search.warm_up(getattr(configure, "matcher", None))
     source = Networks(tuple(search.arrivals))
     streams = NamedStreams(spec.seed)
     world = World(
@@ -114,7 +143,9 @@ def _measured(ran: RunResult, trained: Sequence[Training]) -> RunResult:
     """Results without what nobody measured, and with what was."""
     tables = dict(ran.tables)
     jobs, line = tables["jobs"], tables["timeline"]
-    tables["jobs"] = with_column(jobs, "power_limit_w", pa.nulls(len(jobs), pa.float64()))
+    limits_w = pa.array([one.power_limit_w for one in trained], pa.float64())
+    jobs = with_column(jobs, "power_limit_w", limits_w)
+    tables["jobs"] = with_column(jobs, "replayed", pa.array(["live"] * len(jobs)))
     tables["timeline"] = with_column(line, "power_w", pa.array(np.full(len(line), math.nan)))
     covered = [one.coverage for one in trained if one.parent is not None]
     measured = all(one.energy_j is not None for one in trained)
@@ -127,7 +158,8 @@ def _measured(ran: RunResult, trained: Sequence[Training]) -> RunResult:
         "accuracy": math.fsum(one.accuracy for one in trained) / len(trained),
         "coverage": math.fsum(covered) / len(covered) if covered else math.nan,
     }  # fmt: skip
-    return replace(ran, tables=tables, metrics=metrics, digest=digest_tables(tables))
+    by = ran.by | {"replayed": {"live": metrics}}
+    return replace(ran, tables=tables, metrics=metrics, by=by, digest=digest_tables(tables))
 
 
 def savings(results: Sequence[RunResult], baseline: str) -> dict[str, Any]:
@@ -182,7 +214,7 @@ def saved_heads(summary: Mapping[str, Any]) -> dict[str, str]:
 def saved_note(summary: Mapping[str, Any]) -> str:
     """What the words of `saved_heads` mean."""
     if "energy_j" in saved_heads(summary):
-        return f"{NOTE}energy: measured, of the processor in training."
+        return f"{NOTE}energy: of the processor in training."
     return f"{NOTE}No meter measured the processor: energy is unknown."
 
 

@@ -38,6 +38,7 @@ ENERGIES = (("TJ", 1e12), ("GJ", 1e9), ("MJ", 1e6), ("kJ", 1e3), ("J", 1.0))
 SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
 
 PUBLISHED = "Seeds change nothing here: rng: published takes them from group names."
+SYNTHETIC = "Energy is that of a synthetic device, which nobody measured."
 NO_ENERGY = "Nothing measured energy: only time is compared."
 
 
@@ -80,6 +81,8 @@ def cautions(manifest: Json, summary: Json) -> Iterator[str]:
     yield from ran_on_any(manifest["ignored_gpu_types"])
     of_live = manifest.get("live", {})
     yield from _misnamed(of_live, summary["by"]["gpu_type"])
+    if "synthetic" in of_live.get("energy", ()) and of_live["devices"] != ["synthetic"]:
+        yield SYNTHETIC
     yield from _lost(of_live)
     if "saved" not in summary and summary["by"]["workload"] and not knows_energy(summary):
         yield NO_ENERGY

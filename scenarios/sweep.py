@@ -175,7 +175,10 @@ def with_inputs(found: Sequence[Point]) -> Iterator[tuple[list[Point], Inputs]]:
         try:
             inputs = read_inputs(same[0].loaded)
             if inputs.search is not None:
-                raise InputError("sweep: a search (workload.kind) trains for real; run it alone")
+                raise InputError(
+                    "sweep: a search (workload.kind) trains for real; run it once for each value "
+                    "(--set), each with its own --out"
+                )
         except InputError as error:
             for problem in error.problems:
                 wrong.setdefault(problem, []).extend(same)

@@ -141,14 +141,14 @@ def test_lost_attempts_are_said_and_where_their_output_is(lost_run: tuple[Path, 
 def test_a_command_without_a_session_ends_the_run(code: str, last: str, tmp_path: Path) -> None:
     path = trained(tmp_path, {"none": workload("python", "-c", code)})
     said = run(path, "--live", cwd=tmp_path, code=2, WATTKEEPER_DEVICE="none").stderr
-    assert "before it made a Session; " in said
+    assert "before it made a Session. Once it is mended, the same command goes on" in said
     assert said.rstrip().endswith(last)
     for name in re.findall(r"/\S*#3\S*\.(?:out|err)", said):
         assert Path(name).stat().st_size, "only files that hold something are named"
 
 
 FAILING = """
-import os, sys, time
+import os, signal, sys, time
 
 if HOW == "sleeps":
     print("no such data", file=sys.stderr, flush=True)
@@ -166,6 +166,8 @@ with Session("any", batch_sizes=[8], default_batch_size=8, max_epochs=9, eta=0) 
     for epoch in session.epochs():
         if HOW == "raises":
             batches()
+        if HOW == "hangs":
+            os.kill(os.getpid(), signal.SIGSTOP)
         if HOW == "exits":
             print("no such data", file=sys.stderr, flush=True)
             os._exit(4)
@@ -211,10 +213,21 @@ def test_a_script_that_always_fails_ends_the_run_until_it_is_mended(
 
 def test_a_script_that_never_says_anything_ends_the_run(tmp_path: Path) -> None:
     path = failing(tmp_path, "sleeps", lease_s=3)
-    said = run(path, "--live", cwd=tmp_path, code=2, WATTKEEPER_DEVICE="none").stderr
+    arguments = ("--live", "--out", "live")
+    said = run(path, *arguments, cwd=tmp_path, code=2, WATTKEEPER_DEVICE="none").stderr
     assert "its script failed 3 times, one after the other, and never did an epoch" in said
-    assert "with batch size 8: it was silent for 3 s (live.lease_s). Once it is mended," in said
+    assert "with batch size 8: it made no Session within 3 s (live.lease_s). Once it is" in said
     assert said.rstrip().endswith("no such data"), "the last line of its log"
+    failing(tmp_path, "mended")  # and more time to start
+    run(path, *arguments, cwd=tmp_path, WATTKEEPER_DEVICE="none")
+    causes = [one["cause"] for one in manifest(tmp_path / "live")["live"]["attempts"]]
+    assert causes == ["silent"] * 3
+
+
+def test_a_script_that_hangs_in_its_first_epoch_ends_the_run(tmp_path: Path) -> None:
+    path = failing(tmp_path, "hangs", lease_s=6)
+    said = run(path, "--live", cwd=tmp_path, code=2, WATTKEEPER_DEVICE="none").stderr
+    assert "with batch size 8: its Session was silent for 6 s (live.lease_s)." in said
 
 
 @pytest.mark.parametrize("how", ["memory", pytest.param("later", marks=pytest.mark.slow)])
@@ -244,7 +257,7 @@ def test_a_script_that_fails_for_want_of_memory_or_later_on_is_an_outcome(
          "default_batch_size: 3 is not among"),
         ({"live": {"workloads": {"image": workload("true")}}}, 3, "nothing here measures energy"),
         ({"workload": {"kind": "search", "models": 2}, "variants": {"zeus": {}},
-          "cluster": TRAINED["cluster"]}, 2, "leave out --live"),
+          "cluster": {"gpu": "cpu", "gpus": 1, "idle_power_w": 0}}, 2, "leave out --live"),
     ],
 )  # fmt: skip
 def test_what_cannot_run_live_is_refused(

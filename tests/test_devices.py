@@ -186,7 +186,7 @@ def test_a_meter_on_a_compressed_clock(tmp_path: Path) -> None:
     reading = meter.read()
     assert reading.time_s >= 50
     assert reading.energy_j == pytest.approx(240 * reading.time_s)
-    assert reading.how == "counter"
+    assert reading.how == "synthetic"
     assert threading.active_count() == 1
     assert Meter([], wall).read().energy_j is None
 
@@ -253,7 +253,7 @@ def test_examples_of_the_page(
     for block in blocks:
         exec(block, {})
     assert re.fullmatch(
-        r"Reading\(time_s=.*, energy_j=.*, how='counter'\)\n", capsys.readouterr().out
+        r"Reading\(time_s=.*, energy_j=.*, how='synthetic'\)\n", capsys.readouterr().out
     )
     monkeypatch.setenv("WATTKEEPER_DEVICE", "none")
     exec(blocks[1], {})

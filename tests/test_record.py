@@ -127,7 +127,7 @@ def test_it_says_how_it_was_recorded(limited: tuple[Path, str]) -> None:
     folder, said = limited
     trace = read(folder / "library/toys")
     (about,) = trace.parameters["recordings"]
-    assert about["energy"] == "counter"
+    assert about["energy"] == "synthetic"
     assert about["power_limits"] == "set"
     assert {"host", "date", "platform", "versions", "script"} <= set(about)
     assert len(about["runs"]) == 3 + 2

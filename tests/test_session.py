@@ -145,7 +145,7 @@ def test_limits_are_profiled_in_the_first_epoch(device: Synthetic) -> None:
     assert seen == [[200.0] * 4 + [150.0] * 4 + [100.0] * 4, [150.0] * 12, [150.0] * 12]
     assert device.limit_w() == 200.0, "put back"
     (row,) = history()
-    assert (row["power_limit_w"], row["limit_set"], row["how"]) == (150.0, True, "counter")
+    assert (row["power_limit_w"], row["limit_set"], row["how"]) == (150.0, True, "synthetic")
     again = train(target=3.0, power_limits_w=tuple(DRAWN), configure=FixedConfig())
     assert again.orders.profile_w == (), "what was learnt is not measured again"
     assert again.power_limit_w == 150.0

@@ -348,10 +348,13 @@ class Live(Backend):
             workload = str(run.attempt.job.workload)
             self._failures.ended_quickly(workload, run.id, code, refuse=self._active)
         message = "" if code is None else f"exit code {code}"
-        if cause == "silent":
-            message = f"it was silent for {self._setting.lease_s:g} s (live.lease_s)"
+        if cause != "crashed":
+            what = (
+                "it made no Session within" if cause == "silent" else "its Session was silent for"
+            )
+            message = f"{what} {self._setting.lease_s:g} s (live.lease_s)"
         outcome = Ended(cause, last.epoch, last.time_s, last.energy_j, message=message)
-        if cause == "silent" or (run.begun and code is not None and code > 0):
+        if cause != "crashed" or (run.begun and code is not None and code > 0):
             self._failures.note(run.id, outcome)
         self._give_up(run, outcome)
 

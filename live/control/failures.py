@@ -56,11 +56,12 @@ class Failures:
         if refuse and self._quick_ends[workload] >= ACCIDENTS:
             raise InputError(
                 f"workload {workload!r}: its command ended {ACCIDENTS} times, the last time with "
-                f"exit code {code}, before it made a Session; {said(self._folder, run_id)}"
+                f"exit code {code}, before it made a Session. Once it is mended, the same command "
+                f"goes on with this run; {said(self._folder, run_id)}"
             )
 
     def note(self, run_id: str, outcome: Ended) -> None:
-        """A process failed, or never said anything; all that it said is there once it is gone."""
+        """A process failed, or fell silent; all that it said is there once it is gone."""
         self._failed[run_id] = outcome
 
     def killed(self, run_id: str) -> None:

@@ -11,9 +11,9 @@ from wattkeeper.live.devices.synthetic import Synthetic
 from wattkeeper.live.wall import Wall
 from wattkeeper.policies.errors import DeviceError, Lost, NotSupported
 
-How = Literal["counter", "integrated", "absent"]
-"""Where an energy is from: the devices' own counters; power that was read again and again; nowhere,
-since nothing measures it."""
+How = Literal["counter", "integrated", "synthetic", "absent"]
+"""Where an energy is from: the devices' own counters; power that was read again and again; a device
+that is not there, so that nobody measured it; nowhere, since nothing measures it."""
 
 
 class Reading(NamedTuple):
@@ -22,7 +22,7 @@ class Reading(NamedTuple):
     Attributes:
         time_s: Seconds of the run.
         energy_j: Energy of all devices together; None where nothing measures it.
-        how: Where the energy is from; `integrated` if it is so for one device.
+        how: Where the energy is from; `synthetic` or else `integrated` if it is so for one device.
     """
 
     time_s: float
@@ -49,6 +49,8 @@ class Meter:
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self.how: How = "counter" if all(one.has_counter for one in devices) else "integrated"
+        if any(isinstance(one, Synthetic) for one in devices):
+            self.how = "synthetic"
         if not devices or not all(map(_measures, devices)):
             self.how, devices = "absent", ()
         self._parts = [_Counter(one) if one.has_counter else _Power(one) for one in devices]

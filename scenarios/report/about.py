@@ -42,9 +42,8 @@ def _ran(manifest: Json) -> str:
     what = f"{count(variants, 'variant')} × {count(seeds, 'seed')}, {count(each, 'job')} each"
     if manifest["backend"] == "sim":
         return f"Simulated: {what}, on {cluster}."
-    if "live" not in manifest:  # a search
-        return f"Trained for real: {what}, on {cluster}."
-    devices = ", ".join(manifest["live"]["devices"] or ("cpu",))
+    of_live = manifest.get("live") or {}
+    devices = ", ".join(of_live.get("devices", ()) or ("cpu",))
     where = "rehearsed on synthetic devices" if devices == "synthetic" else f"run live on {devices}"
     return f"{where.capitalize()}: {what}."
 
