@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 TASK: Final = "digits"
 
-RULES: Final = 4
+RULES: Final = 3
 """Grows when trainings with the same settings end otherwise."""
 
 

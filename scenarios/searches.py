@@ -211,6 +211,11 @@ def saved_heads(summary: Mapping[str, Any]) -> dict[str, str]:
     return {key: head for key, head in SAVED.items() if key in there}
 
 
+def is_noise(saved: Mapping[str, Any]) -> bool:
+    """Whether an interval over seeds includes that nothing was saved."""
+    return saved["ci95"] is not None and saved["ci95"][0] <= 0 <= saved["ci95"][1]
+
+
 def saved_note(summary: Mapping[str, Any]) -> str:
     """What the words of `saved_heads` mean."""
     if "energy_j" in saved_heads(summary):
@@ -223,7 +228,9 @@ def saved_table(summary: Mapping[str, Any], baseline: str) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=f"Saved against {baseline} [95 % interval over seeds]")
+    several = any(saved["work"]["ci95"] for saved in summary["saved"].values())
+    over = "95 % interval over seeds" if several else "one seed: no interval"
+    table = Table(title=f"Saved against {escape(baseline)} \\[{over}]")
     heads = saved_heads(summary)
     for head in ("variant", *heads.values(), "final accuracy"):
         justify: JustifyMethod = "left" if head == "variant" else "right"
@@ -236,7 +243,7 @@ def saved_table(summary: Mapping[str, Any], baseline: str) -> Table:
 
 def _cell(value: Mapping[str, Any], factor: float, unit: str) -> str:
     digits = 1 if factor == 100 else 2
-    shown = f"{factor * value['mean']:+.{digits}f}{unit}"
+    shown = f"{factor * value['mean']:+.{digits}f}{unit}" + " ~" * is_noise(value)
     if value["ci95"] is None:
         return shown
     low, high = (f"{factor * bound:+.{digits}f}" for bound in value["ci95"])

@@ -49,7 +49,7 @@ def shown_metrics(summary: Json) -> dict[str, str]:
     if not preempts(summary):
         shown.pop("preemptions", None)
     if profiled and not knows_energy(summary):
-        del shown["energy_j"]
+        del shown["energy_j"], shown["cost"]  # which then is time alone
     if has_zoo(summary):
         shown.pop("p95_jct_s", None)
         shown |= ZOO

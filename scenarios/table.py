@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 from rich.table import Table
 
-from wattkeeper.scenarios.searches import saved_note, saved_table
+from wattkeeper.scenarios.searches import is_noise, saved_note, saved_table
 from wattkeeper.scenarios.shown import (
     SHARES,
     cautions,
@@ -40,6 +41,8 @@ def show(console: Console, scenario: Scenario, done: Done) -> None:
     if "saved" in done.summary:
         console.print(saved_table(done.summary, scenario.baseline))
         console.print(saved_note(done.summary), style="dim")
+        if any(map(is_noise, chain(*(one.values() for one in done.summary["saved"].values())))):
+            console.print(NOISE_NOTE, style="dim")
         return
     shown = shown_metrics(done.summary)
     console.print(_overall(scenario, done, shown))

@@ -225,8 +225,8 @@ def test_a_finished_run_is_not_trained_again(whole: Path, inside: Command) -> No
         (
             "workload.training.patience=3",
             "scratch-7.jsonl was trained with models 3, batch_size 64, learning_rate 0.001, "
-            "patience 5, most_epochs 2, gpu CPU; rules 4, now it would be models 3, batch_size 64, "
-            "learning_rate 0.001, patience 3, most_epochs 2, gpu CPU; rules 4: name another folder",
+            "patience 5, most_epochs 2, gpu CPU; rules 3, now it would be models 3, batch_size 64, "
+            "learning_rate 0.001, patience 3, most_epochs 2, gpu CPU; rules 3: name another folder",
         ),
         ("zoo.capacity_gb=1", "a search keeps all that it trained; leave out capacity_gb"),
         (

@@ -122,7 +122,7 @@ def _after_learning(one: Json, clear: list[list[Words]]) -> Iterator[list[Words]
 
 def remarks(study_seeds: int, summary: Json) -> Iterator[str]:
     """How sure the figures are."""
-    if "saved" in summary or len(summary["variants"]) == 1:
+    if len(summary["variants"]) == 1:
         return
     if study_seeds == 1:
         yield (

@@ -180,6 +180,8 @@ def zoo(study: Study, variants: list[str]) -> Iterator[Chart]:
         found = {run.variant: floats(run.rows[column]) for run in firsts}
         if column == "saved_gpu_s":
             found = {variant: np.cumsum(values) for variant, values in found.items()}
+        if all(np.isnan(values).all() for values in found.values()):
+            continue
         unit, size = unit_for((float(np.abs(v).max()) for v in found.values() if len(v)), units)
         lines = []
         for run in firsts:

@@ -8,25 +8,32 @@ from xml.etree.ElementTree import Element
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.phrases import Words, change, listed, minus, variant
-from wattkeeper.scenarios.searches import saved_heads, saved_note
+from wattkeeper.scenarios.searches import is_noise, saved_heads, saved_note
 from wattkeeper.scenarios.words import percent
 
 
 def sentences(summary: Json) -> Iterator[Element]:
     """What each variant saved, in words."""
     for name, saved in summary["saved"].items():
-        words: list[list[Words]] = []
+        clear: list[list[Words]] = []
+        unclear: list[list[Words]] = []
         for key, noun in saved_heads(summary).items():
             ratios = {"ratio": 1 - saved[key]["mean"], "ci95": None}
             if saved[key]["ci95"]:
                 ratios["ci95"] = [1 - bound for bound in reversed(saved[key]["ci95"])]
             changed, interval = change("energy_j", ratios)
-            words.append([tag("strong", changed), f" {noun}", interval])
+            if is_noise(saved[key]):
+                unclear.append([noun, f" ({changed}", interval, ")"])
+            else:
+                clear.append([tag("strong", changed), f" {noun}", interval])
         points = saved["accuracy_points"]
+        words = listed(clear)
+        if unclear:
+            words += ["; " if clear else "", "no difference beyond noise in ", *listed(unclear)]
         accuracy = f"; final accuracy {_points(points['mean'])} points"
         bounds = points["ci95"]
         interval = tag("small", f" [{', '.join(map(_points, bounds))}]") if bounds else None
-        yield tag("li", variant(name, summary), ": ", *listed(words), accuracy, interval, ".")
+        yield tag("li", variant(name, summary), ": ", *words, accuracy, interval, ".")
 
 
 def _points(value: float) -> str:
