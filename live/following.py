@@ -16,6 +16,7 @@ from wattkeeper.live.kinds import (
     LINEAR,
     ORDERINGS,
     PARTS,
+    SCALED,
     SIZES,
     TRANSPARENT,
     UNIFORM,
@@ -281,15 +282,26 @@ class Pair:
         return ""
 
     def _product_loss(self, at: int, there: int) -> str:
+        """Amplitudes must make up for replicas in a product, and come through to what reads it."""
         x, y = self.child.spaces.contracted.get(at), self.parent.spaces.contracted.get(there)
         if x is not None and y is not None:
-            units = self.maps.build(x, y)
+            units, amplitude = self.maps.build(x, y), self.maps.amplitude(x, y)
+            squares = np.ones(x.extent) if amplitude is None else amplitude**2
             if units is None or not covers(units, y.extent):
                 return f"{self.label(at)} multiplies {x.extent} units, the parent {y.extent}"
-        if self.child.program.ops[at].kind not in LINEAR:
-            for x, y in _axes(self.child, self.parent, at, there):
-                if self.maps.amplitude(x, y) is not None:
-                    return f"{self.label(at)} comes between units that are multiplied by each other"
+            sums = np.bincount(units[units >= 0], squares[units >= 0])
+            if not np.allclose(sums, self.maps.scales.get(x.find(), 1.0), rtol=1e-9):
+                return f"{self.label(at)} multiplies units that stand for one in the parent"
+        op = self.child.program.ops[at]
+        carried = [
+            dim
+            for dim, pair in enumerate(_axes(self.child, self.parent, at, there))
+            if self.maps.amplitude(*pair) is not None
+        ]
+        shifted = op.args.get("bias") is not None and carried != [len(op.shape) - 1]
+        several = op.kind in SCALED and len(op.refs) > 1
+        if carried and (op.kind not in LINEAR or shifted or several):
+            return f"{self.label(at)} comes between units that are multiplied by each other"
         return ""
 
     def label(self, at: int) -> str:
@@ -322,9 +334,11 @@ def _several(traced: Traced, op: Op) -> bool:
 
 
 def _axes(child: Traced, parent: Traced, at: int, there: int) -> list[tuple[Axis, Axis]]:
-    x, y = child.spaces.values[at], parent.spaces.values[there]
-    if any(not isinstance(axis, Axis) for axis in (*x, *y)):
-        return []
+    """The dimensions of an operator's result, of the first one if it has several, in pairs."""
+    x, y = (
+        values[0] if values and not isinstance(values[0], Axis) else values
+        for values in (child.spaces.values[at], parent.spaces.values[there])
+    )
     return list(zip(x, y, strict=True))
 
 

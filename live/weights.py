@@ -26,7 +26,7 @@ def in_kernel(kind: str, dim: int) -> bool:
 
 def read_dim(kind: str, role: str, dims: int) -> int | None:
     """The dimension of a tensor that its operator sums over, if any."""
-    if kind in TABLES | {"embedding", "unused"} or dims < 2:
+    if kind in TABLES | NORMS | {"embedding", "unused"} or dims < 2:
         return None
     return 0 if kind in TRANSPOSED else 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,7 @@ def test_an_interrupted_run_goes_on_where_it_was(number: signal.Signals, tmp_pat
     controller = subprocess.Popen(
         command("run", *arguments), cwd=tmp_path, stderr=subprocess.PIPE, text=True,
         env=environment(tmp_path, WATTKEEPER_DEVICE="none"),
+        preexec_fn=partial(signal.signal, number, signal.SIG_DFL),  # ignored in the background
     )  # fmt: skip
     while len(seen(tmp_path)) < 2 and controller.poll() is None:
         time.sleep(0.05)
