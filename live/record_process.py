@@ -85,8 +85,7 @@ def read(events: Path) -> list[Json]:
 
 def _kill(process: subprocess.Popen[bytes], run: str) -> None:
     """End a process with all that it started, but for the guards of power limits."""
-    processes.kill(run)
-    process.kill()
+    processes.kill(run, process)
     process.wait()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -20,7 +22,18 @@ from tests.live_runs import (
     run,
     scenario,
 )
+from wattkeeper.live.control import processes as processes_of_host
+from wattkeeper.live.control.link import RUN
 from wattkeeper.live.devices.synthetic import Synthetic
+
+
+def test_a_process_that_has_just_been_started_is_killed() -> None:
+    """Linux does not show its environment at once."""
+    for number in range(20):
+        young = {RUN: f"young#{number}.{os.getpid()}"}
+        process = subprocess.Popen(["sleep", "60"], env=os.environ | young)
+        processes_of_host.kill(young[RUN], process)
+        assert process.wait(timeout=5) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def trained(model: nn.Module, rng: np.random.Generator) -> nn.Module:
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(0, 60), pytest.param(range(60, 1500), marks=pytest.mark.slow)]
+    "seeds", [range(0, 30), pytest.param(range(30, 1500), marks=pytest.mark.slow)]
 )
 def test_promises_hold(seeds: range) -> None:
     kept = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -59,8 +60,16 @@ def of_controller(token: str) -> dict[str, dict[int, Mapping[str, str]]]:
     return found
 
 
-def kill(run: str) -> None:
-    """End at once all processes of a run, and what they start meanwhile."""
+def kill(run: str, first: subprocess.Popen[bytes] | None = None) -> None:
+    """End at once all processes of a run, and what they start meanwhile.
+
+    Args:
+        run: Its id.
+        first: The process that began it, if it is this one's child: it may be too young to be
+            found, since Linux shows an environment only a moment after `exec`.
+    """
+    if first is not None:
+        first.kill()
     give_up_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < give_up_s:
         found = [pid for pid, environment in environments() if environment.get(RUN) == run]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -194,6 +195,7 @@ class _Process:
     def __init__(self, folder: str, home: str, run: str) -> None:
         self._folder, self._run = Path(folder) / "output", run
         self._home = home if Path(home).is_dir() else None
+        self._process: subprocess.Popen[bytes] | None = None
 
     def address(self) -> tuple[str, int]:
         """Where the processes of an attempt may meet: this host, and a free port."""
@@ -213,7 +215,6 @@ class _Process:
     ) -> int:
         """Run a command to its end; its exit code."""
         import os
-        import subprocess
         import sys
 
         from wattkeeper.live.control.runners import command_line
@@ -241,6 +242,7 @@ class _Process:
                 start_new_session=True,
                 preexec_fn=_end_with_parent,
             )
+            self._process = process
             return process.wait()
 
     def kill(self) -> None:
@@ -249,7 +251,7 @@ class _Process:
 
         from wattkeeper.live.control import processes
 
-        processes.kill(self._run)
+        processes.kill(self._run, self._process)
         while processes.guards(self._run):
             time.sleep(processes.PAUSE_S)
 

@@ -147,12 +147,12 @@ class Subprocesses:
     def kill(self, run: str) -> None:
         """See `Runner`."""
         if run in self._running:
-            processes.kill(run)
+            processes.kill(run, self._running.get(run))
 
     def close(self) -> None:
         """See `Runner`."""
-        for run in list(self._running):
-            processes.kill(run)
+        for run, process in list(self._running.items()):
+            processes.kill(run, process)
 
     def _watch(self, run: str, pid: int) -> None:
         try:
