@@ -48,7 +48,8 @@ def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch
     ]
     if problems:
         raise TraceError(problems)
-    for batch in text_batches(path, Layout(), needed=tuple(mapping.values())):
+    needed = (*mapping.values(), *(name for name in NEEDED if name not in mapping))
+    for batch in text_batches(path, Layout(), needed=needed):
         yield batch._replace(context=mapping)
 
 
