@@ -86,7 +86,7 @@ def _writers(
     Between writers and norms, all must be linear and the same for all units; nothing else may read
     the units on that way, or share a tensor with a writer or a norm.
     """
-    ops = child.program.ops
+    ops, tensors = child.program.ops, state(child)
     writers: set[int] = set()
     carriers: set[int] = set()
     ahead = [ops[at].refs[0] for at in norms]
@@ -97,7 +97,7 @@ def _writers(
         if at in blocks.passed:
             carriers.add(at)
             ahead.append(blocks.passed[at])
-        elif ops[at].kind in WRITERS and _gives(child, ops[at], leaf):
+        elif ops[at].kind in WRITERS and _gives(child, tensors, ops[at], leaf):
             writers.add(at)
         elif ops[at].kind in CARRIERS or scalar(ops[at]) is not None:
             carriers.add(at)
@@ -111,12 +111,12 @@ def _writers(
     return frozenset(writers)
 
 
-def _gives(child: Traced, op: Op, leaf: Axis) -> bool:
+def _gives(child: Traced, tensors: Mapping[str, Tensor], op: Op, leaf: Axis) -> bool:
     """Whether the units are what an operator's own floating-point weights give."""
     if op.args.get("groups", 1) != 1 or isinstance(op.args.get("bias"), Ref):
         return False
     name = op.tensors.get("out_proj.weight" if op.kind == "attention" else "weight")
-    if name is None or not state(child)[name].is_floating_point():
+    if name is None or not tensors[name].is_floating_point():
         return False
     axes = child.spaces.tensors[name]
     read = read_dim(op.kind, "weight", len(axes))
