@@ -1,11 +1,11 @@
 """Fits the simulator's model of warm starts to trainings of the scenario `zoo-digits`.
 
 ``python benchmarks/calibrate_zoo.py RESULTS [FILE]`` reads RESULTS.trainings and writes FILE, by
-default sim/warm_start.json. Every network was trained twice with a seed, from scratch and from a
-parent with coverage c. The share of training saved is fitted as ``scale * c ** exponent`` by least
-squares, weighted by the work from scratch, so that what counts is the sum; the change of accuracy
-as ``shift * c``, with a deviation that all trainings share. Its error is what it says of seeds that
-it was not fitted to: of each, and of three at a time, fitted to all others.
+default sim/engine/warm_start.json. Every network was trained twice with a seed, from scratch and
+from a parent with coverage c. The share of training saved is fitted as ``scale * c ** exponent`` by
+least squares, weighted by the work from scratch, so that what counts is the sum; the change of
+accuracy as ``shift * c``, with a deviation that all trainings share. Its error is what it says of
+seeds that it was not fitted to: of each, and of three at a time, fitted to all others.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wattkeeper.live.training_log import read
+from wattkeeper.live.search.training_log import read
 from wattkeeper.policies.errors import InputError
-from wattkeeper.sim.folder import kept_beside
+from wattkeeper.sim.results.folder import kept_beside
 
 Floats = npt.NDArray[np.float64]
 
 EXPONENTS = np.arange(1, 1001) / 100
-SHARED = Path(__file__).resolve().parents[1] / "sim/warm_start.json"
+SHARED = Path(__file__).resolve().parents[1] / "sim/engine/warm_start.json"
 
 
 class Pairs(NamedTuple):

@@ -9,9 +9,9 @@ from __future__ import annotations
 import resource
 import time
 
-from wattkeeper.traces.fit import fit_trace
 from wattkeeper.traces.fits import Fit, Groups, Quantiles, Users, load_fit
-from wattkeeper.traces.sample import sample
+from wattkeeper.traces.generate.fit import fit_trace
+from wattkeeper.traces.generate.sample import sample
 
 JOBS = 1_000_000
 

@@ -67,7 +67,7 @@ def share(seconds: float) -> float:
 
 
 def _end_sessions(folder: Path) -> None:
-    from wattkeeper.live.control import processes
+    from wattkeeper.live.controller import processes
 
     mine = str(folder / "state")
     runs = {env["WATTKEEPER_RUN"] for _, env in processes.environments()

@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from wattkeeper.sim.statistics import interval, t_quantile
+from wattkeeper.sim.results.statistics import interval, t_quantile
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[Floats, Floats]

@@ -24,10 +24,10 @@ import torch
 
 from wattkeeper.live import Session, devices
 from wattkeeper.live.devices.device import Device, Limits
-from wattkeeper.live.devices.meter import Meter
+from wattkeeper.live.devices.energy_meter import Meter
 from wattkeeper.live.devices.nvml import SAMPLE_S
 from wattkeeper.live.devices.synthetic import Synthetic
-from wattkeeper.live.wall import Wall
+from wattkeeper.live.host.wall_clock import Wall
 
 PAIRS = 200
 SECONDS = 0.25

@@ -10,11 +10,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from wattkeeper.scenarios.loading import load
-from wattkeeper.scenarios.run import Done, run
-from wattkeeper.sim.agenda import Callback
-from wattkeeper.sim.clock import Clock
-from wattkeeper.traces import library
+from wattkeeper.scenarios.run.run import Done, run
+from wattkeeper.scenarios.spec.loading import load
+from wattkeeper.sim.engine.agenda import Callback
+from wattkeeper.sim.engine.clock import Clock
+from wattkeeper.traces.library import store
 
 SEEDS = 5
 
@@ -35,7 +35,7 @@ def empty_loop(events: int) -> float:
 
 
 def main() -> None:
-    name = "zeus-nsdi23" if "zeus-nsdi23" in library.names() else "quickstart"
+    name = "zeus-nsdi23" if "zeus-nsdi23" in store.names() else "quickstart"
     loaded = load(name, [f"seeds={SEEDS}"])
     run(load(name))
     began = time.process_time()

@@ -21,7 +21,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from simpy import Environment, Event
 
-from wattkeeper.traces import library
+from wattkeeper.traces.library import store
 
 PHILLY_JOBS = 82_247
 POLICIES = ("fifo", "fjf", "sjf", "dlas-gpu", "srtf", "las", "gittins", "fair-share",
@@ -103,7 +103,7 @@ def show(what: str, cost: Cost) -> None:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         name = "philly"
-        if name not in library.names():
+        if name not in store.names():
             os.environ["WATTKEEPER_TRACES"] = folder
             wattkeeper("traces", "generate", "jobs", "--jobs", str(PHILLY_JOBS), "--load", "1",
                        "--gpus", "512", "--name", name)  # fmt: skip

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from tests.random_graphs import Spec, build, draw, lineage, mutate
-from wattkeeper.policies.zoo.clusters import TwoStage
-from wattkeeper.policies.zoo.graph import Graph
-from wattkeeper.policies.zoo.matchers import MATCHERS, Matcher
-from wattkeeper.policies.zoo.search import Search
+from tests.support.random_graphs import Spec, build, draw, lineage, mutate
+from wattkeeper.policies.matching.clusters import TwoStage
+from wattkeeper.policies.matching.graph import Graph
+from wattkeeper.policies.matching.matchers import MATCHERS, Matcher
+from wattkeeper.policies.matching.search import Search
 
 MODELS, NODES = 2500, 500
 CHILDREN, COMPARED, CHILD_NODES = 40, 5, (180, 280)

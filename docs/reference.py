@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from wattkeeper.policies.registry import POINTS, policies
-from wattkeeper.scenarios.schema import json_schema
-from wattkeeper.sim.results import TABLES, VALUES
+from wattkeeper.scenarios.spec.schema import json_schema
+from wattkeeper.sim.results.tables import TABLES, VALUES
 from wattkeeper.traces.formats import registry
 from wattkeeper.traces.schema import KINDS, OPTIONAL
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wattkeeper.live.graphs import graph_of
-    from wattkeeper.live.report import TransferReport
-    from wattkeeper.live.session import Session
-    from wattkeeper.live.transformer import transfer
-    from wattkeeper.live.zoo import Zoo
+    from wattkeeper.live.session.session import Session
+    from wattkeeper.live.transfer.model_graph import graph_of
+    from wattkeeper.live.transfer.report import TransferReport
+    from wattkeeper.live.transfer.transfer import transfer
+    from wattkeeper.live.zoo.zoo import Zoo
 
 __all__ = ["Session", "TransferReport", "Zoo", "graph_of", "transfer"]
 
 _HOMES = {
-    "Session": "session",
-    "TransferReport": "report",
-    "Zoo": "zoo",
-    "graph_of": "graphs",
-    "transfer": "transformer",
+    "Session": "session.session",
+    "TransferReport": "transfer.report",
+    "Zoo": "zoo.zoo",
+    "graph_of": "transfer.model_graph",
+    "transfer": "transfer.transfer",
 }
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from wattkeeper.policies.profile import Objective, Profile
-    from wattkeeper.policies.zoo.models import Child, Trained
+    from wattkeeper.policies.zoo_views import Child, Trained
 
 
 Demand = tuple[int, int, str | None]

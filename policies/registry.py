@@ -86,7 +86,8 @@ def _load_all() -> None:
     for point in POINTS:
         package = importlib.import_module(f"wattkeeper.policies.{point}")
         for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{package.__name__}.{module.name}")
+            if not module.name.startswith("_"):
+                importlib.import_module(f"{package.__name__}.{module.name}")
     for entry in entry_points(group="wattkeeper.policies"):
         entry.load()
 

@@ -8,12 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wattkeeper.scenarios.loading import load
-    from wattkeeper.scenarios.study import read
+    from wattkeeper.scenarios.analysis.study import read
+    from wattkeeper.scenarios.spec.loading import load
 
 __all__ = ["load", "read"]
 
-_HOMES = {"load": "loading", "read": "study"}
+_HOMES = {"load": "spec.loading", "read": "analysis.study"}
 
 
 def __getattr__(name: str) -> Any:

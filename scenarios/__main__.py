@@ -1,5 +1,5 @@
 """`python -m wattkeeper.scenarios` is the command `wattkeeper`."""
 
-from wattkeeper.scenarios.cli import main
+from wattkeeper.scenarios.cli.main import main
 
 main(prog_name="wattkeeper")

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from tests.nvml import Host
+    from tests.support.nvml import Host
 
 # A slow machine fails no test: time decides nothing.
 settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -29,7 +29,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 def pytest_sessionstart() -> None:
     """Refuse to test a compiled core that is older than its sources."""
-    for compiled in (*ROOT.glob("sim/*.so"), *ROOT.glob("policies/*.so")):
+    for compiled in (*ROOT.glob("sim/**/*.so"), *ROOT.glob("policies/**/*.so")):
         source = compiled.with_name(compiled.name.partition(".")[0] + ".py")
         if source.exists() and source.stat().st_mtime > compiled.stat().st_mtime:
             pytest.exit(f"{source} has changed since it was compiled: `make test` compiles it, "
@@ -127,7 +127,7 @@ def _inside(traces: Path, cwd: Path, monkeypatch: pytest.MonkeyPatch) -> Command
     monkeypatch.chdir(cwd)
 
     def run(*arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-        from wattkeeper.scenarios.cli import main
+        from wattkeeper.scenarios.cli.main import main
 
         words = [str(one) for one in arguments]
         done = CliRunner().invoke(main, words)
@@ -148,7 +148,7 @@ def zeus(zeus_traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture(scope="session")
 def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the NVML of the tests, for `LD_LIBRARY_PATH`."""
-    from tests.nvml import build
+    from tests.support.nvml import build
 
     return build(tmp_path_factory.mktemp("nvml"))
 
@@ -156,7 +156,7 @@ def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def nvml_host(nvml_library: Path) -> Iterator[Host]:
     """A process with that NVML."""
-    from tests.nvml import Host
+    from tests.support.nvml import Host
 
     host = Host(nvml_library)
     yield host

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from wattkeeper.policies.registry import POINTS, policies
-from wattkeeper.scenarios.schema import json_schema
-from wattkeeper.sim.metrics import METRICS
-from wattkeeper.sim.results import TABLES, VALUES
+from wattkeeper.scenarios.spec.schema import json_schema
+from wattkeeper.sim.results.metrics import METRICS
+from wattkeeper.sim.results.tables import TABLES, VALUES
 from wattkeeper.traces.formats import registry
 from wattkeeper.traces.schema import KINDS, OPTIONAL
 
@@ -85,7 +85,7 @@ def test_every_metric_has_its_formula() -> None:
 
 def test_what_a_zoo_saves_is_what_was_measured() -> None:
     page = (DOCS / "validation.md").read_text(encoding="utf-8")
-    warm = json.loads((DOCS.parent / "sim/warm_start.json").read_text(encoding="utf-8"))
+    warm = json.loads((DOCS.parent / "sim/engine/warm_start.json").read_text(encoding="utf-8"))
     alone, threes = warm["error"]["held_out_seeds"], warm["error"]["held_out_threes"]
     saved = sum(seed["measured_saved"] for seed in alone) / len(alone)
     assert f"{100 * saved:.1f} % of work" in page

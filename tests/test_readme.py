@@ -21,11 +21,11 @@ import yaml
 from click.testing import CliRunner
 
 from tests.conftest import Command
+from wattkeeper.policies.matching.graph import Graph, Node, Tensor
 from wattkeeper.policies.registry import POINTS, policies
-from wattkeeper.policies.zoo.graph import Graph, Node, Tensor
-from wattkeeper.scenarios import schema
-from wattkeeper.scenarios.cli import main
-from wattkeeper.scenarios.variants import DEFAULTS
+from wattkeeper.scenarios.cli.main import main
+from wattkeeper.scenarios.spec import schema
+from wattkeeper.scenarios.spec.variants import DEFAULTS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.names import check_name
+from wattkeeper.traces.files.names import check_name
 from wattkeeper.traces.schema import KINDS, OPTIONAL, validate
 
 Kind = Literal["jobs", "profiles"]

@@ -83,7 +83,7 @@ def by_uuid(uuid: str) -> Device:
 
 def _wanted(wanted: str) -> list[Device]:
     from wattkeeper.live.devices.synthetic import PREFIX, Synthetic, of_type
-    from wattkeeper.live.wall import Wall
+    from wattkeeper.live.host.wall_clock import Wall
     from wattkeeper.policies.errors import InputError
 
     if wanted == NONE:

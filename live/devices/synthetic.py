@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from wattkeeper.live.devices.device import Limits
-from wattkeeper.live.state_folder import state_folder
-from wattkeeper.live.wall import STILL, Wall
+from wattkeeper.live.host.state_folder import state_folder
+from wattkeeper.live.host.wall_clock import STILL, Wall
 from wattkeeper.policies.errors import InputError, Lost
 
 PREFIX: Final = "synthetic:"
@@ -192,7 +192,7 @@ def of_type(gpu_type: str, wall: Wall) -> Synthetic:
     Raises:
         InputError: If there is no such type.
     """
-    from wattkeeper.traces.synthetic_specs import DEFAULT_GPUS
+    from wattkeeper.traces.generate.synthetic_specs import DEFAULT_GPUS
 
     types = {spec.name: spec for spec in DEFAULT_GPUS}
     if gpu_type not in types:

@@ -9,15 +9,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import NonNegativeFloat
 
+from wattkeeper.policies.configure._starting import started_from
+from wattkeeper.policies.matching.choice import Candidate, Rule, best, bucketed, eligible
+from wattkeeper.policies.matching.coverage import kept
+from wattkeeper.policies.matching.graph import Graph
+from wattkeeper.policies.matching.matchers import find_matcher
+from wattkeeper.policies.matching.search import Search
 from wattkeeper.policies.protocols import Configuration, Configure, Context, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.zoo.choice import Candidate, Rule, best, bucketed, eligible
-from wattkeeper.policies.zoo.coverage import kept
-from wattkeeper.policies.zoo.graph import Graph
-from wattkeeper.policies.zoo.matchers import find_matcher
-from wattkeeper.policies.zoo.models import Trained
-from wattkeeper.policies.zoo.search import Search
-from wattkeeper.policies.zoo.starting import started_from
+from wattkeeper.policies.zoo_views import Trained
 
 
 class ModelkeeperConfig(PolicyConfig):

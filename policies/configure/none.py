@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from wattkeeper.policies.configure._starting import started_from
 from wattkeeper.policies.protocols import Configuration, Configure, Context, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.zoo.starting import started_from
 
 
 class NoneConfig(PolicyConfig):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import PositiveFloat, PositiveInt
 
-from wattkeeper.policies.bandit import GaussianThompson, Rewards
-from wattkeeper.policies.exploration import PruningExploration
+from wattkeeper.policies.configure._bandit import GaussianThompson, Rewards
+from wattkeeper.policies.configure._exploration import PruningExploration
 from wattkeeper.policies.protocols import Configuration, Configure, Context, Options, Outcome, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 

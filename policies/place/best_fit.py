@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from wattkeeper.policies.place._tightest import BestFit
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.tightest import BestFit
 
 
 class BestFitConfig(PolicyConfig):

@@ -6,9 +6,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Context, Job, Place, Placement
-from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.sharing import (
+from wattkeeper.policies.place._sharing import (
     Parts,
     emptiest_first,
     fewest,
@@ -17,7 +15,9 @@ from wattkeeper.policies.sharing import (
     room,
     slots,
 )
-from wattkeeper.policies.tightest import tightest_gpus, tightest_node
+from wattkeeper.policies.place._tightest import tightest_gpus, tightest_node
+from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Context, Job, Place, Placement
+from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class ConsolidateConfig(PolicyConfig):

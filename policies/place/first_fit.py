@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from wattkeeper.policies.place._sharing import fill, of_type, room, shared_room, slots
 from wattkeeper.policies.protocols import WHOLE, ClusterView, Context, Job, Place, Placement
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.sharing import fill, of_type, room, shared_room, slots
 
 
 class FirstFitConfig(PolicyConfig):

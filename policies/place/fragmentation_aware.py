@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from wattkeeper.policies.place._sharing import slots
+from wattkeeper.policies.place._tightest import gang, tightest_gpus
 from wattkeeper.policies.protocols import (
     NEW,
     WHOLE,
@@ -18,8 +20,6 @@ from wattkeeper.policies.protocols import (
     Placement,
 )
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.sharing import slots
-from wattkeeper.policies.tightest import gang, tightest_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
+from wattkeeper.policies.place._sharing import Parts, emptiest_first, fill, of_type, room
 from wattkeeper.policies.protocols import (
     NEW,
     WHOLE,
@@ -17,7 +18,6 @@ from wattkeeper.policies.protocols import (
     Slot,
 )
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.sharing import Parts, emptiest_first, fill, of_type, room
 
 if TYPE_CHECKING:
     import numpy.typing as npt

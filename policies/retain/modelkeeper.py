@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from wattkeeper.policies.knapsack import cheapest_cover
 from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.retain._knapsack import cheapest_cover
 from wattkeeper.policies.retaining import Retain, Retention, Shelf, Stored, too_large
 
 DECAY: Final = 0.99

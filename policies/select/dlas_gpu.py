@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from wattkeeper.policies.discretised import DlasGpu
 from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.select._discretised import DlasGpu
 
 
 class DlasGpuConfig(PolicyConfig):

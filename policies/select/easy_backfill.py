@@ -11,8 +11,8 @@ from typing import ClassVar, Literal
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, RoomView, Select, Selection
-from wattkeeper.policies.queueing import NOTHING, Entry
 from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.select._queueing import NOTHING, Entry
 
 
 class EasyBackfillConfig(PolicyConfig):

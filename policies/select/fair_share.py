@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, RoomView, Select, Selection
-from wattkeeper.policies.queueing import NOTHING
 from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.select._queueing import NOTHING
 
 
 class FairShareConfig(PolicyConfig):

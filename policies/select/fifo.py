@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.queueing import Fifo
 from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.select._queueing import Fifo
 
 
 class FifoConfig(PolicyConfig):

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from wattkeeper.policies.preempting import Levelled
 from wattkeeper.policies.protocols import Context, Job
 from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.select._preempting import Levelled
 
 
 class GittinsConfig(PolicyConfig):

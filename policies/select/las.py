@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from wattkeeper.policies.preempting import Levelled
 from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.select._preempting import Levelled
 
 
 class LasConfig(PolicyConfig):

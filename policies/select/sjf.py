@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.queueing import Sjf
 from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.select._queueing import Sjf
 
 
 class SjfConfig(PolicyConfig):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.preempting import Preempting, Run
 from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.select._preempting import Preempting, Run
 
 
 class SrtfConfig(PolicyConfig):

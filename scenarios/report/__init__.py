@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from wattkeeper.scenarios.report.page import page
-from wattkeeper.scenarios.report.sweep import sweep_page
+from wattkeeper.scenarios.report.sweep_page import sweep_page
 
 __all__ = ["page", "sweep_page"]

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.report.markup import tag
-from wattkeeper.scenarios.words import count
+from wattkeeper.scenarios.spec.wording import count
 
 ORIGINS = {
     "recorded": "recorded",

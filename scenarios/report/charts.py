@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.report.columns import Run, attempts, floats, jobs, optima, regrets, runs
-from wattkeeper.scenarios.report.drawing import (
+from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.analysis.vocabulary import TIMES, has_zoo
+from wattkeeper.scenarios.report.chart import (
     WHOLE_SPAN,
     Chart,
     has_value,
@@ -17,12 +18,11 @@ from wattkeeper.scenarios.report.drawing import (
     span_unit,
     unit_for,
 )
-from wattkeeper.scenarios.report.front import energy_against_time
+from wattkeeper.scenarios.report.columns import Run, attempts, floats, jobs, optima, regrets, runs
+from wattkeeper.scenarios.report.downsample import binned, distribution
 from wattkeeper.scenarios.report.learning import choices, regret, zoo
-from wattkeeper.scenarios.report.reduce import binned, distribution
-from wattkeeper.scenarios.shown import TIMES, has_zoo
-from wattkeeper.scenarios.study import Study
-from wattkeeper.sim.metrics import Jobs
+from wattkeeper.scenarios.report.pareto import energy_against_time
+from wattkeeper.sim.results.metrics import Jobs
 
 
 def charts(study: Study) -> Iterator[Chart]:

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wattkeeper.scenarios.study import Study
-from wattkeeper.sim.metrics import Jobs, jobs_of
+from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.sim.results.metrics import Jobs, jobs_of
 
 ALWAYS = ("variant", "seed", "attempt", "recurrence", "time_scale", "submit_time_s", "start_time_s",
           "finish_time_s", "energy_j", "time_s", "overhead_s", "cost", "gpus", "reached_target",

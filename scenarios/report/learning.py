@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.report.columns import Run, floats, runs
-from wattkeeper.scenarios.report.drawing import (
+from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.analysis.vocabulary import ENERGIES, SIZES, TIMES
+from wattkeeper.scenarios.report.chart import (
     WHOLE_SPAN,
     Chart,
     Floats,
@@ -19,10 +20,9 @@ from wattkeeper.scenarios.report.drawing import (
     span_unit,
     unit_for,
 )
-from wattkeeper.scenarios.report.reduce import thinned
-from wattkeeper.scenarios.shown import ENERGIES, SIZES, TIMES
-from wattkeeper.scenarios.study import Study
-from wattkeeper.sim.metrics import Jobs
+from wattkeeper.scenarios.report.columns import Run, floats, runs
+from wattkeeper.scenarios.report.downsample import thinned
+from wattkeeper.sim.results.metrics import Jobs
 
 CHOICES = 400
 """Recurrences whose choices are drawn."""

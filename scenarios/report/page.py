@@ -12,14 +12,14 @@ from string import Template
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from wattkeeper.scenarios.report import about, answer, tables
+from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.analysis.vocabulary import cautions, notes
+from wattkeeper.scenarios.report import about, headline, tables
+from wattkeeper.scenarios.report.chart import Chart
 from wattkeeper.scenarios.report.charts import charts
-from wattkeeper.scenarios.report.drawing import Chart
-from wattkeeper.scenarios.report.front import oracles
 from wattkeeper.scenarios.report.markup import embedded, html, tag
+from wattkeeper.scenarios.report.pareto import oracles
 from wattkeeper.scenarios.report.phrases import swatch
-from wattkeeper.scenarios.shown import cautions, notes
-from wattkeeper.scenarios.study import Study
 
 SMALL = ("pareto", "regret", "jct", "delay")
 """Charts that fit side by side."""
@@ -39,9 +39,9 @@ def page(study: Study) -> str:
     body = [
         header(manifest["scenario"]["name"]),
         tag("h1", manifest["scenario"]["question"] or manifest["scenario"]["name"]),
-        tag("ul", *answer.sentences(summary, oracles(manifest["scenario"])), class_="answer"),
+        tag("ul", *headline.sentences(summary, oracles(manifest["scenario"])), class_="answer"),
         *(tag("p", line, class_="note")
-          for line in answer.remarks(len(manifest["seeds"]), summary)),
+          for line in headline.remarks(len(manifest["seeds"]), summary)),
         *(tag("p", line, class_="caution") for line in cautions(manifest, summary)),
         about.basis(manifest),
         chips(list(summary["variants"])),

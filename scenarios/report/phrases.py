@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.report.markup import tag
-from wattkeeper.scenarios.words import percent
+from wattkeeper.scenarios.spec.wording import percent
 
 Words = Element | str | None
 

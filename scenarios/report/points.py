@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios import study
-from wattkeeper.scenarios.report.front import oracles
-from wattkeeper.scenarios.shown import QUEUE, SHOWN, ZOO, cautions, shown_metrics
-from wattkeeper.scenarios.sweep import shown
+from wattkeeper.scenarios.analysis import study
+from wattkeeper.scenarios.analysis.vocabulary import QUEUE, SHOWN, ZOO, cautions, shown_metrics
+from wattkeeper.scenarios.report.pareto import oracles
+from wattkeeper.scenarios.sweep.points import shown
 
 METRICS = tuple(SHOWN | QUEUE | ZOO)
 """All that the page of any sweep shows."""

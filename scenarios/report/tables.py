@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.report import saved
+from wattkeeper.scenarios.analysis.vocabulary import SHARES, knows_energy, shown_metrics, value_text
+from wattkeeper.scenarios.report import zoo_savings
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.phrases import WORDS, minus, signed, variant
-from wattkeeper.scenarios.shown import SHARES, knows_energy, shown_metrics, value_text
 
 PARTS = {"workload": "workload", "gpu_type": "GPU type"}
 """By what differences are shown."""
@@ -53,7 +53,7 @@ def verdicts(summaries: Iterable[Json]) -> Iterator[str]:
 def comparison(summary: Json) -> Element:
     """The variants and what each metric is, against the baseline."""
     if "saved" in summary:
-        return saved.table(summary)
+        return zoo_savings.table(summary)
     shown = shown_metrics(summary)
     heads = dict(shown)
     if "cost" in shown:

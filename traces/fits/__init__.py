@@ -1,7 +1,7 @@
 """What a fit is: the shape of a trace of jobs, in one small JSON file.
 
 A fit holds no job. Shipped fits stand in this folder; their numbers are published facts, each with
-its source. Others are made from a trace by `wattkeeper.traces.fit`.
+its source. Others are made from a trace by `wattkeeper.traces.generate.fit`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A module that defines ``FORMAT`` is a format; its name without a leading underscore is all that
 registers it. To add one, write its module. A `JobsFormat` reads logs of any size batch by batch
-(`wattkeeper.traces.streaming` does the rest); a `Format` reads small files at once.
+(`wattkeeper.traces.library.importer` does the rest); a `Format` reads small files at once.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def find_format(form: str, paths: Sequence[Path]) -> Format | JobsFormat:
     where = ", ".join(map(str, paths))
     if fits:
         raise TraceError(f"{where}: could be {' or '.join(f.name for f in fits)}; name the format")
-    from wattkeeper.traces.textfile import check_text
+    from wattkeeper.traces.readers.textfile import check_text
 
     for path in paths:
         check_text(path)
@@ -192,7 +192,7 @@ def find_format(form: str, paths: Sequence[Path]) -> Format | JobsFormat:
 
 
 def import_trace(form: str, paths: Sequence[Path], name: str | None = None) -> Trace:
-    """Read files of a format into memory; `wattkeeper.traces.library.add` puts them on disk.
+    """Read files of a format into memory; `wattkeeper.traces.library.store.add` puts them on disk.
 
     Args:
         form: Name of the format, or `AUTO`.
@@ -205,7 +205,7 @@ def import_trace(form: str, paths: Sequence[Path], name: str | None = None) -> T
     """
     known = find_format(form, paths)
     if isinstance(known, JobsFormat):
-        from wattkeeper.traces.streaming import read_jobs
+        from wattkeeper.traces.library.importer import read_jobs
 
         return read_jobs(known, paths, name)
     trace = known.read(paths)

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from wattkeeper.traces.columns import dates, keep_rows, numbers, texts
 from wattkeeper.traces.formats import Batch, Rows
+from wattkeeper.traces.readers.columns import dates, keep_rows, numbers, texts
 
 COLUMNS: Final = (
     "job_id",

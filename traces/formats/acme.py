@@ -14,7 +14,7 @@ from typing import Final
 
 from wattkeeper.traces.formats import Batch, JobsFormat
 from wattkeeper.traces.formats._accounting import COLUMNS, convert
-from wattkeeper.traces.textfile import Layout, has_header, one_path, text_batches
+from wattkeeper.traces.readers.textfile import Layout, has_header, one_path, text_batches
 
 
 def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch]:

@@ -13,10 +13,16 @@ from typing import Any, Final
 import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError, Problem, TraceError
-from wattkeeper.traces.columns import Wrong, keep_rows, line_ids, numbers, texts, times
 from wattkeeper.traces.formats import Batch, JobsFormat, Rows
+from wattkeeper.traces.readers.columns import Wrong, keep_rows, line_ids, numbers, texts, times
+from wattkeeper.traces.readers.textfile import (
+    Layout,
+    first_line,
+    has_header,
+    one_path,
+    text_batches,
+)
 from wattkeeper.traces.schema import JOBS
-from wattkeeper.traces.textfile import Layout, first_line, has_header, one_path, text_batches
 
 NEEDED: Final = ("submit_time_s", "gpus")
 UNITS: Final = {b"s": "seconds"}

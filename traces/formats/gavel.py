@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.columns import Wrong, keep_rows, line_ids, numbers, texts
 from wattkeeper.traces.formats import Batch, JobsFormat, Rows
-from wattkeeper.traces.textfile import Layout, first_line, text_batches
+from wattkeeper.traces.readers.columns import Wrong, keep_rows, line_ids, numbers, texts
+from wattkeeper.traces.readers.textfile import Layout, first_line, text_batches
 
 COLUMNS: Final = (
     "job_type",

@@ -1,9 +1,9 @@
 """Arrivals of models: ModelKeeper's workloads (NSDI '23), and any list of this form.
 
 A CSV file with the columns ``name`` and ``arrival`` (s), and a folder of graphs (JSON, see
-`wattkeeper.traces.graphs`), or several. Optional columns: ``task`` (task and data set; by default
-the file's name), ``accuracy`` (from scratch), ``mutated_from`` (a name), ``duration`` (s from
-scratch), ``gpus`` (1). A name has its graph by letters and digits alone, so that the call
+`wattkeeper.traces.models.graphs`), or several. Optional columns: ``task`` (task and data set; by
+default the file's name), ``accuracy`` (from scratch), ``mutated_from`` (a name), ``duration`` (s
+from scratch), ``gpus`` (1). A name has its graph by letters and digits alone, so that the call
 ``VGG(vgg_block=13, use_bn=True)`` finds ``VGG_vgg_block_13_use_bn_True``. A name that arrives
 again is another job that trains the same model.
 """
@@ -19,13 +19,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.policies.zoo.graph import Graph
-from wattkeeper.traces.csvfile import read_csv
+from wattkeeper.policies.matching.graph import Graph
+from wattkeeper.traces.files.names import name_from
 from wattkeeper.traces.formats import Format, Quality
-from wattkeeper.traces.graphs import read_graphs
-from wattkeeper.traces.names import name_from
+from wattkeeper.traces.models.graphs import read_graphs
+from wattkeeper.traces.readers.csvfile import read_csv
+from wattkeeper.traces.readers.textfile import first_line
 from wattkeeper.traces.schema import MODELS, TRAININGS, field, jobs_table, table_schema
-from wattkeeper.traces.textfile import first_line
 from wattkeeper.traces.trace import Trace
 
 SOURCE: Final = (

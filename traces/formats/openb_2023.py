@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.columns import Wrong, keep_rows, note, numbers, texts
-from wattkeeper.traces.csvfile import read_csv
 from wattkeeper.traces.formats import Batch, JobsFormat, Rows
+from wattkeeper.traces.readers.columns import Wrong, keep_rows, note, numbers, texts
+from wattkeeper.traces.readers.csvfile import read_csv
+from wattkeeper.traces.readers.textfile import Layout, has_header, one_path, text_batches
 from wattkeeper.traces.schema import NODES, field, table_schema
-from wattkeeper.traces.textfile import Layout, has_header, one_path, text_batches
 
 SIZES: Final = ("name", "num_gpu", "gpu_milli")
 TIMES: Final = ("creation_time", "deletion_time", "scheduled_time")

@@ -28,9 +28,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.columns import Floats, Mask, Wrong, keep_rows, note, numbers, texts
 from wattkeeper.traces.formats import Batch, JobsFormat, Rows
-from wattkeeper.traces.textfile import Layout, first_line, has_header, one_path, text_batches
+from wattkeeper.traces.readers.columns import Floats, Mask, Wrong, keep_rows, note, numbers, texts
+from wattkeeper.traces.readers.textfile import (
+    Layout,
+    first_line,
+    has_header,
+    one_path,
+    text_batches,
+)
 
 JOB: Final = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
 TASK: Final = (

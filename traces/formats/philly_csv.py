@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from wattkeeper.traces.columns import dates, keep_rows, line_ids, numbers, texts
 from wattkeeper.traces.formats import Batch, JobsFormat, Rows
-from wattkeeper.traces.textfile import Layout, has_header, one_path, text_batches
+from wattkeeper.traces.readers.columns import dates, keep_rows, line_ids, numbers, texts
+from wattkeeper.traces.readers.textfile import Layout, has_header, one_path, text_batches
 
 COLUMNS: Final = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
 

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.columns import (
+from wattkeeper.traces.formats import Batch, JobsFormat, Rows
+from wattkeeper.traces.readers.columns import (
     WHOLE_BELOW,
     Floats,
     Wrong,
@@ -31,9 +32,8 @@ from wattkeeper.traces.columns import (
     texts,
     times,
 )
-from wattkeeper.traces.csvfile import ABSENT
-from wattkeeper.traces.formats import Batch, JobsFormat, Rows
-from wattkeeper.traces.textfile import Layout, first_line, text_batches
+from wattkeeper.traces.readers.csvfile import ABSENT
+from wattkeeper.traces.readers.textfile import Layout, first_line, text_batches
 
 LAYOUT: Final = Layout(delimiter="|", quotes=False)
 NEEDED: Final = ("JobID", "Submit", "Start")

@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.columns import Wrong, keep_rows, note, numbers, texts
-from wattkeeper.traces.csvfile import read_csv
 from wattkeeper.traces.formats import Batch, JobsFormat, Rows
+from wattkeeper.traces.readers.columns import Wrong, keep_rows, note, numbers, texts
+from wattkeeper.traces.readers.csvfile import read_csv
+from wattkeeper.traces.readers.textfile import Layout, has_header, one_path, text_batches
 from wattkeeper.traces.schema import NODES, field, table_schema
-from wattkeeper.traces.textfile import Layout, has_header, one_path, text_batches
 
 COLUMNS: Final = (
     "job_name", "organization", "gpu_model", "gpu_request", "worker_num", "submit_time",

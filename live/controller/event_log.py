@@ -1,0 +1,91 @@
+"""What happened outside a live run, written down before the world is told."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from wattkeeper.live.controller.clock import Outside
+from wattkeeper.policies.errors import StoreError
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS events (
+    number INTEGER PRIMARY KEY,
+    time_s REAL NOT NULL,
+    job_id TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    run TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    payload TEXT NOT NULL
+);
+"""
+
+
+class Log:
+    """The log of one run, in an SQLite file; a controller that is killed loses nothing of it.
+
+    Args:
+        path: The file; it is made if it is not there.
+
+    Raises:
+        StoreError: If it is no such file, or another controller holds it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._db = sqlite3.connect(path, timeout=1.0, isolation_level=None)
+        try:
+            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            self._db.executescript(SCHEMA)
+            self._db.execute("INSERT OR REPLACE INTO about VALUES ('version', '1')")
+        except sqlite3.OperationalError as error:
+            self._db.close()
+            raise StoreError(
+                f"{path} is in use ({error}): another wattkeeper runs this; wait for it, end it, "
+                "or name another folder (--out)"
+            ) from None
+        except sqlite3.DatabaseError as error:
+            self._db.close()
+            raise StoreError(
+                f"{path} is no log of a live run ({error}): remove it, or name another folder "
+                "(--out)"
+            ) from None
+
+    def add(self, event: Outside) -> None:
+        """Write an event down; it is there when this returns, whatever becomes of the process."""
+        self._db.execute(
+            "INSERT INTO events (time_s, job_id, attempt, run, kind, payload) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (*event[:5], json.dumps(dict(event.payload))),
+        )
+
+    def events(self) -> Iterator[Outside]:
+        """All events, in order."""
+        rows = self._db.execute(
+            "SELECT time_s, job_id, attempt, run, kind, payload FROM events ORDER BY number"
+        ).fetchall()
+        for time_s, job_id, attempt, run, kind, payload in rows:
+            yield Outside(time_s, job_id, attempt, run, kind, json.loads(payload))
+
+    def __len__(self) -> int:
+        count: int = self._db.execute("SELECT count(*) FROM events").fetchone()[0]
+        return count
+
+    def get(self, name: str) -> str | None:
+        """What was noted under a name; None if nothing was."""
+        row = self._db.execute("SELECT value FROM about WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def note(self, name: str, value: str) -> None:
+        """Keep a text under a name."""
+        self._db.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (name, value))
+
+    def close(self) -> None:
+        """Let others open it."""
+        self._db.close()

@@ -1,0 +1,296 @@
+"""Attempts on the hosts of a Ray cluster: Ray places and starts them, in placement groups."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
+
+from wattkeeper.live.controller.launchers.local import HOLDS, Exited, Gpu, Start, file_name, shown
+from wattkeeper.live.wire.client import RUN
+from wattkeeper.policies.errors import EnvironmentLacks
+
+NAMESPACE: Final = "wattkeeper"
+NODE_LABEL: Final = "ray.io/node-id"
+PATIENCE_S: Final = 10.0
+CPUS: Final = 1
+"""Ray's CPUs that a process is counted with."""
+
+
+def connect(address: str | None) -> None:
+    """Join a Ray cluster, or start one on this host.
+
+    Raises:
+        EnvironmentLacks: If Ray is not installed, or does not answer there.
+    """
+    try:
+        import ray
+    except ModuleNotFoundError:
+        raise EnvironmentLacks(
+            "runner: ray needs Ray, which is not installed: pip install 'wattkeeper[ray]'"
+        ) from None
+    if _ray().is_initialized():
+        return
+    try:
+        _knock(address)
+        ray.init(
+            address=address, namespace=NAMESPACE, logging_level=logging.ERROR, log_to_driver=False
+        )
+    except Exception as error:  # Ray raises many kinds, with many lines
+        first = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise EnvironmentLacks(
+            f"Ray is not reachable at {address or 'this host'} ({first}): start it with `ray start "
+            "--head`, and name the address that it prints (--ray HOST:6379)"
+        ) from None
+
+
+def _ray() -> Any:
+    """The package, which gives most of its functions no types."""
+    return import_module("ray")
+
+
+def _knock(address: str | None) -> None:
+    """Fail soon where nobody listens: Ray itself tries for minutes.
+
+    Raises:
+        OSError: If nobody does.
+    """
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=PATIENCE_S).close()
+
+
+def anywhere(call: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns on a host of the cluster that has a GPU.
+
+    Raises:
+        EnvironmentLacks: If there is none.
+    """
+    ray = _ray()
+    if not ray.cluster_resources().get("GPU"):
+        raise EnvironmentLacks(
+            "the Ray cluster has no GPU: start its nodes with some (`ray start --num-gpus N`)"
+        )
+    return ray.get(ray.remote(num_gpus=1, num_cpus=0)(call).remote(*arguments))
+
+
+class RayProcesses:
+    """Processes on the hosts of a Ray cluster: a `Runner`.
+
+    Each node of the scenario is a node of Ray with at least as many GPUs. An attempt on several
+    GPUs is started by torchrun on each of its nodes. Processes end with the controller.
+
+    Args:
+        exited: Called, in a thread, when an attempt's processes are gone.
+        folder: Where their output goes; each host needs it.
+        capacity: GPUs by node of the scenario.
+
+    Raises:
+        EnvironmentLacks: If the cluster is too small.
+    """
+
+    def __init__(self, exited: Exited, folder: Path, capacity: Sequence[int]) -> None:
+        ray = self._ray = _ray()
+        self._exited, self._folder = exited, folder
+        self.host: str = ray.util.get_node_ip_address()
+        self._nodes = matched(capacity, ray.nodes())
+        self._groups: dict[str, Any] = {}
+        self._actors: dict[str, list[Any]] = {}
+        self._ended: set[str] = set()
+
+    def start(self, start: Start) -> None:
+        """See `Runner`."""
+        Thread(target=self._carry_out, args=(start,), daemon=True).start()
+
+    def found(self) -> dict[str, tuple[Gpu, ...]]:
+        """Nothing: Ray ends the processes of a controller that is gone."""
+        return {}
+
+    def kill(self, run: str) -> None:
+        """See `Runner`."""
+        self._ended.add(run)
+        for actor in self._actors.get(run, ()):
+            with contextlib.suppress(self._ray.exceptions.RayError):
+                self._ray.get(actor.kill.remote())
+
+    def close(self) -> None:
+        """See `Runner`."""
+        for run in list(self._groups):
+            self.kill(run)
+
+    def _carry_out(self, start: Start) -> None:
+        """Start the processes of an attempt, and wait for their end."""
+        ray, run = self._ray, start.run
+        code: int | None = None
+        try:
+            by_node: dict[int, int] = {}
+            for node, _ in start.gpus:
+                by_node[node] = by_node.get(node, 0) + 1
+            group = self._groups[run] = ray.util.placement_group(
+                [{"GPU": gpus, "CPU": CPUS} for gpus in by_node.values()],
+                strategy="PACK" if len(by_node) == 1 else "STRICT_SPREAD",
+                bundle_label_selector=[{NODE_LABEL: self._nodes[node]} for node in by_node],
+            )
+            ray.get(group.ready())
+            if run not in self._ended:
+                code = self._run(start, group, list(by_node.values()))
+        except ray.exceptions.RayError as error:
+            logging.getLogger("wattkeeper.live").warning("%s: %s", run, error)
+        finally:
+            self._actors.pop(run, None)
+            group = self._groups.pop(run, None)
+            if group is not None:
+                with contextlib.suppress(ray.exceptions.RayError):
+                    ray.util.remove_placement_group(group)
+            self._exited(run, code)
+
+    def _run(self, start: Start, group: Any, gpus: Sequence[int]) -> int:
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        ray = self._ray
+        remote, home = ray.remote(_Process), str(Path.cwd())
+        actors = self._actors[start.run] = [
+            remote.options(
+                num_cpus=CPUS,
+                num_gpus=many,
+                max_concurrency=2,
+                scheduling_strategy=PlacementGroupSchedulingStrategy(
+                    group, placement_group_bundle_index=at
+                ),
+            ).remote(str(self._folder.absolute()), home, start.run)
+            for at, many in enumerate(gpus)
+        ]
+        master = ray.get(actors[0].address.remote()) if sum(gpus) > 1 else None
+        environment = {**start.environment, RUN: start.run, HOLDS: shown(start.gpus)}
+        waits = [
+            actor.execute.remote(list(start.command), environment, master, len(gpus), at, many)
+            for at, (actor, many) in enumerate(zip(actors, gpus, strict=True))
+        ]
+        code = 0
+        while waits and code == 0:
+            over, waits = ray.wait(waits)
+            code = ray.get(over[0])
+        for actor in actors:
+            with contextlib.suppress(ray.exceptions.RayError):
+                ray.get(actor.kill.remote())
+            ray.kill(actor)
+        return code
+
+
+class _Process:
+    """A process on one host, in an actor of Ray.
+
+    Args:
+        folder: Where its output goes.
+        home: Where it runs, if that is there.
+        run: The attempt that it belongs to.
+    """
+
+    def __init__(self, folder: str, home: str, run: str) -> None:
+        self._folder, self._run = Path(folder) / "output", run
+        self._home = home if Path(home).is_dir() else None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def address(self) -> tuple[str, int]:
+        """Where the processes of an attempt may meet: this host, and a free port."""
+        with socket.socket() as free:
+            free.bind(("", 0))
+            host: str = _ray().util.get_node_ip_address()
+            return host, int(free.getsockname()[1])
+
+    def execute(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        master: tuple[str, int] | None,
+        nodes: int,
+        rank: int,
+        gpus: int,
+    ) -> int:
+        """Run a command to its end; its exit code."""
+        import os
+        import sys
+
+        from wattkeeper.live.controller.launchers.local import command_line
+
+        line = command_line(command)
+        if master is not None:
+            line = [
+                sys.executable, "-m", "torch.distributed.run", f"--nnodes={nodes}",
+                f"--node-rank={rank}", f"--nproc-per-node={gpus}", f"--master-addr={master[0]}",
+                f"--master-port={master[1]}", "--no-python", *line,
+            ]  # fmt: skip
+        self._folder.mkdir(parents=True, exist_ok=True)
+        stem = f"{file_name(self._run)}.{rank}"
+        with (
+            (self._folder / f"{stem}.out").open("ab") as out,
+            (self._folder / f"{stem}.err").open("ab") as err,
+        ):
+            process = subprocess.Popen(
+                line,
+                env={**os.environ, **environment},
+                cwd=self._home,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
+            )
+            self._process = process
+            return process.wait()
+
+    def kill(self) -> None:
+        """End the attempt's processes on this host, and wait for the guards of its limits."""
+        import time
+
+        from wattkeeper.live.controller import processes
+
+        processes.kill(self._run, self._process)
+        while processes.guards(self._run):
+            time.sleep(processes.PAUSE_S)
+
+
+def _end_with_parent() -> None:
+    """Have the kernel kill this process when the actor that starts it is gone."""
+    import ctypes
+    import signal
+
+    set_signal = 1  # PR_SET_PDEATHSIG, prctl(2)
+    ctypes.CDLL(None).prctl(set_signal, signal.SIGKILL)
+
+
+def matched(capacity: Sequence[int], nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The id of a Ray node for each node of a scenario, the smallest that suffices.
+
+    Args:
+        capacity: GPUs by node of the scenario.
+        nodes: As `ray.nodes` tells them.
+
+    Raises:
+        EnvironmentLacks: If there are too few.
+    """
+    there = [
+        (int(node["Resources"].get("GPU", 0)), str(node["NodeID"]))
+        for node in nodes
+        if node["Alive"]
+    ]
+    free = sorted(there)
+    found: dict[int, str] = {}
+    for at in sorted(range(len(capacity)), key=lambda at: capacity[at]):
+        while free and free[0][0] < capacity[at]:
+            free.pop(0)
+        if not free:
+            sizes = ", ".join(str(gpus) for gpus, _ in sorted(there, reverse=True)) or "none"
+            raise EnvironmentLacks(
+                f"the scenario has {len(capacity)} nodes with "
+                f"{', '.join(map(str, sorted(capacity, reverse=True)))} GPUs, Ray's have {sizes}: "
+                "make the cluster smaller (cluster), or add nodes to Ray"
+            )
+        found[at] = free.pop(0)[1]
+    return [found[at] for at in range(len(capacity))]

@@ -1,0 +1,81 @@
+"""What somebody who watches a live run is told of its attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from wattkeeper.live.controller.workloads import Run
+from wattkeeper.live.wire.messages import Cause, Ended
+
+
+class Seen(NamedTuple):
+    """An attempt, and how far it is.
+
+    Attributes:
+        job_id: Its job.
+        attempt: Its number.
+        state: What it does, or why it ended; `waits`: it was preempted.
+        gpu_type: What it runs on.
+        gpus: Which of them, as `node:gpu` with `,` between; empty while it has none.
+        batch_size: Global batch size, samples.
+        power_limit_w: Of each GPU, W; None: it is not chosen yet.
+        epoch: Epochs done.
+        max_epochs: It is given up after so many.
+        metric: What was last reported; None if nothing was.
+        time_s: Seconds of training.
+        energy_j: Energy of that; None where nothing measures it.
+        message: What a failed script said last.
+    """
+
+    job_id: str
+    attempt: int
+    state: Literal["starts", "trains", "waits"] | Cause
+    gpu_type: str
+    gpus: str
+    batch_size: int
+    power_limit_w: float | None
+    epoch: int
+    max_epochs: int
+    metric: float | None
+    time_s: float
+    energy_j: float | None
+    message: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return self.state not in {"starts", "trains", "waits"}
+
+
+Watch = Callable[[Seen], None]
+
+
+def seen(run: Run, state: Literal["starts", "trains", "waits"] | Ended, gpus: str) -> Seen:
+    """An attempt as it is, or as it ended.
+
+    Args:
+        run: The attempt.
+        state: What it does, or what it came to.
+        gpus: Those that it has.
+    """
+    attempt, last = run.attempt, run.last
+    assert attempt.configuration is not None
+    ended = state if isinstance(state, Ended) else None
+    in_force_w = None if ended is None else ended.power_limit_w
+    limit_w = attempt.power_limit_w if run.training.force_limits else None
+    return Seen(
+        job_id=attempt.job.job_id,
+        attempt=attempt.number,
+        state=state.cause if isinstance(state, Ended) else state,
+        gpu_type=attempt.gpu_type,
+        gpus=gpus,
+        batch_size=attempt.configuration.batch_size,
+        power_limit_w=limit_w if in_force_w is None else in_force_w,
+        epoch=last.epoch if ended is None else ended.epochs,
+        max_epochs=run.training.options.max_epochs,
+        metric=last.metric,
+        time_s=last.time_s if ended is None else ended.time_s,
+        energy_j=last.energy_j if ended is None else ended.energy_j,
+        message="" if ended is None else ended.message,
+    )

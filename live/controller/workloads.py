@@ -1,0 +1,195 @@
+"""How the workloads of a live run are trained, and what may be chosen for them."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from wattkeeper.live.wire.messages import Ended, Epoch, Orders
+from wattkeeper.policies.profile import Profile
+from wattkeeper.policies.protocols import Measurement, Options
+
+if TYPE_CHECKING:
+    from wattkeeper.live.controller.launchers.local import Gpu
+    from wattkeeper.live.host.wall_clock import Wall
+    from wattkeeper.sim.engine.agenda import Due
+    from wattkeeper.sim.engine.backend import Attempt
+    from wattkeeper.sim.engine.cluster_spec import ClusterSpec
+    from wattkeeper.sim.engine.rng import Streams
+
+REHEARSAL: Final = "WATTKEEPER_REHEARSAL"
+"""Environment variable: what a rehearsal shall pretend, as JSON (`rehearsal_of`)."""
+
+
+class Training(NamedTuple):
+    """How a workload is trained on a number of GPUs of a type.
+
+    Attributes:
+        options: What may be chosen.
+        command: What trains it; None: it is rehearsed.
+        target: Value of the metric that ends it; None: it does all its epochs.
+        higher_is_better: Whether the target is reached from below.
+        profile: What a rehearsal goes by.
+        force_limits: Whether power limits are put in force; else it runs at the given one.
+    """
+
+    options: Options
+    command: tuple[str, ...] | None = None
+    target: float | None = None
+    higher_is_better: bool = True
+    profile: Profile | None = None
+    force_limits: bool = True
+
+
+Trainings = Mapping[tuple[str, int, str], Training]
+"""By workload, number of GPUs and GPU type."""
+
+REHEARSE: Final = (sys.executable, "-m", "wattkeeper.live.controller.emulator")
+
+
+NOTHING: Final = Epoch(0, None, 0.0, None)
+"""What a training that has not begun came to."""
+
+
+class Run:
+    """What is known of an attempt that is carried out.
+
+    Attributes:
+        attempt: The attempt.
+        training: How its workload is trained.
+        profile_w: Power limits to be measured first.
+        needed: Epochs to the target that its rehearsal pretends; infinite: it never gets there.
+        id: The process that carries it out, or did; None before the first one.
+        begun: Whether that said that it begins.
+        paused: Whether the world took its GPUs away.
+        over: Whether the world was told of its end, or nothing is left to be done.
+        since_s: Since when its power or its idling is not accounted for.
+        last: The last epoch it told of, and what it came to.
+        heard: The last epoch that its process told of; 0 if it has not.
+        kept: What it came to when it was last stopped.
+        due: What will start its process; None: nothing waits.
+        told: Whether its process was told to stop.
+        stopped: The process that stopped before this one.
+        answers: By epoch, whether it was told to go on: all its processes are told the same.
+        outcome: How it ended while it was paused.
+    """
+
+    def __init__(self, attempt: Attempt, training: Training, profile_w: tuple[float, ...]) -> None:
+        self.attempt = attempt
+        self.training = training
+        self.profile_w = profile_w
+        self.needed = math.nan
+        self.id: str | None = None
+        self.begun = False
+        self.paused = False
+        self.over = False
+        self.since_s = 0.0
+        self.last = self.kept = NOTHING
+        self.heard = 0
+        self.due: Due | None = None
+        self.told = False
+        self.stopped: str | None = None
+        self.answers: dict[int, bool] = {}
+        self.outcome: Ended | None = None
+
+    @property
+    def name(self) -> str:
+        """Names the attempt."""
+        return f"{self.attempt.job.job_id}#{self.attempt.number}"
+
+    @property
+    def scale(self) -> float:
+        """Its run time over the mean of its workload: a rehearsal's, since others are measured."""
+        return self.attempt.job.time_scale
+
+    def leave(self) -> None:
+        """Its process is over; another one goes on with what was kept."""
+        self.last, self.stopped = self.kept, self.id
+        self.id, self.begun, self.told, self.heard = None, False, False, 0
+        self.answers.clear()
+
+    def orders(self, eta: float, checkpoint: str, lease_s: float) -> Orders:
+        """What its session is told."""
+        attempt, training = self.attempt, self.training
+        job, options, chosen = attempt.job, training.options, attempt.configuration
+        assert chosen is not None
+        rehearsed = training.command is None
+        return Orders(
+            job_id=job.job_id,
+            recurrence=job.recurrence,
+            attempt=attempt.number,
+            batch_size=chosen.batch_size,
+            default_batch_size=options.default_batch_size,
+            max_epochs=options.max_epochs,
+            power_limit_w=attempt.power_limit_w if training.force_limits else None,
+            profile_w=() if attempt.power_limit_w is not None else self.profile_w,
+            cost_bound=chosen.cost_bound * self.scale,
+            eta=eta,
+            max_power_w=options.limits(chosen.batch_size)[-1] * options.gpus,
+            target=1.0 if rehearsed else training.target,
+            higher_is_better=training.higher_is_better,
+            checkpoint=checkpoint,
+            epochs_done=self.kept.epoch,
+            time_done_s=self.kept.time_s,
+            energy_done_j=self.kept.energy_j,
+            lease_s=lease_s,
+        )
+
+    def measured(self, found: list[list[float]]) -> tuple[Measurement, ...]:
+        """What profiling found, as profiled; what no meter can tell apart is equal."""
+        return tuple(
+            Measurement(limit, rounded(time_s / self.scale), rounded(power_w))
+            for limit, time_s, power_w in found
+        )
+
+
+def rounded(value: float) -> float:
+    """A number to nine digits: limits that make no difference tie, as they do in a profile."""
+    return float(f"{value:.9g}")
+
+
+def pick(run: Run, number: int, streams: Streams) -> None:
+    """Choose the recorded run that a rehearsal repeats; its number leaves lost attempts out."""
+    profile, attempt = run.training.profile, run.attempt
+    if run.training.command is None and profile is not None:
+        assert attempt.configuration is not None
+        epochs = profile.curves[attempt.configuration.batch_size].epochs
+        run.needed = epochs[streams.pick(attempt.job, number, len(epochs))]
+
+
+def synthetic_devices(
+    run: Run, gpus: Sequence[Gpu], cluster: ClusterSpec, folder: Path, wall: Wall
+) -> str:
+    """Make the devices that a rehearsal runs on; what `wattkeeper.live.devices.VARIABLE` says."""
+    from wattkeeper.live.devices.device import Limits
+    from wattkeeper.live.devices.synthetic import PREFIX, Synthetic
+
+    profile, gpu_type = run.training.profile, run.attempt.gpu_type
+    assert profile is not None
+    all_w = [limit for curve in profile.curves.values() for limit in curve.limits_w]
+    limits = Limits(min(all_w), max(all_w), max(all_w))
+    paths = [folder / f"{node}-{gpu}" for node, gpu in gpus]
+    for path in paths:
+        Synthetic.create(path, gpu_type, limits, cluster.power[gpu_type].idle_w, wall)
+    return PREFIX + ",".join(str(path.absolute()) for path in paths)
+
+
+def rehearsal_of(run: Run, cluster: ClusterSpec) -> str:
+    """What its rehearsal shall pretend: epochs to the target, and an epoch by power limit.
+
+    Returns:
+        JSON: `epochs`, `points` of power limit (W), seconds an epoch and mean power of all its
+        GPUs (W), and what these draw idle, `idle_w`.
+    """
+    attempt, profile = run.attempt, run.training.profile
+    assert profile is not None
+    assert attempt.configuration is not None
+    curve = profile.curves[attempt.configuration.batch_size]
+    times = [time_s * run.scale for time_s in curve.time_per_epoch_s]
+    points = list(zip(curve.limits_w, times, curve.average_power_w, strict=True))
+    idle_w = cluster.idle_w(attempt.job, attempt.gpu_type)
+    return json.dumps({"epochs": run.needed, "points": points, "idle_w": idle_w})

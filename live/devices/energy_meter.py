@@ -1,0 +1,154 @@
+"""Energy and time of what runs between two moments."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from wattkeeper.live.devices.device import Device
+from wattkeeper.live.devices.synthetic import Synthetic
+from wattkeeper.live.host.wall_clock import Wall
+from wattkeeper.policies.errors import DeviceError, Lost, NotSupported
+
+How = Literal["counter", "integrated", "synthetic", "absent"]
+"""Where an energy is from: the devices' own counters; power that was read again and again; a device
+that is not there, so that nobody measured it; nowhere, since nothing measures it."""
+
+
+class Reading(NamedTuple):
+    """What was used since the beginning.
+
+    Attributes:
+        time_s: Seconds of the run.
+        energy_j: Energy of all devices together; None where nothing measures it.
+        how: Where the energy is from; `synthetic` or else `integrated` if it is so for one device.
+    """
+
+    time_s: float
+    energy_j: float | None
+    how: How
+
+
+class Meter:
+    """Measures devices; a thread reads those that must be read again and again, and only those.
+
+    Args:
+        devices: Whose energy is summed; if one of them can tell neither energy nor power, or if
+            there is none, energy is absent.
+        wall: The clock; that of the devices if they are synthetic.
+
+    Raises:
+        Lost: If a device is gone.
+    """
+
+    def __init__(self, devices: Sequence[Device], wall: Wall) -> None:
+        self._wall = wall
+        self._lock = threading.Lock()
+        self._error: DeviceError | None = None
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.how: How = "counter" if all(one.has_counter for one in devices) else "integrated"
+        if any(isinstance(one, Synthetic) for one in devices):
+            self.how = "synthetic"
+        if not devices or not all(map(_measures, devices)):
+            self.how, devices = "absent", ()
+        self._parts = [_Counter(one) if one.has_counter else _Power(one) for one in devices]
+        self.begin()
+        waits = [one.read_every_s for one in devices if one.read_every_s is not None]
+        if waits:
+            self._thread = threading.Thread(
+                target=self._watch, args=(min(waits),), name="wattkeeper-meter", daemon=True
+            )
+            self._thread.start()
+
+    def begin(self) -> None:
+        """Count from now on."""
+        with self._lock:
+            self._begun_s = self._wall.now_s()
+            for one in self._parts:
+                one.begin(self._begun_s)
+
+    def read(self) -> Reading:
+        """What was used since `begin`, or since the meter was made.
+
+        Raises:
+            Lost: If a device is gone, now or since the last reading.
+        """
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            now_s = self._wall.now_s()
+            time_s = now_s - self._begun_s
+            if self.how == "absent":
+                return Reading(time_s, None, "absent")
+            energy_j = sum(one.read(now_s) for one in self._parts)
+            return Reading(time_s, energy_j, self.how)
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _watch(self, every_s: float) -> None:
+        while not self._over.wait(every_s):
+            with self._lock:
+                now_s = self._wall.now_s()
+                try:
+                    for one in self._parts:
+                        if one.device.read_every_s is not None:
+                            one.read(now_s)
+                except DeviceError as error:
+                    self._error = error
+                    return
+
+
+class _Counter:
+    """A device that counts its energy."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def begin(self, now_s: float) -> None:
+        self._begun_j = self._now_j(now_s)
+
+    def read(self, now_s: float) -> float:
+        energy_j = self._now_j(now_s) - self._begun_j
+        if energy_j < 0:
+            raise Lost(
+                f"{self.device.uuid}: its energy counter began anew; the driver was loaded again, "
+                "or the device was reset"
+            )
+        return energy_j
+
+    def _now_j(self, now_s: float) -> float:
+        if isinstance(self.device, Synthetic):  # to the moment: its clock may run fast
+            return self.device.energy_j(now_s)
+        return self.device.energy_j()
+
+
+class _Power:
+    """A device whose power is integrated, by trapezoids between readings."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def begin(self, now_s: float) -> None:
+        self._energy_j, self._last_s, self._last_w = 0.0, now_s, self.device.power_w()
+
+    def read(self, now_s: float) -> float:
+        power_w = self.device.power_w()
+        self._energy_j += (power_w + self._last_w) / 2 * (now_s - self._last_s)
+        self._last_s, self._last_w = now_s, power_w
+        return self._energy_j
+
+
+def _measures(device: Device) -> bool:
+    """Whether energy or, to be integrated, power can be read."""
+    try:
+        if not device.has_counter:
+            device.power_w()
+    except NotSupported:
+        return False
+    return True

@@ -1,0 +1,182 @@
+"""What was in force before a power limit was changed: files that outlive whoever changed it.
+
+::
+
+    STATE/limits/BOOT/DEVICE.lock    held by the guard of the process that controls the device
+    STATE/limits/BOOT/DEVICE.json    the record, from before the first change until it is undone
+
+The folder is named after the boot of the host: power limits do not outlive it, and hosts that share
+a home directory keep apart.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from wattkeeper.live.devices import by_uuid
+from wattkeeper.live.host import proc
+from wattkeeper.live.host.state_folder import state_folder
+from wattkeeper.policies.errors import NoPermission, WattkeeperError
+from wattkeeper.traces.files.atomic import replacing_file
+
+
+class Record(NamedTuple):
+    """What was in force.
+
+    Attributes:
+        uuid: Of the device.
+        before_w: The power limit that is to be put back, W.
+        pid: The process that changes it.
+        started: When that process started, in ticks since the boot: process ids come again. 0 if
+            it is done with the device.
+    """
+
+    uuid: str
+    before_w: float
+    pid: int
+    started: int
+
+    @property
+    def owner_lives(self) -> bool:
+        """Whether the process that changes it is still there."""
+        return self.started != 0 and proc.started(self.pid) == self.started
+
+
+class Undone(NamedTuple):
+    """What became of a limit that somebody left behind.
+
+    Attributes:
+        uuid: Of the device.
+        before_w: What was, or should be, put back, W.
+        error: Why it could not be; empty if it was.
+    """
+
+    uuid: str
+    before_w: float
+    error: str
+
+
+def folder() -> Path:
+    """Where the records of this boot are; it need not exist."""
+    return state_folder() / "limits" / proc.boot()
+
+
+def path(uuid: str) -> Path:
+    """The record of a device, by its UUID."""
+    return folder() / f"{hashlib.sha256(uuid.encode()).hexdigest()[:32]}.json"
+
+
+def load(file: Path) -> Record | None:
+    """What a record says; None if there is none."""
+    try:
+        return Record(**json.loads(file.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError):  # only a damaged disk: records appear whole
+        file.unlink(missing_ok=True)
+        return None
+
+
+def save(record: Record) -> None:
+    """Write a record so that it survives the host's sudden end."""
+    file = path(record.uuid)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with replacing_file(file) as new, new.open("w", encoding="ascii") as stream:
+        json.dump(record._asdict(), stream)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def forget(uuid: str) -> None:
+    """Remove a record."""
+    path(uuid).unlink(missing_ok=True)
+
+
+def undo(record: Record) -> Undone:
+    """Put a limit back, and remove the record; where that fails it stays, as nobody's."""
+    try:
+        device = by_uuid(record.uuid)
+        if device.limit_w() != record.before_w:
+            device.set_limit_w(record.before_w)
+    except WattkeeperError as error:
+        save(record._replace(started=0))
+        return Undone(record.uuid, record.before_w, str(error))
+    forget(record.uuid)
+    return Undone(record.uuid, record.before_w, "")
+
+
+def recover(ended: int | None = None) -> list[Undone]:
+    """Put back what others left behind, guard and all; who still trains is left alone.
+
+    Args:
+        ended: A process that lives and is done with its limits all the same.
+    """
+    undone = []
+    for file in sorted(folder().glob("*.json")):
+        record = load(file)
+        if record is None or (record.owner_lives and record.pid != ended):
+            continue
+        try:
+            with held(record.uuid):
+                if again := load(file):
+                    undone.append(undo(again))
+        except NoPermission:
+            continue
+    return undone
+
+
+@contextmanager
+def held(uuid: str, patience_s: float = 0.0) -> Iterator[None]:
+    """Hold the lock of a device.
+
+    Args:
+        uuid: Of the device.
+        patience_s: How long to wait for the guard of a process that has ended, s.
+
+    Raises:
+        NoPermission: If another process holds it.
+    """
+    lock = path(uuid).with_suffix(".lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _lock(file, uuid, time.monotonic() + patience_s)
+        yield
+    finally:
+        os.close(file)
+
+
+def _lock(file: int, uuid: str, until_s: float) -> None:
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            record = load(path(uuid))
+            if time.monotonic() >= until_s or (record is not None and record.owner_lives):
+                raise NoPermission(_in_use(uuid)) from None
+        time.sleep(0.01)
+
+
+def refuse_if_in_use(uuid: str, me: int) -> None:
+    """Refuse a device that another process controls, though nobody guards it any more.
+
+    Raises:
+        NoPermission: It names that process.
+    """
+    record = load(path(uuid))
+    if record is not None and record.owner_lives and record.pid != me:
+        raise NoPermission(_in_use(uuid))
+
+
+def _in_use(uuid: str) -> str:
+    record = load(path(uuid))
+    who = "another process" if record is None else f"process {record.pid}"
+    return f"{who} of wattkeeper controls the power limit of {uuid} already; wait until it ends"

@@ -1,0 +1,119 @@
+"""The process that puts power limits back when the one that changed them is no more.
+
+`Limiter` starts it before the first change. It finds out what is in force and whether this user may
+change it, writes that to a record, and waits for the end of its parent. It sees that end by the
+parent's process and by a closed pipe: the pipe alone would stay open in processes that the parent
+forked, as data loaders are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+from contextlib import ExitStack, suppress
+from typing import Final, TypedDict
+
+from wattkeeper.live.devices import by_uuid, limit_journal
+from wattkeeper.live.host import proc
+from wattkeeper.live.host.state_folder import VARIABLE
+from wattkeeper.policies.errors import WattkeeperError
+
+LOOK_EVERY_MS: Final = 500
+"""Where the kernel cannot tell of a process's end, before Linux 5.3."""
+PATIENCE_S: Final = 20.0
+"""For the guard of a process that was killed just now."""
+
+
+class Request(TypedDict):
+    """What the parent writes first, as a line of JSON."""
+
+    pid: int
+    uuids: list[str]
+
+
+class Reply(TypedDict):
+    """What it is told: whether limits may be set now, and if not, why."""
+
+    allowed: bool
+    why: str
+
+
+def main() -> int:
+    """Guard the devices that a line on the standard input names.
+
+    Returns:
+        0 if all is as it was before.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # it ends when its parent has
+    with open(0, "rb", buffering=0, closefd=False) as pipe:  # unbuffered: `_wait` reads on
+        line = pipe.readline()
+    if not line:
+        return 0
+    request: Request = json.loads(line)
+    with ExitStack() as locks:
+        reply = Reply(allowed=True, why="")
+        try:
+            for uuid in sorted(request["uuids"]):
+                locks.enter_context(limit_journal.held(uuid, PATIENCE_S))
+                _take(uuid, request["pid"])
+        except WattkeeperError as error:
+            reply = Reply(allowed=False, why=str(error))
+        except OSError as error:
+            why = f"{error.filename}: {error.strerror}; {VARIABLE} names another folder for records"
+            reply = Reply(allowed=False, why=why)
+        if reply["allowed"]:
+            _tell(reply)
+            _wait(request["pid"])
+        undone = [_undo(uuid, request["pid"]) for uuid in request["uuids"]]
+        if not reply["allowed"]:
+            _tell(reply)
+        return int(not all(undone))
+
+
+def _take(uuid: str, parent: int) -> None:
+    """Record what is in force, and set just that, to see whether this user may.
+
+    A record that is there already is the parent's own, whose former guard was killed, or was left
+    behind by two that are no more: what stood before it is what is put back in the end.
+    """
+    limit_journal.refuse_if_in_use(uuid, parent)
+    left = limit_journal.load(limit_journal.path(uuid))
+    device = by_uuid(uuid)
+    if left is not None and left.pid != parent:
+        device.set_limit_w(left.before_w)
+    now_w = device.limit_w()
+    before_w = now_w if left is None else left.before_w
+    limit_journal.save(limit_journal.Record(uuid, before_w, parent, proc.started(parent)))
+    device.set_limit_w(now_w)
+
+
+def _undo(uuid: str, parent: int) -> bool:
+    record = limit_journal.load(limit_journal.path(uuid))
+    return record is None or record.pid != parent or not limit_journal.undo(record).error
+
+
+def _tell(reply: Reply) -> None:
+    with suppress(OSError):  # the parent may have ended meanwhile, which is seen next
+        os.write(1, json.dumps(reply).encode() + b"\n")
+
+
+def _wait(parent: int) -> None:
+    """Return when the parent closes the pipe, or is no more."""
+    poll = select.poll()
+    poll.register(0, select.POLLIN)
+    every_ms: int | None = None
+    try:
+        poll.register(os.pidfd_open(parent), select.POLLIN)
+    except OSError:
+        every_ms = LOOK_EVERY_MS
+    while os.getppid() == parent:
+        for file, _ in poll.poll(every_ms):
+            if file != 0 or not os.read(0, 4096):
+                return
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

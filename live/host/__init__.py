@@ -1,0 +1,1 @@
+"""The host: its clock, its processes, the folders of its user."""

@@ -1,0 +1,1 @@
+"""Recording of profiles from real trainings."""

@@ -1,0 +1,176 @@
+"""A search as the world sees it: its jobs, its zoo, and the backend that trains in this process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from wattkeeper.live.search.search import TASK, Search
+from wattkeeper.live.search.training_log import Training
+from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.profile import Profile
+from wattkeeper.policies.protocols import Job, Knobs, Options, Start
+from wattkeeper.policies.retaining import Retention
+from wattkeeper.policies.zoo_views import Child, Trained
+from wattkeeper.sim.engine.agenda import Callback
+from wattkeeper.sim.engine.backend import Attempt, Backend, Listener
+from wattkeeper.sim.engine.clock import Clock
+from wattkeeper.sim.engine.sources import Source
+from wattkeeper.sim.engine.zoo import BYTES, Finished
+
+UNKNOWN: Final = math.nan
+"""What no meter measures, such as the power and energy of most CPUs."""
+
+UNLIMITED: Final = math.inf
+"""Power limit of what has none."""
+
+
+class Networks(Source):
+    """The networks of a search, each submitted when the one before it finished.
+
+    Args:
+        names: In order.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._submitted_s: list[float] = []
+
+    def arrivals(self) -> Iterator[list[Job]]:
+        """The first one."""
+        yield [self._job(0.0)]
+
+    def finished(self, job: Job, now_s: float) -> Job | None:
+        """The next one."""
+        return self._job(now_s) if len(self._submitted_s) < len(self._names) else None
+
+    def _job(self, now_s: float) -> Job:
+        number = len(self._submitted_s)
+        self._submitted_s.append(now_s)
+        name = self._names[number]
+        return Job(name, name, 1, TASK, 1, now_s, number=number, model=name)
+
+    def column(self, name: str, numbers: npt.NDArray[np.int64]) -> pa.Array:
+        """See `wattkeeper.sim.engine.sources.Source`."""
+        jobs = [
+            Job(self._names[at], self._names[at], 1, TASK, 1, self._submitted_s[at])
+            for at in numbers.tolist()
+        ]
+        return pa.array([getattr(job, name) for job in jobs])
+
+
+class LiveZoo:
+    """The zoo on disk, as the world sees it: all that is trained is kept.
+
+    Args:
+        search: What is trained.
+        stores: Whether it is stored for others to start from.
+
+    Attributes:
+        policy: Kind of the `Retain` policy.
+        done: The models that were trained, in order.
+        size_bytes: What their parameters take.
+    """
+
+    def __init__(self, search: Search, stores: bool) -> None:
+        self.policy = "keep-all"
+        self.done: list[Finished] = []
+        self.size_bytes = 0
+        self._search = search
+        search.stores = stores
+
+    def child(self, job: Job) -> Child | None:
+        """See `wattkeeper.policies.protocols.ZooView`."""
+        return None if job.model is None else self._search.child(job.model)
+
+    def models(self) -> Sequence[Trained]:
+        """See `wattkeeper.policies.protocols.ZooView`."""
+        return self._search.models
+
+    def work(self, job: Job, parent: str) -> float:
+        """What a parent is worth shows when the job was trained."""
+        return UNKNOWN
+
+    def finished(self, job: Job, now_s: float, parent: str | None, saved_s: float) -> Retention:
+        """Show the model to those that come after it."""
+        assert job.model is not None
+        training = self._search.finish(job.model)
+        self.size_bytes += BYTES * training.parameters
+        self.done.append(
+            Finished(job.number, now_s, parent, training.coverage, UNKNOWN, training.accuracy,
+                     True, len(self.done) + 1, self.size_bytes)
+        )  # fmt: skip
+        return Retention(admit=True)
+
+
+class InProcess(Backend):
+    """Trains a job's network when its attempt begins; the clock goes on by what that took.
+
+    Its source submits one network at a time, so that none slows another one down.
+
+    Args:
+        clock: The clock.
+        search: What is trained.
+        batch_size: Of all trainings.
+        most_epochs: Of each training.
+
+    Attributes:
+        listener: Who is told; set after construction.
+        trained: The trainings, in the order in which they ended.
+    """
+
+    def __init__(self, clock: Clock, search: Search, batch_size: int, most_epochs: int) -> None:
+        self.clock = clock
+        self.listener: Listener
+        self.trained: list[Training] = []
+        self._search = search
+        self._batch_size, self._most_epochs = batch_size, most_epochs
+
+    def options(self, job: Job, gpu_type: str) -> Options:
+        """One batch size; there is no power limit to choose."""
+        limits_w = ((UNLIMITED,),)
+        return Options(f"{TASK}@{gpu_type}x1", gpu_type, 1, (self._batch_size,), limits_w,
+                       self._batch_size, UNKNOWN, self._most_epochs)  # fmt: skip
+
+    def most_power_w(self, job: Job, gpu_type: str) -> float:
+        """Nobody knows."""
+        return UNKNOWN
+
+    def foresight(self, start: Start) -> Profile:
+        """None: this is no replay."""
+        raise PolicyError("a live run cannot be foreseen", "configure")
+
+    def begin(self, attempt: Attempt, knobs: Knobs | None, delay_s: float) -> None:
+        """Train, and report the end when the time that it took is over."""
+        model = attempt.job.model
+        assert model is not None
+        assert attempt.configuration is not None
+        training = self._search.train(model, attempt.configuration.parent)
+        attempt.overhead_s += delay_s + training.overhead_s
+        end_s = self.clock.now_s + delay_s + training.overhead_s + training.time_s
+        self.clock.enter(end_s, Callback(self._end, (attempt, training)))
+
+    def _end(self, ended: tuple[Attempt, Training]) -> None:
+        attempt, training = ended
+        self.trained.append(training)
+        energy_j = UNKNOWN if training.energy_j is None else training.energy_j
+        self.listener.ended(attempt, training.epochs, training.time_s, energy_j, True)
+
+    def pause(self, attempt: Attempt) -> None:
+        """Refuse.
+
+        Raises:
+            PolicyError: A training in this process is over when others learn of it.
+        """
+        raise PolicyError(
+            f"{attempt.job.job_id} cannot be preempted: it trains in process", "select"
+        )
+
+    def resume(self, attempt: Attempt, delay_s: float) -> None:
+        """Nothing was paused."""
+        raise PolicyError(f"{attempt.job.job_id} was never preempted", "select")

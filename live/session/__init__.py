@@ -1,0 +1,1 @@
+"""The session in a training script, and what decides for it."""

@@ -1,0 +1,86 @@
+"""The state of a training that was told to stop, in a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from wattkeeper.policies.errors import InputError
+from wattkeeper.traces.files.atomic import replacing_file
+
+PARENT: Final = "wattkeeper.parent"
+"""What the parent in a zoo is saved under; no object can be called so by a keyword."""
+
+
+class Keeps(Protocol):
+    """What a session saves and restores: a model, an optimizer, anything with a state."""
+
+    def state_dict(self) -> Any:
+        """Its state: tensors and plain values, or JSON values where there is no torch."""
+
+    def load_state_dict(self, state: Any, /) -> Any:
+        """Take a state over."""
+
+
+def save(path: Path, objects: Mapping[str, Keeps], parent: int | None = None) -> None:
+    """Save the states of objects by name; the file appears whole or not at all.
+
+    Args:
+        path: The file.
+        objects: What is saved.
+        parent: Number of the model of a zoo that the training started from, if it did.
+
+    Raises:
+        InputError: If a state is not of JSON values, and torch, which could save it, is not loaded.
+        EnvironmentLacks: If the file cannot be written.
+    """
+    states = {name: each.state_dict() for name, each in objects.items()}
+    if parent is not None:
+        states[PARENT] = parent
+    try:
+        with replacing_file(path) as made:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with made.open("wb") as file:
+                if torch := sys.modules.get("torch"):
+                    torch.save(states, file)
+                else:
+                    file.write(json.dumps(states).encode())
+                file.flush()
+                os.fsync(file.fileno())
+    except TypeError as error:
+        raise InputError(
+            f"the state of {', '.join(states)} is not of JSON values ({error}), and torch is not "
+            "loaded: let state_dict give numbers, strings, lists and dictionaries"
+        ) from error
+
+
+def restore(path: Path, objects: Mapping[str, Keeps]) -> int | None:
+    """Give objects the states that were saved under their names; no code of the file is run.
+
+    Returns:
+        The parent that was saved with them.
+
+    Raises:
+        InputError: If the file is damaged, or of other objects.
+    """
+    content = path.read_bytes()
+    try:
+        if content.startswith(b"{"):
+            states = json.loads(content)
+        else:
+            import torch
+
+            states = torch.load(path, map_location="cpu", weights_only=True)
+        for name, each in objects.items():
+            each.load_state_dict(states[name])
+    except Exception as error:
+        raise InputError(
+            f"the state saved in {path} does not fit ({type(error).__name__}: {error}): remove the "
+            "file, and the training starts over"
+        ) from error
+    parent: int | None = states.get(PARENT)
+    return parent

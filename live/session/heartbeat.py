@@ -1,0 +1,77 @@
+"""Renews the lease of a training while it goes on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Final
+
+from wattkeeper.live.wire.messages import Guide
+from wattkeeper.policies.errors import EnvironmentLacks
+
+PATIENCE: Final = 20
+"""A step that takes so many times the longest one before, and longer than the lease, hangs."""
+
+log = logging.getLogger("wattkeeper.session")
+
+
+class Pulse:
+    """A thread that renews the lease, unless the steps of the training have stopped coming.
+
+    Args:
+        guide: Who gave the lease.
+        lease_s: How long it holds, s of the host.
+
+    Attributes:
+        stop: Set once the training shall stop.
+    """
+
+    def __init__(self, guide: Guide, lease_s: float) -> None:
+        self.stop = threading.Event()
+        self._guide, self._lease_s = guide, lease_s
+        self._over = threading.Event()
+        self._beat_s: float | None = None
+        self._longest_s = 0.0
+        self._thread = threading.Thread(target=self._run, name="wattkeeper-pulse", daemon=True)
+
+    def begin(self) -> None:
+        """Renew from now on."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Renew no more; returns when the thread is over."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def beat(self) -> None:
+        """A step was done: the next one is expected."""
+        now_s = time.monotonic()
+        if self._beat_s is not None:
+            self._longest_s = max(self._longest_s, now_s - self._beat_s)
+        self._beat_s = now_s
+
+    def rest(self) -> None:
+        """The steps of an epoch are done: what follows takes what it takes."""
+        self._beat_s = None
+
+    @property
+    def hangs(self) -> bool:
+        """Whether a step takes much longer than all before."""
+        begun_s = self._beat_s
+        if begun_s is None:
+            return False
+        return time.monotonic() - begun_s > max(self._lease_s, PATIENCE * self._longest_s)
+
+    def _run(self) -> None:
+        while not self._over.wait(self._lease_s / 3):
+            if self.hangs:
+                continue
+            try:
+                if self._guide.alive():
+                    continue
+            except EnvironmentLacks as error:
+                log.warning("the training stops: %s", error)
+            self.stop.set()
+            return

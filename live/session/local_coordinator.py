@@ -1,0 +1,304 @@
+"""The guide of a session that no controller started: policies in process, their state in a store.
+
+What an attempt says of its batch size decides what is learnt of it. Reaching the target, doing all
+epochs and crossing the bound do; leaving the loop early counts as giving up where there is a
+target, and as done where there is none; running out of memory counts as a miss. Another failure,
+or a process that died or hung, says nothing, and the recurrence is tried again; only the third in
+a row at a batch size counts as a miss. A miss costs at least the bound it had.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import uuid
+from pathlib import Path
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from wattkeeper.live.host import process_identity
+from wattkeeper.live.session.policy_host import Configuration, Learners, Plan, digest
+from wattkeeper.live.session.store import FIRST_S, Store, attempts, jobs, observations
+from wattkeeper.live.wire.messages import Cause, Ended, Epoch, Orders
+from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.policies.profile import Objective
+from wattkeeper.policies.protocols import Measurement
+
+ATTEMPTS: Final = 20
+"""A recurrence is given up after so many."""
+ACCIDENTS: Final = 3
+"""So many in a row at one batch size are no accident."""
+MEMORY: Final = frozenset({"MemoryError", "OutOfMemoryError"})
+
+log = logging.getLogger("wattkeeper.session")
+
+
+class Alone:
+    """See `wattkeeper.live.wire.messages.Guide` for its methods.
+
+    A store that goes away during the training does not stop it: only its beginning, and its end,
+    wait for the store, and fail if it stays away.
+
+    Args:
+        store: What all sessions of the job share.
+        plan: What is said of the job.
+        lease_s: The attempt is taken for hung if nothing is heard of it for so long, s.
+    """
+
+    def __init__(self, store: Store, plan: Plan, lease_s: float = 60.0) -> None:
+        self._store, self._plan, self._lease_s = store, plan, lease_s
+        self._id = self._new = uuid.uuid4().hex
+        self._holder = process_identity.me()
+
+    def begin(self) -> Orders:
+        """Take a lease on the recurrence that is next, and ask the policies."""
+        return self._store.run(self._begin, self._lease_s)
+
+    def profiled(self, found: tuple[Measurement, ...]) -> float:
+        """Ask the policy, once for an attempt."""
+        return self._store.run(lambda db: self._tune(db, found), self._lease_s)
+
+    def epoch(self, report: Epoch) -> bool:
+        """Note how far it came."""
+        return self._hear(epochs=report.epoch, time_s=report.time_s, energy_j=report.energy_j)
+
+    def alive(self) -> bool:
+        """Renew the lease."""
+        return self._hear()
+
+    def ended(self, outcome: Ended) -> None:
+        """Store the outcome, and let the policies learn from it."""
+        self._store.run(lambda db: self._end(db, outcome), self._lease_s)
+
+    def _hear(self, **values: Any) -> bool:
+        def write(db: sa.Connection) -> bool:
+            mine = sa.update(attempts).where(*self._mine())
+            return db.execute(mine.values(heard_s=self._store.now_s(db), **values)).rowcount == 1
+
+        try:
+            return self._store.run(write, FIRST_S)
+        except EnvironmentLacks as error:
+            log.warning("the training goes on, though %s", error)
+            return True
+
+    def _mine(self) -> tuple[sa.ColumnElement[bool], ...]:
+        a = attempts.c
+        return a.id == self._id, a.status == "running", a.holder == self._holder
+
+    def _checkpoint(self, attempt: str) -> Path:
+        return self._store.checkpoints / f"{attempt}.state"
+
+    def _begin(self, db: sa.Connection) -> Orders:
+        job = self._store.job(db, self._plan.job)
+        mine = sa.select(attempts).where(*self._mine())
+        row = db.execute(mine).mappings().one_or_none()
+        if row is None:
+            living = self._bury(db, job)
+            row = self._resume(db) or self._decide(db, job, living)
+        return self._orders(row)
+
+    def _bury(self, db: sa.Connection, job: sa.RowMapping) -> int:
+        """End the attempts whose process is gone or silent; how many live."""
+        now_s, living = self._store.now_s(db), 0
+        running = (attempts.c.job == self._plan.job, attempts.c.status == "running")
+        for row in db.execute(sa.select(attempts).where(*running)).mappings().all():
+            if process_identity.is_dead(row["holder"]):
+                cause: Cause = "crashed"
+            elif now_s > row["heard_s"] + row["lease_s"]:
+                cause = "hung" if row["epochs"] else "silent"
+            else:
+                living += 1
+                continue
+            told = f"{row['holder']} had the lease"
+            self._close(db, job, row, Ended(cause, row["epochs"], row["time_s"], row["energy_j"],
+                                            row["power_limit_w"], message=told))  # fmt: skip
+        return living
+
+    def _terms(self) -> str:
+        return digest(self._plan.to_json())
+
+    def _hold(self, db: sa.Connection) -> dict[str, Any]:
+        return {
+            "status": "running",
+            "holder": self._holder,
+            "lease_s": self._lease_s,
+            "heard_s": self._store.now_s(db),
+        }
+
+    def _resume(self, db: sa.Connection) -> sa.RowMapping | None:
+        """Take over the attempt that was stopped first, if there is one."""
+        a = attempts.c
+        stopped = (a.job == self._plan.job, a.status == "stopped", a.terms == self._terms())
+        query = sa.select(attempts).where(*stopped).order_by(a.recurrence, a.attempt).limit(1)
+        row = db.execute(query).mappings().one_or_none()
+        if row is None:
+            return None
+        self._id = row["id"]
+        values: dict[str, Any] = self._hold(db)
+        if not self._checkpoint(self._id).exists():
+            values |= {"epochs": 0, "time_s": 0.0, "energy_j": None}
+        db.execute(sa.update(attempts).where(a.id == self._id).values(values))
+        return db.execute(sa.select(attempts).where(a.id == self._id)).mappings().one()
+
+    def _decide(self, db: sa.Connection, job: sa.RowMapping, living: int) -> sa.RowMapping:
+        """Begin another attempt of a recurrence that failed, or else a new recurrence."""
+        a, name = attempts.c, self._plan.job
+        failed = (a.job == name, a.again.is_(True), a.terms == self._terms())
+        query = sa.select(attempts).where(*failed).order_by(a.recurrence).limit(1)
+        before = db.execute(query).mappings().one_or_none()
+        if before is None:
+            values = {"recurrence": job["recurrences"] + 1, "attempt": 1}
+            count = sa.update(jobs).where(jobs.c.name == name)
+            db.execute(count.values(recurrences=values["recurrence"]))
+        else:
+            values = {"recurrence": before["recurrence"], "attempt": before["attempt"] + 1}
+            db.execute(sa.update(attempts).where(a.id == before["id"]).values(again=False))
+        values["in_flight"] = living
+        self._id = self._new
+        learners = Learners(self._store, db, job, self._plan, values)
+        if before is None:
+            learners.submitted()
+        chosen = learners.configure()
+        knobs = None
+        if chosen.power_limit_w is None:
+            knobs = learners.tune(chosen, ())
+        learners.save()
+        row: dict[str, Any] = {
+            "id": self._id,
+            "job": name,
+            "terms": self._terms(),
+            "plan": self._plan.to_json(),
+            "batch_size": chosen.batch_size,
+            "power_limit_w": knobs.power_limit_w if knobs else chosen.power_limit_w,
+            "profile_w": json.dumps(knobs.profile_w if knobs else ()),
+            "cost_bound": None if math.isinf(chosen.cost_bound) else chosen.cost_bound,
+            "epochs": 0,
+            "time_s": 0.0,
+            "again": False,
+            **values,
+            **self._hold(db),
+        }
+        db.execute(sa.insert(attempts).values(row))
+        return db.execute(sa.select(attempts).where(a.id == self._id)).mappings().one()
+
+    def _orders(self, row: sa.RowMapping) -> Orders:
+        plan = self._plan
+        known = row["power_limit_w"]
+        return Orders(
+            job_id=f"{plan.job}-{row['recurrence']}",
+            recurrence=row["recurrence"],
+            attempt=row["attempt"],
+            batch_size=row["batch_size"],
+            default_batch_size=plan.default_batch_size,
+            max_epochs=plan.max_epochs,
+            power_limit_w=known if plan.limits_w else None,
+            profile_w=() if known is not None else tuple(json.loads(row["profile_w"])),
+            cost_bound=math.inf if row["cost_bound"] is None else row["cost_bound"],
+            eta=plan.eta,
+            max_power_w=plan.max_power_w * plan.gpus,
+            target=plan.target,
+            higher_is_better=plan.higher_is_better,
+            checkpoint=str(self._checkpoint(row["id"])),
+            epochs_done=row["epochs"],
+            time_done_s=row["time_s"],
+            energy_done_j=row["energy_j"],
+            lease_s=self._lease_s,
+        )
+
+    def _tune(self, db: sa.Connection, found: tuple[Measurement, ...]) -> float:
+        job = self._store.job(db, self._plan.job)
+        mine = attempts.c.id == self._id
+        row = db.execute(sa.select(attempts).where(mine)).mappings().one()
+        if row["power_limit_w"] is None:
+            learners = Learners(self._store, db, job, self._plan, row)
+            bound = math.inf if row["cost_bound"] is None else row["cost_bound"]
+            chosen = Configuration(row["batch_size"], cost_bound=bound)
+            limit_w = learners.tune(chosen, found).power_limit_w
+            learners.save()
+            db.execute(sa.update(attempts).where(mine).values(power_limit_w=limit_w))
+            assert limit_w is not None
+            return limit_w
+        return float(row["power_limit_w"])
+
+    def _end(self, db: sa.Connection, outcome: Ended) -> None:
+        job = self._store.job(db, self._plan.job)
+        row = db.execute(sa.select(attempts).where(*self._mine())).mappings().one_or_none()
+        if row is not None:
+            self._close(db, job, row, outcome)
+
+    def _close(
+        self, db: sa.Connection, job: sa.RowMapping, row: sa.RowMapping, outcome: Ended
+    ) -> None:
+        """End an attempt that runs: this is done once, since it does not run afterwards."""
+        new: dict[str, Any] = {
+            "epochs": outcome.epochs,
+            "time_s": outcome.time_s,
+            "energy_j": outcome.energy_j,
+        }
+        ended = sa.update(attempts).where(attempts.c.id == row["id"])
+        if outcome.cause == "stopped":
+            db.execute(ended.values(status="stopped", **new))
+            return
+        try:
+            plan = Plan.from_json(row["plan"])
+        except (InputError, ValueError):  # its policy, or that config, is not installed here
+            plan = None
+        target = json.loads(row["plan"])["target"]
+        done = outcome.cause in {"epochs", "left"} and target is None
+        reached = outcome.cause == "reached" or done
+        cost = None if plan is None else _cost(plan, outcome)
+        learnt = cost is not None and not self._is_accident(db, row, outcome)
+        if plan is not None and cost is not None and learnt:
+            told = cost
+            if not reached and outcome.cause not in {"epochs", "bound"}:
+                told = max(cost, row["cost_bound"] or 0.0)
+            learners = Learners(self._store, db, job, plan, row)
+            learners.observe({**row, **new}, told, reached)
+            learners.save()
+        self._checkpoint(row["id"]).unlink(missing_ok=True)
+        count = sa.update(jobs).where(jobs.c.name == job["name"])
+        count = count.values(observed=jobs.c.observed + 1)
+        number = db.execute(count.returning(jobs.c.observed)).scalar_one()
+        again = not reached and row["attempt"] < ATTEMPTS
+        db.execute(ended.values(status="ended", again=again, **new))
+        db.execute(
+            sa.insert(observations).values(
+                attempt_id=row["id"],
+                job=job["name"],
+                number=number,
+                cause=outcome.cause,
+                reached=reached,
+                learnt=learnt,
+                cost=cost,
+                limit_set=outcome.limit_set,
+                how=outcome.how,
+                message=outcome.message,
+            )
+        )
+
+    def _is_accident(self, db: sa.Connection, row: sa.RowMapping, outcome: Ended) -> bool:
+        """Whether the end of an attempt says nothing of its batch size."""
+        if outcome.cause in {"reached", "epochs", "bound", "left"}:
+            return False
+        if outcome.message.partition(":")[0] in MEMORY:
+            return False
+        a, o = attempts.c, observations.c
+        query = (
+            sa.select(o.learnt)
+            .join(attempts, a.id == o.attempt_id)
+            .where(a.job == row["job"], a.terms == row["terms"], a.batch_size == row["batch_size"])
+            .order_by(o.number.desc())
+            .limit(ACCIDENTS - 1)
+        )
+        last = db.execute(query).scalars().all()
+        return len(last) < ACCIDENTS - 1 or any(last)
+
+
+def _cost(plan: Plan, outcome: Ended) -> float | None:
+    """What an attempt cost, J; None if its energy counts and is not known."""
+    if outcome.energy_j is None and plan.eta > 0 and outcome.epochs:
+        return None
+    energy_j = outcome.energy_j or 0.0
+    return Objective(plan.eta).cost(energy_j, outcome.time_s, plan.max_power_w * plan.gpus)

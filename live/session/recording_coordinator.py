@@ -1,0 +1,179 @@
+"""The guide of a session that is recorded: orders from a file, events to another one."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from wattkeeper.live.host import process_identity
+from wattkeeper.live.host.wall_clock import Wall
+from wattkeeper.live.session import distributed
+from wattkeeper.live.session.arguments import Limits, Terms
+from wattkeeper.live.wire.messages import Ended, Epoch, Orders
+from wattkeeper.policies.errors import InputError, NotSupported
+from wattkeeper.policies.protocols import Measurement
+
+if TYPE_CHECKING:
+    from wattkeeper.live.devices.device import Device
+
+ORDERS: Final = "orders.json"
+EVENTS: Final = "events.jsonl"
+
+
+class Wanted(NamedTuple):
+    """What is recorded of a training.
+
+    Attributes:
+        batch_size: Global batch size; None: the script's default one.
+        power_limit_w: Of each GPU, W; None: the highest. Of no effect where none may be set.
+        recurrence: Tells repetitions apart.
+        epochs: It ends after so many, whatever it reached; None: at its target, or the script's
+            largest number.
+        stop_after: It is told to stop after so many epochs; None: it is not.
+        epochs_done: How many it did before it was told to stop.
+        time_done_s: Seconds of training that these took.
+        energy_done_j: Energy of that.
+        checkpoint: Where it saves its state when it is told to stop.
+        lease_s: It is taken for hung that is silent for longer than this and its own lease, s.
+        parent: Process that wants to know; without it nobody does, so that the training stops.
+    """
+
+    batch_size: int | None
+    power_limit_w: float | None
+    recurrence: int
+    epochs: int | None = None
+    stop_after: int | None = None
+    epochs_done: int = 0
+    time_done_s: float = 0.0
+    energy_done_j: float | None = None
+    checkpoint: str | None = None
+    lease_s: float = 0.0
+    parent: str = ""
+
+
+class Recorded:
+    """See `wattkeeper.live.wire.messages.Guide` for its methods.
+
+    Args:
+        folder: Where orders are, and events go.
+        terms: What the script says.
+        devices: Those of this process.
+        limiter: Whether power limits can be set.
+        how: Where energy is from.
+    """
+
+    def __init__(
+        self, folder: Path, terms: Terms, devices: Sequence[Device], limiter: Limits, how: str
+    ) -> None:
+        self._terms, self._devices, self._limiter, self._how = terms, devices, limiter, how
+        self._events = folder / EVENTS
+        self._wall = Wall.from_environment()
+        self._wanted = Wanted(**json.loads((folder / ORDERS).read_text(encoding="utf-8")))
+        self._report_s = 0.0
+
+    def begin(self) -> Orders:
+        """What is recorded now."""
+        terms, wanted = self._terms, self._wanted
+        batch_size = wanted.batch_size or terms.default_batch_size
+        orders = Orders(
+            job_id=f"{terms.job}/{wanted.recurrence}",
+            recurrence=wanted.recurrence,
+            attempt=1,
+            batch_size=batch_size,
+            default_batch_size=terms.default_batch_size,
+            max_epochs=min(terms.max_epochs, wanted.epochs or terms.max_epochs),
+            power_limit_w=self._limit_w(),
+            eta=0.0,
+            max_power_w=1.0,
+            target=terms.target if wanted.epochs is None else None,
+            higher_is_better=terms.higher_is_better,
+            checkpoint=wanted.checkpoint,
+            epochs_done=wanted.epochs_done,
+            time_done_s=wanted.time_done_s,
+            energy_done_j=wanted.energy_done_j,
+            lease_s=max(terms.lease_s, wanted.lease_s),
+        )
+        self._write("begun", orders._asdict() | self._about())
+        return orders
+
+    def profiled(self, found: tuple[Measurement, ...]) -> float:
+        """Nothing is profiled within a training that is recorded."""
+        raise AssertionError(found)
+
+    def epoch(self, report: Epoch) -> bool:
+        """Write it down."""
+        at_s = self._wall.now_s()
+        self._write("epoch", report._asdict() | {"report_s": self._report_s})
+        self._report_s = self._wall.now_s() - at_s
+        return report.epoch != self._wanted.stop_after and self.alive()
+
+    def alive(self) -> bool:
+        """Tell the recorder that it goes on; whether that is there."""
+        with suppress(OSError):
+            os.utime(self._events)
+        return not process_identity.is_dead(self._wanted.parent)
+
+    def ended(self, outcome: Ended) -> None:
+        """Write it down."""
+        self._write("ended", outcome._asdict() | {"report_s": self._report_s})
+
+    def _limit_w(self) -> float | None:
+        if not self._limiter.allowed:
+            return None
+        ranges = [device.limits for device in self._devices if device.limits is not None]
+        lowest_w = max(one.lowest_w for one in ranges)
+        highest_w = min(one.highest_w for one in ranges)
+        limit_w = highest_w if self._wanted.power_limit_w is None else self._wanted.power_limit_w
+        if not lowest_w <= limit_w <= highest_w:
+            raise InputError(
+                f"found the power limit {limit_w:g} W; allowed: {lowest_w:g} to {highest_w:g} W"
+            )
+        return limit_w
+
+    def _about(self) -> dict[str, Any]:
+        """What the script says, and on what it runs."""
+        terms = self._terms
+        types = sorted({device.gpu_type for device in self._devices})
+        ranges = [device.limits for device in self._devices if device.limits is not None]
+        torch = sys.modules.get("torch")
+        return {
+            "terms": {
+                "job": terms.job,
+                "batch_sizes": terms.batch_sizes,
+                "default_batch_size": terms.default_batch_size,
+                "max_epochs": terms.max_epochs,
+                "target": terms.target,
+                "higher_is_better": terms.higher_is_better,
+            },
+            "gpu_type": "+".join(types) or "cpu",
+            "gpus": len(self._devices) or distributed.count(),
+            "limits_w": [max(one.lowest_w for one in ranges), min(one.highest_w for one in ranges)]
+            if ranges
+            else None,
+            "limit_w": self._in_force(),
+            "allowed": self._limiter.allowed,
+            "why": self._limiter.why,
+            "how": self._how,
+            "versions": {
+                "python": platform.python_version(),
+                "torch": None if torch is None else str(torch.__version__),
+                "cuda": None if torch is None else torch.version.cuda,
+            },
+        }
+
+    def _in_force(self) -> float | None:
+        try:
+            return min((device.limit_w() for device in self._devices), default=None)
+        except NotSupported:
+            return None
+
+    def _write(self, event: str, content: dict[str, Any]) -> None:
+        row = {"event": event, "at_s": self._wall.now_s()} | content
+        with self._events.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")

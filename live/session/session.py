@@ -1,0 +1,526 @@
+"""Three lines in a training script: what this recurrence shall do, and what it came to."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from wattkeeper.live.session import checkpoint, distributed, lr_scaling
+from wattkeeper.live.session.arguments import Terms, guide_of, is_linked
+from wattkeeper.live.session.heartbeat import Pulse
+from wattkeeper.live.session.power_profiler import Profiling
+from wattkeeper.live.session.termination import Stopped, Terminations
+from wattkeeper.live.wire.messages import Cause, Ended, Epoch, Guide, Orders
+from wattkeeper.policies.errors import DeviceError, EnvironmentLacks, InputError, WattkeeperError
+from wattkeeper.policies.profile import Objective
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from wattkeeper.live.devices.energy_meter import Reading
+    from wattkeeper.live.session.warm_start import Warm
+    from wattkeeper.live.transfer.ir import Inputs
+    from wattkeeper.live.transfer.report import TransferReport
+    from wattkeeper.policies.registry import PolicyConfig
+
+POWER_CONTROL: Final = "WATTKEEPER_POWER_CONTROL"
+"""Environment variable: `off` if whoever started this process forbids to touch power limits."""
+
+log = logging.getLogger("wattkeeper.session")
+
+
+class Steps:
+    """An epoch; iterating over it gives the batches of the loader, so that steps are seen.
+
+    Attributes:
+        number: From 1.
+    """
+
+    def __init__(self, session: Session, loader: Iterable[Any] | None, number: int) -> None:
+        self.number = number
+        self._session, self._loader = session, loader
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._loader is None:
+            raise InputError(
+                "this epoch has no batches: give epochs() the loader, or call step() after each "
+                "step and iterate over your own loader"
+            )
+        for batch in self._loader:
+            yield batch
+            self._session.step()
+
+
+class Session:
+    """One recurrence of a training that recurs; a context manager.
+
+    Inside ``with``, it says what batch size, learning rate and power limit this recurrence has,
+    measures its energy, and keeps the power limit; at the end, however that comes about, the
+    outcome is stored and the power limit put back. A process that a live run started is told by the
+    controller instead of by its own arguments.
+
+    Args:
+        job: Name of the recurring job: what is learnt is shared by all sessions of it.
+        batch_sizes: What may be chosen, samples over all GPUs.
+        default_batch_size: One of them, which the script's learning rate belongs to.
+        max_epochs: The training is given up after so many.
+        target: Value of the metric that ends it; None: the epochs, or the script itself, do.
+        higher_is_better: Whether the target is reached from below.
+        eta: Weighs energy (1) and time (0) in the cost that is to be small.
+        configure: Policy that chooses batch sizes, by name or config.
+        tune: Policy that chooses power limits, by name or config.
+        power_limits_w: Limits of a GPU that may be chosen, W; by default all that its driver
+            allows, in steps of 25 W below the highest.
+        power_control: `off` leaves power limits as they are.
+        store: Where what is learnt is kept: a file or a PostgreSQL URL; by default
+            `WATTKEEPER_STORE`, else a file in the user's state folder.
+        lease_s: It is taken for hung if nothing is heard of it for so long, s.
+
+    Raises:
+        InputError: If an argument is wrong.
+        PolicyError: If a policy cannot be asked live.
+        EnvironmentLacks: On entering, if the store cannot be reached, or nothing measures the
+            energy that the cost counts.
+
+    Attributes:
+        orders: All that it was told; from entering on.
+        outcome: What it came to; from leaving on.
+        power_limit_w: The limit in force, W; None where none is known.
+    """
+
+    orders: Orders
+    outcome: Ended
+
+    def __init__(
+        self,
+        job: str,
+        *,
+        batch_sizes: Sequence[int],
+        default_batch_size: int,
+        max_epochs: int,
+        target: float | None = None,
+        higher_is_better: bool = True,
+        eta: float = 0.5,
+        configure: str | PolicyConfig = "zeus",
+        tune: str | PolicyConfig = "zeus-jit",
+        power_limits_w: Sequence[float] | None = None,
+        power_control: Literal["auto", "off"] = "auto",
+        store: str | Path | None = None,
+        lease_s: float = 60.0,
+    ) -> None:
+        self._terms = Terms(
+            job, tuple(batch_sizes), default_batch_size, max_epochs, target, higher_is_better, eta,
+            configure, tune, None if power_limits_w is None else tuple(power_limits_w), store,
+            lease_s,
+        )  # fmt: skip
+        self._terms.check()
+        self._control = power_control
+        self.power_limit_w: float | None = None
+        self._kept: dict[str, checkpoint.Keeps] = {}
+        self._restored = False
+        self._cause: Cause | None = None
+        self._begun = self._open = False
+        self._metric: float | None = None
+        self._epochs, self._before = 0, (0.0, 0.0)
+        self._costs: list[float] = []
+        self._epoch_cost: float | None = None
+        self._spent_before = 0.0
+        self._profiling: Profiling | None = None
+        self._warm: Warm | None = None
+        self._parent: int | None = None
+
+    def __enter__(self) -> Session:
+        from wattkeeper.live.devices import found
+        from wattkeeper.live.devices.energy_meter import Meter
+        from wattkeeper.live.devices.power_limiter import Limiter
+        from wattkeeper.live.host.wall_clock import Wall
+
+        def begin() -> Orders:
+            devices = found() if distributed.leads() else []
+            with suppress(DeviceError):
+                self.power_limit_w = min((one.limit_w() for one in devices), default=None)
+            off = os.environ.get(POWER_CONTROL) == "off" or not distributed.leads()
+            limiter = Limiter(devices, "off" if off else self._control)
+            self._limiter = stack.enter_context(limiter)
+            self._meter = Meter(devices, Wall.from_environment())
+            stack.callback(self._meter.close)
+            self._guide: Guide = guide_of(self._terms, devices, self._limiter, self._meter.how)
+            return self._guide.begin()
+
+        self._pid = os.getpid()
+        self._ranks = distributed.Ranks()
+        with ExitStack() as stack:
+            self.orders = begin() if is_linked() else self._ranks.together(begin)
+            self._pulse = Pulse(self._guide, self.orders.lease_s)
+            self._signals = Terminations()
+            self._held = stack.pop_all()
+        self._objective = Objective(self.orders.eta)
+        self._pulse.begin()
+        try:
+            if self.orders.power_limit_w is not None:
+                self._limit(self.orders.power_limit_w)
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+        return self
+
+    @property
+    def batch_size(self) -> int:
+        """Samples a step, over all GPUs."""
+        return self.orders.batch_size
+
+    @property
+    def reached(self) -> bool:
+        """Whether the target was reached; once it has ended."""
+        return self.outcome.cause == "reached"
+
+    def learning_rate(self, rate: float, rule: lr_scaling.Rule = "linear") -> float:
+        """The learning rate for the batch size, from that of the default batch size.
+
+        See `wattkeeper.live.session.lr_scaling` for the rules and where they are from.
+        """
+        return lr_scaling.scaled(rate, self.batch_size, self.orders.default_batch_size, rule)
+
+    def warm_start(
+        self,
+        model: nn.Module,
+        zoo: str | Path,
+        *,
+        older: Sequence[nn.Module] = (),
+        inputs: Inputs | None = None,
+    ) -> TransferReport | None:
+        """Fill a model from the most similar one that a zoo holds of this job.
+
+        A training that goes on after it was stopped takes nothing: `keep` restores what it had made
+        of the model, and the zoo is told of the parent that it had. Of several processes, that of
+        rank 0 fills, and all have its weights.
+
+        When the training has reached its target, or done all its epochs where it has none, the
+        model enters the zoo with the metric that was reported last.
+
+        Args:
+            model: The model that will be trained, on whatever device, before it is wrapped (as by
+                `DistributedDataParallel`).
+            zoo: Folder of the zoo; it is made if it is not there.
+            older: Modules of other architectures that earlier recurrences may have had.
+            inputs: Positional arguments that all forwards take; by default derived.
+
+        Returns:
+            What became of each tensor; None if nothing was taken.
+
+        Raises:
+            InputError: If a module cannot be traced, or the smaller metric is the better one.
+            StoreError: If the folder holds no zoo, or a damaged one.
+            EnvironmentLacks: If this is not rank 0, and that raised one of these.
+        """
+        if not self.orders.higher_is_better:
+            raise InputError(
+                "warm_start: a zoo takes the larger metric for the better one; report an accuracy, "
+                "with higher_is_better=True"
+            )
+        from wattkeeper.live.session import warm_start
+
+        def begin() -> TransferReport | None:
+            if not distributed.leads():
+                return None
+            fresh = not self._goes_on
+            self._warm = warm_start.begin(zoo, self._terms.job, model, older, inputs, fill=fresh)
+            if fresh:
+                self._parent = self._warm.parent
+            return self._warm.report
+
+        report = self._ranks.together(begin)
+        if distributed.several():
+            warm_start.share(model)
+        return report
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether there is a state that a stopped training saved."""
+        path = self.orders.checkpoint
+        return self.orders.time_done_s > 0 and path is not None and Path(path).exists()
+
+    def keep(self, **objects: checkpoint.Keeps) -> bool:
+        """Save these objects if the training is told to stop; restore them if it goes on now.
+
+        To be called before `epochs`. Without it, a training that was stopped starts over.
+
+        Args:
+            objects: By name; all that the training changes, as the model and the optimizer.
+
+        Returns:
+            Whether they were restored.
+
+        Raises:
+            InputError: If the saved state does not fit.
+        """
+        self._kept = dict(objects)
+        self._restored = self._goes_on
+        if self._restored:
+            self._parent = checkpoint.restore(Path(str(self.orders.checkpoint)), objects)
+        return self._restored
+
+    def epochs(
+        self, loader: Iterable[Any] | None = None, *, steps: int | None = None
+    ) -> Iterator[Steps]:
+        """The epochs that shall be done, until the target, the last epoch, or the cost bound.
+
+        An epoch ends where the next one is asked for: what the script does in between, such as
+        its validation, is measured with it.
+
+        Args:
+            loader: Gives the batches of an epoch.
+            steps: How many there are; by default ``len(loader)``. Where it is not known, power
+                limits are measured by whole epochs.
+        """
+        if self._begun:
+            raise InputError("epochs() can be used once in a session; make a session a training")
+        if steps is None:
+            steps = _length(loader)
+        orders = self.orders
+        if self._restored:
+            self._epochs = orders.epochs_done
+            self._before = orders.time_done_s, orders.energy_done_j or 0.0
+        self._begun = True
+
+        def begin() -> Cause | None:
+            self._meter.begin()
+            self._spent_before = self._cost(*self._spent())
+            if orders.profile_w and self._limiter.allowed:
+                self._profiling = Profiling(orders.profile_w, steps, self._reading, self._limit)
+            return self._enough()
+
+        self._cause = self._ranks.together(begin)
+        while self._cause is None:
+            yield self._begin_epoch(loader)
+            self._end_epoch()
+        self._signals.stepping = False
+
+    def step(self) -> None:
+        """A step was done; who iterates over an epoch of a loader does not call it.
+
+        Told to stop, the script is left here; where a training has several processes, at the end of
+        the epoch, since all of them must stop at once.
+        """
+        self._signals.stepping = True
+        self._pulse.beat()
+        if self._profiling is not None:
+            self._profiling.step()
+            self._take_profile()
+        if self._told_to_stop() and not distributed.several():
+            raise Stopped(whole=True)
+
+    def report(self, metric: float) -> None:
+        """Say what this epoch came to; the last one said of an epoch counts.
+
+        Raises:
+            InputError: If it is no number, or no epoch is being done.
+        """
+        if not self._open:
+            raise InputError("report() belongs into the loop over epochs()")
+        try:
+            self._metric = float(metric)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"found the metric {metric!r}; must be a number") from error
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if os.getpid() != self._pid:  # a worker that the script forked
+            return False
+        self._signals.closing = True
+        with ExitStack() as stack:
+            stack.callback(self._signals.again)
+            whole = isinstance(error, Stopped) and error.whole
+            stack.callback(self._ranks.leave, None if whole else error)
+            stack.push(self._held)
+            stack.callback(self._signals.restore)
+            stack.callback(self._pulse.end)
+            self._end(error)
+        return isinstance(error, Stopped)
+
+    def _begin_epoch(self, loader: Iterable[Any] | None) -> Steps:
+        self._open, self._metric = True, None
+        if self._profiling is not None:
+            self._profiling.begin_epoch()
+        return Steps(self, loader, self._epochs + 1)
+
+    def _end_epoch(self) -> None:
+        self._cause, stops = self._ranks.together(self._epoch_done)
+        if stops and self._cause is None:
+            raise Stopped(whole=True)
+
+    def _epoch_done(self) -> tuple[Cause | None, bool]:
+        """Tell of an epoch; why there is no further one, and whether the training shall stop."""
+        self._pulse.rest()
+        profiled = self._profiling is not None
+        if self._profiling is not None:
+            self._profiling.end_epoch()
+            self._take_profile()
+        self._reading()
+        self._open = False
+        self._epochs += 1
+        time_s, energy_j = self._spent()
+        cost = self._cost(time_s, energy_j)
+        if not profiled:
+            self._costs.append(cost - self._spent_before)
+        self._spent_before = cost
+        goes_on = self._guide.epoch(Epoch(self._epochs, self._metric, time_s, energy_j))
+        return self._enough(), not goes_on or self._told_to_stop()
+
+    def _told_to_stop(self) -> bool:
+        return self._signals.asked or self._pulse.stop.is_set()
+
+    def _enough(self) -> Cause | None:
+        """Why there is no further epoch; None if there is one."""
+        if self._reaches():
+            return "reached"
+        if self._epochs >= self.orders.max_epochs:
+            return "epochs"
+        return "bound" if self._crosses_bound() else None
+
+    def _reaches(self) -> bool:
+        target, metric = self.orders.target, self._metric
+        if target is None or metric is None:
+            return False
+        return metric >= target if self.orders.higher_is_better else metric <= target
+
+    def _crosses_bound(self) -> bool:
+        """Whether one more epoch, at the mean cost of those at this limit, is too much."""
+        bound = self.orders.cost_bound
+        if math.isinf(bound):
+            return False
+        if self._costs:
+            more = sum(self._costs) / len(self._costs)
+        elif self._epoch_cost is not None:
+            more = self._epoch_cost
+        elif self._epochs:
+            more = self._spent_before / self._epochs
+        else:
+            return False
+        return self._spent_before + more > bound
+
+    def _take_profile(self) -> None:
+        if self._profiling is None or not self._profiling.over:
+            return
+        found = tuple(self._profiling.found)
+        self._profiling = None
+        limit_w = self._guide.profiled(found)
+        self._limit(limit_w)
+        for one in found:
+            if one.power_limit_w == limit_w:
+                energy_j = one.average_power_w * one.time_per_epoch_s
+                self._epoch_cost = self._cost(one.time_per_epoch_s, energy_j)
+
+    def _limit(self, limit_w: float) -> None:
+        if self._limiter.allowed:
+            self._limiter.set_w(limit_w)
+            self.power_limit_w = limit_w
+
+    def _reading(self) -> Reading:
+        """Time and energy now, once the GPU has done what it was given."""
+        _synchronise()
+        return self._meter.read()
+
+    def _spent(self) -> tuple[float, float | None]:
+        reading = self._meter.read()
+        time_s = self._before[0] + reading.time_s
+        return time_s, None if reading.energy_j is None else self._before[1] + reading.energy_j
+
+    def _cost(self, time_s: float, energy_j: float | None) -> float:
+        return self._objective.cost(energy_j or 0.0, time_s, self.orders.max_power_w)
+
+    def _end(self, error: BaseException | None) -> None:
+        if self._open and self._metric is not None and error is None:
+            try:
+                self._end_epoch()
+            except Stopped as stopped:
+                error = stopped
+        cause, message = self._verdict(error)
+        orders, epochs = self.orders, self._epochs
+        saved = cause == "stopped" and self._saved(error)
+        if not self._begun or (cause == "stopped" and self._restored and not saved):
+            epochs = orders.epochs_done
+        try:
+            before = orders.time_done_s, orders.energy_done_j
+            time_s, energy_j = self._spent() if self._begun else before
+        except DeviceError as lost:
+            message, time_s, energy_j = message or str(lost), self._before[0], None
+        self.outcome = Ended(
+            cause, epochs, time_s, energy_j, self.power_limit_w,
+            self._limiter.allowed or (orders.power_limit_w is None and not orders.profile_w),
+            self._meter.how, message,
+        )  # fmt: skip
+        self._store_model()
+        try:
+            self._guide.ended(self.outcome)
+        except EnvironmentLacks as lacks:
+            if error is None or isinstance(error, Stopped):
+                raise
+            log.warning("the outcome was not stored: %s", lacks)
+
+    def _store_model(self) -> None:
+        """Keep what was trained; that the zoo cannot is no failure of the training."""
+        orders, metric = self.orders, self._metric
+        whole = "epochs" if orders.target is None else "reached"
+        if self._warm is None or metric is None or self.outcome.cause != whole:
+            return
+        if not distributed.leads():
+            return
+        from wattkeeper.live.session import warm_start
+
+        name = f"{orders.job_id}.{orders.attempt}"
+        try:
+            refusal = warm_start.keep(self._warm, self._terms.job, name, metric, self._parent)
+        except (WattkeeperError, OSError) as lacks:
+            refusal = str(lacks)
+        if refusal:
+            log.warning("the zoo did not take %s: %s", name, refusal)
+
+    def _saved(self, error: BaseException | None) -> bool:
+        """Save the state, unless a step was cut; whether it is saved, by whichever process."""
+        path = self.orders.checkpoint
+        if not (isinstance(error, Stopped) and error.whole and self._kept and path is not None):
+            return False
+        if distributed.leads():
+            checkpoint.save(Path(path), self._kept, self._parent)
+        return True
+
+    def _verdict(self, error: BaseException | None) -> tuple[Cause, str]:
+        """The cause, and what a failed script said."""
+        if self._cause is not None:
+            return self._cause, ""
+        if isinstance(error, Stopped | KeyboardInterrupt):
+            return "stopped", ""
+        if error is None or (isinstance(error, SystemExit) and not error.code):
+            if not self._epochs:
+                log.warning("%s did no epoch: nothing is learnt of it", self.orders.job_id)
+                return "stopped", "its script did no epoch"
+            return ("epochs" if self._epochs >= self.orders.max_epochs else "left"), ""
+        return "failed", f"{type(error).__name__}: {error}"[:500]
+
+
+def _length(loader: Any) -> int | None:
+    """How many batches a loader gives; None if it cannot say."""
+    try:
+        return len(loader)
+    except TypeError:
+        return None
+
+
+def _synchronise() -> None:
+    """Wait for the GPU, if torch uses one."""
+    import sys
+
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()

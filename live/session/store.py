@@ -1,0 +1,309 @@
+"""Where sessions keep what they learn: a database that several processes, or hosts, share.
+
+::
+
+    wattkeeper_schema        version of what follows
+    wattkeeper_jobs          one row a job: its seed, how many recurrences and observations it has
+    wattkeeper_states        what a policy learnt of a job, by decision point and config, as JSON
+    wattkeeper_attempts      what each attempt was told, who holds it, and how far it came
+    wattkeeper_observations  what each attempt came to, once
+
+SQLite in a file, for the processes of one host; PostgreSQL for several hosts. A transaction that
+decides, or learns, holds the row of its job (SQLite: the whole file) from its beginning.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
+
+import sqlalchemy as sa
+
+from wattkeeper.live.host.state_folder import state_folder
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, StoreError, WattkeeperError
+
+T = TypeVar("T")
+
+SCHEMA: Final = 1
+FIRST_S: Final = 5.0
+"""A store that is not reached within so many seconds at the beginning is taken for absent."""
+BUSY_S: Final = 30.0
+"""So long one waits for another who holds a job; PostgreSQL takes it from who then does nothing."""
+LOCK: Final = 8_430_017
+"""Of PostgreSQL, while tables are made."""
+
+_tables = sa.MetaData()
+schema = sa.Table("wattkeeper_schema", _tables, sa.Column("version", sa.Integer, nullable=False))
+jobs = sa.Table(
+    "wattkeeper_jobs",
+    _tables,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("seed", sa.BigInteger, nullable=False),
+    sa.Column("begun_s", sa.Double, nullable=False),
+    sa.Column("recurrences", sa.Integer, nullable=False, default=0),
+    sa.Column("observed", sa.Integer, nullable=False, default=0),
+)
+_job = sa.ForeignKey(jobs.c.name)
+states = sa.Table(
+    "wattkeeper_states",
+    _tables,
+    sa.Column("job", sa.Text, _job, primary_key=True),
+    sa.Column("point", sa.Text, primary_key=True),
+    sa.Column("config", sa.Text, primary_key=True),
+    sa.Column("state", sa.Text, nullable=False),
+)
+attempts = sa.Table(
+    "wattkeeper_attempts",
+    _tables,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("job", sa.Text, sa.ForeignKey(jobs.c.name), nullable=False, index=True),
+    sa.Column("recurrence", sa.Integer, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("terms", sa.Text, nullable=False),
+    sa.Column("plan", sa.Text, nullable=False),
+    sa.Column("in_flight", sa.Integer, nullable=False),
+    sa.Column("batch_size", sa.Integer, nullable=False),
+    sa.Column("power_limit_w", sa.Double),
+    sa.Column("profile_w", sa.Text, nullable=False),
+    sa.Column("cost_bound", sa.Double),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("again", sa.Boolean, nullable=False, default=False),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("lease_s", sa.Double, nullable=False),
+    sa.Column("heard_s", sa.Double, nullable=False),
+    sa.Column("epochs", sa.Integer, nullable=False, default=0),
+    sa.Column("time_s", sa.Double, nullable=False, default=0.0),
+    sa.Column("energy_j", sa.Double),
+    sa.UniqueConstraint("job", "recurrence", "attempt"),
+)
+observations = sa.Table(
+    "wattkeeper_observations",
+    _tables,
+    sa.Column("attempt_id", sa.Text, sa.ForeignKey(attempts.c.id), primary_key=True),
+    sa.Column("job", sa.Text, sa.ForeignKey(jobs.c.name), nullable=False),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("cause", sa.Text, nullable=False),
+    sa.Column("reached", sa.Boolean, nullable=False),
+    sa.Column("learnt", sa.Boolean, nullable=False),
+    sa.Column("cost", sa.Double),
+    sa.Column("limit_set", sa.Boolean, nullable=False),
+    sa.Column("how", sa.Text, nullable=False),
+    sa.Column("message", sa.Text, nullable=False),
+    sa.UniqueConstraint("job", "number"),
+)
+
+
+class Store:
+    """The database of sessions, made if it is not there.
+
+    Every use opens a connection of its own, so that a process may fork, and a server be started
+    again, between two of them.
+
+    Args:
+        where: A file, or the URL of a PostgreSQL database (``postgresql://user@host/name``). By
+            default `WATTKEEPER_STORE`, else ``sessions.sqlite`` in the user's state folder.
+
+    Raises:
+        InputError: If the URL is wrong.
+        StoreError: If the file is something else, or of a newer wattkeeper.
+        EnvironmentLacks: If the database cannot be reached or written, or its driver is absent.
+
+    Attributes:
+        name: As messages show it, without a password.
+        checkpoints: Folder for the states of attempts that were stopped.
+    """
+
+    def __init__(self, where: str | Path | None = None) -> None:
+        found = where or os.environ.get("WATTKEEPER_STORE") or state_folder() / "sessions.sqlite"
+        if "://" in str(found):
+            self._engine = _server(str(found))
+            self.name = self._engine.url.render_as_string(hide_password=True)
+            self.checkpoints = state_folder() / "checkpoints"
+        else:
+            path = Path(found).expanduser().absolute()
+            self.name = str(path)
+            self._engine = self._file(path)
+            self.checkpoints = path.with_name(f"{path.name}.checkpoints")
+        self.run(self._prepare, FIRST_S)
+
+    def run(self, work: Callable[[sa.Connection], T], patience_s: float) -> T:
+        """Do something in a transaction, once; again from its beginning if the server went away.
+
+        Since a commit may have happened unheard, the work looks first whether it is done.
+
+        Args:
+            work: What to do.
+            patience_s: How long a server that does not answer is waited for, s of the host.
+
+        Raises:
+            EnvironmentLacks: If the database cannot be reached for that long, or not be written.
+            StoreError: If it is damaged.
+        """
+        until_s, pause_s = time.monotonic() + patience_s, 0.05
+        while True:
+            try:
+                with self._engine.begin() as db:
+                    return work(db)
+            except sa.exc.DBAPIError as error:
+                if not _passes(error) or time.monotonic() > until_s:
+                    self._refuse(error)
+            time.sleep(pause_s)
+            pause_s = min(1.0, 2 * pause_s)
+
+    def now_s(self, db: sa.Connection) -> float:
+        """Seconds since 1970, by the one clock of all who share the database."""
+        if self._engine.dialect.name == "sqlite":
+            return time.time()
+        epoch = sa.select(sa.func.extract("epoch", sa.func.clock_timestamp()))
+        return float(db.execute(epoch).scalar_one())
+
+    def job(self, db: sa.Connection, name: str) -> sa.RowMapping:
+        """The row of a job, made if it is not there; others wait until the transaction ends."""
+        values = {"name": name, "seed": secrets.randbits(62), "begun_s": self.now_s(db)}
+        made = _insert(db)(jobs).values(recurrences=0, observed=0, **values)
+        db.execute(made.on_conflict_do_nothing())
+        query = sa.select(jobs).where(jobs.c.name == name).with_for_update()
+        return db.execute(query).mappings().one()
+
+    def state(self, db: sa.Connection, job: str, point: str, config: str) -> str | None:
+        """What a policy with that config learnt of a job, as JSON; None if nothing yet."""
+        key = (states.c.job == job, states.c.point == point, states.c.config == config)
+        found: str | None = db.execute(sa.select(states.c.state).where(*key)).scalar()
+        return found
+
+    def keep(self, db: sa.Connection, job: str, point: str, config: str, state: str) -> None:
+        """Keep what a policy learnt."""
+        row = _insert(db)(states).values(job=job, point=point, config=config, state=state)
+        db.execute(row.on_conflict_do_update(index_elements=states.primary_key.columns,
+                                             set_={"state": state}))  # fmt: skip
+
+    def history(self, job: str) -> list[dict[str, Any]]:
+        """All attempts of a job in the order of their beginning, with what they came to so far."""
+        query = (
+            sa.select(attempts, *(c for c in observations.c if c.name not in attempts.c))
+            .outerjoin(observations, observations.c.attempt_id == attempts.c.id)
+            .where(attempts.c.job == job)
+            .order_by(attempts.c.recurrence, attempts.c.attempt)
+        )
+        return self.run(lambda db: [dict(row) for row in db.execute(query).mappings()], FIRST_S)
+
+    def _file(self, path: Path) -> sa.Engine:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            self._refuse(error)
+        until_s = time.monotonic() + BUSY_S
+        while True:
+            try:
+                with sqlite3.connect(path, timeout=BUSY_S) as db:
+                    db.execute("PRAGMA journal_mode = WAL")
+                db.close()
+                break
+            except sqlite3.Error as error:
+                if "locked" not in str(error) or time.monotonic() > until_s:
+                    self._refuse(error)
+            time.sleep(0.05)
+        engine = sa.create_engine(
+            sa.URL.create("sqlite", database=str(path)),
+            poolclass=sa.NullPool,
+            connect_args={"timeout": BUSY_S, "isolation_level": None},
+        )
+        sa.event.listen(engine, "begin", lambda db: db.exec_driver_sql("BEGIN IMMEDIATE"))
+        return engine
+
+    def _prepare(self, db: sa.Connection) -> None:
+        if db.dialect.name == "postgresql":
+            db.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
+        known = sa.inspect(db).has_table(schema.name)
+        if not known:
+            _tables.create_all(db)
+            db.execute(schema.insert().values(version=SCHEMA))
+        version = db.execute(sa.select(schema.c.version)).scalar_one()
+        if version != SCHEMA:
+            raise StoreError(
+                f"{self.name} is of schema {version}, this wattkeeper knows {SCHEMA}: install a "
+                "newer wattkeeper, or name another store (store=, or WATTKEEPER_STORE)"
+            )
+
+    def _refuse(self, error: Exception) -> NoReturn:
+        said = " ".join(str(getattr(error, "orig", None) or error).split())
+        other = "or name another store (store=, or WATTKEEPER_STORE)"
+        told: WattkeeperError
+        if "not a database" in said or "malformed" in said:
+            told = StoreError(f"{self.name} is damaged, or no store ({said}): remove it, {other}")
+        elif "locked" in said or "lock timeout" in said:
+            told = EnvironmentLacks(
+                f"the store {self.name} was held by another process for more than {BUSY_S:g} s: "
+                "let one that was stopped (SIGSTOP) go on, or end it"
+            )
+        elif "://" not in self.name:
+            told = EnvironmentLacks(
+                f"the store {self.name} cannot be written ({said}): let this user write the file "
+                f"and its folder, {other}"
+            )
+        elif isinstance(error, sa.exc.OperationalError):
+            told = EnvironmentLacks(
+                f"the database {self.name} cannot be reached ({said}): see that the server runs, "
+                f"and that host, user, password and database of the URL are right, {other}"
+            )
+        else:
+            told = EnvironmentLacks(
+                f"the database {self.name} refuses ({said}): let this user make and write tables "
+                f"there, {other}"
+            )
+        raise told from error
+
+
+def _server(url: str) -> sa.Engine:
+    allowed = "allowed: the path of a file, or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+    try:
+        parsed = sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError) as error:
+        raise InputError(f"found a store whose URL cannot be read; {allowed}") from error
+    if parsed.get_backend_name() not in {"postgresql", "postgres"}:
+        raise InputError(f"found a store of the kind {parsed.drivername!r}; {allowed}")
+    try:
+        engine = sa.create_engine(
+            parsed.set(drivername="postgresql+psycopg"),
+            poolclass=sa.NullPool,
+            connect_args={"connect_timeout": int(FIRST_S)},
+        )
+    except ImportError as error:
+        raise EnvironmentLacks(
+            "PostgreSQL's driver is not installed: pip install 'wattkeeper[postgres]'"
+        ) from error
+    held_ms = int(BUSY_S * 1000)
+    limits = (
+        f"SET LOCAL idle_in_transaction_session_timeout = {held_ms}; "
+        f"SET LOCAL lock_timeout = {held_ms + 5000}"
+    )
+    sa.event.listen(engine, "begin", lambda db: db.exec_driver_sql(limits))
+    return engine
+
+
+def _insert(db: sa.Connection) -> Any:
+    if db.dialect.name == "sqlite":
+        from sqlalchemy.dialects import sqlite
+
+        return sqlite.insert
+    from sqlalchemy.dialects import postgresql
+
+    return postgresql.insert
+
+
+def _passes(error: sa.exc.DBAPIError) -> bool:
+    """Whether it may go well a little later: busy, going down, coming up, or away."""
+    said, state = str(error.orig), getattr(error.orig, "sqlstate", None)
+    if isinstance(error.orig, sqlite3.Error):
+        return "locked" in said or "busy" in said
+    if state is None:
+        refused = "FATAL" in said and not any(
+            word in said for word in ("starting up", "shutting down", "too many", "recovery")
+        )
+        return not refused and isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError)
+    return str(state)[:2] in {"08", "25", "40", "53", "57"}

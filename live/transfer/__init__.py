@@ -1,0 +1,1 @@
+"""Weight transfer from a trained model to a new architecture."""

@@ -1,0 +1,1 @@
+"""Messages between sessions and the controller of a live run."""

@@ -1,0 +1,193 @@
+"""A session's end of the link to the controller: a guide that asks it, as JSON lines over TCP."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from threading import local
+from typing import Any, Final
+
+from wattkeeper.live.host.wall_clock import Wall
+from wattkeeper.live.wire.messages import Ended, Epoch, Orders
+from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.policies.protocols import Measurement
+
+LINK: Final = "WATTKEEPER_LINK"
+"""Environment variable: `HOST:PORT/TOKEN` of the controller."""
+RUN: Final = "WATTKEEPER_RUN"
+"""Environment variable: the id by which the controller knows the process that carries an attempt
+out, and all that it starts."""
+LEASE: Final = "WATTKEEPER_LEASE_S"
+"""Environment variable: how long a session may be silent, and looks for its controller, s."""
+
+FIRST_PAUSE_S = 0.02
+LONGEST_PAUSE_S = 1.0
+
+
+class LinkGuide:
+    """A guide that asks the controller; see `wattkeeper.live.wire.messages.Guide`.
+
+    A question whose answer got lost is asked again: the controller knows what it was told already.
+    Threads have a connection each, so that a sign of life waits for no other question.
+
+    Args:
+        host: Of the controller.
+        port: Where it listens.
+        token: What it must be told.
+        run: Who asks.
+        rank: Which one of the processes of one training asks; only that of rank 0 reports.
+        lease_s: How long it tries to reach the controller, s.
+    """
+
+    def __init__(
+        self, host: str, port: int, token: str, run: str, rank: int = 0, lease_s: float = 60.0
+    ) -> None:
+        self._address = host, port
+        self._hello = {"token": token, "run": run, "rank": rank}
+        self._lease_s = self.patience_s = lease_s
+        self._mine = local()
+        self.now_s = 0.0
+
+    def begin(self) -> Orders:
+        """See `Guide`."""
+        orders = self._ask("begun")["orders"]
+        orders["profile_w"] = tuple(orders["profile_w"])
+        return Orders(**orders)
+
+    def profiled(self, found: tuple[Measurement, ...]) -> float:
+        """See `Guide`."""
+        return float(self._ask("profiled", found=[list(point) for point in found])["limit_w"])
+
+    def epoch(self, report: Epoch) -> bool:
+        """See `Guide`."""
+        return bool(self._ask("epoch", **report._asdict())["goes_on"])
+
+    def alive(self) -> bool:
+        """See `Guide`."""
+        return bool(self._ask("alive")["goes_on"])
+
+    def ended(self, outcome: Ended) -> None:
+        """See `Guide`."""
+        self._ask("ended", **outcome._asdict())
+
+    def sleep_until(self, time_s: float) -> None:
+        """Where the controller keeps the time: sleep until a time of the run, s.
+
+        It comes back before that if the training shall stop.
+        """
+        self._ask("sleep", until_s=time_s)
+
+    def _ask(self, kind: str, **more: Any) -> dict[str, Any]:
+        give_up_s = time.monotonic() + self.patience_s
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                reply = self._asked(kind, more)
+                break
+            except (OSError, ValueError) as error:
+                self._hang_up()
+                if time.monotonic() > give_up_s:
+                    host, port = self._address
+                    raise EnvironmentLacks(
+                        f"no controller answers at {host}:{port} ({error}): it was killed or ended "
+                        "its run; the next `wattkeeper run --live` goes on with it"
+                    ) from None
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        if reply.get("gone"):
+            raise EnvironmentLacks(
+                "the controller does not expect this training any more: it was given up, or "
+                "another process does it now"
+            )
+        if "now_s" in reply:
+            self.now_s = float(reply["now_s"])
+        return reply
+
+    def _asked(self, kind: str, more: Mapping[str, Any]) -> dict[str, Any]:
+        mine = self._mine
+        if getattr(mine, "connection", None) is None:
+            mine.connection = socket.create_connection(self._address, timeout=self._lease_s)
+            mine.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            mine.heard = mine.connection.makefile("rb")
+            mine.number = 0
+        mine.connection.settimeout(None if kind == "sleep" else self._lease_s)
+        mine.number += 1
+        said = {**self._hello, **more, "kind": kind, "number": mine.number}
+        mine.connection.sendall(json.dumps(said).encode() + b"\n")
+        line = mine.heard.readline()
+        if not line.endswith(b"\n"):
+            raise ConnectionResetError("it hung up")
+        reply: dict[str, Any] = json.loads(line)
+        if reply["number"] != mine.number:
+            raise ValueError("it answers another question")
+        return reply
+
+    def _hang_up(self) -> None:
+        connection = getattr(self._mine, "connection", None)
+        if connection is not None:
+            self._mine.heard.close()
+            connection.close()
+            self._mine.connection = None
+
+
+class LinkWall(Wall):
+    """The time that the controller keeps.
+
+    Args:
+        guide: The link to it; once nobody answers there any more, the time stands still for good.
+    """
+
+    def __init__(self, guide: LinkGuide) -> None:
+        super().__init__()
+        self._guide = guide
+        self._heard = False
+        self._ask_once()
+
+    def _ask_once(self) -> None:
+        """Ask for the time, but do not wait: a guard of limits ends after its controller."""
+        patience_s, self._guide.patience_s = self._guide.patience_s, FIRST_PAUSE_S
+        with suppress(EnvironmentLacks):
+            self._guide.sleep_until(0.0)
+            self._heard = True
+        self._guide.patience_s = patience_s
+
+    def now_s(self) -> float:
+        """When the controller last answered: what this process does in between takes no time."""
+        if not self._heard:  # it was being started again when this process was
+            self._ask_once()
+        return self._guide.now_s
+
+    def sleep_until(self, time_s: float) -> None:
+        """Sleep until a time of the run, s, or until the training shall stop."""
+        if time_s > self._guide.now_s:
+            self._guide.sleep_until(time_s)
+
+
+def guide_from_environment() -> LinkGuide:
+    """The guide of the attempt that a live run started this process for.
+
+    Raises:
+        InputError: If the environment does not name one as a controller would.
+    """
+    text = os.environ.get(LINK, "")
+    address, _, token = text.partition("/")
+    host, _, port = address.rpartition(":")
+    run = os.environ.get(RUN)
+    if not (host and port.isdecimal() and token and run):
+        raise InputError(
+            f"{LINK}={text!r} names no controller with {RUN}={run!r}: unset it; only "
+            "`wattkeeper run --live` sets it"
+        )
+    rank, lease_s = int(os.environ.get("RANK", "0")), float(os.environ.get(LEASE, "60"))
+    return LinkGuide(host, int(port), token, run, rank, lease_s)
+
+
+@cache
+def still_wall() -> LinkWall:
+    """The time that the controller of this process keeps, the same for all that ask."""
+    return LinkWall(guide_from_environment())

@@ -1,0 +1,133 @@
+"""Who tells a training what to do: the seam between a session and whatever decides.
+
+A session of its own (`from wattkeeper.live import Session` in somebody's script) asks the policies
+in its process, with what they learnt in a store. A session that a live run started asks the
+controller over a socket. The session itself cannot tell which.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+from wattkeeper.policies.protocols import Measurement
+
+if TYPE_CHECKING:
+    from wattkeeper.live.devices.energy_meter import How
+
+Cause = Literal[
+    "reached", "epochs", "bound", "stopped", "left", "failed", "crashed", "hung", "silent"
+]
+"""Why an attempt ended: it reached its target; did all its epochs; would have crossed its cost
+bound; was told to stop; its script left the loop on its own; its script failed; its process died;
+it stopped reporting; it never did. Without a target, who left is done."""
+
+
+class Orders(NamedTuple):
+    """What an attempt is told before it trains.
+
+    Attributes:
+        job_id: The job.
+        recurrence: 1 for the first of its group, and so on.
+        attempt: 1 for the first try of this job, and so on.
+        batch_size: Global batch size, samples.
+        default_batch_size: What the workload uses if nobody chooses; the learning rate of the
+            script belongs to it.
+        max_epochs: It is given up after so many.
+        power_limit_w: Of each GPU, W; None: as it is.
+        profile_w: Power limits to be measured first, in this order; the guide then says which.
+        cost_bound: It stops before the epoch that would make it cost more, J.
+        eta: Weighs energy and time in the cost (`wattkeeper.policies.profile.Objective`).
+        max_power_w: What the cost counts a second with: largest limits of all GPUs together, W.
+        target: Value of the metric that ends it; None: it does all its epochs.
+        higher_is_better: Whether the target is reached from below.
+        checkpoint: Where it saves its state when it is told to stop, and finds it when it goes on.
+        epochs_done: How many it did before it was told to stop.
+        time_done_s: Seconds of training that these took.
+        energy_done_j: Energy of that; None where nothing measures it.
+        lease_s: It is taken for hung if it does not report for so long, s of the host.
+    """
+
+    job_id: str
+    recurrence: int
+    attempt: int
+    batch_size: int
+    default_batch_size: int
+    max_epochs: int
+    power_limit_w: float | None = None
+    profile_w: tuple[float, ...] = ()
+    cost_bound: float = math.inf
+    eta: float = 0.5
+    max_power_w: float = 0.0
+    target: float | None = None
+    higher_is_better: bool = True
+    checkpoint: str | None = None
+    epochs_done: int = 0
+    time_done_s: float = 0.0
+    energy_done_j: float | None = None
+    lease_s: float = 60.0
+
+
+class Epoch(NamedTuple):
+    """An epoch that a session did, and what it came to so far.
+
+    Attributes:
+        epoch: Its number, from 1.
+        metric: What was reported of it; None if nothing was.
+        time_s: Seconds from the beginning of its first epoch to the end of this one, profiling
+            included, those between a stop and going on left out.
+        energy_j: Energy of that; None where nothing measures it.
+    """
+
+    epoch: int
+    metric: float | None
+    time_s: float
+    energy_j: float | None
+
+
+class Ended(NamedTuple):
+    """What an attempt came to.
+
+    Attributes:
+        cause: Why it ended.
+        epochs: Epochs done; of one that was stopped, those that it can go on after.
+        time_s: Seconds of training.
+        energy_j: Energy of that; None where nothing measures it.
+        power_limit_w: The limit it ran at in the end; None where it is not known.
+        limit_set: Whether the limit that was asked for was in force; False where it was not
+            allowed.
+        how: Where the energy is from.
+        message: What a failed script said last.
+    """
+
+    cause: Cause
+    epochs: int
+    time_s: float
+    energy_j: float | None
+    power_limit_w: float | None = None
+    limit_set: bool = True
+    how: How = "absent"
+    message: str = ""
+
+
+class Guide(Protocol):
+    """Decides for a session.
+
+    Every method raises `wattkeeper.policies.errors.EnvironmentLacks` if whoever decides cannot be
+    reached for longer than the lease.
+    """
+
+    def begin(self) -> Orders:
+        """What this attempt shall do."""
+
+    def profiled(self, found: tuple[Measurement, ...]) -> float:
+        """The limit that holds from now on (W), after the limits of `Orders.profile_w`."""
+
+    def epoch(self, report: Epoch) -> bool:
+        """Learn of an epoch; whether the training goes on."""
+
+    def alive(self) -> bool:
+        """Renew the lease; whether the training goes on. A thread calls it while it trains."""
+
+    def ended(self, outcome: Ended) -> None:
+        """Store the outcome, once: a second call of the same attempt changes nothing."""

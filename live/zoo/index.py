@@ -1,0 +1,218 @@
+"""The zoo's index: an SQLite database that says which models there are, and of which tensors.
+
+A model refers to its tensors by their content; how many refer to one is counted when it is asked.
+An operation that writes or removes files first takes a lease on their contents, which ends with it:
+then those that no model refers to and no other lease names are removed. While a lease changes, or
+files are removed, the writer's lock of SQLite is held.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from wattkeeper.live.zoo.blobs import Files
+from wattkeeper.policies.errors import EnvironmentLacks, Problem, StoreError
+
+NAME: Final = "index.sqlite"
+FORMAT: Final = 1
+APPLICATION: Final = 0x77_7A_6F_6F
+"""Marks a database as a zoo's."""
+
+PATIENCE_S: Final = 300.0
+"""How long to wait for other processes."""
+
+SCHEMA: Final = """
+CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE graphs (digest TEXT PRIMARY KEY, graph TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE arrays (
+    digest TEXT NOT NULL REFERENCES graphs ON DELETE CASCADE,
+    layout TEXT NOT NULL,
+    data BLOB NOT NULL,
+    PRIMARY KEY (digest, layout)
+) WITHOUT ROWID;
+CREATE TABLE models (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL,
+    digest TEXT NOT NULL REFERENCES graphs,
+    task TEXT NOT NULL,
+    dataset TEXT NOT NULL,
+    accuracy REAL NOT NULL,
+    parent INTEGER,
+    source TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    added INTEGER NOT NULL,
+    used INTEGER NOT NULL,
+    uses INTEGER NOT NULL
+);
+CREATE TABLE tensors (digest TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE parts (
+    model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    digest TEXT NOT NULL REFERENCES tensors,
+    PRIMARY KEY (model, name)
+) WITHOUT ROWID;
+CREATE INDEX models_of_tensors ON parts (digest, model);
+CREATE TABLE leases (
+    token TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (token, digest)
+) WITHOUT ROWID;
+CREATE INDEX leases_of_tensors ON leases (digest);
+"""
+
+LOOSE: Final = """
+SELECT digest FROM leases WHERE token = ?
+AND NOT EXISTS (SELECT 1 FROM parts WHERE parts.digest = leases.digest)
+AND NOT EXISTS (
+    SELECT 1 FROM leases AS other WHERE other.digest = leases.digest AND other.token != leases.token
+)
+"""
+
+
+class Lease(NamedTuple):
+    """An operation in flight: what marks its rows and its folder, and the lock it holds."""
+
+    token: str
+    lock: int
+
+
+class Index:
+    """The index of a zoo and its transactions; each opens a connection of its own.
+
+    So processes may fork, and threads share it.
+
+    Args:
+        root: The zoo's folder; it becomes a zoo if it is empty or not there.
+
+    Raises:
+        StoreError: If there is something else, or a zoo of another format.
+        EnvironmentLacks: If the file system refuses.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.path, self.files = root / NAME, Files(root)
+        if root.exists() and not root.is_dir():
+            raise StoreError(Problem("a file; name the folder of a zoo", str(root)))
+        if root.is_symlink() and not root.exists():
+            gone = f"a link to {root.readlink()}, which is not there; name the folder of a zoo"
+            raise StoreError(Problem(gone, str(root)))
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            with (root / "lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not self.path.exists():
+                    self._make(root)
+            self.files.make()
+        except OSError as error:
+            reason = error.strerror or error
+            raise EnvironmentLacks(f"cannot make a zoo of {root}: {reason}") from None
+        if not self.path.stat().st_size:
+            raise self._wrong("it is empty; restore it from a copy, or remove the whole folder")
+        with self.read() as db:
+            ((application,),) = db.execute("PRAGMA application_id")
+            ((version,),) = db.execute("PRAGMA user_version")
+        if application != APPLICATION:
+            raise self._wrong("it is a database, but not of a zoo; name the folder of a zoo")
+        if version != FORMAT:
+            raise self._wrong(
+                f"its format is {version}, this wattkeeper reads format {FORMAT}; use the version "
+                "of wattkeeper that wrote it, or add its models to a new zoo"
+            )
+
+    def _make(self, root: Path) -> None:
+        """Make the index; a process that is killed here leaves a folder that still is empty."""
+        others = sorted({each.name for each in root.iterdir()} - {"lock", f"{NAME}.new"})
+        if others:
+            raise StoreError(
+                Problem(
+                    f"no zoo: {NAME} is not there, but {', '.join(others[:3])} is; name the folder "
+                    "of a zoo, or an empty one",
+                    str(root),
+                )
+            )
+        new = root / f"{NAME}.new"
+        new.unlink(missing_ok=True)
+        with closing(sqlite3.connect(new, isolation_level=None)) as db:
+            db.execute(f"PRAGMA application_id = {APPLICATION}")
+            db.execute(f"PRAGMA user_version = {FORMAT}")
+            db.executescript(SCHEMA)
+            db.execute("PRAGMA journal_mode = WAL")
+        new.rename(self.path)
+
+    def _wrong(self, message: str) -> StoreError:
+        return StoreError(Problem(message, str(self.path)))
+
+    @contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """Inside, the index as it is now, whatever others write."""
+        with self._transaction("BEGIN") as db:
+            yield db
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """Inside, nobody else writes; all of it is done at the end, or nothing if it fails."""
+        with self._transaction("BEGIN IMMEDIATE") as db:
+            yield db
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(sqlite3.connect(self.path, PATIENCE_S, isolation_level=None)) as db:
+                db.execute("PRAGMA foreign_keys = ON")
+                db.execute("PRAGMA synchronous = FULL")
+                db.execute(begin)
+                yield db
+                db.execute("COMMIT")  # closing without it rolls back
+        except sqlite3.DatabaseError as error:
+            code = getattr(error, "sqlite_errorcode", None)
+            # An SQLITE_ERROR is of what should be there and is not: a table, a column.
+            if isinstance(error, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR:
+                raise EnvironmentLacks(f"{self.path}: {error}") from error
+            raise self._wrong(
+                f"damaged: {error}. Restore it from a copy, or add its models to a new zoo"
+            ) from error
+
+    def lease(self, sizes: Mapping[str, int]) -> Lease:
+        """Take a lease on tensors that may be written, given their sizes in bytes by digest."""
+        with self.write() as db:
+            lease = Lease(*self.files.begin())
+            rows = sizes.items()
+            db.executemany("INSERT OR IGNORE INTO tensors (digest, bytes) VALUES (?, ?)", rows)
+            extend(db, lease, sizes)
+        return lease
+
+    def end(self, token: str) -> None:
+        """End a lease: its tensors that nobody needs any more are removed."""
+        with self.write() as db:
+            self._end(db, token)
+
+    def _end(self, db: sqlite3.Connection, token: str) -> tuple[int, int]:
+        loose = [digest for (digest,) in db.execute(LOOSE, (token,))]
+        freed = [self.files.unlink(digest) for digest in loose]
+        db.execute("DELETE FROM leases WHERE token = ?", (token,))
+        db.executemany("DELETE FROM tensors WHERE digest = ?", ((digest,) for digest in loose))
+        self.files.end(token)
+        return sum(size > 0 for size in freed), sum(freed)
+
+    def sweep(self) -> tuple[int, int]:
+        """End the leases of processes that are gone; number and bytes of the files removed."""
+        with self.read() as db:
+            known = {token for (token,) in db.execute("SELECT DISTINCT token FROM leases")}
+        if not known and not self.files.tokens():
+            return 0, 0
+        with self.write() as db:
+            known = {token for (token,) in db.execute("SELECT DISTINCT token FROM leases")}
+            tokens = sorted(known.union(self.files.tokens()))
+            freed = [self._end(db, token) for token in tokens if self.files.is_dead(token)]
+        return sum(count for count, _ in freed), sum(size for _, size in freed)
+
+
+def extend(db: sqlite3.Connection, lease: Lease, digests: Iterable[str]) -> None:
+    """Let a lease name more tensors, which no model may refer to when it ends."""
+    rows = ((lease.token, digest) for digest in digests)
+    db.executemany("INSERT OR IGNORE INTO leases (token, digest) VALUES (?, ?)", rows)

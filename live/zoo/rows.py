@@ -1,0 +1,183 @@
+"""What the zoo's index says of models, inside a transaction; see `wattkeeper.live.zoo.index`."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from wattkeeper.live.zoo.index import Lease, extend
+from wattkeeper.live.zoo.tensors import Tensors
+from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.matching.graph import Graph, digest_of
+from wattkeeper.policies.registry import built, policies
+from wattkeeper.policies.retaining import Retain, Shelf, Stored
+
+SEVERAL: Final = "SELECT digest FROM parts GROUP BY digest HAVING COUNT(DISTINCT model) > 1"
+TOTAL: Final = "SELECT TOTAL(bytes) FROM tensors WHERE digest IN (SELECT digest FROM parts)"
+
+
+class Model(NamedTuple):
+    """A model in the zoo.
+
+    Attributes:
+        model_id: Its number, never given twice.
+        name: What it is called.
+        digest: Of its graph.
+        task: What it was trained for.
+        dataset: What it was trained on; empty if nobody said.
+        accuracy: The larger, the better; compared among models of a task and data set only.
+        parent: The model whose weights it started from, which may be gone; None if there is none.
+        source: The callable that makes its module, as `module:callable`; empty if nobody said.
+        bytes: Of its tensors' files, whoever else has them.
+        added: The count of additions and uses of the zoo at its addition.
+        used: That count at its last use; `added` if there was none.
+        uses: How often it was used as a parent.
+    """
+
+    model_id: int
+    name: str
+    digest: str
+    task: str
+    dataset: str
+    accuracy: float
+    parent: int | None
+    source: str
+    bytes: int
+    added: int
+    used: int
+    uses: int
+
+
+COLUMNS: Final = ", ".join(("id", *Model._fields[1:]))
+
+
+def one(db: sqlite3.Connection, query: str, *values: Any) -> Any:
+    """The first value of the first row; None if there is no row."""
+    row = db.execute(query, values).fetchone()
+    return None if row is None else row[0]
+
+
+def get(db: sqlite3.Connection, setting: str) -> Any:
+    """A setting of the zoo; None if it was not set."""
+    value = one(db, "SELECT value FROM settings WHERE name = ?", setting)
+    try:
+        return None if value is None else json.loads(value)
+    except ValueError as error:
+        raise sqlite3.DatabaseError(f"the setting {setting} is {value!r}") from error
+
+
+def put(db: sqlite3.Connection, setting: str, value: Any) -> None:
+    """Set a setting of the zoo, a JSON value."""
+    row = (setting, json.dumps(value, allow_nan=False))
+    db.execute("INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)", row)
+
+
+def new_policy(kind: str) -> Retain:
+    """A new policy of the decision point `retain`.
+
+    Raises:
+        InputError: If there is none of that name.
+    """
+    known = policies("retain")
+    if kind not in known:
+        raise InputError(f"no retain policy {kind!r}; there is {', '.join(known)}")
+    policy: Retain = built(known[kind].model_validate({}))
+    return policy
+
+
+def policy_of(db: sqlite3.Connection) -> Retain:
+    """The zoo's policy with what it learnt."""
+    policy, state = new_policy(get(db, "retain")), get(db, "state")
+    if state is not None:
+        policy.load_state_dict(state)
+    return policy
+
+
+def models(db: sqlite3.Connection) -> list[Model]:
+    """All models, in the order of their addition."""
+    return [Model(*row) for row in db.execute(f"SELECT {COLUMNS} FROM models ORDER BY id")]
+
+
+def model(db: sqlite3.Connection, model_id: int) -> Model | None:
+    """One of them; None if it is not there."""
+    row = db.execute(f"SELECT {COLUMNS} FROM models WHERE id = ?", (model_id,)).fetchone()
+    return row and Model(*row)
+
+
+def parts(db: sqlite3.Connection, model_id: int) -> dict[str, str]:
+    """Digest of each of a model's tensors by its name."""
+    return dict(db.execute("SELECT name, digest FROM parts WHERE model = ?", (model_id,)))
+
+
+def last_number(db: sqlite3.Connection) -> int:
+    """The largest number that a model ever had; 0 if there was none."""
+    number: int = one(db, "SELECT seq FROM sqlite_sequence WHERE name = 'models'") or 0
+    return number
+
+
+def insert(db: sqlite3.Connection, new: Model, graph: Graph, tensors: Tensors) -> None:
+    """Add a model whose tensors are on the disk."""
+    known = (graph.digest, graph.to_json())
+    db.execute("INSERT OR IGNORE INTO graphs (digest, graph) VALUES (?, ?)", known)
+    marks = ", ".join("?" * len(new))
+    db.execute(f"INSERT INTO models ({COLUMNS}) VALUES ({marks})", new)
+    db.executemany(
+        "INSERT INTO parts (model, name, digest) VALUES (?, ?, ?)",
+        ((new.model_id, name, tensor.digest) for name, tensor in tensors.items()),
+    )
+
+
+def delete(db: sqlite3.Connection, model_id: int, lease: Lease) -> bool:
+    """Remove a model; its files go with the lease. Whether it was there."""
+    gone = model(db, model_id)
+    if gone is None:
+        return False
+    extend(db, lease, parts(db, model_id).values())
+    db.execute("DELETE FROM models WHERE id = ?", (model_id,))
+    if one(db, "SELECT 1 FROM models WHERE digest = ?", gone.digest) is None:
+        db.execute("DELETE FROM graphs WHERE digest = ?", (gone.digest,))
+    return True
+
+
+def graph(db: sqlite3.Connection, of: Model) -> Graph:
+    """The architecture of a model that is there."""
+    text = one(db, "SELECT graph FROM graphs WHERE digest = ?", of.digest)
+    if text is None or digest_of(text) != of.digest:
+        raise sqlite3.DatabaseError(f"the graph of model {of.model_id} is another one")
+    return Graph.of_json(of.name, text)
+
+
+def task_key(task: str, dataset: str) -> str:
+    """What accuracies are measured on: those of one key can be compared."""
+    return f"{task} on {dataset}" if dataset else task
+
+
+def stored(of: Model, shared: tuple[tuple[str, int], ...] = ()) -> Stored:
+    """A model as the policy sees it."""
+    task = task_key(of.task, of.dataset)
+    return Stored(str(of.model_id), task, of.accuracy, of.bytes, of.added, of.used, of.uses, shared)
+
+
+def shelf(db: sqlite3.Connection, new: Model, sizes: Mapping[str, int]) -> tuple[Shelf, Stored]:
+    """What the policy sees when a model shall be added, given the sizes of its tensors.
+
+    Which tensors are shared is looked up only if they might decide whether all fits.
+    """
+    capacity, known = get(db, "capacity_bytes"), models(db)
+    shared: dict[int, list[tuple[str, int]]] = defaultdict(list)
+    if capacity is not None and sum(each.bytes for each in (*known, new)) > capacity:
+        several = {digest for (digest,) in db.execute(SEVERAL)}
+        ours = {d for d in sizes if one(db, "SELECT 1 FROM parts WHERE digest = ?", d)}
+        holders = (
+            "SELECT DISTINCT model, digest, bytes FROM parts JOIN tensors USING (digest) "
+            "WHERE digest = ?"
+        )
+        for each in sorted(several | ours):
+            for model_id, digest, size in db.execute(holders, (each,)):
+                shared[model_id].append((digest, size))
+        shared[new.model_id] = [(digest, sizes[digest]) for digest in sorted(ours)]
+    views = tuple(stored(each, tuple(shared[each.model_id])) for each in known)
+    return Shelf(capacity, views), stored(new, tuple(shared[new.model_id]))

@@ -1,0 +1,355 @@
+"""The model zoo on disk."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from wattkeeper.live.zoo import rows
+from wattkeeper.live.zoo.index import Index, Lease
+from wattkeeper.live.zoo.rows import Model
+from wattkeeper.live.zoo.tensors import RawTensor, check, mismatches, of_state
+from wattkeeper.policies.errors import InputError, Problem, StoreError
+from wattkeeper.policies.matching.graph import Graph
+from wattkeeper.policies.retaining import check_retention
+
+if TYPE_CHECKING:
+    import torch
+
+NEEDED: Final = "SELECT digest FROM parts UNION SELECT digest FROM leases"
+
+RETAIN: Final = "modelkeeper"
+"""The policy of a new zoo."""
+
+
+class Offer(NamedTuple):
+    """What became of a model that was offered.
+
+    Attributes:
+        model_id: Its number; None if it is not kept.
+        evicted: The models that went for it.
+        reason: Why it is not kept; empty if it is.
+    """
+
+    model_id: int | None
+    evicted: tuple[int, ...]
+    reason: str
+
+
+class Freed(NamedTuple):
+    """What was removed from the disk: files of tensors, and their bytes."""
+
+    files: int
+    bytes: int
+
+
+class Zoo:
+    """Trained models in a folder that several processes share; what is added survives their end.
+
+    Every tensor is stored once, whoever has it. The capacity bounds the bytes of all tensors'
+    files; the index is not counted, nor are the files of models that are just being added.
+    Capacity and policy are kept with the zoo, for all processes.
+
+    Args:
+        path: The folder; it is made if it is not there.
+        capacity_bytes: From now on; None leaves it as it is, which is unbounded at first.
+        retain: Policy of the decision point `retain`, from now on; None leaves it as it is, which
+            is ModelKeeper's at first.
+
+    Raises:
+        StoreError: If the folder holds something else, or the index is damaged or of another
+            format.
+        InputError: If there is no such policy, or the capacity is not above 0.
+        EnvironmentLacks: If the file system refuses.
+
+    Attributes:
+        path: The folder.
+        index: The index, for what else is kept of models.
+    """
+
+    def __init__(
+        self, path: str | Path, capacity_bytes: int | None = None, retain: str | None = None
+    ) -> None:
+        if capacity_bytes is not None and capacity_bytes <= 0:
+            raise InputError(f"found a capacity of {capacity_bytes} bytes; must be above 0")
+        if retain is not None:
+            rows.new_policy(retain)
+        self.path = Path(path)
+        self.index = Index(self.path.absolute())  # whatever the working directory becomes
+        self._files = self.index.files
+        self.index.sweep()
+        with self.index.read() as db:
+            is_set = rows.get(db, "retain") is not None
+        if not is_set or retain is not None or capacity_bytes is not None:
+            self._set(capacity_bytes, retain)
+
+    def _set(self, capacity_bytes: int | None, retain: str | None) -> None:
+        with self.index.write() as db:
+            if capacity_bytes is not None:
+                rows.put(db, "capacity_bytes", capacity_bytes)
+            known = rows.get(db, "retain")
+            chosen = retain or known or RETAIN
+            if chosen != known:
+                rows.put(db, "retain", chosen)
+                rows.put(db, "state", None)
+
+    def add(
+        self,
+        graph: Graph,
+        state: Mapping[str, Any],
+        *,
+        task: str,
+        accuracy: float,
+        dataset: str = "",
+        name: str | None = None,
+        parent: int | None = None,
+        source: str = "",
+    ) -> int:
+        """Add a model, for which others may have to go; see `offer`.
+
+        Returns:
+            Its number.
+
+        Raises:
+            StoreError: Also if the zoo's policy refuses it.
+        """
+        offer = self.offer(
+            graph,
+            state,
+            task=task,
+            accuracy=accuracy,
+            dataset=dataset,
+            name=name,
+            parent=parent,
+            source=source,
+        )
+        if offer.model_id is None:
+            raise StoreError(f"{name or graph.name} is not kept: {offer.reason}")
+        return offer.model_id
+
+    def offer(
+        self,
+        graph: Graph,
+        state: Mapping[str, Any],
+        *,
+        task: str,
+        accuracy: float,
+        dataset: str = "",
+        name: str | None = None,
+        parent: int | None = None,
+        source: str = "",
+    ) -> Offer:
+        """Offer a model to the zoo, whose policy decides whether it is kept, and who goes for it.
+
+        Once this returns, the model is there, whatever becomes of the process or the machine.
+
+        Args:
+            graph: Its architecture, with the names of all tensors.
+            state: Its tensors by name, as `state_dict` gives them; of torch or numpy.
+            task: What it was trained for.
+            accuracy: The larger, the better.
+            dataset: What it was trained on.
+            name: By default the graph's.
+            parent: Number of the model whose weights it started from.
+            source: The callable that makes its module, as `module:callable`.
+
+        Raises:
+            StoreError: If a tensor is not finite or not as the graph says, with all that is wrong.
+            InputError: If the task is empty, the accuracy not finite, or the parent never was here.
+        """
+        if not task or not math.isfinite(accuracy):
+            raise InputError(
+                f"found the task {task!r} and the accuracy {accuracy}; a model needs a task and a "
+                "finite accuracy"
+            )
+        tensors = of_state(state)
+        check(tensors, graph)
+        contents = {tensor.digest: tensor for tensor in tensors.values()}
+        sizes = {digest: tensor.file_bytes for digest, tensor in contents.items()}
+        offered = Model(
+            model_id=0,
+            name=name or graph.name,
+            digest=graph.digest,
+            task=task,
+            dataset=dataset,
+            accuracy=float(accuracy),
+            parent=parent,
+            source=source,
+            bytes=sum(sizes.values()),
+            added=0,
+            used=0,
+            uses=0,
+        )
+        with self._lease(sizes) as lease:
+            for tensor in contents.values():
+                self._files.write(tensor, lease.token)
+            self._files.settle()
+            with self.index.write() as db:
+                last, count = rows.last_number(db), (rows.get(db, "count") or 0) + 1
+                if parent is not None and not 0 < parent <= last:
+                    raise InputError(f"no model {parent} ever was in {self.path} to be the parent")
+                new = offered._replace(model_id=last + 1, added=count, used=count)
+                policy = rows.policy_of(db)
+                shelf, view = rows.shelf(db, new, sizes)
+                admit, evict, reason = check_retention(shelf, view, policy.retain(shelf, view))
+                rows.put(db, "state", policy.state_dict())
+                for gone in evict:
+                    rows.delete(db, int(gone), lease)
+                if admit:
+                    rows.put(db, "count", count)
+                    rows.insert(db, new, graph, tensors)
+        return Offer(new.model_id if admit else None, tuple(map(int, evict)), reason)
+
+    @contextmanager
+    def _lease(self, sizes: Mapping[str, int]) -> Iterator[Lease]:
+        lease = self.index.lease(sizes)
+        try:
+            yield lease
+        finally:
+            try:
+                self.index.end(lease.token)
+            finally:
+                os.close(lease.lock)
+
+    def models(self) -> tuple[Model, ...]:
+        """The models, in the order of their addition."""
+        with self.index.read() as db:
+            return tuple(rows.models(db))
+
+    def graph(self, model_id: int) -> Graph:
+        """The architecture of a model.
+
+        Raises:
+            StoreError: If it is not in the zoo.
+        """
+        with self.index.read() as db:
+            found = rows.model(db, model_id)
+            if found:
+                return rows.graph(db, found)
+        raise self.absent(model_id)
+
+    def load(self, model_id: int) -> dict[str, torch.Tensor]:
+        """The tensors of a model as torch tensors on the CPU, for `load_state_dict`.
+
+        Raises:
+            StoreError: If it is not in the zoo (any more), or a file of it is damaged.
+        """
+        return {name: tensor.to_torch() for name, tensor in self.read(model_id).items()}
+
+    def read(self, model_id: int) -> dict[str, RawTensor]:
+        """The tensors of a model as bytes; see `load`."""
+        with self.index.read() as db:
+            parts = rows.parts(db, model_id)
+        if not parts:
+            raise self.absent(model_id)
+        try:
+            contents = {digest: self._files.read(digest) for digest in set(parts.values())}
+        except FileNotFoundError as error:
+            with self.index.read() as db:
+                still_there = rows.parts(db, model_id)
+            if not still_there:  # it went while it was being read
+                raise self.absent(model_id) from None
+            raise StoreError(
+                Problem(
+                    f"missing, though model {model_id} has it; remove the model and add it again",
+                    str(error.filename),
+                )
+            ) from None
+        return {name: contents[digest] for name, digest in parts.items()}
+
+    def absent(self, model_id: int) -> StoreError:
+        """What to raise of a model that is not in the zoo."""
+        known = [str(model.model_id) for model in self.models()]
+        there = ", ".join(known[-10:]) or "none"
+        more = f" and {len(known) - 10} before them" if len(known) > 10 else ""
+        return StoreError(
+            f"model {model_id} is not in the zoo {self.path} (any more); there is {there}{more}"
+        )
+
+    def used(self, model_id: int) -> None:
+        """Count a use of a model as the parent of another one.
+
+        Raises:
+            StoreError: If it is not in the zoo.
+        """
+        with self.index.write() as db:
+            found = rows.model(db, model_id)
+            if found:
+                policy, count = rows.policy_of(db), rows.get(db, "count") + 1
+                policy.used(rows.stored(found))
+                rows.put(db, "state", policy.state_dict())
+                rows.put(db, "count", count)
+                uses = "UPDATE models SET uses = uses + 1, used = ? WHERE id = ?"
+                db.execute(uses, (count, model_id))
+        if not found:
+            raise self.absent(model_id)
+
+    def remove(self, model_id: int) -> None:
+        """Remove a model, and from the disk what only it had.
+
+        Raises:
+            StoreError: If it is not in the zoo.
+        """
+        with self._lease({}) as lease, self.index.write() as db:
+            found = rows.delete(db, model_id, lease)
+        if not found:
+            raise self.absent(model_id)
+
+    def gc(self) -> Freed:
+        """Remove what nobody needs: of processes that were killed, and files that nobody knows."""
+        count, size = self.index.sweep()
+        with self.index.write() as db:
+            known = {digest for (digest,) in db.execute("SELECT digest FROM tensors")}
+            strange = [digest for digest in self._files.digests() if digest not in known]
+            freed = [self._files.unlink(digest) for digest in strange]
+        return Freed(count + len(freed), size + sum(freed))
+
+    def check(self) -> tuple[Problem, ...]:
+        """Read everything: what is damaged, missing or needed by nobody, and whom it concerns."""
+        with self.index.write() as db:  # so that nothing comes or goes meanwhile
+            verdict = rows.one(db, "PRAGMA integrity_check")
+            needed = {digest for (digest,) in db.execute(NEEDED)}
+            strange = [digest for digest in self._files.digests() if digest not in needed]
+            known = rows.models(db)
+        problems = [Problem(f"damaged: {verdict}", str(self.index.path))] * (verdict != "ok")
+        for digest in strange:
+            path = str(self._files.path(digest))
+            problems.append(Problem("no model has it; `Zoo.gc` removes it", path))
+        for each in known:
+            problems += [
+                Problem(f"model {each.model_id} ({each.name}): {wrong.message}", wrong.where)
+                for wrong in self._check(each.model_id)
+            ]
+        return tuple(problems)
+
+    def _check(self, model_id: int) -> Sequence[Problem]:
+        try:
+            tensors, graph = self.read(model_id), self.graph(model_id)
+        except StoreError as error:
+            with self.index.read() as db:
+                went = rows.model(db, model_id) is None  # while it was being read
+            return () if went else error.problems
+        return [Problem(text) for text in mismatches(tensors, graph)]
+
+    @property
+    def retain(self) -> str:
+        """Name of the policy."""
+        with self.index.read() as db:
+            return str(rows.get(db, "retain"))
+
+    @property
+    def capacity_bytes(self) -> int | None:
+        """What may be stored, B; None if there is no bound."""
+        with self.index.read() as db:
+            capacity: int | None = rows.get(db, "capacity_bytes")
+        return capacity
+
+    @property
+    def bytes(self) -> int:
+        """What the tensors of all models take on the disk, B."""
+        with self.index.read() as db:
+            return int(rows.one(db, rows.TOTAL))

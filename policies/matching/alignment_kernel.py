@@ -1,0 +1,144 @@
+"""The dynamic program of the alignment, compiled by numba; imported where it is used.
+
+Models come as plain tuples of the arrays of `Prepared`, in its order: numba's cache on disk would
+otherwise name that class, and fail when it moves.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from wattkeeper.policies.matching.graph import Ints
+
+Arrays = tuple[Ints, ...]
+
+ELEMENT = 1 << 26
+"""What an element is worth that the child takes over; all else only chooses among such optima."""
+BREAK = 1 << 11
+"""What a node left out costs without which the function changes, whatever its size: it can neither
+be the identity nor lies beside one."""
+PLACE = 1 << 9
+"""What a node is worth for each of these that its match shares: the operators before it, those
+after it, how often its input was made coarser, and whether it lies beside an identity."""
+LIKENESS = 1 << 9
+"""What a node is worth times how alike the shapes are (0 to 1)."""
+EQUAL = 1 << 8
+"""What a node is worth whose match has its shape."""
+LOSS = 1 << 8
+"""What all nodes left out cost together, by their share of the model's elements."""
+NODE = 1
+"""What a node without weights is worth, and again for each of the above that it shares."""
+
+LEAVE, SKIP, MATCH = 0, 1, 2
+
+
+@njit(cache=True)
+def gains(parent: Arrays, child: Arrays) -> Ints:
+    """What it is worth to match nodes by their sorts, -1 where they do not fit.
+
+    Returns:
+        Shape (sorts of the parent, sorts of the child).
+    """
+    _, _, kind, inputs, outputs, task_in, task_out, _, beside, before, after, stage = child[:12]
+    _, _, kind_, inputs_, outputs_, task_in_, task_out_, _, beside_, before_, after_, stage_ = (
+        parent[:12]
+    )
+    size, starts, first, second, kernel = child[12:]
+    size_, starts_, first_, second_, kernel_ = parent[12:]
+    table = np.full((kind_.size, kind.size), -1, dtype=np.int64)
+    for i in range(kind_.size):
+        for j in range(kind.size):
+            if kind_[i] != kind[j]:
+                continue
+            if (task_in_[i] or task_in[j]) and inputs_[i] != inputs[j]:
+                continue
+            if (task_out_[i] or task_out[j]) and outputs_[i] != outputs[j]:
+                continue
+            common = 0
+            # Either may lack tensors that it shares with an earlier node.
+            for at in range(min(starts[j + 1] - starts[j], starts_[i + 1] - starts_[i])):
+                mine, yours = starts[j] + at, starts_[i] + at
+                units = min(first[mine], first_[yours]) * min(second[mine], second_[yours])
+                common += units * min(kernel[mine], kernel_[yours])
+            place = int(before[j] == before_[i]) + int(after[j] == after_[i])
+            place += int(stage[j] == stage_[i]) + int(beside[j] == beside_[i])
+            if common == 0:
+                table[i, j] = NODE * (1 + place)
+                continue
+            larger = max(size[j], size_[i])
+            # Units that grow by one factor on both sides are alike, however large it is.
+            grown = (inputs[j] * outputs_[i]) / (inputs_[i] * outputs[j])
+            alike = (min(grown, 1 / grown) + common / larger) / 2
+            table[i, j] = common * ELEMENT + EQUAL * (common == larger)
+            table[i, j] += PLACE * place + int(LIKENESS * alike)
+    return table
+
+
+@njit(cache=True)
+def costs(model: Arrays) -> Ints:
+    """What it costs to leave a node out, by sort, shape (sorts,)."""
+    sorts, passable, beside, size = model[1], model[7], model[8], model[12]
+    total = max(size[sorts].sum(), 1)
+    broken = (passable + beside == 0) & (size > 0)
+    each: Ints = LOSS * size // total + np.where(broken, BREAK, 0)
+    return each
+
+
+@njit(cache=True)
+def align(parent: Arrays, child: Arrays) -> Ints:
+    """The best monotone alignment.
+
+    Returns:
+        For each child node in canonical order the place of its parent node in canonical order, or
+        -1, shape (child nodes,).
+    """
+    table, skip, leave = gains(parent, child), costs(parent), costs(child)
+    above_sorts, sorts = parent[1], child[1]
+    rows, columns = above_sorts.size, sorts.size
+    steps = np.empty((rows, columns), dtype=np.int8)
+    score = np.zeros(columns + 1, dtype=np.int64)
+    for j in range(columns):
+        score[j + 1] = score[j] - leave[sorts[j]]
+    for i in range(rows):
+        gain = table[above_sorts[i]]
+        skipped = skip[above_sorts[i]]
+        diagonal = score[0]
+        left = score[0] - skipped
+        score[0] = left
+        for j in range(columns):
+            sort = sorts[j]
+            # Of equal scores, leaving the child's node wins: matches move to the front.
+            best, step = left - leave[sort], LEAVE
+            above = score[j + 1] - skipped
+            if above > best:
+                best, step = above, SKIP
+            if gain[sort] >= 0 and diagonal + gain[sort] > best:
+                best, step = diagonal + gain[sort], MATCH
+            diagonal = score[j + 1]
+            score[j + 1] = best
+            left = best
+            steps[i, j] = step
+    found = np.full(columns, -1, dtype=np.int64)
+    i, j = rows - 1, columns - 1
+    while i >= 0 and j >= 0:
+        step = steps[i, j]
+        if step == MATCH:
+            found[j] = i
+        if step != SKIP:
+            j -= 1
+        if step != LEAVE:
+            i -= 1
+    return found
+
+
+@njit(cache=True)
+def filled(parent: Arrays, child: Arrays) -> int:
+    """Trained elements of the child's nodes that the best alignment matches."""
+    sorts, size = child[1], child[12]
+    found = align(parent, child)
+    total = 0
+    for j in range(found.size):
+        if found[j] >= 0:
+            total += size[sorts[j]]
+    return total

@@ -1,0 +1,221 @@
+"""Models as arrays that the alignment runs over."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from wattkeeper.policies.matching.fitting import (
+    Extents,
+    beside_identity,
+    extents,
+    kind,
+    neighbours,
+    passable,
+    stages,
+    task_ends,
+)
+from wattkeeper.policies.matching.graph import SOURCE, Graph, Ints, Node
+
+
+class Prepared(NamedTuple):
+    """A model as arrays: its nodes in canonical order, and each different node once.
+
+    Nodes that nothing tells apart but their place share a *sort*.
+
+    Attributes:
+        order: Positions of the graph's nodes in canonical order, shape (nodes,).
+        sorts: Sort of each node in that order, shape (nodes,).
+        kind: Hash of what must be equal for weights to fit, shape (sorts,).
+        inputs: Units taken in, shape (sorts,).
+        outputs: Units given out, shape (sorts,).
+        task_inputs: 1 if the inputs are the task's, else 0, shape (sorts,).
+        task_outputs: 1 if the outputs are the task's, else 0, shape (sorts,).
+        passable: 1 if a node of the sort can be the identity, else 0, shape (sorts,).
+        beside: 1 if it lies beside an identity, else 0, shape (sorts,).
+        before: Hash of the operators before it, shape (sorts,).
+        after: Hash of the operators after it, shape (sorts,).
+        stage: How often its input was made coarser, shape (sorts,).
+        size: Trained elements, shape (sorts,).
+        starts: Where each sort's trained tensors begin in the next three, shape (sorts + 1,).
+        first: Their first extents, shape (tensors,).
+        second: Their second extents, shape (tensors,).
+        kernel: Elements of their kernels, shape (tensors,).
+    """
+
+    order: Ints
+    sorts: Ints
+    kind: Ints
+    inputs: Ints
+    outputs: Ints
+    task_inputs: Ints
+    task_outputs: Ints
+    passable: Ints
+    beside: Ints
+    before: Ints
+    after: Ints
+    stage: Ints
+    size: Ints
+    starts: Ints
+    first: Ints
+    second: Ints
+    kernel: Ints
+
+    @property
+    def sizes(self) -> Ints:
+        """Trained elements by node in canonical order, shape (nodes,)."""
+        sizes: Ints = self.size[self.sorts]
+        return sizes
+
+
+class _Trait(NamedTuple):
+    kind: int
+    extents: Extents
+    passable: bool
+    trained: tuple[tuple[int, ...], ...]
+
+
+class _Sort(NamedTuple):
+    trait: _Trait
+    task_inputs: bool
+    task_outputs: bool
+    beside: bool
+    before: int
+    after: int
+    stage: int
+
+
+_prepared: WeakKeyDictionary[Graph, Prepared] = WeakKeyDictionary()
+
+
+def prepared(graph: Graph) -> Prepared:
+    """The graph as arrays; made once for each graph object."""
+    found = _prepared.get(graph)
+    if found is None:
+        found = _prepared[graph] = _prepare(graph)
+    return found
+
+
+def canonical_order(graph: Graph) -> list[int]:
+    """The nodes so that every branch is in one piece, whatever order the program ran them in.
+
+    Depth-first from the outputs; at a join, the branch with the most weighted nodes on its longest
+    path comes first, then the order of arguments. So the body of a residual block comes before its
+    shortcut, and query, key and value as the attention takes them, in every model.
+
+    Returns:
+        Positions of the nodes, each after all its predecessors.
+    """
+    before = [[at for at in node.inputs if at != SOURCE] for node in graph.nodes]
+    depth = [0] * len(before)
+    last = [True] * len(before)
+    for at, (node, places) in enumerate(zip(graph.nodes, before, strict=True)):
+        depth[at] = max([depth[place] for place in places], default=0) + bool(node.tensors)
+        for place in places:
+            last[place] = False
+    order: list[int] = []
+    met = [False] * len(before)
+    stack = [at for at in range(len(before) - 1, -1, -1) if last[at]]
+    while stack:
+        at = stack.pop()
+        if at < 0:  # all before it are done
+            order.append(~at)
+        elif not met[at]:
+            met[at] = True
+            stack.append(~at)
+            before[at].reverse()  # what comes first goes on the stack last
+            before[at].sort(key=depth.__getitem__)
+            stack += before[at]
+    return order
+
+
+def _prepare(graph: Graph) -> Prepared:
+    order = canonical_order(graph)
+    first, last = task_ends(graph)
+    beside, around, stage = beside_identity(graph), neighbours(graph), stages(graph)
+    repeated = _repeated(graph, order)
+    traits: dict[tuple[object, ...], _Trait] = {}
+    met: dict[_Sort, int] = {}
+    sorts = np.empty(len(order), dtype=np.int64)
+    for place, at in enumerate(order):
+        node, twice = graph.nodes[at], repeated.get(at, frozenset())
+        key = (twice, node.op, node.attributes, *[tensor[1:] for tensor in node.tensors])
+        trait = traits.get(key)
+        if trait is None:
+            trait = traits[key] = _trait(node, twice)
+        sort = _Sort(trait, first[at], last[at], beside[at], *around[at], stage[at])
+        sorts[place] = met.setdefault(sort, len(met))
+    return _arrays(np.array(order, dtype=np.int64), sorts, list(met))
+
+
+def _repeated(graph: Graph, order: list[int]) -> dict[int, frozenset[str]]:
+    """Roles of the tensors that a node shares with an earlier one, by node: they count once."""
+    names = [tensor.name for node in graph.nodes for tensor in node.tensors if tensor.name]
+    if len(names) == len(set(names)):
+        return {}
+    held: set[str] = set()
+    repeated = {}
+    for at in order:
+        tensors = graph.nodes[at].tensors
+        repeated[at] = frozenset(tensor.role for tensor in tensors if tensor.name in held)
+        held.update(tensor.name for tensor in tensors if tensor.name)
+    return repeated
+
+
+def _trait(node: Node, repeated: frozenset[str]) -> _Trait:
+    trained = sorted(
+        (tensor.role, (*tensor.shape, 1, 1)[:2], prod(tensor.shape[2:]))
+        for tensor in node.tensors
+        if tensor.trained and tensor.role not in repeated
+    )
+    shapes = tuple((*ends, kernel) for _, ends, kernel in trained)
+    return _Trait(kind(node), extents(node), passable(node), shapes)
+
+
+def _arrays(order: Ints, sorts: Ints, met: list[_Sort]) -> Prepared:
+    shapes = _columns([shape for sort in met for shape in sort.trait.trained], 3)
+    starts = np.cumsum([0, *(len(sort.trait.trained) for sort in met)], dtype=np.int64)
+    total = np.cumsum([0, *shapes.prod(axis=0)], dtype=np.int64)
+    kinds, inputs, outputs, task_inputs, task_outputs, *place = _columns(
+        [
+            (
+                sort.trait.kind,
+                *sort.trait.extents,
+                sort.task_inputs,
+                sort.task_outputs,
+                sort.trait.passable,
+                sort.beside,
+                sort.before,
+                sort.after,
+                sort.stage,
+            )
+            for sort in met
+        ],
+        10,
+    )
+    return Prepared(
+        order=order,
+        sorts=sorts,
+        kind=kinds,
+        inputs=inputs,
+        outputs=outputs,
+        task_inputs=task_inputs,
+        task_outputs=task_outputs,
+        passable=place[0],
+        beside=place[1],
+        before=place[2],
+        after=place[3],
+        stage=place[4],
+        size=np.diff(total[starts]),
+        starts=starts,
+        first=shapes[0],
+        second=shapes[1],
+        kernel=shapes[2],
+    )
+
+
+def _columns(rows: list[tuple[int, ...]], width: int) -> Ints:
+    return np.array(rows, dtype=np.int64).reshape(-1, width).T.copy()

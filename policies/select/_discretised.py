@@ -1,0 +1,296 @@
+"""Queues of discretised attained service: `dlas-gpu`."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from itertools import chain
+
+from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, RoomView, Select, Selection
+from wattkeeper.policies.select._queueing import NOTHING
+
+
+class _Run:
+    """A job, and how long it ran: `attained_s` until it waited, or since `began_s` if it runs."""
+
+    __slots__ = ("attained_s", "began_s", "job", "key", "queue", "runs", "width")
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.key = job.key
+        self.width = job.gpus * job.gpu_milli
+        self.queue = 0
+        self.runs = False
+        self.attained_s = 0.0
+        self.began_s = 0.0  # as if it had run without a pause
+
+
+class _Queue:
+    """Those that run, then those that wait, then those that were just demoted and run.
+
+    `held` is what the first ones hold, in thousandths of a GPU. Those that wait are kept by key,
+    with their place in the queue; what is put in front gets a smaller one.
+    """
+
+    __slots__ = ("back", "demoted", "front", "held", "running", "waiting")
+
+    def __init__(self) -> None:
+        self.running: dict[int, _Run] = {}
+        self.held = 0
+        self.waiting: dict[Key, deque[tuple[int, _Run]]] = {}
+        self.front = 0
+        self.back = 0
+        self.demoted: list[_Run] = []
+
+    def append(self, run: _Run) -> None:
+        self.waiting.setdefault(run.key, deque()).append((self.back, run))
+        self.back += 1
+
+    def put_in_front(self, run: _Run) -> None:
+        self.front -= 1
+        self.waiting.setdefault(run.key, deque()).appendleft((self.front, run))
+
+    def hold(self, run: _Run) -> None:
+        self.running[run.job.number] = run
+        self.held += run.width
+
+    def let_go(self, run: _Run) -> None:
+        del self.running[run.job.number]
+        self.held -= run.width
+
+    def keep(self, left: int) -> tuple[int, list[_Run]]:
+        """Grant those that run what is left: what is left then, and who lost, last one first.
+
+        All that stand before the shortest tail without which the rest fits keep their place, so
+        only that tail has to be walked.
+        """
+        if self.held <= left:
+            return left - self.held, []
+        tail: list[_Run] = []
+        over = self.held - left
+        for run in reversed(self.running.values()):
+            tail.append(run)
+            over -= run.width
+            if over <= 0:
+                break
+        lost: list[_Run] = []
+        left = -over
+        while tail:
+            run = tail.pop()
+            if run.width <= left:
+                left -= run.width
+            else:
+                lost.append(run)
+        lost.reverse()
+        for run in lost:
+            self.let_go(run)
+        return left, lost
+
+
+class DlasGpu(Select):
+    """See `wattkeeper.policies.select.dlas_gpu.DlasGpuConfig`.
+
+    Args:
+        limits_gpu_s: Attained GPU-seconds at which a job leaves each queue but the last.
+    """
+
+    def __init__(self, limits_gpu_s: tuple[int, ...]) -> None:
+        self._limits = limits_gpu_s
+        self._queues = [_Queue() for _ in range(len(self._limits) + 1)]
+        self._runs: dict[int, _Run] = {}
+        # Those that run in a queue with a limit, by queue and width: first who began first.
+        self._oldest: dict[tuple[int, int], list[tuple[float, int, _Run]]] = {}
+        self._passed_s = -math.inf
+        self._changed = False
+        self._barred: set[Key] = set()
+        self._next_demotion_s = math.inf
+        self._wake_s = math.inf
+
+    def submitted(self, ctx: Context, job: Job) -> None:
+        """It waits at the end of the first queue."""
+        self._runs[job.number] = run = _Run(job)
+        self._queues[0].append(run)
+        self._changed = True
+
+    def ended(self, ctx: Context, job: Job) -> None:
+        """It leaves its queue."""
+        run = self._runs.pop(job.number)
+        self._queues[run.queue].let_go(run)
+        run.runs = False
+        self._changed = True
+
+    def refused(self, ctx: Context, job: Job) -> None:
+        """It waits on first of its queue, and nobody like it starts before the time goes on."""
+        run = self._runs[job.number]
+        queue = self._queues[run.queue]
+        queue.let_go(run)
+        run.runs = False
+        queue.put_in_front(run)
+        self._barred.add(run.key)
+        self._changed = True
+
+    def wake_s(self, ctx: Context) -> float:
+        """As of the last pass."""
+        return self._wake_s
+
+    def select(self, ctx: Context, room: RoomView) -> Selection:
+        """One walk through the queues: everything that changes at this time."""
+        now = ctx.now_s
+        if now > self._passed_s:
+            self._passed_s = now
+            self._barred.clear()
+            if now >= self._next_demotion_s:
+                self._demote(now)
+        elif not self._changed:
+            return NOTHING
+        self._changed = False
+        left = room.gpus * WHOLE
+        gone: list[_Run] = []
+        come: list[_Run] = []
+        barred = set(self._barred)
+        for number, queue in enumerate(self._queues):
+            left, lost = queue.keep(left)
+            for run in lost:
+                queue.put_in_front(run)
+            gone += lost
+            if queue.waiting and left:
+                left = self._grant(number, left, room, barred, gone, come)
+            if queue.demoted:
+                left = _keep_demoted(queue, left, gone)
+        for run in gone:
+            run.runs = False
+            run.attained_s = now - run.began_s
+        for run in come:
+            run.runs = True
+            run.began_s = now - run.attained_s
+            self._watch(run)
+        self._look_ahead(now)
+        if not gone and not come:
+            return NOTHING
+        return Selection(tuple(run.job for run in come), tuple(run.job for run in gone))
+
+    def _grant(
+        self,
+        number: int,
+        left: int,
+        room: RoomView,
+        barred: set[Key],
+        gone: list[_Run],
+        come: list[_Run],
+    ) -> int:
+        """Grant those that wait in a queue what is left; return what is left then.
+
+        The walk never has more left than before, so the first that fits of all those that wait is
+        the next one that it would grant.
+        """
+        queue = self._queues[number]
+        while True:
+            best: deque[tuple[int, _Run]] | None = None
+            for key, entries in queue.waiting.items():
+                head = entries[0]
+                if (
+                    head[1].width <= left
+                    and key not in barred
+                    and (best is None or head[0] < best[0][0])
+                ):
+                    best = entries
+            if best is None:
+                return left
+            run = best[0][1]
+            if not self._has_place(number, run, room, gone):
+                barred.add(run.key)
+                continue
+            best.popleft()
+            if not best:
+                del queue.waiting[run.key]
+            queue.hold(run)
+            left -= run.width
+            come.append(run)
+
+    def _has_place(self, number: int, run: _Run, room: RoomView, gone: list[_Run]) -> bool:
+        """Whether it fits at least if all others were preempted that stand behind it.
+
+        The last of them are asked first: if only GPUs count, they are enough.
+        """
+        if room.fits(run.job):
+            return True
+        free = room.free_gpus * WHOLE + sum(other.width for other in gone)
+        without = [other.job for other in gone]
+        asked = -1
+        for other in self._behind(number):
+            if asked < 0 and free >= run.width:
+                if room.fits(run.job, without):
+                    return True
+                asked = len(without)
+            free += other.width
+            without.append(other.job)
+        return len(without) > asked and room.fits(run.job, without)
+
+    def _behind(self, number: int) -> Iterator[_Run]:
+        """Those that run and stand behind a queue's waiting jobs, last one first."""
+        for queue in reversed(self._queues[number + 1 :]):
+            yield from chain(reversed(queue.demoted), reversed(queue.running.values()))
+        yield from reversed(self._queues[number].demoted)
+
+    def _demote(self, now: float) -> None:
+        """Move those that reached their limit to the end of the next queue, in order of arrival."""
+        found: list[_Run] = []
+        for (number, width), heap in self._oldest.items():
+            need_s = _need_s(self._limits[number], width)
+            while heap and (not _is_current(heap[0], number) or heap[0][0] + need_s <= now):
+                entry = heappop(heap)
+                if _is_current(entry, number) and entry[2] not in found:
+                    found.append(entry[2])
+        for run in sorted(found, key=lambda run: run.job.number):
+            self._queues[run.queue].let_go(run)
+            run.queue += 1
+            self._queues[run.queue].demoted.append(run)
+            self._watch(run)
+
+    def _watch(self, run: _Run) -> None:
+        if run.queue < len(self._limits):
+            heap = self._oldest.setdefault((run.queue, run.width), [])
+            heappush(heap, (run.began_s, run.job.number, run))
+
+    def _look_ahead(self, now: float) -> None:
+        """When the next job reaches its limit, and when to be woken, which may be later."""
+        demotion_s = wake_s = math.inf
+        for (number, width), heap in self._oldest.items():
+            while heap and not _is_current(heap[0], number):
+                heappop(heap)
+            if not heap:
+                continue
+            limit, began_s = self._limits[number], heap[0][0]
+            due_s = began_s + _need_s(limit, width)
+            demotion_s = min(demotion_s, due_s)
+            if width > WHOLE and not width % WHOLE:
+                due_s = now + (limit - math.floor(now - began_s)) // (width // WHOLE)
+            if now < due_s < wake_s:
+                wake_s = due_s
+        self._next_demotion_s, self._wake_s = demotion_s, wake_s
+
+
+def _keep_demoted(queue: _Queue, left: int, gone: list[_Run]) -> int:
+    """Grant those that were just demoted, which run, what is left; return what is left then."""
+    for run in queue.demoted:
+        if run.width <= left:
+            left -= run.width
+            queue.hold(run)
+        else:
+            queue.append(run)
+            gone.append(run)
+    queue.demoted.clear()
+    return left
+
+
+def _need_s(limit: int, width: int) -> int:
+    """Whole seconds after which a job of a width in thousandths of a GPU reaches a limit."""
+    return -(-limit * WHOLE // width)
+
+
+def _is_current(entry: tuple[float, int, _Run], number: int) -> bool:
+    """Whether a job still runs in that queue as it did when the entry was made."""
+    began_s, _, run = entry
+    return run.runs and run.queue == number and run.began_s == began_s

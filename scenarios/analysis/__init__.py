@@ -1,0 +1,1 @@
+"""Studies, comparisons and timelines of results."""

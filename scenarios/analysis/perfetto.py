@@ -1,0 +1,302 @@
+"""A run as a trace that Perfetto and chrome://tracing show: who ran where, and what was decided.
+
+In the Trace Event Format (Google, "Trace Event Format", JSON Object Format): times are in
+microseconds from the first event, to the nanosecond, which is what the viewers know.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from io import TextIOWrapper
+from itertools import chain, repeat
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.analysis.perfetto_lanes import Hold, Lane, holds, lanes
+from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.traces.files.atomic import replacing_file
+
+Ints = npt.NDArray[np.int64]
+
+MOST_JOBS: Final = 100_000
+"""Of one timeline: browsers open no more."""
+
+MOST_SLICES: Final = 2_000_000
+
+CLUSTER: Final = 1
+"""Its pid; 0 means something else to viewers."""
+
+COUNTERS: Final = {"power_w": "W", "gpus_busy": "GPUs", "jobs_waiting": "jobs"}
+"""Columns of `timeline.parquet`, and their units."""
+
+ARGUMENTS: Final = {
+    "job": "job_id",
+    "group": "group_id",
+    "recurrence": "recurrence",
+    "attempt": "attempt",
+    "workload": "workload",
+    "gpus": "gpus",
+    "gpu_milli": "gpu_milli",
+    "batch_size": "batch_size",
+    "power_limit_w": "power_limit_w",
+    "attempt_energy_j": "energy_j",
+}
+"""Of a slice, and the column of `jobs.parquet` that they are."""
+
+JOBS: Final = (*ARGUMENTS.values(), "gpu_type", "start_time_s", "finish_time_s", "reached_target",
+               "early_stopped")  # fmt: skip
+
+DECISIONS: Final = ("time_s", "point", "policy", "job_id", "attempt", "chose")
+
+
+Event = Callable[[str], object]
+
+
+class Written(NamedTuple):
+    """What a trace has: of each kind of events, how many."""
+
+    jobs: int
+    slices: int
+    decisions: int
+    counters: int
+
+
+def runs(study: Study) -> list[tuple[str, int]]:
+    """Variant and seed of each run, in the order of the study."""
+    seeds = study.manifest["seeds"]
+    return [(variant, seed) for variant in study.summary["variants"] for seed in seeds]
+
+
+def write(study: Study, variant: str, seed: int, path: Path) -> Written:
+    """Write the timeline of a run; it appears whole, compressed if its name ends in ``.gz``.
+
+    Raises:
+        InputError: If there is no such run, it has more than a browser can show, or its tables do
+            not fit together.
+        EnvironmentLacks: If the file cannot be written.
+    """
+    attempts, decisions, line = (
+        _of_run(study, name, columns, variant, seed)
+        for name, columns in (("jobs", JOBS), ("decisions", DECISIONS),
+                              ("timeline", ("time_s", *COUNTERS)))
+    )  # fmt: skip
+    jobs = pc.count_distinct(attempts["job_id"]).as_py()
+    if jobs > MOST_JOBS:
+        raise InputError(
+            f"{variant} with seed {seed} has {jobs:,} jobs, a timeline at most {MOST_JOBS:,}, which"
+            " is what a browser can show: run the scenario on fewer, or read jobs.parquet and "
+            "decisions.parquet"
+        )
+    if not jobs:
+        raise InputError(f"{variant} with seed {seed} has no jobs: there is nothing to show")
+    zero_s = min(pc.min(table["time_s"]).as_py() for table in (line, decisions) if len(table))
+    try:
+        held = _holds(attempts, decisions, zero_s)
+        drawn = lanes(held)
+        if sum(map(len, drawn)) > MOST_SLICES:
+            raise InputError(
+                f"{variant} with seed {seed} has more than {MOST_SLICES:,} slices, one for each GPU"
+                " of a job, which no browser can show: run the scenario on fewer jobs"
+            )
+        with _events(path, _about(study, variant, seed, zero_s)) as event:
+            tids = _name(event, held, drawn, attempts, decisions)
+            slices = _slices(event, held, drawn, attempts, zero_s, tids)
+            _decisions(event, decisions, zero_s, tids)
+            return Written(jobs, slices, len(decisions), _counters(event, line, zero_s))
+    except LookupError as error:
+        raise InputError(
+            f"jobs and decisions of {variant} with seed {seed} do not fit together ({error} is "
+            "in one of them only): run the scenario again"
+        ) from None
+
+
+def _of_run(study: Study, name: str, columns: tuple[str, ...], variant: str, seed: int) -> pa.Table:
+    table = study.table(name, ("variant", "seed", *columns))
+    kept = table.filter((pc.field("variant") == variant) & (pc.field("seed") == seed))
+    return kept.select(columns).combine_chunks()
+
+
+def _about(study: Study, variant: str, seed: int, zero_s: float) -> dict[str, Any]:
+    manifest = study.manifest
+    return {
+        "scenario": manifest["scenario"]["name"],
+        "variant": variant,
+        "seed": seed,
+        "backend": manifest.get("backend"),
+        "results_digest": manifest.get("results_digest"),
+        "time_zero_s": zero_s,
+    }
+
+
+@contextmanager
+def _events(path: Path, about: Mapping[str, Any]) -> Iterator[Event]:
+    """Inside, a function that writes an event, which is given as the inside of its braces."""
+    with (
+        replacing_file(path) as fresh,
+        fresh.open("wb") as file,
+        _packed(file, path) as packed,
+        TextIOWrapper(packed, "utf-8", newline="\n") as out,
+    ):
+        openings = chain(('{"traceEvents":[\n{',), repeat(",\n{"))
+        yield lambda inside: out.write(f"{next(openings)}{inside}}}")
+        other = json.dumps(about, ensure_ascii=False)
+        out.write(f'\n],\n"displayTimeUnit":"ms",\n"otherData":{other}}}\n')
+
+
+def _packed(file: IO[bytes], path: Path) -> Any:
+    """Compressed without name and time, so that the same trace is the same bytes."""
+    return gzip.GzipFile("", "wb", 6, file, 0) if path.suffix == ".gz" else file
+
+
+def _ns(column: pa.ChunkedArray, zero_s: float) -> list[int]:
+    seconds = column.to_numpy() - zero_s
+    found: list[int] = np.rint(seconds * 1e9).astype(np.int64).tolist()
+    return found
+
+
+def _us(ns: int) -> str:
+    whole, rest = divmod(ns, 1000)
+    return f"{whole}.{rest:03}" if rest else str(whole)
+
+
+def _holds(attempts: pa.Table, decisions: pa.Table, zero_s: float) -> list[Hold]:
+    columns = (decisions[name].to_pylist() for name in ("point", "job_id", "attempt", "chose"))
+    ends = _ns(attempts["finish_time_s"], zero_s)
+    names, numbers = attempts["job_id"].to_pylist(), attempts["attempt"].to_pylist()
+    ended = dict(zip(names, zip(ends, numbers, strict=True), strict=True))  # the last one stays
+    found = holds(zip(_ns(decisions["time_s"], zero_s), *columns, strict=True), ended)
+    unknown = ended.keys() - {hold.job for hold in found}
+    if unknown:
+        raise LookupError(min(unknown))
+    return found
+
+
+def _name(
+    event: Event,
+    held: list[Hold],
+    drawn: list[tuple[Lane, ...]],
+    attempts: pa.Table,
+    decisions: pa.Table,
+) -> dict[Lane | str, int]:
+    """Name nodes, GPUs and decision points.
+
+    Returns:
+        The tid of each lane and decision point: no two are the same, even on different nodes, since
+        viewers look threads up by it.
+    """
+    kind = dict(zip(attempts["job_id"].to_pylist(), attempts["gpu_type"].to_pylist(), strict=True))
+    types = {node: kind[hold.job] for hold in held for node, *_ in hold.slots}
+    _named(event, "process", CLUSTER, CLUSTER, "cluster")
+    for node, gpu_type in sorted(types.items()):
+        _named(event, "process", _pid(node), _pid(node), f"node {node} ({gpu_type})")
+    points = sorted(pc.unique(decisions["point"]).to_pylist())
+    keys: list[Lane | str] = [*points, *sorted({lane for some in drawn for lane in some})]
+    tids = {key: tid for tid, key in enumerate(keys, _pid(max(types)) + 1)}
+    for key, tid in tids.items():
+        if isinstance(key, str):
+            _named(event, "thread", CLUSTER, tid, key)
+        else:
+            node, gpu, part = key
+            shared = f", part {part + 1}" * bool(part)
+            _named(event, "thread", _pid(node), tid, f"GPU {gpu}{shared}")
+    return tids
+
+
+def _pid(node: int) -> int:
+    return node + CLUSTER + 1
+
+
+def _named(event: Event, what: str, pid: int, tid: int, name: str) -> None:
+    """Name a process or a thread, and order it by its number."""
+    start = f'"ph":"M","pid":{pid},"tid":{tid},"name":"{what}_'
+    event(f'{start}name","args":{{"name":{_json(name)}}}')
+    event(f'{start}sort_index","args":{{"sort_index":{tid}}}')
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _slices(
+    event: Event,
+    held: list[Hold],
+    drawn: list[tuple[Lane, ...]],
+    attempts: pa.Table,
+    zero_s: float,
+    tids: Mapping[Lane | str, int],
+) -> int:
+    """A slice for each attempt and each GPU that it held, between preemptions."""
+    begins, ends = (_ns(attempts[name], zero_s) for name in ("start_time_s", "finish_time_s"))
+    names, numbers = attempts["job_id"].to_pylist(), attempts["attempt"].to_pylist()
+    rows = {key: row for row, key in enumerate(zip(names, numbers, strict=True))}
+    about = _Arguments(attempts)
+    written = 0
+    for hold, taken in zip(held, drawn, strict=True):
+        for attempt in range(hold.first, hold.last + 1):
+            row = rows[hold.job, attempt]
+            begin = hold.begin if attempt == hold.first else begins[row]
+            end = hold.end if attempt == hold.last else ends[row]
+            arguments = about(row, preempted=hold.preempted and attempt == hold.last)
+            inside = (f'"ph":"X","ts":{_us(begin)},"dur":{_us(end - begin)},'
+                      f'"name":{_json(hold.job)},"cat":"job","args":{arguments}')  # fmt: skip
+            for lane in taken:
+                event(f'"pid":{_pid(lane[0])},"tid":{tids[lane]},{inside}')
+            written += len(taken)
+    return written
+
+
+class _Arguments:
+    """What a slice says of its attempt, as JSON."""
+
+    def __init__(self, attempts: pa.Table) -> None:
+        self._columns = {
+            shown: attempts[name].to_pylist() for shown, name in ARGUMENTS.items()
+        }  # fmt: skip
+        self._reached, self._early = (
+            attempts[name].to_pylist() for name in ("reached_target", "early_stopped")
+        )
+
+    def __call__(self, row: int, *, preempted: bool) -> str:
+        known = {name: column[row] for name, column in self._columns.items()}
+        outcome = ("preempted" if preempted else "done" if self._reached[row]
+                   else "stopped early" if self._early[row] else "failed")  # fmt: skip
+        return _json({name: v for name, v in known.items() if v is not None} | {"outcome": outcome})
+
+
+def _decisions(
+    event: Event, decisions: pa.Table, zero_s: float, tids: Mapping[Lane | str, int]
+) -> None:
+    """An instant for each decision; that of `select` is named by what it chose."""
+    times = _ns(decisions["time_s"], zero_s)
+    columns = (decisions[name].to_pylist() for name in DECISIONS[1:])
+    for ns, point, policy, job, attempt, chose in zip(times, *columns, strict=True):
+        name = chose if point == "select" else point
+        event(
+            f'"pid":{CLUSTER},"tid":{tids[point]},"ph":"i","s":"t","ts":{_us(ns)},'
+            f'"name":{_json(name)},"cat":"decision","args":{{"job":{_json(job)},'
+            f'"attempt":{attempt},"policy":{_json(policy)},"chose":{_json(chose)}}}'
+        )
+
+
+def _counters(event: Event, line: pa.Table, zero_s: float) -> int:
+    """The values of the timeline where they change; one that nobody measured is left out."""
+    times, written = _ns(line["time_s"], zero_s), 0
+    for name, unit in COUNTERS.items():
+        if line[name].null_count:
+            continue
+        values = line[name].to_numpy()
+        changed = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
+        for at, value in zip(changed.tolist(), values[changed].tolist(), strict=True):
+            event(f'"pid":{CLUSTER},"tid":{CLUSTER},"ph":"C","ts":{_us(times[at])},'
+                  f'"name":"{name}","args":{{"{unit}":{value!r}}}')  # fmt: skip
+        written += len(changed)
+    return written

@@ -1,0 +1,180 @@
+"""What a run of a scenario, or a sweep of it, left behind: in memory, or in a folder."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from wattkeeper.policies.errors import InputError, Problem
+from wattkeeper.policies.json_types import Json
+from wattkeeper.sim.results.folder import SWEEP, is_sweep
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Study(ABC):
+    """The results of a scenario; all columns, with units, are in `docs/results.md`.
+
+    Attributes:
+        manifest: As in `manifest.json`.
+        summary: As in `summary.json`.
+    """
+
+    manifest: Json
+    summary: Json
+
+    @abstractmethod
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """A table of all variants and seeds, one after the other.
+
+        Args:
+            name: `jobs`, `decisions`, `timeline`, `metrics`, or, where there is a zoo, `models`.
+            columns: Some of them, in this order; all if absent.
+
+        Raises:
+            InputError: If there is no such table, or it is broken.
+        """
+
+    @cached_property
+    def jobs(self) -> pd.DataFrame:
+        """A row an attempt of a job, in order of ending."""
+        return self._frame("jobs")
+
+    @cached_property
+    def decisions(self) -> pd.DataFrame:
+        """The journal: a row a decision."""
+        return self._frame("decisions")
+
+    @cached_property
+    def timeline(self) -> pd.DataFrame:
+        """Power, busy GPUs and waiting jobs: a row a change."""
+        return self._frame("timeline")
+
+    @cached_property
+    def models(self) -> pd.DataFrame:
+        """A row a trained model.
+
+        Raises:
+            InputError: If the scenario has no zoo.
+        """
+        return self._frame("models")
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """A row a metric of a run, and of each part that it is broken down by."""
+        return self._frame("metrics")
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        frame: pd.DataFrame = self.table(name).to_pandas()
+        return frame
+
+
+@dataclass(frozen=True)
+class Saved(Study):
+    """Results in a folder; tables are read when they are asked for.
+
+    Attributes:
+        folder: Where they are.
+    """
+
+    folder: Path
+    manifest: Json
+    summary: Json
+
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """See `Study.table`."""
+        path = self.folder / f"{name}.parquet"
+        try:
+            file = pq.ParquetFile(path, pre_buffer=False)
+            absent = sorted(set(columns or ()) - set(file.schema_arrow.names))
+            if absent:
+                text = f"has no column {', '.join(absent)}; run the scenario again"
+                raise InputError(Problem(text, str(path)))
+            table = file.read(columns, use_threads=False)
+        except FileNotFoundError:
+            raise InputError(Problem("is missing; run the scenario again", str(path))) from None
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise InputError(Problem(f"is no valid Parquet file: {error}", str(path))) from None
+        return table if columns is None else table.select(list(columns))
+
+
+def read(folder: str | Path) -> Saved:
+    """The study that `wattkeeper run` wrote into a folder.
+
+    Raises:
+        InputError: If it is none, or its manifest or summary is broken.
+    """
+    folder = Path(folder)
+    manifest, summary = (_json(folder, f"{name}.json") for name in ("manifest", "summary"))
+    try:
+        well_formed = isinstance(manifest["scenario"]["name"], str)
+        well_formed = well_formed and isinstance(summary["variants"], dict)
+    except (LookupError, TypeError):
+        well_formed = False
+    if not well_formed:
+        raise InputError(Problem("holds no manifest of results; run the scenario again",
+                                 str(folder)))  # fmt: skip
+    return Saved(folder, manifest, summary)
+
+
+def read_sweep(folder: Path) -> Json:
+    """What `sweep.json` says of the sweep in a folder.
+
+    Raises:
+        InputError: If the folder holds none.
+    """
+    found = _json(folder, SWEEP)
+    try:
+        named = all(
+            isinstance(point["id"], str) and isinstance(point["values"], dict) and point["state"]
+            for point in found["points"]
+        )
+        well_formed = named and {"scenario", "question", "baseline", "axes"} <= set(found)
+    except (LookupError, TypeError):
+        well_formed = False
+    if not well_formed:
+        raise _broken(folder, SWEEP)
+    return found
+
+
+def finished(folder: Path, sweep: Json) -> Iterator[tuple[Json, Saved]]:
+    """The points of a sweep that are done, as `sweep.json` lists them, and the study of each.
+
+    Raises:
+        InputError: If the results of one are broken.
+    """
+    for point in sweep["points"]:
+        if point["state"] == "done":
+            yield point, read(folder / "points" / point["id"])
+
+
+def _json(folder: Path, name: str) -> Json:
+    path = folder / name
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        assert isinstance(found, dict)
+    except (FileNotFoundError, NotADirectoryError):
+        state = f"has no {name}" if folder.is_dir() else "is no folder"
+        if is_sweep(folder):
+            text = f"is a sweep; give one of its points, as {folder}/points/0001"
+            raise InputError(Problem(text, str(folder))) from None
+        raise InputError(Problem(f"{state}; give a folder that `wattkeeper run --out` wrote",
+                                 str(folder))) from None  # fmt: skip
+    except (ValueError, AssertionError):
+        raise _broken(folder, name) from None
+    return found
+
+
+def _broken(folder: Path, name: str) -> InputError:
+    return InputError(
+        Problem(f"is no {name} of results; run the scenario again", str(folder / name))
+    )

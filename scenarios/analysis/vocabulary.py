@@ -1,0 +1,191 @@
+"""What of a study is shown, on the terminal and on its page, and in which words and units."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+
+from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.inputs.job_filter import left_out, ran_on_any
+from wattkeeper.scenarios.spec.wording import count
+
+SHOWN = {"energy_j": "energy", "time_s": "time", "cost": "cost", "jct_s": "job completion"}
+"""Of jobs with profiles."""
+
+QUEUE = {
+    "cluster_energy_j": "cluster energy",
+    "jct_s": "job completion",
+    "p95_jct_s": "95th percentile",
+    "queue_delay_s": "queue delay",
+    "preemptions": "preemptions",
+}
+"""Of jobs that run for their recorded duration, so that only the queue can differ."""
+
+ZOO = {"gpu_s_saved": "GPU time saved", "with_parent": "with parent", "mean_accuracy": "accuracy"}
+"""Where there is a zoo."""
+
+ZOO_NOTE = (
+    "GPU time saved: of training, modelled from the coverage by the parent (warm_start.json); "
+    "queries, which take GPU time too, are not subtracted. with parent: share of the trained "
+    "models. accuracy: their mean, modelled."
+)
+
+SHARES = ("with_parent", "mean_accuracy")
+"""Not compared with the baseline's."""
+
+TIMES = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
+ENERGIES = (("TJ", 1e12), ("GJ", 1e9), ("MJ", 1e6), ("kJ", 1e3), ("J", 1.0))
+SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
+
+PUBLISHED = "Seeds change nothing here: rng: published takes them from group names."
+SYNTHETIC = "Energy is that of a synthetic device, which nobody measured."
+NO_ENERGY = "Nothing measured energy: only time is compared."
+
+
+def shown_metrics(summary: Json) -> dict[str, str]:
+    """The metrics that tell variants apart, and what they are called."""
+    profiled = bool(summary["by"]["workload"])
+    shown = dict(SHOWN if profiled else QUEUE)
+    if not preempts(summary):
+        shown.pop("preemptions", None)
+    if profiled and not knows_energy(summary):
+        del shown["energy_j"], shown["cost"]  # which then is time alone
+    if has_zoo(summary):
+        shown.pop("p95_jct_s", None)
+        shown |= ZOO
+    return shown
+
+
+def preempts(summary: Json) -> bool:
+    """Whether any job lost its GPUs."""
+    return any(one["metrics"]["preemptions"]["mean"] for one in summary["variants"].values())
+
+
+def knows_energy(summary: Json) -> bool:
+    """Whether the energy of jobs is known."""
+    variants = summary["variants"].values()
+    return any(one["metrics"]["energy_j"]["mean"] is not None for one in variants)
+
+
+def has_zoo(summary: Json) -> bool:
+    """Whether models were kept."""
+    return any("gpu_s_saved" in one["metrics"] for one in summary["variants"].values())
+
+
+def cautions(manifest: Json, summary: Json) -> Iterator[str]:
+    """What a reader must know before the figures."""
+    scenario = manifest["scenario"]
+    if scenario["rng"] == "published" and scenario["workload"]["kind"] == "trace":
+        yield PUBLISHED
+    yield from left_out(manifest["dropped_jobs"])
+    yield from ran_on_any(manifest["ignored_gpu_types"])
+    of_live = manifest.get("live", {})
+    yield from _misnamed(of_live, summary["by"]["gpu_type"])
+    if "synthetic" in of_live.get("energy", ()) and of_live["devices"] != ["synthetic"]:
+        yield SYNTHETIC
+    yield from _lost(of_live)
+    if "saved" not in summary and summary["by"]["workload"] and not knows_energy(summary):
+        yield NO_ENERGY
+
+
+def _misnamed(of_live: Json, named: Collection[str]) -> Iterator[str]:
+    """What to say where a scenario calls the devices of a live run something else.
+
+    Args:
+        of_live: As in the manifest.
+        named: GPU types of the results.
+    """
+    if not of_live or of_live["devices"] == ["synthetic"]:  # all was rehearsed
+        return
+    devices = of_live["devices"] or ["cpu"]
+    if not set(devices) & set(named):
+        yield (
+            f"It ran on {', '.join(devices)}; the scenario (cluster.gpu), and so the results, call "
+            f"that {', '.join(named)}."
+        )
+
+
+def _lost(of_live: Json) -> Iterator[str]:
+    """What to say of attempts that were lost.
+
+    Args:
+        of_live: As in the manifest.
+    """
+    attempts = of_live.get("attempts", ())
+    if not attempts:
+        return
+    causes = Counter(one["cause"] for one in attempts)
+    last = attempts[-1]
+    message = f": {last['message']}" if last["message"] else ""
+    yield (
+        f"{count(len(attempts), 'attempt')} lost: "
+        f"{', '.join(f'{number} {cause}' for cause, number in sorted(causes.items()))}. "
+        f"The last one, {last['job_id']} attempt {last['attempt']} of {last['variant']}, "
+        f"{last['cause']}{message}. What each said is in "
+        f"{of_live['folder']}/{last['variant']}/{last['seed']}/output"
+    )
+
+
+def notes(manifest: Json, summary: Json) -> Iterator[str]:
+    """What the metrics are, where a reader could take them for something else."""
+    yield from _of_profiles(manifest) if summary["by"]["workload"] else _of_queue(manifest, summary)
+    if has_zoo(summary):
+        yield ZOO_NOTE
+
+
+def _of_queue(manifest: Json, summary: Json) -> Iterator[str]:
+    with_zoo = has_zoo(summary)
+    scenario = manifest["scenario"]
+    time = "its recorded time"
+    time += " or that of workload.durations" * ("durations" in scenario["workload"])
+    time += ", less what a parent saves" * with_zoo
+    tail = "" if with_zoo else " and 95th percentile"
+    yield (
+        f"No job has a profile: each runs for {time}, on whatever type of GPU, at its modelled "
+        f"power when busy. job completion: from submission to end, mean{tail}. queue delay: mean "
+        "wait for GPUs, before the start and while preempted. 1 GJ = 277.8 kWh."
+    )
+    costs = scenario["cluster"]["preemption"]
+    if not costs["checkpoint_s"] and not costs["restore_s"] and preempts(summary):
+        yield "Preemption costs no time here (cluster.preemption)."
+
+
+def _of_profiles(manifest: Json) -> Iterator[str]:
+    scenario = manifest["scenario"]
+    variants = scenario["variants"].values()
+    etas = {variant.get("objective", {}).get("eta") for variant in variants} - {None}
+    eta = scenario["objective"]["eta"]
+    yield (
+        f"energy and time: sums over all jobs. cost: eta * energy + (1 - eta) * largest power limit"
+        f" * time (J), eta {eta:g}. regret: cost above the expected cost of the best configuration;"
+        " luck can make it negative. job completion: mean, from submission to end."
+    )
+    if etas - {eta}:
+        yield "Costs under different eta are not compared."
+
+
+def units_of(metric: str) -> Sequence[tuple[str, float]]:
+    """The units in which a metric is shown, and their sizes in its own, the largest first."""
+    if metric.endswith(("_s", "_s_saved")):
+        return TIMES
+    if metric.endswith("_bytes"):
+        return SIZES
+    if metric.endswith(("_j", "cost", "regret")):
+        return ENERGIES
+    return (("", 1.0),)
+
+
+def value_text(value: float | None, metric: str) -> str:
+    """A value with its unit."""
+    if value is None:
+        return "-"
+    if metric == "preemptions":
+        return f"{value:,.0f}"
+    if metric in SHARES:
+        return f"{100 * value:.1f} %" if metric == "with_parent" else f"{value:.4f}"
+    units = units_of(metric)
+    unit, size = next((unit for unit in units if abs(value) >= unit[1]), units[-1])
+    if unit == "J":
+        return f"{value:.1f} J"
+    digits = 1 if unit in dict(TIMES) else 2
+    return f"{value / size:,.{digits}f} {unit}".rstrip()

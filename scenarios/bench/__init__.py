@@ -1,0 +1,1 @@
+"""Scenarios against committed baselines."""

@@ -1,0 +1,92 @@
+"""How fast runs are: CPU time as a ratio to that of a loop of fixed work, measured in turns.
+
+A shared machine runs at half its speed for seconds, and the loop and the run beside it alike. So
+each run is held against the loops right before and after it, and the median of several such ratios
+is taken.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from statistics import median
+from typing import Final, NamedTuple
+
+from wattkeeper.scenarios.bench.baselines import Core
+from wattkeeper.sim.engine import world
+
+EVENTS: Final = 100_000
+WAITING: Final = 1000
+
+LAPS: Final = 5
+MOST_LAPS: Final = 15
+ENOUGH_S: Final = 4.0
+"""CPU time of laps after which a long run is not repeated, unless it seems slow."""
+
+SLOWER: Final = 1.5
+"""A ratio so many times the baseline's is a regression."""
+
+
+class Speed(NamedTuple):
+    """What was measured.
+
+    Attributes:
+        ratio: CPU time of a run over that of the loop, median of the laps.
+        lowest: Of all laps.
+        highest: Of all laps.
+        laps: How many.
+    """
+
+    ratio: float
+    lowest: float
+    highest: float
+    laps: int
+
+
+def core() -> Core:
+    """Whether the core is compiled here."""
+    return "interpreted" if str(world.__file__).endswith(".py") else "compiled"
+
+
+def measure(run: Callable[[], object], expected: float | None, accept: bool) -> Speed:
+    """Time a run that has run before, so that nothing is imported or compiled in it.
+
+    Args:
+        run: What is timed.
+        expected: The baseline's ratio; more laps are made before a run is called slower.
+        accept: Whether what is found becomes the baseline, and so needs more laps.
+    """
+    loops, runs = [_cpu_s(loop)], []
+    while True:
+        runs.append(_cpu_s(run))
+        loops.append(_cpu_s(loop))
+        ratios = [
+            ran / (before + after) * 2
+            for ran, before, after in zip(runs, loops, loops[1:], strict=False)
+        ]
+        ratio = median(ratios)
+        wanted = LAPS if sum(runs) < ENOUGH_S else 1
+        doubtful = expected is not None and ratio > SLOWER * expected
+        if len(ratios) >= (MOST_LAPS if doubtful else 2 * wanted - 1 if accept else wanted):
+            return Speed(ratio, min(ratios), max(ratios), len(ratios))
+
+
+def _cpu_s(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def loop() -> float:
+    """Fixed work of the kind that a simulator does: a heap of events, and a count a node."""
+    waiting = [(float(at * 7919 % 1000), at) for at in range(WAITING)]
+    heapify(waiting)
+    counts: dict[int, int] = {}
+    total = 0.0
+    for _ in range(EVENTS):
+        now, number = heappop(waiting)
+        counts[number % 97] = counts.get(number % 97, 0) + 1
+        total += now
+        heappush(waiting, (now + number * 2654435761 % 1009 + 1.0, number + 1))
+    return total

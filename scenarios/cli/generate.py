@@ -1,0 +1,109 @@
+"""The commands `wattkeeper traces generate ...`, and what fits the jobs that they generate.
+
+Only what a command needs is imported, inside it: `wattkeeper --help` stays quick.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from wattkeeper.scenarios.cli.options import GPUS, number_type
+
+_FACTOR = "a number > 0 without unit, times"
+_JOBS = number_type("a whole number of jobs >= 1", lambda n: n >= 1, whole=True)
+_SEED = number_type("a whole number >= 0", lambda n: n >= 0, whole=True)
+_RATE = number_type(f"{_FACTOR} the fit's arrival rate", lambda n: n > 0)
+_LOAD = number_type(f"{_FACTOR} the cluster's GPU time (0.8 is 80 %)", lambda n: n > 0)
+
+
+@click.group("generate")
+def generate() -> None:
+    """Generate traces that nobody recorded, marked as synthetic."""
+
+
+@generate.command("profiles")
+@click.option("--name", default="synthetic", help="Its name in the library [synthetic].")
+@click.option("--seed", type=_SEED, default=1, help="Seed of the noise [1].")
+@click.option("--replace", is_flag=True, help="Replace a trace of that name.")
+def generate_profiles(name: str, seed: int, replace: bool) -> None:
+    """Generate profiles of GPUs and workloads."""
+    from wattkeeper.traces.generate.synthetic import generate as generate_trace
+    from wattkeeper.traces.generate.synthetic_specs import SyntheticProfiles
+
+    _save(generate_trace(SyntheticProfiles(seed=seed), name), replace)
+
+
+@generate.command("jobs")
+@click.option("--name", default="synthetic-jobs", help="Its name in the library [synthetic-jobs].")
+@click.option("--fit", default="philly", help="A shipped fit or a file of one [philly].")
+@click.option("--jobs", type=_JOBS, default=100_000, help="How many [100000].")
+@click.option("--seed", type=_SEED, default=1, help="Seed of all of it [1].")
+@click.option("--rate-scale", type=_RATE, help="Times the fit's arrival rate [1].")
+@click.option("--load", type=_LOAD, help="Or: share of the cluster that jobs ask for on average.")
+@click.option("--gpus", type=GPUS, help="GPUs of that cluster.")
+@click.option("--replace", is_flag=True, help="Replace a trace of that name.")
+def generate_jobs(
+    name: str,
+    fit: str,
+    jobs: int,
+    seed: int,
+    rate_scale: float | None,
+    load: float | None,
+    gpus: int | None,
+    replace: bool,
+) -> None:
+    """Generate jobs with the shape of a fit: arrivals, GPU demands, run times, users, groups."""
+    from wattkeeper.traces.fits import load_fit
+    from wattkeeper.traces.generate.sample import rate_for_load, sample
+
+    if (load is None) != (gpus is None) or (load is not None and rate_scale is not None):
+        raise click.UsageError("give --load with --gpus, or --rate-scale alone, or none of them")
+    shape = load_fit(fit)
+    if load is not None and gpus is not None:
+        rate_scale = rate_for_load(shape, load, gpus)
+    scale = 1.0 if rate_scale is None else rate_scale
+    _save(sample(shape, name, jobs, seed, scale, fit), replace)
+
+
+@click.command("fit")
+@click.argument("trace")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="File to write.")
+@click.option("--compare", type=click.Path(path_type=Path), help="Folder for a comparison.")
+@click.option("--seed", type=_SEED, default=1, help="Seed of the compared sample [1].")
+def fit_jobs(trace: str, out: Path, compare: Path | None, seed: int) -> None:
+    """Fit the jobs of TRACE, a name or a path, for `generate jobs --fit`.
+
+    With --compare, as many jobs are sampled from the fit and compared with the trace: numbers in
+    comparison.json, a picture in comparison.png; the picture needs matplotlib.
+    """
+    from wattkeeper.traces.fits import to_json
+    from wattkeeper.traces.generate.fit import fit_trace
+    from wattkeeper.traces.library import store
+
+    found = store.find(trace)
+    fit = fit_trace(found)
+    out.write_text(to_json(fit), encoding="utf-8")
+    click.echo(f"{fit.jobs} jobs, {len(fit.demands)} GPU demands: {out}")
+    for text in fit.absent:
+        click.echo(f"Absent: {text}")
+    if compare is not None:
+        from wattkeeper.traces.generate.plot_fit import save_comparison
+        from wattkeeper.traces.generate.sample import sample
+
+        sampled = sample(fit, f"sample-of-{found.name}"[:100], fit.jobs, seed)
+        save_comparison(found, sampled, compare)
+        click.echo(f"Comparison: {compare}")
+
+
+def _save(trace: Any, replace: bool) -> None:
+    from wattkeeper.traces.library import store
+
+    folder = store.save(trace, replace=replace)
+    for name, table in trace.tables.items():
+        click.echo(f"{table.num_rows:8} {name}")
+    for note in trace.notes:
+        click.echo(f"Note: {note}")
+    click.echo(f"{trace.name} ({trace.kind}, {trace.origin}): {folder}")

@@ -1,0 +1,159 @@
+"""The command `wattkeeper`.
+
+Only what a subcommand needs is imported, inside it: `wattkeeper --help` stays quick.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wattkeeper.policies.errors import WattkeeperError
+from wattkeeper.scenarios.cli.bench import bench
+from wattkeeper.scenarios.cli.compare import compare
+from wattkeeper.scenarios.cli.record import record
+from wattkeeper.scenarios.cli.report import report
+from wattkeeper.scenarios.cli.run import axes_option, run, settings_option
+from wattkeeper.scenarios.cli.timeline import timeline
+from wattkeeper.scenarios.cli.traces import traces
+from wattkeeper.scenarios.cli.zoo import zoo
+
+if TYPE_CHECKING:
+    from wattkeeper.scenarios.spec.loading import Loaded
+
+INTERRUPTED = 130
+LACKING = 3
+CLOSED_PIPE = 141
+
+
+class Group(click.Group):
+    """Turns what wattkeeper raises on purpose into a message and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand."""
+        try:
+            return super().invoke(ctx)
+        except WattkeeperError as error:
+            _fail(ctx, str(error), error.exit_code)
+        except KeyboardInterrupt:
+            _fail(ctx, "interrupted", INTERRUPTED)
+        except BrokenPipeError:  # the reader has seen enough, as with `| head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(CLOSED_PIPE)
+        except OSError as error:
+            _fail(ctx, f"{error.filename or 'system'}: {error.strerror or error}", LACKING)
+
+
+def _fail(ctx: click.Context, message: str, code: int) -> None:
+    click.echo(message, err=True)
+    ctx.exit(code)
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="wattkeeper")
+def main() -> None:
+    """Replay deep-learning jobs on a simulated cluster, and compare what policies make of them."""
+
+
+@main.command()
+@click.argument("scenario")
+@settings_option
+@axes_option
+def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) -> None:
+    """Check SCENARIO and the traces that it names, without running it."""
+    from wattkeeper.scenarios.inputs.job_filter import left_out, ran_on_any
+    from wattkeeper.scenarios.inputs.policy_checks import check_policies
+    from wattkeeper.scenarios.inputs.read import read_inputs
+    from wattkeeper.scenarios.spec.loading import load
+    from wattkeeper.scenarios.spec.variants import run_specs
+    from wattkeeper.scenarios.spec.wording import count
+
+    loaded = load(scenario, settings, axes=axes)
+    if loaded.scenario.sweep is not None:
+        _validate_sweep(loaded)
+        return
+    simulated = getattr(loaded.scenario.workload, "profiles", None) is not None
+    inputs = read_inputs(loaded, live=loaded.scenario.live is not None and not simulated)
+    check_policies(loaded, inputs)
+    for line in (*left_out(inputs.dropped), *ran_on_any(inputs.ignored)):
+        click.echo(line)
+    runs, variants = len(run_specs(loaded.scenario)), len(loaded.scenario.variants)
+    click.echo(f"{loaded.document.name}: good; {count(variants, 'variant')}, {count(runs, 'run')}")
+
+
+def _validate_sweep(loaded: Loaded) -> None:
+    from wattkeeper.scenarios.sweep.points import points, with_inputs
+
+    found = points(loaded)
+    for _ in with_inputs(found):
+        pass
+    scenario, document = loaded
+    runs = len(found) * len(scenario.variants) * len(scenario.all_seeds)
+    click.echo(
+        f"{document.name}: good; {len(found)} points, {len(scenario.variants)} variants, "
+        f"{runs} runs"
+    )
+
+
+@main.command()
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+def scenarios(name: str | None, as_json: bool) -> None:
+    """List the shipped scenarios, or print the file of the one called NAME."""
+    from wattkeeper.scenarios.spec.loading import find, load, shipped
+
+    if name is not None:
+        click.echo(find(name).read_text(encoding="utf-8"), nl=False)
+        return
+    known = {name: load(name).scenario.question for name in shipped()}
+    if as_json:
+        click.echo(json.dumps(known, indent=2))
+        return
+    width = max(map(len, known))
+    for each, question in known.items():
+        click.echo(f"{each:{width}}  {question}")
+
+
+@main.command()
+def schema() -> None:
+    """Print the JSON schema of scenario files, for editors."""
+    from wattkeeper.scenarios.spec.schema import json_schema
+
+    click.echo(json.dumps(json_schema(), indent=2))
+
+
+@main.command()
+@click.option("--look-only", is_flag=True, help="Do not try whether power limits may be set.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def doctor(look_only: bool, as_json: bool) -> None:
+    """Show what live runs can use here, what they may do, and what to do about the rest.
+
+    Power limits that killed runs left behind are put back, unless --look-only is given. Exit code
+    3: something here makes a live run fail.
+    """
+    from wattkeeper.scenarios.cli.doctor import examine, lines
+
+    report = examine(look_only=look_only)
+    if as_json:
+        findings = [finding._asdict() for finding in report.findings]
+        can = report.can_run_live
+        whole = {"can_run_live": can, "findings": findings, "devices": report.devices}
+        click.echo(json.dumps(whole, indent=2))
+    else:
+        click.echo("\n".join(lines(report)))
+    if not report.can_run_live:
+        raise click.exceptions.Exit(LACKING)
+
+
+main.add_command(bench)
+main.add_command(compare)
+main.add_command(record)
+main.add_command(report)
+main.add_command(run)
+main.add_command(timeline)
+main.add_command(traces)
+main.add_command(zoo)

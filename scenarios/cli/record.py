@@ -1,0 +1,95 @@
+"""The command `wattkeeper record`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from wattkeeper.scenarios.cli import terminal
+
+
+def _numbers(what: str, kind: type[int] | type[float]) -> Callable[[str], tuple[Any, ...]]:
+    """A reader of numbers above 0 with commas between."""
+
+    def numbers(text: str) -> tuple[Any, ...]:
+        try:
+            found = tuple(kind(part) for part in text.split(","))
+        except ValueError:
+            found = ()
+        if not found or not all(0 < number < math.inf for number in found):
+            raise click.BadParameter(f"found {str(text)!r}; must be {what}")
+        return found
+
+    return numbers
+
+
+_SIZES = _numbers("batch sizes > 0 with commas between, as 32,64,128", int)
+_LIMITS = _numbers("power limits in W > 0 with commas between, as 150,200,250", float)
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--name", required=True, help="Its name in the trace library.")
+@click.option("--batch-sizes", type=_SIZES, metavar="N,N,...",
+              help="Global batch sizes, and the script's default one [the script's].")  # fmt: skip
+@click.option("--power-limits", type=_LIMITS, metavar="W,W,...",
+              help="Limits of each GPU [all that may be set, 25 W apart].")  # fmt: skip
+@click.option("--repeats", type=click.IntRange(1), default=3,
+              help="Trainings to the target for each batch size [3].")  # fmt: skip
+@click.option("--epochs", type=click.IntRange(1), default=3,
+              help="Epochs at each lower power limit [3].")  # fmt: skip
+@click.option("--torchrun", type=click.IntRange(1), metavar="N",
+              help="Have torchrun start N processes of it, one a GPU.")  # fmt: skip
+@click.option("--lease", type=click.FloatRange(0, 86_400, min_open=True), default=60.0,
+              metavar="S", help="Give it up once it is silent for so long, s [60].")  # fmt: skip
+@click.option("--replace", is_flag=True, help="Replace what the trace has of this training.")
+@click.argument("script")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def record(
+    name: str,
+    batch_sizes: tuple[int, ...] | None,
+    power_limits: tuple[float, ...] | None,
+    repeats: int,
+    epochs: int,
+    torchrun: int | None,
+    lease: float,
+    replace: bool,
+    script: str,
+    arguments: tuple[str, ...],
+) -> None:
+    """Record SCRIPT, a file or a module that uses a Session, as a profile to replay.
+
+    It is run again and again: to its target at every batch size, some epochs at every lower power
+    limit. A sweep that was interrupted goes on where it was if the same command is given again.
+    """
+    from wattkeeper.live.record import sweep as recorder
+    from wattkeeper.live.record.to_trace import check_new, existing, trace_of
+    from wattkeeper.traces.files.names import check_name
+    from wattkeeper.traces.library import store
+
+    before = existing(check_name(name))
+    sweep = recorder.Sweep(
+        script, arguments, batch_sizes, power_limits, repeats, epochs, torchrun, lease
+    )
+    folder = store.root() / ".recording" / name
+    with terminal.progress(script) as progress:
+        found = recorder.record(
+            sweep, folder, lambda begun: check_new(before, begun, replace), progress
+        )
+    trace = trace_of(name, sweep, found, before)
+    path = store.save(trace, replace=before is not None)
+    recorder.forget(folder)
+    for table, rows in trace.tables.items():
+        click.echo(f"{rows.num_rows:8} {table}")
+    for note in trace.notes:
+        click.echo(f"Note: {note}")
+    latencies = trace.parameters["latencies"][-1]
+    shown = ", ".join(
+        f"{key} {'absent' if value is None else f'{value:.3g}'}"
+        for key, value in latencies.items()
+        if key.endswith("_s")
+    )
+    click.echo(f"Latencies of {latencies['workload']} (latencies: recorded): {shown}")
+    click.echo(f"{trace.name} ({trace.kind}, {trace.origin}): {path}")

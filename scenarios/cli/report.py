@@ -1,0 +1,27 @@
+"""The command `wattkeeper report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="[DIR/report.html].")
+def report(folder: Path, out: Path | None) -> None:
+    """Make the page of the results in DIR, of a run or of a sweep, anew."""
+    from wattkeeper.scenarios.run.arrow import settle
+
+    settle()
+    from wattkeeper.scenarios import read
+    from wattkeeper.scenarios.report import page, sweep_page
+    from wattkeeper.sim.results.folder import is_sweep
+    from wattkeeper.traces.files.atomic import replacing_file
+
+    text = sweep_page(folder) if is_sweep(folder) else page(read(folder))
+    path = out or folder / "report.html"
+    with replacing_file(path) as fresh:
+        fresh.write_text(text, encoding="utf-8", newline="\n")
+    click.echo(f"Report: {path}")

@@ -1,0 +1,134 @@
+"""The command `wattkeeper run`."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from wattkeeper.scenarios.cli import terminal
+
+if TYPE_CHECKING:
+    from wattkeeper.scenarios.spec.loading import Loaded
+
+FAILED: Final = 1
+
+settings_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="PATH.TO.KEY=VALUE",
+    help="Change a value of the scenario; may be repeated.",
+)
+
+axes_option = click.option(
+    "--sweep",
+    "axes",
+    multiple=True,
+    metavar="PATH.TO.KEY=VALUE,VALUE,...",
+    help="Run at each of these values, instead of the scenario's sweep; with several, each "
+    "with each. Values are YAML, with a comma between them.",
+)
+
+
+@click.command()
+@click.argument("scenario")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder to replace [results/NAME].",
+)
+@click.option("--seeds", metavar="N|A..B", help="Seeds 1 to N, or A to B.")
+@settings_option
+@click.option("--workers", type=click.IntRange(1), default=1, help="Processes to run in [1].")
+@click.option("--live", is_flag=True, help="Train for real, or rehearse; go on if interrupted.")
+@click.option("--ray", metavar="ADDRESS", help="Run on the hosts of a Ray cluster.")
+@axes_option
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def run(
+    scenario: str,
+    out: Path | None,
+    seeds: str | None,
+    settings: tuple[str, ...],
+    workers: int,
+    live: bool,
+    ray: str | None,
+    axes: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Run SCENARIO, a shipped one's name or a file, and compare its variants."""
+    if live and workers > 1:
+        raise click.UsageError("--workers is for the simulator: leave it out with --live")
+    if ray is not None and workers > 1:
+        raise click.UsageError("--workers is for this machine: leave it out with --ray")
+    from wattkeeper.scenarios.run.arrow import settle
+
+    settle()
+    from wattkeeper.scenarios.run.run import run as run_scenario
+    from wattkeeper.scenarios.spec.loading import load
+    from wattkeeper.sim.results.folder import kept_beside
+    from wattkeeper.sim.results.tables import check_folder, to_json
+
+    loaded = load(scenario, settings, None if seeds is None else _seeds(seeds), axes)
+    folder = out or Path("results") / loaded.scenario.name
+    check_folder(folder, sweep=loaded.scenario.sweep is not None)
+    if loaded.scenario.sweep is not None:
+        if live:
+            raise click.UsageError(
+                "a sweep is simulated: leave out --live, or the sweep (--set sweep=null)"
+            )
+        _run_sweep(loaded, folder, workers, ray, as_json)
+        return
+    kept = kept_beside(folder, "live") if live else None
+    trainings = kept_beside(folder, "trainings")
+    with terminal.trainings(loaded.scenario.name, live=live) as (progress, watch):
+        tell = partial(click.echo, err=True)
+        done = run_scenario(loaded, workers, progress, trainings, kept, ray, tell, watch)
+    done.save(folder)
+    if kept is not None:
+        from wattkeeper.scenarios.run.live_run import finish
+
+        finish(kept)
+    if as_json:
+        click.echo(to_json(done.summary), nl=False)
+        return
+    from wattkeeper.scenarios.cli.tables.run import show
+
+    show(terminal.console(), loaded.scenario, done)
+    click.echo(f"\nResults: {folder}")
+
+
+def _run_sweep(loaded: Loaded, folder: Path, workers: int, ray: str | None, as_json: bool) -> None:
+    from wattkeeper.scenarios.cli.tables import sweep
+    from wattkeeper.scenarios.sweep.points import points
+    from wattkeeper.scenarios.sweep.run import run_sweep
+    from wattkeeper.sim.results.tables import to_json
+
+    tell = partial(click.echo, err=True)
+    with terminal.progress(loaded.scenario.name) as progress:
+        failures = run_sweep(points(loaded), folder, workers, ray, progress, tell)
+    if as_json:
+        click.echo(to_json(sweep.content(folder)), nl=False)
+    else:
+        sweep.show(terminal.console(), folder)
+        click.echo(f"\nResults: {folder}")
+    for line in failures:
+        tell(line)
+    if failures:
+        tell("The same command tries the failed runs again, and keeps the others.")
+        click.get_current_context().exit(FAILED)
+
+
+def _seeds(text: str) -> range:
+    from wattkeeper.scenarios.spec.schema import MAX_SEEDS
+
+    found = re.fullmatch(r"(?:([0-9]{1,9})\.\.)?([0-9]{1,9})", text)
+    if found:
+        seeds = range(int(found[1] or 1), int(found[2]) + 1)
+        if 0 < len(seeds) <= MAX_SEEDS:
+            return seeds
+    allowed = f"allowed: N (1 to N) or A..B, at most {MAX_SEEDS} seeds"
+    raise click.BadParameter(f"found {text!r}; {allowed}", param_hint="--seeds")

@@ -1,0 +1,95 @@
+"""Benchmarks on the terminal: what changed, and by how much."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from rich.markup import escape
+from rich.table import Table
+
+from wattkeeper.scenarios.bench.speed import SLOWER, core
+from wattkeeper.scenarios.spec.wording import percent, unlisted
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from wattkeeper.scenarios.bench.examine import Change, Outcome
+
+WORDS: Final = {
+    "same": "as before",
+    "changed": "[bold red]changed[/]",
+    "failed": "[bold red]failed[/]",
+    "new": "[bold yellow]no baseline[/]",
+    "skipped": "[yellow]skipped[/]",
+}
+SHOWN: Final = 12
+"""Changes of an entry; the rest is in the JSON."""
+
+
+def show(console: Console, outcomes: Sequence[Outcome]) -> None:
+    """Print what became of each entry, then what changed."""
+    table = Table(title="Benchmarks")
+    for head in ("entry", "scenario", "result"):
+        table.add_column(head, overflow="fold")
+    for head in ("runs", "CPU ratio", "baseline", "change"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for outcome in outcomes:
+        entry = outcome.entry
+        runs = f"{outcome.runs}" if outcome.runs else ""
+        named = (escape(entry.name), escape(entry.scenario), WORDS[outcome.state])
+        table.add_row(*named, runs, *_speed(outcome))
+    console.print(table)
+    console.print(
+        "CPU ratio: CPU time of the entry over that of a loop of fixed work beside it; more than "
+        f"{SLOWER:g} times the baseline's is a regression. Core: {core()}.",
+        style="dim",
+    )
+    for outcome in outcomes:
+        for text in (outcome.why, *outcome.notes):
+            if text:
+                console.print(escape(f"{outcome.entry.name}: {text}"), style="bold yellow")
+    if any(outcome.changes for outcome in outcomes):
+        console.print(_changes(outcomes))
+
+
+def _speed(outcome: Outcome) -> tuple[str, str, str]:
+    if outcome.speed is None:
+        return "", "", ""
+    expected = outcome.entry.expected
+    before = None if expected is None else expected.cpu.get(core())
+    now = outcome.speed.ratio
+    if before is None:
+        return f"{now:.3g}", "", ""
+    return f"{now:.3g}", f"{before:.3g}", f"{percent(now / before - 1, fine=True)} %"
+
+
+def _changes(outcomes: Sequence[Outcome]) -> Table:
+    table = Table(title="What changed")
+    for head in ("entry", "variant", "quantity"):
+        table.add_column(head, overflow="fold")
+    for head in ("baseline", "now", "change"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for outcome in outcomes:
+        for at, change in enumerate(outcome.changes[:SHOWN]):
+            name = escape(outcome.entry.name) if not at else ""
+            table.add_row(name, escape(change.variant), escape(change.quantity), *_cells(change))
+        if said := unlisted(len(outcome.changes), SHOWN):
+            table.add_row("", "", said)
+        if outcome.changes:
+            table.add_section()
+    return table
+
+
+def _cells(change: Change) -> tuple[str, str, str]:
+    share = change.share
+    grown = "" if share is None else f"{percent(share, fine=True)} %"
+    return _value(change.baseline), _value(change.now), grown
+
+
+def _value(value: float | str | None) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, str):
+        return escape(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"

@@ -1,0 +1,172 @@
+"""Studies against each other on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from wattkeeper.scenarios.analysis.compare import LEVEL, stands_alone
+from wattkeeper.scenarios.analysis.vocabulary import value_text
+from wattkeeper.scenarios.spec.wording import count, percent, unlisted
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SHOWN = 40
+"""Rows of a table, and lines of a list; the rest is in the JSON."""
+
+MAIN = ("energy_j", "cluster_energy_j", "time_s", "cost", "jct_s", "queue_delay_s")
+"""What a study is about."""
+
+WIDEST = 50
+"""Characters of a value of a scenario."""
+
+NOTE = (
+    "change: mean of the ratios seed by seed, with its 95 % interval. d_z: mean difference over "
+    "its standard deviation, seed by seed. verdict: of this one comparison; (alone): not among all "
+    f"that differ here (Holm, {100 * LEVEL:g} %)."
+)
+
+
+def show(console: Console, found: Mapping[str, Any]) -> None:
+    """Print each comparison: its verdict, what was run otherwise, and the metrics that differ."""
+    console.print(_about("reference", found["reference"]), style="dim")
+    for comparison in found["comparisons"]:
+        console.print(_about("compared with it", comparison["other"]), style="dim")
+        console.print(escape(sentence(comparison)), style="bold")
+        for line in _notes(comparison):
+            console.print(escape(line), style="yellow")
+        differ = [row for row in comparison["rows"] if row["verdict"] not in (None, "identical")]
+        if differ:
+            console.print(_table(differ))
+    if any(comparison["differ"] for comparison in found["comparisons"]):
+        console.print(NOTE, style="dim")
+
+
+def sentence(comparison: Mapping[str, Any]) -> str:
+    """What the comparison comes to, in one sentence."""
+    compared, differ = comparison["compared"], comparison["differ"]
+    alone = comparison["only_reference"] or comparison["only_other"]
+    of_both = " in what both have" if alone else ""
+    some = f"{differ} of {count(compared, 'comparison')}"
+    match comparison["verdict"]:
+        case "identical" if comparison["identical"]:
+            return "The results are identical, all tables of them (results_digest)."
+        case "identical":
+            return f"All {count(compared, 'metric')} of whole runs are identical{of_both}."
+        case "noise":
+            return (
+                f"They differ only by noise{of_both}: {some} differ, none of them by more than "
+                "the luck of seeds explains."
+            )
+        case "undecided":
+            lone = sum(map(stands_alone, comparison["rows"]))
+            return (
+                f"Undecided{of_both}: {some} differ, {lone} of them by more than noise if each is "
+                "looked at alone, none if all are. More seeds would tell (--seeds)."
+            )
+        case "one seed":
+            return (
+                f"They differ{of_both}: {some}. One seed cannot tell that from noise: run both "
+                "with more (--seeds 5)."
+            )
+        case _:
+            held = comparison["hold"]
+            return f"They differ{of_both}: {held} of {count(compared, 'comparison')} by more " + (
+                f"than noise{_largest(comparison['rows'])}."
+            )
+
+
+def _largest(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The largest change that is no noise, of what a study is about if there is any."""
+    held = [row for row in rows if row["holds"] and row["ratio"] is not None]
+    held = [row for row in held if row["metric"] in MAIN] or held
+    if not held:
+        return ""
+    row = max(held, key=lambda row: abs(row["ratio"] - 1))
+    return f", most of all {row['metric']} of {_run(row)}: {percent(row['ratio'] - 1, fine=True)} %"
+
+
+def _about(role: str, about: Mapping[str, Any]) -> str:
+    failed = len(about["failed_points"])
+    without = f", {count(failed, 'point')} without results" if failed else ""
+    text = f"{role}: {about['folder']} ({about['scenario']}, {about['backend']}{without})"
+    return escape(text)
+
+
+def _notes(comparison: Mapping[str, Any]) -> Iterator[str]:
+    differences = comparison["differences"]
+    for row in differences[:SHOWN]:
+        yield f"  {row['path']}: {_short(row['reference'])} -> {_short(row['other'])}"
+    yield from _more(differences)
+    for side, where in (("only_reference", "the reference"), ("only_other", "the other")):
+        for name in comparison[side][:SHOWN]:
+            yield f"  only in {where}: {name}"
+        yield from _more(comparison[side])
+    if any(row["metric"] == "jobs" and row["difference"] for row in comparison["rows"]):
+        yield "  other jobs were run: seeds do not give both the same luck"
+    if comparison["only_reference"] or comparison["only_other"]:
+        yield f"  seeds of both: {', '.join(map(str, comparison['seeds']))}"
+    absent = [row for row in comparison["rows"] if row["verdict"] is None]
+    if absent:
+        names = ", ".join(dict.fromkeys(row["metric"] for row in absent))
+        yield f"  not compared, without values or under another eta: {names}"
+
+
+def _more(rows: Sequence[object]) -> Iterator[str]:
+    if said := unlisted(len(rows), SHOWN):
+        yield f"  {said}"
+
+
+def _short(value: object) -> str:
+    text = "not there" if value is None else str(value)
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}..."
+
+
+def _run(row: Mapping[str, Any]) -> str:
+    values = ", ".join(f"{path}={value}" for path, value in row.get("point", {}).items())
+    return f"{row['variant']} ({values})" if values else str(row["variant"])
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Rows that differ; where there are many, those that stand out most."""
+    kept = sorted(range(len(rows)), key=lambda at: (rows[at]["p_holm"] or 0, at))[:SHOWN]
+    table = Table(caption=unlisted(len(rows), SHOWN) or None)
+    for title in ("variant", "metric", "reference", "other", "change", "d_z", "verdict"):
+        left = title in ("variant", "metric", "verdict")
+        table.add_column(title, justify="left" if left else "right", no_wrap=title != "variant")
+    before = ""
+    for row in (rows[at] for at in sorted(kept)):
+        run = _run(row)
+        cells = (row["metric"], *(_number(row[side], row) for side in ("reference", "other")),
+                 _change(row), _effect(row["effect"]), _verdict(row))  # fmt: skip
+        table.add_row("" if run == before else escape(run), *map(escape, cells))
+        before = run
+    return table
+
+
+def _verdict(row: Mapping[str, Any]) -> str:
+    alone = stands_alone(row) and not row["holds"]
+    return f"{row['verdict']} (alone)" if alone else str(row["verdict"])
+
+
+def _change(row: Mapping[str, Any]) -> str:
+    if row["ratio"] is None:
+        return f"{row['difference']:+.4g}"
+    bounds = ", ".join(percent(bound - 1, fine=True) for bound in row["ci95"] or ())
+    return f"{percent(row['ratio'] - 1, fine=True)} %" + f" [{bounds}]" * bool(bounds)
+
+
+def _number(value: float | None, row: Mapping[str, Any]) -> str:
+    if value is None or row["unit"] in ("J", "s"):
+        return value_text(value, row["metric"])
+    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def _effect(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:+.1f}" if abs(value) < 10 else "> 10" if value > 0 else "< -10"

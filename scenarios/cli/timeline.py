@@ -1,0 +1,42 @@
+"""The command `wattkeeper timeline`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from wattkeeper.policies.errors import InputError
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--variant", metavar="NAME", help="Which variant [the first].")
+@click.option("--seed", type=int, metavar="N", help="Which seed [the first].")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE",
+              help="File to write; .gz: compressed [DIR/timeline.json.gz].")  # fmt: skip
+def timeline(folder: Path, variant: str | None, seed: int | None, out: Path | None) -> None:
+    """Write a trace of who ran where in DIR, for https://ui.perfetto.dev or chrome://tracing."""
+    from wattkeeper.scenarios.run.arrow import settle
+
+    settle()
+    from wattkeeper.scenarios.analysis import study
+    from wattkeeper.scenarios.analysis.perfetto import runs, write
+
+    found = study.read(folder)
+    known = runs(found)
+    kept = [run for run in known if variant in (None, run[0]) and seed in (None, run[1])]
+    if not kept:
+        variants, seeds = (", ".join(str(one) for one in dict.fromkeys(side))
+                           for side in zip(*known, strict=True))  # fmt: skip
+        raise InputError(f"{folder} has variants {variants}; seeds {seeds}: name some of them "
+                         "(--variant, --seed)")  # fmt: skip
+    path = out or folder / "timeline.json.gz"
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent} is no folder: name another file (--out)")
+    written = write(found, *kept[0], path)
+    click.echo(
+        f"{kept[0][0]}, seed {kept[0][1]}: {written.jobs:,} jobs, {written.slices:,} slices, "
+        f"{written.decisions:,} decisions; open it at https://ui.perfetto.dev or chrome://tracing"
+    )
+    click.echo(f"Timeline: {path}")

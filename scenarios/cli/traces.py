@@ -1,0 +1,244 @@
+"""The commands `wattkeeper traces ...`.
+
+Only what a command needs is imported, inside it: `wattkeeper --help` stays quick.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import click
+
+from wattkeeper.policies.errors import WattkeeperError
+from wattkeeper.scenarios.cli import terminal
+from wattkeeper.scenarios.cli.generate import fit_jobs, generate
+from wattkeeper.scenarios.cli.options import GPUS, number_type
+
+_ETA = number_type(
+    "a number from 0 to 1 without unit, the weight of energy against time", lambda n: 0 <= n <= 1
+)
+
+
+@click.group("traces")
+def traces() -> None:
+    """Import, list and describe traces and profiles."""
+
+
+@traces.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def list_traces(as_json: bool) -> None:
+    """List the traces of the library."""
+    from wattkeeper.traces.library import store
+
+    rows = [_listed(name) for name in store.names()]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    if not rows:
+        click.echo(f"No traces in {store.root()}; import one: wattkeeper traces import --help")
+        return
+    cells: list[tuple[str, ...]] = [
+        ("name", "kind", "origin", "format", "rows", "most GPUs", "span")
+    ]
+    for row in rows:
+        if "broken" in row:
+            cells.append((row["name"], "broken"))
+            continue
+        span = "" if row["span_s"] is None else f"{row['span_s'] / 86400:,.1f} d"
+        most = "" if row["most_gpus"] is None else f"{row['most_gpus']}"
+        about = (row["name"], row["kind"], row["origin"], row["format"])
+        cells.append((*about, f"{row['rows']:,}", most, span))
+    widths = [max(map(len, column)) for column in zip_longest(*cells, fillvalue="")]
+    for line in cells:
+        shown = [
+            text.rjust(width) if n >= 4 else text.ljust(width)
+            for n, (text, width) in enumerate(zip(line, widths, strict=False))
+        ]
+        click.echo("  ".join(shown).rstrip())
+    for row in rows:
+        if "broken" in row:
+            click.echo(f"broken: {row['broken']}")
+
+
+def _listed(name: str) -> dict[str, Any]:
+    """A row of the list; a broken trace is listed as such."""
+    from wattkeeper.traces.library import store
+
+    try:
+        trace = store.find(name)
+    except WattkeeperError as error:
+        return {"name": name, "broken": str(error)}
+    return {
+        "name": name,
+        "kind": trace.kind,
+        "origin": trace.origin,
+        "format": trace.format,
+        **store.sizes(trace),
+    }
+
+
+@traces.command()
+@click.argument("name")
+@click.option("--gpu", help="Only this GPU type.")
+@click.option("--eta", type=_ETA, default=0.5, help="Of the savings shown [0.5].")
+@click.option("--gpus", type=GPUS, help="Hold jobs against a cluster of so many GPUs.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def describe(name: str, gpu: str | None, eta: float, gpus: int | None, as_json: bool) -> None:
+    """Show what the trace NAME (or a path) covers, what is odd in it, and what could be saved."""
+    from wattkeeper.traces.describe.report import describe as describe_trace
+    from wattkeeper.traces.describe.report import render
+    from wattkeeper.traces.library import store
+
+    report = describe_trace(store.find(name), gpu_type=gpu, eta=eta, gpus=gpus)
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+    else:
+        render(report, terminal.console())
+
+
+class _Import(click.Command):
+    """Its help ends with the formats that there are."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the registry."""
+        from wattkeeper.traces.formats import registry
+
+        with formatter.section("Formats"):
+            formatter.write_dl(
+                [
+                    (known.name, f"{known.summary}; takes {known.takes}")
+                    for known in registry().values()
+                ]
+            )
+
+
+@traces.command("import", cls=_Import)
+@click.argument("form", metavar="FORMAT")
+@click.argument(
+    "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@click.option("--name", help="Its name in the library; by default the format says it.")
+@click.option("--replace", is_flag=True, help="Replace a trace of that name.")
+@click.option(
+    "--map",
+    "maps",
+    multiple=True,
+    metavar="CANONICAL=COLUMN",
+    help="For csv: a column of the file; may be repeated.",
+)
+@click.option("--skip-bad", is_flag=True, help="Leave out malformed rows, and count them.")
+def import_(
+    form: str,
+    paths: tuple[Path, ...],
+    name: str | None,
+    replace: bool,
+    maps: tuple[str, ...],
+    skip_bad: bool,
+) -> None:
+    """Read PATH... as FORMAT into the trace library; auto is the format that recognises them."""
+    from wattkeeper.traces.library import store
+
+    mapping = _mapping(maps)
+    added = store.add(form, paths, name, replace=replace, mapping=mapping, skip_bad=skip_bad)
+    for table, rows in added.rows.items():
+        click.echo(f"{rows:8} {table}")
+    for line in store.counted(added.quality):
+        click.echo(line)
+    for note in added.notes:
+        click.echo(f"Note: {note}")
+    if warning := store.much_left_out(added.quality):
+        click.echo(warning, err=True)
+    click.echo(f"{added.name} ({added.kind}, {added.origin}): {added.folder}")
+
+
+def _mapping(maps: tuple[str, ...]) -> dict[str, str]:
+    mapping: dict[str, str] = {}
+    for text in maps:
+        canonical, _, column = text.partition("=")
+        if not canonical or not column:
+            reason = f"found {text!r}; allowed: CANONICAL=COLUMN"
+            raise click.BadParameter(reason, param_hint="--map")
+        if canonical in mapping:
+            raise click.BadParameter(f"{canonical} is mapped twice", param_hint="--map")
+        mapping[canonical] = column
+    return mapping
+
+
+@traces.command()
+@click.argument("known", metavar="[NAME]", required=False)
+@click.option("--name", help="Its name in the library; by default the same.")
+@click.option("--replace", is_flag=True, help="Replace a trace of that name.")
+@click.option("--url", help="Address of the file, or of the folder that has the files.")
+@click.option("--sha256", multiple=True, metavar="HEX", help="Digest to check for, one a file.")
+@click.option("--skip-bad", is_flag=True, help="Leave out malformed rows, and count them.")
+def fetch(
+    known: str | None,
+    name: str | None,
+    replace: bool,
+    url: str | None,
+    sha256: tuple[str, ...],
+    skip_bad: bool,
+) -> None:
+    """Download the well-known trace NAME and import it; without NAME, list those that there are."""
+    from wattkeeper.traces.library.catalogue import listing
+
+    if known is None:
+        if name or replace or url or sha256 or skip_bad:
+            raise click.UsageError("these options need the NAME of a well-known trace")
+        click.echo("\n".join(listing()))
+        return
+    from wattkeeper.traces.library.fetch import fetch as fetch_trace
+    from wattkeeper.traces.library.store import much_left_out
+
+    with _download_bar() as progress:
+        done = fetch_trace(
+            known,
+            name=name,
+            replace=replace,
+            url=url,
+            sha256=sha256,
+            skip_bad=skip_bad,
+            progress=progress,
+        )
+    for file, digest in done.digests.items():
+        verdict = "as stated" if file in done.stated else "no digest is stated to compare with"
+        click.echo(f"{file}: sha256 {digest} ({verdict})")
+    for text in done.changed:
+        click.echo(f"Note: {text}")
+    for table, rows in done.added.rows.items():
+        click.echo(f"{rows:8} {table}")
+    if warning := much_left_out(done.added.quality):
+        click.echo(warning, err=True)
+    click.echo(f"{done.added.name} ({done.added.kind}, {done.added.origin}): {done.added.folder}")
+
+
+@contextmanager
+def _download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
+    """A progress bar over bytes on a terminal; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield lambda what, done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, TransferSpeedColumn(), console=console, transient=True) as bar:
+        tasks: dict[str, Any] = {}
+
+        def update(what: str, done: int, total: int | None) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total)
+            bar.update(tasks[what], completed=done, total=total)
+
+        yield update
+
+
+traces.add_command(fit_jobs)
+traces.add_command(generate)

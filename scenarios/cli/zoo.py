@@ -1,0 +1,249 @@
+"""The commands `wattkeeper zoo ...`.
+
+Only what a command needs is imported, inside it: `wattkeeper --help` stays quick.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.cli import terminal
+
+if TYPE_CHECKING:
+    from wattkeeper.live.zoo.rows import Model
+    from wattkeeper.live.zoo.zoo import Zoo
+
+NOT_KEPT = 1
+FOLDER = click.Path(path_type=Path)
+Command = Callable[..., Any]
+
+_zoo = click.option("--zoo", "folder", type=FOLDER, required=True, help="Folder of the zoo.")
+_matcher = click.option("--matcher", default="coverage", help="What scores parents [coverage].")
+_json = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+_input = click.option(
+    "--input",
+    "shape",
+    metavar="1,3,32,32",
+    help="Shape of a module's input; by default its first layer says it.",
+)
+
+
+@click.group("zoo")
+def zoo() -> None:
+    """Keep trained models, and start new ones from the weights of the most similar one.
+
+    Where a command takes MODULE:CALLABLE, as my_models:resnet18, it imports your code (from the
+    working directory first) and calls it without arguments: it gives the torch module.
+    """
+
+
+def _open(folder: Path) -> Zoo:
+    """A zoo that is there."""
+    from wattkeeper.live.zoo.index import NAME
+    from wattkeeper.live.zoo.zoo import Zoo
+
+    if not (folder / NAME).exists():
+        raise InputError(f"no zoo in {folder}; `wattkeeper zoo add` makes one")
+    return Zoo(folder)
+
+
+@zoo.command()
+@_zoo
+@click.option("--graph", type=FOLDER, help="Its graph, a JSON or ONNX file.")
+@click.option("--module", metavar="MODULE:CALLABLE", help="Or its code, which warm-start needs.")
+@_input
+@click.option("--weights", type=FOLDER, required=True, help="Its state, a safetensors file.")
+@click.option("--task", required=True, help="What it was trained for.")
+@click.option("--dataset", required=True, help="What it was trained on.")
+@click.option("--accuracy", type=float, required=True, help="The larger, the better.")
+@click.option("--name", help="What to call it; by default as the graph.")
+@click.option("--parent", type=int, help="Number of the model whose weights it started from.")
+@click.option("--capacity", help="Capacity of the zoo from now on, as 10GB; unbounded at first.")
+@click.option("--retain", help="Policy of the zoo from now on; at first modelkeeper.")
+@_json
+def add(
+    folder: Path,
+    graph: Path | None,
+    module: str | None,
+    shape: str | None,
+    weights: Path,
+    task: str,
+    dataset: str,
+    accuracy: float,
+    name: str | None,
+    parent: int | None,
+    capacity: str | None,
+    retain: str | None,
+    as_json: bool,
+) -> None:
+    """Add a trained model; over the capacity, the policy chooses which ones go.
+
+    With --module alone its graph is made from your code; with --graph too, the code is only noted.
+    Exit code 1: the policy does not keep it.
+    """
+    from wattkeeper.live.zoo.tensors import check, read_safetensors
+    from wattkeeper.live.zoo.zoo import Zoo
+    from wattkeeper.scenarios.zoo import inputs
+
+    if graph is None and module is None:
+        raise click.UsageError("give --graph FILE or --module MODULE:CALLABLE")
+    if module is not None and not inputs.MODULE.fullmatch(module):
+        raise InputError(f"found {module!r} as --module; allowed: MODULE:CALLABLE")
+    limit = None if capacity is None else inputs.capacity_bytes(capacity)
+    tensors = read_safetensors(weights)
+    if graph is not None:
+        found = inputs.graph_of(str(graph), shape)
+    else:
+        assert module is not None
+        made = inputs.module(module)
+        found = inputs.graph_of_module(made, module, shape)
+        tensors = inputs.with_all_names(tensors, made)
+    check(tensors, found, str(weights))
+    store = Zoo(folder, limit, retain)
+    offer = store.offer(
+        found,
+        tensors,
+        task=task,
+        dataset=dataset,
+        accuracy=accuracy,
+        name=name,
+        parent=parent,
+        source=module or "",
+    )
+    if as_json:
+        click.echo(json.dumps(offer._asdict(), indent=2))
+    for gone in offer.evicted if not as_json else ():
+        click.echo(f"Evicted: model {gone}")
+    if offer.model_id is None:
+        click.echo(f"{name or found.name} is not kept: {offer.reason}", err=True)
+        click.get_current_context().exit(NOT_KEPT)
+    if not as_json:
+        click.echo(f"model {offer.model_id}: {name or found.name}, in {folder}")
+
+
+@zoo.command("list")
+@_zoo
+@_json
+def list_models(folder: Path, as_json: bool) -> None:
+    """List the models of a zoo, in the order of their addition."""
+    store = _open(folder)
+    models = store.models()
+    if as_json:
+        click.echo(json.dumps([model._asdict() for model in models], indent=2))
+        return
+    from wattkeeper.scenarios.cli.tables.zoo import show_models
+
+    show_models(terminal.console(), store, models)
+
+
+@zoo.command()
+@_zoo
+@click.option(
+    "--child", required=True, metavar="FILE|MODULE:CALLABLE", help="A graph, or your code."
+)
+@_input
+@_matcher
+@_json
+def match(folder: Path, child: str, shape: str | None, matcher: str, as_json: bool) -> None:
+    """Rank the models of a zoo as parents of a new one, the most similar one first."""
+    from wattkeeper.live.zoo.matching import Parents
+    from wattkeeper.scenarios.cli.tables.zoo import SHOWN, show_matches
+    from wattkeeper.scenarios.zoo.inputs import graph_of
+
+    parents = Parents(_open(folder), graph_of(child, shape), matcher)
+    matches = parents.rank(None if as_json else SHOWN)
+    if as_json:
+        found = [
+            {**_named(each.model), "score": each.score, "score_over_own": each.over_own}
+            for each in matches
+        ]
+        click.echo(json.dumps(found, indent=2))
+        return
+    title = f"Parents of {child} by {matcher}"
+    show_matches(terminal.console(), title, matches, len(parents.models))
+
+
+def _named(model: Model) -> dict[str, Any]:
+    names = ("model_id", "name", "task", "dataset", "accuracy")
+    return {name: getattr(model, name) for name in names}
+
+
+@zoo.command()
+@click.option("--graphs", type=FOLDER, required=True, help="Folder of graphs, JSON files.")
+@_matcher
+@click.option("--out", type=FOLDER, required=True, help="CSV file to write.")
+@click.option("--child", "children", multiple=True, metavar="NAME", help="Only this child; again.")
+def scores(graphs: Path, matcher: str, out: Path, children: tuple[str, ...]) -> None:
+    """Score all ordered pairs of the graphs in a folder: parent, child, score, score over own."""
+    from wattkeeper.scenarios.zoo.scores import write_scores
+
+    with terminal.progress(matcher) as report:
+        rows = write_scores(graphs, matcher, out, children, report)
+    click.echo(f"{rows:8} pairs: {out}")
+
+
+@zoo.command("warm-start")
+@_zoo
+@click.option("--child", required=True, metavar="MODULE:CALLABLE", help="Your code of the child.")
+@_input
+@click.option("--out", type=FOLDER, required=True, help="Safetensors file to write.")
+@click.option("--task", help="What the child is trained for.")
+@click.option("--dataset", default="", help="What it is trained on.")
+@click.option("--parent", type=int, help="Number of the parent; by default the best one is taken.")
+@_matcher
+@click.option(
+    "--minimum",
+    type=float,
+    default=0.01,
+    help="Least score of a parent over the child's own [0.01].",
+)
+@click.option("--trust", multiple=True, metavar="MODULE", help="Run code of parents from there.")
+@_json
+def warm_start(
+    folder: Path,
+    child: str,
+    shape: str | None,
+    out: Path,
+    task: str | None,
+    dataset: str,
+    parent: int | None,
+    matcher: str,
+    minimum: float,
+    trust: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Write a child's initial weights, taken from the best parent of its task and data set.
+
+    This imports and runs your code: the child's, and the parent's as noted when it was added, if
+    that is in the same module as the child's or in one that --trust names.
+    """
+    from wattkeeper.scenarios.zoo.warm_start import Wanted, warm_start
+
+    if (task is None) == (parent is None):
+        raise click.UsageError("give --task, for the best parent of it, or --parent NUMBER")
+    wanted = Wanted(child, shape, task, dataset, parent, matcher, minimum, trust)
+    start = warm_start(_open(folder), wanted, out)
+    if as_json:
+        about = {"parent": _named(start.parent), "score": start.score, "out": str(out)}
+        click.echo(json.dumps({**about, "transfer": start.report.model_dump()}, indent=2))
+        return
+    click.echo(str(start.report))
+    click.echo(f"\nParent: model {start.parent.model_id} ({start.parent.name}). Weights: {out}")
+
+
+@zoo.command()
+@_zoo
+@_json
+def gc(folder: Path, as_json: bool) -> None:
+    """Remove what killed processes left behind; tensors of evicted models go at once anyway."""
+    freed = _open(folder).gc()
+    if as_json:
+        click.echo(json.dumps(freed._asdict(), indent=2))
+        return
+    click.echo(f"removed {freed.files} files, {freed.bytes:,} bytes")

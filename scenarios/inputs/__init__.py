@@ -1,0 +1,1 @@
+"""What runs read: jobs, profiles, clusters, models."""

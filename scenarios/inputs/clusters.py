@@ -1,0 +1,57 @@
+"""The cluster of a scenario."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.spec.schema import Cluster, MixedCluster
+from wattkeeper.sim.engine.cluster_spec import ClusterSpec, GpuPower, NodeGroup
+from wattkeeper.traces.library import store
+from wattkeeper.traces.trace import Trace
+
+
+def cluster_spec(cluster: Cluster | MixedCluster) -> tuple[ClusterSpec, Trace | None]:
+    """What a scenario says of its cluster, and the trace that its nodes are from, if any.
+
+    Raises:
+        InputError: If the trace knows no nodes, or the power of a type is not stated.
+    """
+    trace = None
+    if isinstance(cluster, Cluster):
+        per_node = cluster.gpus_per_node or cluster.gpus
+        groups = [NodeGroup(cluster.gpu, cluster.gpus // per_node, per_node)]
+        stated = {cluster.gpu: (cluster.idle_power_w, cluster.busy_power_w)}
+    else:
+        stated = {name: (power.idle_w, power.busy_w) for name, power in cluster.power.items()}
+        if isinstance(cluster.nodes, str):
+            trace = store.find(cluster.nodes)
+            groups = _node_groups(trace)
+        else:
+            groups = [NodeGroup(group.gpu, group.count, group.gpus) for group in cluster.nodes]
+        absent = sorted({group.gpu_type for group in groups} - set(stated))
+        if absent:
+            raise InputError(f"power: no entry for {', '.join(absent)}")
+    sleep, preemption = cluster.sleep, cluster.preemption
+    asleep_w = 0.0 if sleep is None else sleep.power_w
+    spec = ClusterSpec(
+        groups=tuple(groups),
+        power={name: GpuPower(idle_w, busy_w, asleep_w) for name, (idle_w, busy_w) in
+               stated.items()},
+        pue=cluster.pue,
+        power_cap_w=cluster.power_cap_w,
+        sleep_after_s=None if sleep is None else sleep.after_s,
+        wake_s=0.0 if sleep is None else sleep.wake_s,
+        checkpoint_s=preemption.checkpoint_s,
+        restore_s=preemption.restore_s,
+    )  # fmt: skip
+    return spec, trace
+
+
+def _node_groups(trace: Trace) -> list[NodeGroup]:
+    """Neighbouring equal nodes of a trace together."""
+    if "nodes" not in trace.tables:
+        raise InputError(f"nodes: trace {trace.name!r} knows no nodes")
+    table = trace.tables["nodes"]
+    kinds = zip(table["gpu_type"].to_pylist(), table["gpus"].to_pylist(), strict=True)
+    return [NodeGroup(kind, len(list(same)), gpus) for (kind, gpus), same in groupby(kinds)]

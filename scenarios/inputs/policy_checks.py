@@ -1,0 +1,143 @@
+"""Whether the policies of a scenario can work on its jobs."""
+
+from __future__ import annotations
+
+from wattkeeper.policies.errors import InputError, PolicyError, Problem, WattkeeperError
+from wattkeeper.policies.registry import PolicyConfig, policies
+from wattkeeper.scenarios.inputs.job_filter import first
+from wattkeeper.scenarios.inputs.read import Inputs
+from wattkeeper.scenarios.spec.loading import Loaded
+from wattkeeper.scenarios.spec.variants import DEFAULTS, policy_of, zoo_of
+from wattkeeper.sim.engine.replay import options_of
+
+COLUMNS = {"duration_s": "recorded duration", "estimate_s": "estimate"}
+"""How messages call what jobs may lack."""
+
+
+def check_policies(loaded: Loaded, inputs: Inputs) -> None:
+    """Refuse policies that cannot work on these jobs and the profiles that they need.
+
+    Raises:
+        PolicyError: The message names the place in the scenario.
+    """
+    for variant, own in loaded.scenario.variants.items():
+        configure = policy_of(loaded.scenario, variant, "configure")
+        if configure.sets_power and own.policies.tune is not None:
+            what = f"configure: {configure.kind} sets the power limit itself; leave tune out"
+            raise located(loaded, variant, PolicyError(what, "tune"))
+        if inputs.search is not None:
+            _check_search(loaded, variant, configure)
+        _check_zoo(loaded, inputs, variant, configure)
+        _check_energy(loaded, inputs, variant)
+        for point in DEFAULTS:
+            config = policy_of(loaded.scenario, variant, point)
+            lacks = _lacks(config, inputs)
+            if lacks:
+                what = f"{point}: {config.kind} cannot run: {lacks}"
+                raise located(loaded, variant, PolicyError(what, point))
+            for profile in inputs.profiles.values():
+                try:
+                    config.check(options_of(profile))
+                except PolicyError as error:
+                    raise located(loaded, variant, error) from None
+
+
+def _check_search(loaded: Loaded, variant: str, configure: PolicyConfig) -> None:
+    """Refuse policies that choose what networks that train for real have no choice of."""
+    tune = policy_of(loaded.scenario, variant, "tune").kind
+    if tune != DEFAULTS["tune"]:
+        what = f"tune: {tune} chooses power limits, which a search does not set; leave tune out"
+        raise located(loaded, variant, PolicyError(what, "tune"))
+    default = policies("configure")[DEFAULTS["configure"]].model_validate({})
+    if not configure.sets_parent and configure != default:
+        parents = (kind for kind, one in policies("configure").items() if one.sets_parent)
+        what = (
+            f"configure: {configure.kind} chooses a batch size, but all networks of a search are "
+            f"trained by one rule (workload.training); allowed: {', '.join(parents)}"
+        )
+        raise located(loaded, variant, PolicyError(what, "configure"))
+
+
+def _check_energy(loaded: Loaded, inputs: Inputs, variant: str) -> None:
+    """Refuse to count energy where nobody measured power."""
+    objective = loaded.scenario.variants[variant].objective or loaded.scenario.objective
+    for (workload, _, gpu_type), profile in inputs.profiles.items():
+        if not profile.measured and inputs.cluster.power_cap_w is not None:
+            what = f"nothing measured the power of {workload} on {gpu_type}: leave power_cap_w out"
+        elif not profile.measured and objective.eta > 0:
+            what = (
+                f"eta {objective.eta:g} counts energy, but nothing measured the power of "
+                f"{workload} on {gpu_type}: say objective: {{eta: 0}}, which counts time alone"
+            )
+        elif not profile.limited and 0 < objective.eta < 1:
+            what = (
+                f"eta {objective.eta:g} weighs time by the largest power limit, but {gpu_type} "
+                f"takes none ({workload}): say objective: {{eta: 0}} or {{eta: 1}}"
+            )
+        else:
+            continue
+        raise located(loaded, variant, InputError(what))
+
+
+def _check_zoo(loaded: Loaded, inputs: Inputs, variant: str, configure: PolicyConfig) -> None:
+    """Refuse a zoo of which too little is known, and policies that need one where there is none."""
+    zoo = zoo_of(loaded.scenario, variant)
+    if zoo is None:
+        if configure.sets_parent and configure.kind != "none":
+            what = (
+                f"configure: {configure.kind} chooses parents, but there is no zoo: say `zoo: {{}}`"
+            )
+            raise located(loaded, variant, PolicyError(what, "configure"))
+        if any(chosen.policies.retain is not None for chosen in
+               (loaded.scenario, loaded.scenario.variants[variant])):  # fmt: skip
+            what = "retain: there is no zoo that it could decide on: say `zoo: {}`"
+            raise located(loaded, variant, PolicyError(what, "retain"))
+        return
+    if inputs.search is not None:
+        bounded = zoo.capacity_gb is not None
+        if bounded or policy_of(loaded.scenario, variant, "retain").kind != "keep-all":
+            what = "zoo: a search keeps all that it trained; leave out capacity_gb and retain"
+            raise located(loaded, variant, InputError(what))
+        return
+    if not inputs.models.known:
+        raise located(loaded, variant, InputError(
+            "zoo: the trace does not say which models its jobs train; import it with a format "
+            "that does (modelkeeper)"))  # fmt: skip
+    origins = [row.child.mutated_from for row in inputs.models.known.values()]
+    if configure.kind == "lineage" and not any(origins):
+        raise located(loaded, variant, PolicyError(
+            "configure: lineage cannot run: the trace does not say of any model what it was "
+            "mutated from (column mutated_from)", "configure"))  # fmt: skip
+    absent = [name for name, row in inputs.models.known.items() if row.accuracy is None]
+    if absent and zoo.accuracy is None:
+        raise located(loaded, variant, InputError(
+            f"zoo: the trace has no accuracy of {len(absent)} models (first: {absent[0]}); say "
+            "what they reach from scratch (zoo.accuracy)"))  # fmt: skip
+
+
+def _lacks(config: PolicyConfig, inputs: Inputs) -> str:
+    """What the jobs do not say though the policy must know it; empty if they do."""
+    for column, advice in config.needed_columns.items():
+        named = COLUMNS.get(column, column)
+        if inputs.jobs is None:
+            return f"it needs the {named} of every job, and jobs that recur have none"
+        absent = inputs.jobs[column].is_null()
+        many = inputs.jobs[column].null_count
+        if many:
+            at = absent.index(True).as_py()
+            job = first(inputs.jobs["job_id"][at].as_py(), int(inputs.rows[at]))
+            return f"{many} of {len(absent)} jobs have no {named} (first: {job}); {advice}"
+    return ""
+
+
+def located(loaded: Loaded, variant: str, error: InputError | PolicyError) -> WattkeeperError:
+    """The same error with the variant, and where the scenario chose the policy that is to blame."""
+    scenario, document = loaded
+    point = error.point if isinstance(error, PolicyError) else None
+    at: tuple[str, ...] = ("variants", variant)
+    if point is not None:
+        own = getattr(scenario.variants[variant].policies, point) is not None
+        at = (*at, "policies", point) if own else ("policies", point)
+    where = document.where_inside(at)
+    problems = [Problem(f"variant {variant!r}: {p.message}", where) for p in error.problems]
+    return type(error)(problems)

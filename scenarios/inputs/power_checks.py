@@ -1,0 +1,144 @@
+"""What can be known of power before anything runs: what is not stated, and what a cap forbids."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+
+from wattkeeper.policies.errors import InputError, Problem
+from wattkeeper.policies.profile import Objective
+from wattkeeper.policies.protocols import WHOLE, Job
+from wattkeeper.scenarios.inputs.job_filter import Reason, Sieve
+from wattkeeper.scenarios.spec.wording import count, do
+from wattkeeper.scenarios.spec.yaml_document import Document
+from wattkeeper.sim.engine.clock import Clock
+from wattkeeper.sim.engine.cluster_spec import ClusterSpec
+from wattkeeper.sim.engine.node_states import PowerBudget
+from wattkeeper.sim.engine.replay import Profiles, Replay
+from wattkeeper.sim.engine.rng import NamedStreams
+
+Kind = tuple[str | None, int, int, str | None]
+"""What the power of a job depends on: workload, GPUs, thousandths of each, types allowed."""
+
+
+def check_cap(cluster: ClusterSpec, recorded: bool, document: Document) -> None:
+    """Refuse a power cap that the idle cluster exceeds, or that cannot be kept.
+
+    Args:
+        cluster: Its cap and its GPUs.
+        recorded: Whether a variant lets jobs hold their GPUs for as long as the trace says: it
+            spreads their energy over that time, whatever power that makes.
+        document: Where the scenario says so.
+
+    Raises:
+        InputError: It shows the sum.
+    """
+    cap_w, idle_w = cluster.power_cap_w, cluster.idle_power_w
+    if cap_w is not None and recorded:
+        what = "power_cap_w: a cap cannot be kept with occupancy: recorded; leave one of them out"
+        raise InputError(Problem(what, document.where(("cluster", "power_cap_w"))))
+    if cap_w is not None and idle_w > cap_w:
+        parts = " + ".join(
+            f"{cluster.most_gpus(name)} x {cluster.power[name].idle_w:g} W ({name})"
+            for name in cluster.gpu_types
+        )
+        what = (
+            f"power_cap_w: no job can ever start below {cap_w:g} W, for all GPUs draw {parts} = "
+            f"{idle_w:g} W while they idle"
+        )
+        raise InputError(Problem(what, document.where(("cluster", "power_cap_w"))))
+
+
+def check_busy_power(jobs: pa.Table, cluster: ClusterSpec, document: Document) -> None:
+    """Refuse GPU types of unstated power where jobs without a workload may run on them.
+
+    Raises:
+        InputError: It names the key that is missing.
+    """
+    names = ["workload", "gpus", "gpu_milli", "gpu_type"]
+    counted = jobs.group_by(names, use_threads=False).aggregate([([], "count_all")])
+    may: Counter[str] = Counter()
+    for row in counted.to_pylist():
+        if row["workload"] is None:
+            for name in fitting(_job(tuple(row[key] for key in names)), cluster):
+                may[name] += row["count_all"]
+    mixed = "power" in document.data["cluster"]
+    problems = []
+    for name in cluster.gpu_types:
+        if may[name] and cluster.power[name].busy_w is None:
+            path = ("cluster", *(("power", name, "busy_w") if mixed else ("busy_power_w",)))
+            what = (
+                f"{'.'.join(path)} is missing: {count(may[name], 'job')} without a workload may "
+                f"run on {name}, and their power comes from a model; say what one busy GPU draws, W"
+            )
+            problems.append(Problem(what, document.where_inside(path)))
+    if problems:
+        raise InputError(problems)
+
+
+class Cap:
+    """Says which jobs a power cap never lets start, even if nothing else runs.
+
+    Args:
+        cluster: Its cap and its GPUs.
+        profiles: Of all workloads that are asked about.
+    """
+
+    def __init__(self, cluster: ClusterSpec, profiles: Profiles) -> None:
+        self._cluster = cluster
+        self._budget = PowerBudget(cluster)
+        # Nothing runs on this backend: it says what jobs may draw.
+        self._backend = Replay(Clock(), profiles, NamedStreams(0), Objective(0.5), cluster)
+
+    def reasons(self, sieve: Sieve) -> list[Reason]:
+        """Why jobs that are left in a sieve can never start."""
+        names = ["workload", "gpus", "gpu_milli", "gpu_type"]
+        kinds = sieve.jobs.group_by(names, use_threads=False).aggregate([]).select(names)
+        told = {kind: self.above(kind) for kind in _kinds(kinds)}
+        if not any(told.values()):
+            return []
+        of_row = _kinds(sieve.all.select(names))
+        return [
+            Reason(
+                "above the power cap",
+                np.array([bool(told.get(kind)) for kind in of_row]),
+                lambda rows: f"{do(len(rows), 'need')} more power than cluster.power_cap_w, "
+                             f"{self._cluster.power_cap_w:g} W",
+                lambda row: f": {told[of_row[row]]}",
+                ("raise cluster.power_cap_w",),
+            )
+        ]  # fmt: skip
+
+    def above(self, kind: Kind) -> str:
+        """The sum that keeps such a job from ever starting; empty if it can start."""
+        cluster, job = self._cluster, _job(kind)
+        held = job.gpus * job.gpu_milli / WHOLE
+        sums = []
+        for name in fitting(job, cluster):
+            most_w = self._backend.most_power_w(job, name)
+            if cluster.power_cap_w is None or self._budget.allows(job, name, most_w):
+                return ""
+            others_w = cluster.idle_power_w - held * cluster.power[name].idle_w
+            sums.append((most_w + others_w, most_w, others_w))
+        least_w, most_w, others_w = min(sums)
+        return (
+            f"{count(held, 'GPU')} at up to {most_w:g} W + the others idle at {others_w:g} W = "
+            f"{least_w:g} W"
+        )
+
+
+def fitting(job: Job, cluster: ClusterSpec) -> list[str]:
+    """The GPU types that a job may run on and of which there are enough."""
+    names = [cluster.gpu_types[at] for at in cluster.types_allowed(job.gpu_type)]
+    return [name for name in names if cluster.most_gpus(name) >= job.gpus]
+
+
+def _kinds(jobs: pa.Table) -> list[Kind]:
+    return list(zip(*(column.to_pylist() for column in jobs.columns), strict=True))
+
+
+def _job(kind: Kind) -> Job:
+    workload, gpus, milli, gpu_type = kind
+    return Job("", "", 1, workload, gpus, 0.0, gpu_milli=milli, gpu_type=gpu_type)

@@ -1,0 +1,96 @@
+"""The models that the jobs of a trace train."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wattkeeper.policies.matching.graph import Graph
+from wattkeeper.policies.zoo_views import Child
+from wattkeeper.scenarios.run.arrow import with_column
+from wattkeeper.scenarios.spec.schema import Durations, Zoo
+from wattkeeper.sim.engine.warm_start import shipped
+from wattkeeper.sim.engine.zoo import Known, ZooSpec
+from wattkeeper.traces.trace import Trace
+
+BYTES_PER_GB = 10**9
+
+
+class Model(NamedTuple):
+    """A model, and its accuracy from scratch if the trace has it."""
+
+    child: Child
+    accuracy: float | None
+
+
+class Models(NamedTuple):
+    """What a trace says of models.
+
+    Attributes:
+        of_job: The model that a job trains, by the job's id.
+        known: The models by name.
+    """
+
+    of_job: Mapping[str, str]
+    known: Mapping[str, Model]
+
+
+NO_MODELS = Models({}, {})
+
+
+def read_models(trace: Trace) -> Models:
+    """The models of a trace; none if it has no such tables.
+
+    Raises:
+        TraceError: If a graph cannot be read.
+    """
+    from wattkeeper.traces.models.graphs import parse_graph
+
+    if "models" not in trace.tables:
+        return NO_MODELS
+    graphs: dict[str, Graph] = {}
+    known = {}
+    for row in trace.tables["models"].to_pylist():
+        name, text = row["model"], row["graph"]
+        if text not in graphs:
+            where = f"{trace.name}/models.parquet, {name}"
+            graphs[text] = parse_graph(name, text.encode(), where)
+        child = Child(name, row["task"], graphs[text], row["mutated_from"])
+        known[name] = Model(child, row["accuracy"])
+    trains = trace.tables["trainings"]
+    pairs = zip(trains["job_id"].to_pylist(), trains["model"].to_pylist(), strict=True)
+    return Models(dict(pairs), known)
+
+
+def timed_by_model(jobs: pa.Table, models: Models, durations: Durations) -> tuple[pa.Table, int]:
+    """Give a duration to jobs that train a model and have none.
+
+    Returns:
+        The jobs, and how many got one.
+    """
+    seconds = {
+        name: durations.base_s
+        + durations.s_per_million_parameters * int(model.child.graph.parameters.sum()) / 1e6
+        for name, model in models.known.items()
+    }
+    of_job = models.of_job
+    ids = jobs["job_id"].to_pylist()
+    made = [seconds[of_job[job_id]] if job_id in of_job else None for job_id in ids]
+    recorded = jobs["duration_s"]
+    filled = pc.coalesce(recorded, pa.chunked_array([pa.array(made, pa.float64())]))
+    count = int(recorded.null_count - filled.null_count)
+    return with_column(jobs, "duration_s", filled), count
+
+
+def zoo_spec(zoo: Zoo, models: Models) -> ZooSpec:
+    """What a simulated zoo needs to know."""
+    known = {}
+    for name, (child, accuracy) in models.known.items():
+        from_scratch = zoo.accuracy if accuracy is None else accuracy
+        assert from_scratch is not None  # checked before
+        known[name] = Known(child, from_scratch)
+    capacity = None if zoo.capacity_gb is None else round(zoo.capacity_gb * BYTES_PER_GB)
+    return ZooSpec(capacity, known, shipped())

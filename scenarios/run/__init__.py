@@ -1,0 +1,1 @@
+"""Execution of scenarios: simulated, live, or as a search."""

@@ -1,0 +1,80 @@
+"""The unit of work: one variant with one seed, run where there is room for it."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+import traceback
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from wattkeeper.policies.errors import WattkeeperError
+from wattkeeper.policies.registry import POINTS, policies
+from wattkeeper.scenarios.inputs.read import Inputs
+from wattkeeper.scenarios.run.build import execute
+from wattkeeper.scenarios.spec.variants import RunSpec
+from wattkeeper.sim.results.tables import RunResult
+
+SOFTWARE: Final = ("wattkeeper", "numpy", "pandas", "pyarrow", "pydantic", "simpy")
+
+FLOORS: Final = ("policies", "traces", "sim", "live", "scenarios")
+
+
+class Attempt(NamedTuple):
+    """What became of a unit.
+
+    Attributes:
+        result: What it left behind, or what it raised.
+        wall_s: How long it took, s.
+    """
+
+    result: RunResult | Exception
+    wall_s: float
+
+
+def attempt(spec: RunSpec, inputs: Inputs) -> Attempt:
+    """Run one variant with one seed; what it raises is returned, fit to be sent elsewhere."""
+    began = time.perf_counter()
+    result: RunResult | Exception
+    try:
+        result = execute(spec, inputs)
+    except WattkeeperError as error:
+        result = error
+    except Exception as error:  # of a policy, whose author reads the note; perhaps no pickle
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}, line {last.lineno}"
+        result = RuntimeError(f"{type(error).__name__}: {error} ({where})")
+        result.add_note(traceback.format_exc())
+    return Attempt(result, time.perf_counter() - began)
+
+
+def software_versions() -> dict[str, str]:
+    """Of Python, and of what results depend on."""
+    return {"python": platform.python_version()} | {name: version(name) for name in SOFTWARE}
+
+
+@cache
+def code_digest() -> str:
+    """SHA-256 of all that results follow from besides a scenario and its inputs.
+
+    That is wattkeeper's files, policies of other distributions, and the versions of libraries.
+    """
+    state = sha256(repr(sorted(software_versions().items())).encode())
+    for path in _sources():
+        state.update(f"{path.parent.name}/{path.name}".encode())
+        state.update(sha256(path.read_bytes()).digest())
+    return state.hexdigest()
+
+
+def _sources() -> list[Path]:
+    floors = [Path(__file__).parents[2] / floor for floor in FLOORS]
+    own = [path for floor in floors for path in sorted(floor.rglob("*"))
+           if path.suffix in {".py", ".json"}]  # fmt: skip
+    modules = {config.__module__ for point in POINTS for config in policies(point).values()}
+    others = [sys.modules[name].__file__ for name in sorted(modules)
+              if not name.startswith("wattkeeper.")]  # fmt: skip
+    return own + [Path(file) for file in others if file is not None]

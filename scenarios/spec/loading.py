@@ -1,0 +1,247 @@
+"""From a name or path to a checked scenario."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from wattkeeper.policies.errors import InputError, Problem, ScenarioError
+from wattkeeper.policies.registry import policies
+from wattkeeper.scenarios.spec.schema import OneOf, Scenario
+from wattkeeper.scenarios.spec.yaml_document import Document, describe, read
+
+if TYPE_CHECKING:
+    from wattkeeper.scenarios.run.run import Done
+
+SUFFIX = ".yaml"
+WORDS = {
+    "an object": "a mapping",
+    "a valid dictionary": "a mapping",
+    "a valid array": "a list",
+    "a valid tuple": "a list",
+    "a valid string": "text",
+}
+"""What YAML calls what JSON calls otherwise."""
+
+
+class Loaded(NamedTuple):
+    """A scenario, and the file that its messages refer to."""
+
+    scenario: Scenario
+    document: Document
+
+    def run(self, workers: int = 1) -> Done:
+        """Simulate all variants with all seeds, in so many processes.
+
+        Raises:
+            WattkeeperError: If input is wrong, a policy chose what is not allowed, or the scenario
+                has a sweep.
+        """
+        if self.scenario.sweep is not None:
+            raise InputError(
+                f"{self.document.name} has a sweep, which only the command runs: `wattkeeper run`; "
+                'or load it with the setting "sweep=null"'
+            )
+        from wattkeeper.scenarios.run.run import run
+
+        return run(self, workers)
+
+
+def shipped() -> dict[str, Path]:
+    """The scenario files that come with wattkeeper, by name."""
+    folder = Path(str(files("wattkeeper.scenarios")))
+    return {path.stem: path for path in sorted(folder.glob(f"*{SUFFIX}"))}
+
+
+def find(name_or_path: str) -> Path:
+    """The file of a scenario.
+
+    Raises:
+        InputError: If there is neither a shipped scenario nor a file of that name.
+    """
+    known = shipped()
+    if name_or_path in known:
+        return known[name_or_path]
+    path = Path(name_or_path)
+    try:
+        if path.is_dir():
+            raise InputError(f"{name_or_path} is a directory; name a scenario file")
+        there = path.exists()
+    except (OSError, ValueError):
+        there = False
+    if not there:
+        raise InputError(
+            f"no scenario {name_or_path!r}{_did_you_mean(name_or_path, list(known))}: neither a "
+            f"file nor one of the shipped ones, {', '.join(known)}"
+        )
+    return path
+
+
+def load(
+    name_or_path: str,
+    settings: Sequence[str] | Mapping[str, Any] = (),
+    seeds: int | Sequence[int] | None = None,
+    axes: Sequence[str] = (),
+) -> Loaded:
+    """Read and check a scenario.
+
+    Args:
+        name_or_path: A shipped scenario's name, or a file.
+        settings: Overrides, `path.to.key=value` each, or values by path.
+        seeds: Instead of the scenario's; a number of them, from 1 on, or a list.
+        axes: Of a sweep, instead of the scenario's: `path.to.key=value,value,...` each.
+
+    Raises:
+        ScenarioError: If anything is wrong; all problems at once, each with file, line and column.
+        InputError: If there is no such scenario.
+    """
+    document = read(find(name_or_path))
+    if isinstance(settings, Mapping):
+        for path, value in settings.items():
+            document.set_value(path, value, f"settings {path}")
+    else:
+        for setting in settings:
+            document.override(setting)
+    if seeds is not None:
+        given = seeds if isinstance(seeds, int) else list(seeds)
+        document.set_value("seeds", given, "--seeds")
+    if axes:
+        document.set_axes(axes)
+    return check(document)
+
+
+def check(document: Document) -> Loaded:
+    """Hold a document against the schema.
+
+    Raises:
+        ScenarioError: If anything is wrong; all problems at once.
+    """
+    try:
+        scenario = Scenario.model_validate_json(json.dumps(document.data), strict=True)
+    except ValidationError as error:
+        raise ScenarioError(_problems(error, document)) from None
+    return Loaded(scenario, document)
+
+
+def _problems(error: ValidationError, document: Document) -> list[Problem]:
+    """Each problem once, in the order of the file."""
+    problems: dict[str, Problem] = {}
+    for detail in _fitting(error.errors(), document):
+        message, where = _explain(detail, document), _where(detail, document)
+        known = f"{where} {_name(detail, document) if _misfit(detail) else message}"
+        if known in problems and _misfit(detail):
+            message = f"{problems[known].message} or {message.partition('; should be ')[2]}"
+        problems[known] = Problem(message, where)
+    return sorted(problems.values(), key=line_and_column)
+
+
+def _where(detail: ErrorDetails, document: Document) -> str:
+    loc = detail["loc"]
+    if detail["type"] == "extra_forbidden":
+        return document.where_key(document.known(loc))
+    if detail["type"] == "elsewhere":
+        return document.where((*loc, *detail["ctx"]["at"]))
+    if detail["type"] in ("missing", "value_error", "both_forms"):
+        return document.where_inside(loc)
+    return document.where(loc)
+
+
+def _misfit(detail: ErrorDetails) -> bool:
+    """Whether the value is of another form altogether."""
+    return detail["type"].endswith("_type")
+
+
+def _name(detail: ErrorDetails, document: Document) -> str:
+    known = document.known(detail["loc"])
+    return next((step for step in reversed(known) if isinstance(step, str)), "")
+
+
+def _fitting(details: list[ErrorDetails], document: Document) -> list[ErrorDetails]:
+    """Where one form of a value fits but for its content, leave out that others do not fit."""
+    found = [(document.known(detail["loc"]), _misfit(detail)) for detail in details]
+
+    def superseded(detail: ErrorDetails) -> bool:
+        path = document.known(detail["loc"])
+        inside = [(other, misfit) for other, misfit in found if other[: len(path)] == path]
+        if detail["type"] == "too_short":
+            return any(other != path for other, _ in inside)
+        return _misfit(detail) and any(other != path or not misfit for other, misfit in inside)
+
+    return [detail for detail in details if not superseded(detail)]
+
+
+def line_and_column(problem: Problem) -> tuple[int, int]:
+    """Where a problem stands in the file, to sort by; (0, 0) if it does not."""
+    found = re.search(r":(\d+):(\d+)$", problem.where)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _explain(detail: ErrorDetails, document: Document) -> str:
+    """What was found and what is allowed, in one line."""
+    loc, kind, ctx = detail["loc"], detail["type"], detail.get("ctx", {})
+    key = str(loc[-1]) if loc else ""
+    name = _name(detail, document)
+    if kind == "extra_forbidden":
+        return _unknown_key(key, _allowed_keys(loc[:-1]))
+    if kind == "missing":
+        return f"the key {key!r} is missing"
+    if kind == "union_tag_invalid":
+        return f"{name}: found {ctx['tag']!r}; allowed: {ctx['expected_tags']}"
+    if kind == "union_tag_not_found":
+        return f"{name}: a mapping needs the key 'kind'"
+    if kind == "too_short":
+        return f"{name}: found none; at least {ctx['min_length']} needed"
+    message = detail["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    if kind in ("value_error", "elsewhere", "both_forms"):
+        return f"{name}: {message}" if name and kind == "value_error" else message
+    for theirs, ours in WORDS.items():
+        message = message.replace(theirs, ours)
+    return f"{name}: found {describe(detail['input'])}; {message}"
+
+
+def _unknown_key(key: str, allowed: Sequence[str]) -> str:
+    return f"unknown key {key!r}{_did_you_mean(key, allowed)}; allowed here: {', '.join(allowed)}"
+
+
+def _did_you_mean(word: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word, known, 1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _allowed_keys(loc: Sequence[int | str]) -> list[str]:
+    """The keys of the model at a place in the scenario."""
+    models: list[type[BaseModel]] = [Scenario]
+    for step in loc:
+        models = [inner for model in models for inner in _step(model, step)] or models
+    return sorted({key for model in models for key in model.model_fields})
+
+
+def _step(model: type[BaseModel], step: int | str) -> list[type[BaseModel]]:
+    if step == model.__name__ or step in _kinds(model):
+        return [model]
+    field = model.model_fields.get(str(step))
+    if field is None:
+        return []
+    for mark in field.metadata:
+        if isinstance(mark, OneOf):
+            return list(policies(mark.point).values())
+    return _models_in(field.annotation)
+
+
+def _kinds(model: type[BaseModel]) -> tuple[Any, ...]:
+    kind = model.model_fields.get("kind")
+    return get_args(kind.annotation) if kind else ()
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models_in(part)]

@@ -1,0 +1,558 @@
+"""What a scenario file may say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PositiveInt,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from wattkeeper.policies.described import Described
+from wattkeeper.policies.registry import Point, PolicyConfig, policies
+from wattkeeper.sim.engine.replay import Occupancy, Profiling
+from wattkeeper.traces.generate.synthetic import SyntheticProfiles
+
+MAX_GPUS = 10_000_000
+MAX_POWER_W = 1e6
+MAX_SEEDS = 10_000
+MAX_RECURRENCES = 10_000_000
+LARGEST = 1e15
+
+T = TypeVar("T")
+
+
+def _different(values: tuple[T, ...]) -> tuple[T, ...]:
+    if len(set(values)) < len(values):
+        raise ValueError("one of them stands there twice")
+    return values
+
+
+class OneOf:
+    """Marks a field that holds a policy of a decision point: its name, or a mapping with `kind`."""
+
+    def __init__(self, point: Point) -> None:
+        self.point = point
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """A union of all configs of the decision point, told apart by `kind`."""
+        choices = {kind: handler(config) for kind, config in policies(self.point).items()}
+        union = core_schema.tagged_union_schema(choices, discriminator="kind")
+        spelt_out = core_schema.no_info_before_validator_function(_spell_out, union)
+        return core_schema.nullable_schema(spelt_out)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Either the name or the mapping."""
+        names = {"type": "string", "enum": list(policies(self.point))}
+        return {"anyOf": [names, handler(schema)]}
+
+
+def _spell_out(value: object) -> object:
+    """The mapping that a name stands for; its lists as tuples, which strict mode asks for here."""
+    if isinstance(value, str):
+        return {"kind": value}
+    if isinstance(value, dict):
+        return {key: _frozen(inside) for key, inside in value.items()}
+    return value
+
+
+def _frozen(value: object) -> object:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+class Model(Described):
+    """Base of all parts of a scenario: nothing unknown, nothing infinite, nothing changes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+Watts = Annotated[float, Field(ge=0, le=MAX_POWER_W)]
+Seconds = Annotated[float, Field(ge=0, le=1e9)]
+
+
+class Nodes(Model):
+    """Equal nodes."""
+
+    gpu: str
+    """Their GPU type, as the profiles and the jobs call it."""
+    count: Annotated[int, Field(gt=0, le=MAX_GPUS)]
+    """How many nodes."""
+    gpus: Annotated[int, Field(gt=0, le=MAX_GPUS)]
+    """GPUs of each."""
+
+
+def _check_power(idle: str, idle_w: float, busy: str, busy_w: float | None) -> None:
+    """Refuse a GPU that draws more while it idles than while it works."""
+    if busy_w is not None and idle_w > busy_w:
+        raise PydanticCustomError(
+            "elsewhere",
+            "{busy}: a busy GPU draws {busy_w} W, less than an idle one ({idle}, {idle_w} W)",
+            {"at": (busy,), "busy": busy, "busy_w": f"{busy_w:g}", "idle": idle,
+             "idle_w": f"{idle_w:g}"},
+        )  # fmt: skip
+
+
+class Power(Model):
+    """What a GPU of a type draws where nobody measured it: results call it modelled."""
+
+    idle_w: Watts
+    """Of one GPU while no job holds it, W."""
+    busy_w: Watts | None = None
+    """Of one GPU while a job without a profile holds it, W; needed where there are such jobs."""
+
+    @model_validator(mode="after")
+    def _busy_draws_more(self) -> Self:
+        _check_power("idle_w", self.idle_w, "busy_w", self.busy_w)
+        return self
+
+
+class Sleep(Model):
+    """A node whose GPUs are all free goes to sleep, all of it."""
+
+    after_s: Seconds
+    """How long after its last job left, or after the start, s."""
+    power_w: Watts
+    """What each of its GPUs draws asleep, W."""
+    wake_s: Seconds
+    """How long it takes to wake, s: a job that starts there holds its GPUs so long, idle, first."""
+
+
+class Preemption(Model):
+    """What it costs to take GPUs away from a job that goes on later."""
+
+    checkpoint_s: Seconds = 0.0
+    """How long its nodes save its state, s: a job that starts there meanwhile holds its GPUs,
+    idle, until that is done."""
+    restore_s: Seconds = 0.0
+    """How long it holds its GPUs, idle, before it goes on, s."""
+
+
+class Facility(Model):
+    """What all clusters have."""
+
+    pue: Annotated[float, Field(ge=1, le=10)] = 1.0
+    """Power usage effectiveness: power of the whole facility over that of its GPUs."""
+    power_cap_w: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """What all GPUs together may draw, before `pue`, W: a job waits if they could draw more with
+    it. Free GPUs count as idle, asleep or not. No cap if absent."""
+    sleep: Sleep | None = None
+    """Whether free nodes sleep; they never do if absent."""
+    preemption: Preemption = Preemption()
+    """What it costs to preempt a job."""
+
+
+class Cluster(Facility):
+    """Equal nodes with GPUs of one type."""
+
+    gpu: str
+    """GPU type, as the profiles and the jobs call it."""
+    gpus: Annotated[int, Field(gt=0, le=MAX_GPUS)]
+    """GPUs of all nodes together."""
+    gpus_per_node: PositiveInt | None = None
+    """GPUs of a node; all on one node if absent."""
+    idle_power_w: Watts
+    """What a GPU draws while no job holds it, W. Nobody recorded it: results call it modelled."""
+    busy_power_w: Watts | None = None
+    """What a GPU draws while a job without a profile holds it, W; modelled too. Needed where there
+    are such jobs."""
+
+    @model_validator(mode="after")
+    def _busy_draws_more(self) -> Self:
+        _check_power("idle_power_w", self.idle_power_w, "busy_power_w", self.busy_power_w)
+        return self
+
+    @model_validator(mode="after")
+    def _whole_nodes(self) -> Self:
+        if self.gpus % (self.gpus_per_node or self.gpus):
+            raise ValueError(
+                f"gpus: {self.gpus} GPUs do not fill nodes of {self.gpus_per_node} (gpus_per_node)"
+            )
+        return self
+
+
+class MixedCluster(Facility):
+    """Nodes with different GPUs."""
+
+    nodes: str | Annotated[tuple[Nodes, ...], Field(min_length=1)]
+    """Groups of equal nodes, or a trace of jobs that knows its nodes, by name or path."""
+    power: Annotated[dict[str, Power], Field(min_length=1)]
+    """What a GPU draws, by GPU type: every type of the nodes has an entry."""
+
+    @model_validator(mode="after")
+    def _power_is_stated(self) -> Self:
+        if not isinstance(self.nodes, str):
+            absent = sorted({group.gpu for group in self.nodes} - set(self.power))
+            if absent:
+                raise ValueError(f"power: no entry for {', '.join(absent)}")
+        return self
+
+
+def _own_keys(form: type[Facility]) -> list[str]:
+    return [key for key in form.model_fields if key not in Facility.model_fields]
+
+
+def _form_of(cluster: object) -> str | None:
+    """The name of the form; None if keys of both are there."""
+    if isinstance(cluster, Facility):
+        return type(cluster).__name__
+    keys = set(cluster) if isinstance(cluster, dict) else set()
+    if keys.isdisjoint(_own_keys(MixedCluster)):
+        return Cluster.__name__
+    return MixedCluster.__name__ if keys.isdisjoint(_own_keys(Cluster)) else None
+
+
+AnyCluster = Annotated[
+    Annotated[Cluster, Tag("Cluster")] | Annotated[MixedCluster, Tag("MixedCluster")],
+    Discriminator(
+        _form_of,
+        custom_error_type="both_forms",
+        custom_error_message=(
+            f"a cluster has either {', '.join(_own_keys(Cluster))} or "
+            f"{', '.join(_own_keys(MixedCluster))}; this one mixes both"
+        ),
+    ),
+]
+"""Told apart by their own keys."""
+
+
+class Synthetic(Model):
+    """Profiles from a model of GPUs and workloads that nobody recorded."""
+
+    synthetic: SyntheticProfiles
+    """What is generated; `{}` for the defaults."""
+
+
+class PerConfiguration(Model):
+    """As many recurrences as the profile has configurations, times a factor."""
+
+    per_configuration: Annotated[int, Field(gt=0, le=1000)]
+    """The factor; the Zeus paper uses 2."""
+
+
+ProfileSource = str | Synthetic
+
+
+class Recurring(Model):
+    """Jobs that recur, each recurrence submitted when the one before it finished."""
+
+    kind: Literal["recurring"]
+    profiles: ProfileSource | None = None
+    """A trace of profiles by name or path, or `synthetic:`; none is needed by a live run whose
+    workloads all have a command (`live`)."""
+    workloads: (
+        Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_different)] | None
+    ) = None
+    """The workloads that recur; all that the GPU type has profiles of if absent."""
+    recurrences: Annotated[int, Field(gt=0, le=MAX_RECURRENCES)] | PerConfiguration
+    """How often each recurs."""
+    gpus: PositiveInt = 1
+    """GPUs that each job holds; the profiles must have been recorded on as many."""
+
+
+class WorkloadMapping(Model):
+    """Jobs of a plain trace get workloads as in the Zeus study (NSDI '23, section 6.3)."""
+
+    by: tuple[Literal["user", "queue", "gpus"], ...] = ("user", "queue", "gpus")
+    """What ties the recurrences of a job where the trace has no groups."""
+
+
+class Durations(Model):
+    """How long training from scratch takes where the trace does not say: a model."""
+
+    base_s: Seconds
+    """Of a model without parameters, s."""
+    s_per_million_parameters: Seconds
+    """What a million parameters add, s."""
+
+
+class TraceJobs(Model):
+    """The jobs of a trace, each at its recorded time."""
+
+    kind: Literal["trace"]
+    trace: str
+    """A trace of jobs by name or path."""
+    profiles: ProfileSource | None = None
+    """A trace of profiles by name or path, or `synthetic:`; none if no job names a workload."""
+    mapping: WorkloadMapping | None = None
+    """Gives workloads to jobs that name none; the others run for their recorded duration."""
+    durations: Durations | None = None
+    """Of jobs that train a model and of which the trace records no duration; modelled."""
+    gpu_types: Literal["obey", "ignore"] = "obey"
+    """Whether a job runs only on the GPU types that the trace names for it, or on any type; it
+    takes equally long on all of them if it has no profile."""
+    unusable: Literal["refuse", "drop"] = "refuse"
+    """What becomes of jobs that can never run here: larger than the cluster, of a GPU type that it
+    lacks, above its power cap, or without a recorded duration."""
+
+
+class Training(Model):
+    """How Adam trains every network of a search to convergence, with or without a parent."""
+
+    batch_size: Annotated[int, Field(gt=0, le=1024)] = 64
+    """Images a step."""
+    learning_rate: Annotated[float, Field(gt=0, le=10)] = 1e-3
+    """The default is that of Kingma and Ba (ICLR '15)."""
+    patience: Annotated[int, Field(gt=0, le=1000)] = 5
+    """It ends when the validation accuracy was not above its best for so many epochs."""
+    most_epochs: Annotated[int, Field(gt=0, le=100_000)] = 100
+    """It ends after so many at the latest."""
+
+
+class ArchitectureSearch(Model):
+    """A search for architectures whose networks are trained for real, one after the other."""
+
+    kind: Literal["search"]
+    models: Annotated[int, Field(gt=0, le=10_000)]
+    """How many different networks arrive, each a mutation of an earlier one."""
+    training: Training = Training()
+    """The same for all."""
+
+
+Workload = Annotated[Recurring | TraceJobs | ArchitectureSearch, Field(discriminator="kind")]
+
+
+class LiveWorkload(Model):
+    """A script that trains a workload, with `wattkeeper.live.Session` in it."""
+
+    command: Annotated[tuple[str, ...], Field(min_length=1)]
+    """What is executed, word by word; `python` is the one that runs wattkeeper."""
+    batch_sizes: Annotated[tuple[PositiveInt, ...], Field(min_length=1), AfterValidator(_different)]
+    """Global batch sizes that may be chosen, samples."""
+    default_batch_size: PositiveInt
+    """One of them: what nobody chose; the learning rate of the script belongs to it."""
+    target: float | None = None
+    """Value of the metric that ends it; it does all its epochs if absent."""
+    higher_is_better: bool = True
+    """Whether the target is reached from below."""
+    max_epochs: PositiveInt
+    """It is given up after so many epochs."""
+
+    @model_validator(mode="after")
+    def _default_is_there(self) -> Self:
+        if self.default_batch_size not in self.batch_sizes:
+            raise ValueError(
+                f"default_batch_size: {self.default_batch_size} is not among batch_sizes "
+                f"({', '.join(map(str, self.batch_sizes))})"
+            )
+        return self
+
+
+class Live(Model):
+    """What `wattkeeper run --live` does. The simulator reads nothing of it."""
+
+    runner: Literal["subprocess", "torchrun", "ray"] = "subprocess"
+    """`subprocess` and `torchrun` run on this host, the latter with a process a GPU; `ray` on all
+    hosts of a Ray cluster."""
+    lease_s: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+    """An attempt is given up that is silent for so long, s; starting it counts."""
+    power_control: Literal["auto", "off"] = "auto"
+    """Whether power limits are set where this is allowed, or nobody even tries."""
+    speed: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """Seconds of the run that pass in one of the host while every rehearsal waits; only where all
+    workloads are rehearsed. Time passes as it does if absent."""
+    workloads: dict[str, LiveWorkload] = Field(default_factory=dict)
+    """How workloads are trained; those that are not here are rehearsed from their profiles on a
+    synthetic device."""
+
+    @model_validator(mode="after")
+    def _speed_of_rehearsals(self) -> Self:
+        if self.speed is not None and self.workloads:
+            raise ValueError(
+                "speed: nobody can speed up a real training; leave it out, or `workloads`"
+            )
+        return self
+
+
+class Objective(Model):
+    """What a job costs."""
+
+    eta: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """1 counts energy alone, 0 counts time alone."""
+
+
+class Latencies(Model):
+    """How long a job with a profile holds its GPUs, idle, for other things than training.
+
+    What a preemption takes is in `cluster.preemption`.
+    """
+
+    start_s: Seconds = 0.0
+    """From the start of an attempt to its first step, s."""
+    stop_s: Seconds = 0.0
+    """From its last step until its GPUs are free, s."""
+    report_s: Seconds = 0.0
+    """To report an epoch, s."""
+    settle_s: Seconds = 0.0
+    """Until a power limit is in force, each time that one is set, s."""
+
+
+class Zoo(Model):
+    """Trained models, which the next ones may start from; it is empty when the run begins."""
+
+    capacity_gb: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """What may be in it, 10^9 bytes at 4 bytes a parameter; no bound if absent."""
+    accuracy: Annotated[float, Field(ge=-LARGEST, le=LARGEST)] | None = None
+    """What models reach from scratch of which the trace says nothing; modelled."""
+
+
+class Policies(Model):
+    """The policy of each decision point."""
+
+    configure: Annotated[PolicyConfig | None, OneOf("configure")] = None
+    tune: Annotated[PolicyConfig | None, OneOf("tune")] = None
+    select: Annotated[PolicyConfig | None, OneOf("select")] = None
+    place: Annotated[PolicyConfig | None, OneOf("place")] = None
+    retain: Annotated[PolicyConfig | None, OneOf("retain")] = None
+
+
+class Variant(Model):
+    """What differs from the scenario."""
+
+    policies: Policies = Policies()
+    """Policies of some decision points; the others are the scenario's."""
+    objective: Objective | None = None
+    """Instead of the scenario's."""
+    occupancy: Occupancy | None = None
+    """Instead of the scenario's."""
+    profiling: Profiling | None = None
+    """Instead of the scenario's."""
+    zoo: Zoo | None = None
+    """What it says goes before what the scenario's says; `capacity_gb: null` means no bound."""
+    baseline: str | None = None
+    """The variant that this one is compared with, instead of the scenario's."""
+
+
+Seed = Annotated[int, Field(ge=0)]
+
+Axes = Annotated[dict[str, Any], Field(min_length=1)]
+
+
+class Scenario(Model):
+    """A question, the jobs and the cluster it is asked of, and the variants that are compared."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+    """Names the results."""
+    question: str = ""
+    """What the comparison answers."""
+    cluster: AnyCluster
+    workload: Workload
+    objective: Objective = Objective()
+    occupancy: Occupancy = "simulated"
+    """Whether a decision changes how long a job holds its GPUs, or the trace says it."""
+    profiling: Profiling = "measured"
+    """Whether `Tune` knows what profiling found after the epoch that it takes, or before."""
+    rng: Literal["named", "published"] = "named"
+    """Random streams by name, the same luck for all variants; or the published Zeus simulator's,
+    which takes the seeds of a trace's jobs from the names of their groups: `seeds` change nothing
+    there."""
+    latencies: Latencies | Literal["recorded"] | None = None
+    """What live runs take besides training; nothing if absent. `recorded`: as they were recorded
+    with the profiles, and so `cluster.preemption` if it is absent."""
+    live: Live | None = None
+    """What `--live` does; the defaults if absent."""
+    zoo: Zoo | None = None
+    """Keeps trained models; there is none if absent. A trace must say which models jobs train."""
+    max_attempts: PositiveInt = 20
+    """A job is given up after so many failed attempts."""
+    policies: Policies = Policies()
+    """For all variants; first in first out, first fit, default batch size and highest power limit
+    where nothing is said."""
+    variants: Annotated[dict[str, Variant], Field(min_length=1)]
+    """What is compared, by name."""
+    baseline: str
+    """The variant that the others are compared with."""
+    seeds: (
+        Annotated[int, Field(gt=0, le=MAX_SEEDS)]
+        | Annotated[
+            tuple[Seed, ...],
+            Field(min_length=1, max_length=MAX_SEEDS),
+            AfterValidator(_different),
+        ]
+    ) = 1
+    """A number of seeds, from 1 on, or a list of them."""
+    sweep: Axes | Annotated[tuple[Axes, ...], Field(min_length=1)] | None = None
+    """Run it at many points: lists of values by the dotted path of a key, each with each; or a list
+    of such mappings, one after the other. A value that is no list is the only one."""
+
+    @property
+    def all_seeds(self) -> tuple[int, ...]:
+        """The seeds, in order."""
+        return tuple(range(1, self.seeds + 1)) if isinstance(self.seeds, int) else self.seeds
+
+    @field_validator("baseline")
+    @classmethod
+    def _is_a_variant(cls, baseline: str, info: ValidationInfo) -> str:
+        variants = info.data.get("variants")
+        if variants is not None and baseline not in variants:
+            raise ValueError(no_variant(baseline, variants))
+        return baseline
+
+    @field_validator("variants")
+    @classmethod
+    def _baselines_are_variants(cls, variants: dict[str, Variant]) -> dict[str, Variant]:
+        for name, variant in variants.items():
+            if not name:
+                raise ValueError("a variant needs a name")
+            if variant.baseline is not None and variant.baseline not in variants:
+                raise PydanticCustomError(
+                    "elsewhere", no_variant(variant.baseline, variants), {"at": (name, "baseline")}
+                )
+        return variants
+
+    @model_validator(mode="after")
+    def _recorded_jobs(self) -> Self:
+        recorded = any(
+            (variant.occupancy or self.occupancy) == "recorded"
+            for variant in self.variants.values()
+        )
+        if recorded and not isinstance(self.workload, TraceJobs):
+            raise ValueError("occupancy: recorded needs a workload of kind trace")
+        if self.latencies is not None and (
+            recorded
+            or isinstance(self.workload, ArchitectureSearch)
+            or self.workload.profiles is None
+        ):
+            raise PydanticCustomError(
+                "elsewhere",
+                "latencies: they need profiles that they come on top of (workload.profiles), and "
+                "occupancy: simulated; a live run takes what it takes, so leave them out there",
+                {"at": ("latencies",)},
+            )
+        zoos = [self.zoo, *(variant.zoo for variant in self.variants.values())]
+        if any(zoos) and (recorded or isinstance(self.workload, Recurring)):
+            raise ValueError(
+                "zoo: it needs a workload of kind trace or search, and occupancy: simulated"
+            )
+        return self
+
+
+def no_variant(name: str, variants: Mapping[str, Variant]) -> str:
+    """What to say of a variant that is not there."""
+    return f"no variant {name!r}; there is {', '.join(variants)}"
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of a scenario file, for editors."""
+    schema = Scenario.model_json_schema()
+    for part in schema["$defs"].values():
+        if "const" in part.get("properties", {}).get("kind", {}):
+            part["required"] = sorted({"kind", *part.get("required", ())})
+    plain: dict[str, Any] = json.loads(json.dumps(schema))
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | plain

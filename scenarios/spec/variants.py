@@ -1,0 +1,79 @@
+"""What each variant of a scenario is run with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wattkeeper.policies.profile import Objective
+from wattkeeper.policies.registry import Point, PolicyConfig, policies
+from wattkeeper.scenarios.spec.schema import Scenario, Zoo
+from wattkeeper.sim.engine.replay import Occupancy, Profiling
+from wattkeeper.sim.engine.run_config import PolicySet, Rules
+
+DEFAULTS: dict[Point, str] = {
+    "configure": "fixed",
+    "tune": "max-power",
+    "select": "fifo",
+    "place": "first-fit",
+    "retain": "keep-all",
+}
+"""Of the decision points that a scenario chooses a policy for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """One variant with one seed; it can be sent to another process."""
+
+    variant: str
+    seed: int
+    policies: PolicySet
+    rules: Rules
+    occupancy: Occupancy
+    profiling: Profiling
+    published: bool
+    zoo: Zoo | None = None
+
+
+def occupancy_of(scenario: Scenario, variant: str) -> Occupancy:
+    """The variant's own occupancy, or the scenario's."""
+    return scenario.variants[variant].occupancy or scenario.occupancy
+
+
+def run_specs(scenario: Scenario) -> list[RunSpec]:
+    """All runs of a scenario: variants by seeds."""
+    return [
+        _run_spec(scenario, name, seed) for name in scenario.variants for seed in scenario.all_seeds
+    ]
+
+
+def _run_spec(scenario: Scenario, name: str, seed: int) -> RunSpec:
+    variant = scenario.variants[name]
+    objective = variant.objective or scenario.objective
+    occupancy = occupancy_of(scenario, name)
+    return RunSpec(
+        variant=name,
+        seed=seed,
+        policies=PolicySet(**{point: policy_of(scenario, name, point) for point in DEFAULTS}),
+        rules=Rules(Objective(objective.eta), scenario.max_attempts, occupancy == "recorded"),
+        occupancy=occupancy,
+        profiling=variant.profiling or scenario.profiling,
+        published=scenario.rng == "published",
+        zoo=zoo_of(scenario, name),
+    )
+
+
+def zoo_of(scenario: Scenario, variant: str) -> Zoo | None:
+    """The scenario's zoo with what the variant says of its own."""
+    own = scenario.variants[variant].zoo
+    if own is None or scenario.zoo is None:
+        return own or scenario.zoo
+    return scenario.zoo.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
+
+
+def policy_of(scenario: Scenario, variant: str, point: Point) -> PolicyConfig:
+    """The variant's policy of a decision point, or the scenario's, or the default."""
+    for chosen in (scenario.variants[variant].policies, scenario.policies):
+        config: PolicyConfig | None = getattr(chosen, point)
+        if config is not None:
+            return config
+    return policies(point)[DEFAULTS[point]].model_validate({})

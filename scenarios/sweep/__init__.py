@@ -1,0 +1,1 @@
+"""A scenario at many values of any keys."""

@@ -1,0 +1,123 @@
+"""The folder of an unfinished sweep: each file in it is whole, or as good as not there."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pickle
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from wattkeeper.policies.errors import EnvironmentLacks, StoreError
+from wattkeeper.traces.files.atomic import replacing_file
+
+MARK: Final = "wattkeeper-sweep.lock"
+"""Says of a folder that it holds an unfinished sweep; who works on it holds a lock on it."""
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Inside, the folder is there and nobody else works in it; afterwards it stays if it has files.
+
+    Raises:
+        StoreError: If it holds something else.
+        EnvironmentLacks: If somebody else works in it.
+    """
+    mark = folder / MARK
+    if folder.exists() and not mark.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise StoreError(
+            f"{folder} holds no sweep of wattkeeper: remove it, or name another folder (--out)"
+        )
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    with mark.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # It may have been opened right before who held it removed the folder.
+            still_there = os.path.samestat(os.fstat(file.fileno()), mark.stat())
+        except (BlockingIOError, FileNotFoundError):
+            still_there = False
+        if not still_there:
+            raise EnvironmentLacks(
+                f"another process works on the sweep in {folder}: wait for it, or name another "
+                "folder (--out)"
+            )
+        try:
+            yield
+        finally:
+            if folder.exists() and {path.name for path in folder.iterdir()} <= {MARK}:
+                shutil.rmtree(folder)
+                for each in made[1:]:
+                    with suppress(OSError):
+                        each.rmdir()
+
+
+def drop(folder: Path) -> None:
+    """Remove the folder of a sweep that is over.
+
+    Killed meanwhile, what is left is still marked, and has no part that looks whole.
+    """
+    gone = folder / ".gone"
+    gone.mkdir(exist_ok=True)
+    for path in list(folder.iterdir()):
+        if path.name not in (MARK, gone.name):
+            path.rename(gone / uuid.uuid4().hex)
+    shutil.rmtree(gone)
+    shutil.rmtree(folder)
+
+
+def keep(path: Path, content: object) -> None:
+    """Write a value to a file, whole or not at all.
+
+    A digest stands before it, so that a file which a power failure cut short counts as absent.
+    """
+    data = pickle.dumps(content, protocol=5)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing_file(path) as fresh, fresh.open("wb") as file:
+        file.write(sha256(data).digest())
+        file.write(data)
+
+
+def is_kept(path: Path) -> bool:
+    """Whether a file holds a value, whole."""
+    return _whole(path) is not None
+
+
+def kept(path: Path) -> Any:
+    """The value in a file."""
+    data = _whole(path)
+    if data is None:
+        raise EnvironmentLacks(f"{path} is gone or broken; start the same command again")
+    return pickle.loads(data)
+
+
+def _whole(path: Path) -> memoryview | None:
+    try:
+        data = memoryview(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    return data[32:] if sha256(data[32:]).digest() == data[:32] else None
+
+
+def settle_on_disk(folder: Path) -> None:
+    """Have the files of a folder survive a power failure from now on."""
+    for path in (*folder.iterdir(), folder):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def link(folder: Path, other: Path) -> None:
+    """Show a folder's files in another place, too; copied where the file system has no links."""
+    try:
+        shutil.copytree(folder, other, copy_function=os.link)
+    except (OSError, shutil.Error):
+        shutil.rmtree(other, ignore_errors=True)
+        shutil.copytree(folder, other)

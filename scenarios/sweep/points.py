@@ -1,0 +1,209 @@
+"""Sweeps: the points that `sweep:` asks for, each a scenario of its own, all checked beforehand.
+
+`sweep:` is a mapping of axes, whose product is taken in the order of the file, or a list of such
+mappings, taken one after the other; an item whose values are no lists is a point. So one form
+serves products, lists, and any mixture.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from math import prod
+from typing import Any, Final, NamedTuple
+
+from wattkeeper.policies.errors import InputError, PolicyError, Problem, ScenarioError
+from wattkeeper.scenarios.inputs.policy_checks import check_policies
+from wattkeeper.scenarios.inputs.read import Inputs, read_inputs
+from wattkeeper.scenarios.spec.loading import Loaded, check, line_and_column
+from wattkeeper.scenarios.spec.variants import occupancy_of
+from wattkeeper.scenarios.spec.yaml_document import Document
+from wattkeeper.scenarios.spec.yaml_document import Path_ as Place
+
+MAX_POINTS: Final = 9_999
+MAX_RUNS: Final = 100_000
+
+OF_THE_WHOLE: Final = {
+    "name": "it names the results",
+    "question": "it is asked of the whole sweep",
+    "baseline": "points are compared by the same one",
+    "variants": "points have the same ones; name a key of one of them (variants.NAME....)",
+    "seeds": "seeds are repetitions: say `seeds`, or --seeds",
+    "sweep": "a sweep has no sweep inside",
+}
+"""Keys that are no axis, and why."""
+
+
+class Point(NamedTuple):
+    """A point of a sweep.
+
+    Attributes:
+        id: Its number, from 0001 on.
+        values: By the path of each axis.
+        loaded: The scenario with those values.
+    """
+
+    id: str
+    values: Mapping[str, Any]
+    loaded: Loaded
+
+    def __str__(self) -> str:
+        return ", ".join(f"{path}={shown(value)}" for path, value in self.values.items())
+
+
+def shown(value: Any) -> str:
+    """A value of an axis as text."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def points(loaded: Loaded) -> list[Point]:
+    """The points of a scenario's sweep, checked against the schema.
+
+    Raises:
+        ScenarioError: If anything is wrong; all problems at once, each with the place of the value.
+    """
+    scenario, document = loaded
+    assert scenario.sweep is not None
+    items = [(("sweep",), scenario.sweep)] if isinstance(scenario.sweep, dict) else [
+        (("sweep", at), axes) for at, axes in enumerate(scenario.sweep)]  # fmt: skip
+    _check_axes(items, document)
+    _check_size(items, loaded)
+    plain = document.copy()
+    plain.data.pop("sweep")
+    found: list[Point] = []
+    problems: dict[Problem, None] = {}
+    known: dict[str, str] = {}
+    for number, chosen in enumerate(_chosen(items), 1):
+        values = {path: value for path, (value, _) in chosen.items()}
+        try:
+            point = Point(f"{number:04}", values, _at(plain, document, chosen))
+        except ScenarioError as error:
+            problems |= dict.fromkeys(error.problems)
+            continue
+        resolved = point.loaded.scenario.model_dump_json()
+        if resolved in known:
+            what = f"sweep: the point {point} is the same as {known[resolved]}"
+            problems[Problem(what, document.where(list(chosen.values())[-1][1]))] = None
+            continue
+        known[resolved] = str(point)
+        found.append(point)
+    if problems:
+        raise ScenarioError(sorted(problems, key=line_and_column))
+    return found
+
+
+Item = tuple[Place, Mapping[str, Any]]
+
+
+def _values(axis: Any) -> list[Any]:
+    return list(axis) if isinstance(axis, list | tuple) else [axis]
+
+
+def _chosen(items: Sequence[Item]) -> Iterator[dict[str, tuple[Any, Place]]]:
+    """For each point and path, the value and where it stands."""
+    for place, axes in items:
+        columns = [
+            [(path, value, (*place, path, at)) for at, value in enumerate(_values(axis))]
+            for path, axis in axes.items()
+        ]
+        for row in product(*columns):
+            yield {path: (value, where) for path, value, where in row}
+
+
+def _at(
+    plain: Document, document: Document, chosen: Mapping[str, tuple[Any, Place]]
+) -> Loaded:  # fmt: skip
+    """The scenario with the values of a point."""
+    own = plain.copy()
+    for path, (value, place) in chosen.items():
+        key = document.where_key(place[:-1])
+        try:
+            own.set_value(path, value, document.where(place), key)
+        except ScenarioError as error:
+            raise ScenarioError([Problem(f"{path}: {p.message}", key)
+                                 for p in error.problems]) from None  # fmt: skip
+    return check(own)
+
+
+def _check_axes(items: Sequence[Item], document: Document) -> None:
+    problems = []
+    first = items[0][1]
+    for place, axes in items:
+        if set(axes) != set(first):
+            what = f"sweep: items have the same axes; the first one has {', '.join(first)}"
+            problems.append(Problem(what, document.where(place)))
+        for path, axis in axes.items():
+            where = document.where_key((*place, path))
+            why = OF_THE_WHOLE.get(path) or OF_THE_WHOLE.get(
+                path.partition(".")[0] if not path.startswith("variants.") else ""
+            )
+            if not all(path.split(".")):
+                problems.append(Problem(f"sweep: write {path!r} as path.to.key", where))
+            elif why:
+                problems.append(Problem(f"sweep: {path} is no axis: {why}", where))
+            inner = next((other for other in axes if path.startswith(f"{other}.")), None)
+            if inner is not None:
+                what = f"sweep: {path} is a part of {inner}, which is an axis, too"
+                problems.append(Problem(what, where))
+            if not _values(axis):
+                problems.append(Problem(f"sweep: {path} has no values", where))
+    if problems:
+        raise ScenarioError(problems)
+
+
+def _check_size(items: Sequence[Item], loaded: Loaded) -> None:
+    many = sum(prod(len(_values(axis)) for axis in axes.values()) for _, axes in items)
+    runs = many * len(loaded.scenario.variants) * len(loaded.scenario.all_seeds)
+    for found, most, what in ((many, MAX_POINTS, "points"), (runs, MAX_RUNS, "runs")):
+        if found > most:
+            raise ScenarioError(Problem(f"sweep: {found:,} {what}; at most {most:,}",
+                                        loaded.document.where(("sweep",))))  # fmt: skip
+
+
+def with_inputs(found: Sequence[Point]) -> Iterator[tuple[list[Point], Inputs]]:
+    """Inputs, each with all points that read the same; their policies are checked on them.
+
+    Raises:
+        ScenarioError: At the end, if anything is wrong at any point; all problems at once.
+    """
+    alike: dict[str, list[Point]] = {}
+    for point in found:
+        alike.setdefault(_read_by(point.loaded), []).append(point)
+    wrong: dict[Problem, list[Point]] = {}
+    for same in alike.values():
+        try:
+            inputs = read_inputs(same[0].loaded)
+            if inputs.search is not None:
+                raise InputError(
+                    "sweep: a search (workload.kind) trains for real; run it once for each value "
+                    "(--set), each with its own --out"
+                )
+        except InputError as error:
+            for problem in error.problems:
+                wrong.setdefault(problem, []).extend(same)
+            continue
+        for point in same:
+            try:
+                check_policies(point.loaded, inputs)
+            except (InputError, PolicyError) as error:
+                for problem in error.problems:
+                    wrong.setdefault(problem, []).append(point)
+        if not wrong:
+            yield same, inputs
+    if wrong:
+        raise ScenarioError([_of_points(problem, at, len(found)) for problem, at in wrong.items()])
+
+
+def _read_by(loaded: Loaded) -> str:
+    """What `read_inputs` depends on."""
+    scenario = loaded.scenario
+    parts = scenario.model_dump_json(include={"workload", "cluster", "latencies", "live"})
+    return parts + repr([occupancy_of(scenario, variant) for variant in scenario.variants])
+
+
+def _of_points(problem: Problem, at: Sequence[Point], all_: int) -> Problem:
+    if len(at) == all_:
+        return problem
+    more = f", and at {len(at) - 1} more points" if len(at) > 1 else ""
+    return Problem(f"{problem.message} (at {at[0]}{more})", problem.where)

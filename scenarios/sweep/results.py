@@ -1,0 +1,145 @@
+"""What a sweep leaves behind: one table of all points, and a results folder for each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis import study
+from wattkeeper.scenarios.analysis.study import Saved
+from wattkeeper.scenarios.run.unit import software_versions
+from wattkeeper.scenarios.sweep.cache import is_kept, kept, link
+from wattkeeper.scenarios.sweep.points import shown
+from wattkeeper.sim.results.folder import SWEEP
+from wattkeeper.sim.results.tables import VALUES, check_folder, metric_values, to_json
+from wattkeeper.traces.files.atomic import replacing
+from wattkeeper.traces.schema import field
+
+if TYPE_CHECKING:
+    from wattkeeper.scenarios.sweep.run import Work
+
+
+def write_sweep(folder: Path, works: Sequence[Work]) -> None:
+    """Write the results folder of a sweep, whole or not at all; older results there are replaced.
+
+    Points where a unit failed have no folder; what was done of them is in the table.
+
+    Raises:
+        InputError: If the folder holds anything but results of a sweep.
+    """
+    check_folder(folder, sweep=True)
+    with replacing(folder.resolve()) as fresh:
+        (fresh / "points").mkdir()
+        for work in works:
+            if work.done.exists():
+                link(work.done, fresh / "points" / work.point.id)
+        _write_data(fresh, works)
+        _write_report(fresh)
+
+
+def _write_data(folder: Path, works: Sequence[Work]) -> None:
+    done = {work.point.id: _read(work.done) for work in works if work.done.exists()}
+    _write_metrics(folder / "metrics.parquet", works, done)
+    (folder / SWEEP).write_text(to_json(_about(works, done)), encoding="utf-8")
+
+
+def _read(folder: Path) -> Saved:
+    """The study of a point with no more of its manifest than is used: there may be thousands."""
+    found = study.read(folder)
+    used = {key: found.manifest[key] for key in ("results_digest", "modelled")}
+    return Saved(folder, used, {})
+
+
+def _write_report(folder: Path) -> None:
+    """Write the page of a sweep."""
+    from wattkeeper.scenarios.report import sweep_page
+
+    (folder / "report.html").write_text(sweep_page(folder), encoding="utf-8")
+
+
+def _about(works: Sequence[Work], done: Mapping[str, Saved]) -> Json:
+    """The content of `sweep.json`: the same whoever did the runs, and where.
+
+    Args:
+        works: All points.
+        done: The studies of those that are done, by id.
+    """
+    scenario = works[0].point.loaded.scenario
+    manifests = {id_: saved.manifest for id_, saved in done.items()}
+    return {
+        "scenario": scenario.name,
+        "question": scenario.question,
+        "baseline": scenario.baseline,
+        "variants": list(scenario.variants),
+        "seeds": list(scenario.all_seeds),
+        "axes": {path: axis_values(path, works) for path in works[0].point.values},
+        "points": [
+            {
+                "id": work.point.id,
+                "values": dict(work.point.values),
+                "state": "failed" if work.failures else "done",
+                "failures": [work.failures[unit.result] for unit in work.units
+                             if unit.result in work.failures],
+                "results_digest": manifests.get(work.point.id, {}).get("results_digest"),
+            }
+            for work in works
+        ],
+        "inputs": _distinct([source for work in works for source in work.sources]),
+        "modelled": _distinct([what for one in manifests.values() for what in one["modelled"]]),
+        "versions": software_versions(),
+    }  # fmt: skip
+
+
+def _distinct(values: Sequence[Any]) -> list[Any]:
+    return list({json.dumps(value): value for value in values}.values())
+
+
+def axis_values(path: str, works: Sequence[Work]) -> list[Any]:
+    """The values of an axis, each once, in the order of the points."""
+    return _distinct([work.point.values[path] for work in works])
+
+
+def _column(values: Sequence[Any]) -> tuple[pa.DataType, list[Any]]:
+    """The type of an axis's column and its values: numbers and truths as such, others as text."""
+    kinds = {type(value) for value in values}
+    if kinds == {bool}:
+        return pa.bool_(), list(values)
+    if kinds <= {int, float}:
+        return pa.int64() if kinds == {int} else pa.float64(), list(values)
+    return pa.string(), [shown(value) for value in values]
+
+
+def _write_metrics(path: Path, works: Sequence[Work], done: Mapping[str, Saved]) -> None:
+    axes = {axis: _column([work.point.values[axis] for work in works])
+            for axis in works[0].point.values}  # fmt: skip
+    schema = pa.schema(
+        [
+            field("point", pa.string(), "", "point of the sweep"),
+            *(field(axis, kind, "", "axis of the sweep") for axis, (kind, _) in axes.items()),
+            *VALUES,
+        ]
+    )
+    with pq.ParquetWriter(path, schema, compression="zstd") as file:
+        for number, work in enumerate(works):
+            values = _values(work, done.get(work.point.id))
+            if values is None:
+                continue
+            keys = [pa.repeat(pa.scalar(work.point.id), len(values))]
+            keys += [pa.repeat(pa.scalar(column[number], kind), len(values))
+                     for kind, column in axes.values()]  # fmt: skip
+            columns = [*keys, *values.cast(VALUES).columns]
+            file.write_table(pa.Table.from_arrays(columns, schema=schema))
+
+
+def _values(work: Work, saved: Saved | None) -> pa.Table | None:
+    """The metrics of all runs of a point that are done, given its study if all are."""
+    if saved is not None:
+        return saved.table("metrics")
+    there = [kept(unit.result) for unit in work.units if is_kept(unit.result)]
+    return metric_values([one.result for one in there]) if there else None

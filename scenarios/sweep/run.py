@@ -1,0 +1,273 @@
+"""Runs a sweep: unit by unit, in any order and on any machine, each kept as soon as it is done."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
+from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.inputs.policy_checks import located
+from wattkeeper.scenarios.run.process_pool import each
+from wattkeeper.scenarios.run.run import conclude, provenance
+from wattkeeper.scenarios.run.unit import Attempt, attempt, code_digest
+from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
+from wattkeeper.scenarios.sweep.cache import (
+    drop,
+    held,
+    is_kept,
+    keep,
+    kept,
+    settle_on_disk,
+)
+from wattkeeper.scenarios.sweep.points import Point, with_inputs
+from wattkeeper.scenarios.sweep.results import write_sweep
+from wattkeeper.sim.results.folder import kept_beside
+
+ERRORS: Final = "errors.txt"
+"""Beside unfinished work: tracebacks of what was raised by mistake when the sweep ran last."""
+
+
+class Unit(NamedTuple):
+    """A variant with a seed at a point, and where its inputs and its result are kept."""
+
+    point: str
+    spec: RunSpec
+    inputs: Path
+    result: Path
+
+
+@dataclass
+class Work:
+    """What there is to do at a point.
+
+    Attributes:
+        point: The point.
+        sources: Where its inputs come from.
+        inputs: Where they are kept.
+        folder: Where its units are kept, and at last the results of all.
+        units: All of them, in the scenario's order.
+        missing: Results of those that are not there.
+        failures: Units that failed, as `sweep.json` lists them, by result.
+    """
+
+    point: Point
+    sources: list[Json]
+    inputs: Path
+    folder: Path
+    units: list[Unit]
+    missing: set[Path] = field(default_factory=set)
+    failures: dict[Path, Json] = field(default_factory=dict)
+
+    @property
+    def done(self) -> Path:
+        """The results folder of the point."""
+        return self.folder / "done"
+
+
+Ran = Generator[tuple["Unit | Work", "Exception | None"], None, None]
+
+
+def run_sweep(
+    found: Sequence[Point],
+    results: Path,
+    workers: int,
+    ray: str | None,
+    progress: Callable[[int, int], None],
+    tell: Callable[[str], None],
+) -> list[str]:
+    """Run all points of a sweep that are not done yet, and write the results folder.
+
+    Args:
+        found: The points.
+        results: The results folder; unfinished work is kept beside it.
+        workers: Number of processes on this machine.
+        ray: Address of the Ray cluster that does the runs instead.
+        progress: Called with the number of finished runs and of all runs.
+        tell: Called with a line that the user should know.
+
+    Returns:
+        A line for each run that failed, and one that says where tracebacks are, if there are any.
+        If there is none, the folder of unfinished work is gone.
+
+    Raises:
+        WattkeeperError: If a point cannot run at all; nothing has run then.
+    """
+    folder = kept_beside(results, "sweep")
+    errors = folder / ERRORS
+    with held(folder):
+        errors.unlink(missing_ok=True)
+        works = _prepare(found, folder)
+        total = sum(len(work.units) for work in works)
+        left = sum(len(work.missing) for work in works)
+        if left < total:
+            tell(f"Goes on with {folder}: {total - left} of {total} runs are done.")
+        progress(total - left, total)
+        ran = _here(works, workers) if ray is None else _on_ray(works, ray)
+        by_point = {work.point.id: work for work in works}
+        try:
+            with closing(ran):
+                for unit, outcome in ran:
+                    if isinstance(unit, Unit):
+                        _note(by_point[unit.point], unit, outcome, errors)
+                        left -= 1
+                        progress(total - left, total)
+        except KeyboardInterrupt:
+            tell(f"{total - left} of {total} runs are done; the same command goes on with them.")
+            raise
+        works.sort(key=lambda work: work.point.id)
+        write_sweep(results, works)
+        if not any(work.failures for work in works):
+            drop(folder)
+    failed = [_line(work, one) for work in works for one in work.failures.values()]
+    return failed + [f"Where unexpected errors come from: {errors}"] * errors.exists()
+
+
+def _line(work: Work, failure: Json) -> str:
+    run = f"{failure['variant']}, seed {failure['seed']}"
+    return f"{work.point.id} ({work.point}), {run}: {failure['message']}"
+
+
+def _prepare(found: Sequence[Point], folder: Path) -> list[Work]:
+    """All that is to be done, points with the same inputs one after the other."""
+    shutil.rmtree(folder / "inputs", ignore_errors=True)
+    works: list[Work] = []
+    try:
+        for number, (same, inputs) in enumerate(with_inputs(found)):
+            path = folder / "inputs" / f"{number}"
+            sources = [provenance(trace) for trace in inputs.traces]
+            keep(path, inputs._replace(traces=()))
+            works += [_work(point, sources, path, folder) for point in same]
+    except BaseException:
+        shutil.rmtree(folder / "inputs", ignore_errors=True)
+        raise
+    return works
+
+
+def _work(point: Point, sources: list[Json], inputs: Path, folder: Path) -> Work:
+    scenario = point.loaded.scenario
+    content = (scenario.model_dump_json(), json.dumps(sources), code_digest())
+    own = folder / sha256("\n".join(content).encode()).hexdigest()[:32]
+    order = {name: number for number, name in enumerate(scenario.variants)}
+    units = [
+        Unit(point.id, spec, inputs, own / f"{order[spec.variant]}-{spec.seed}")
+        for spec in run_specs(scenario)
+    ]
+    work = Work(point, sources, inputs, own, units)
+    if not work.done.exists():
+        work.missing = {unit.result for unit in units if not is_kept(unit.result)}
+    return work
+
+
+def _note(work: Work, unit: Unit, outcome: Exception | None, errors: Path) -> None:
+    """Take note of a unit that is over; the traceback of a mistake goes to the file of errors."""
+    work.missing.discard(unit.result)
+    if outcome is None:
+        return
+    variant, seed = unit.spec.variant, unit.spec.seed
+    if isinstance(outcome, InputError | PolicyError):
+        outcome = located(work.point.loaded, variant, outcome)
+    failure = {"variant": variant, "seed": seed, "message": str(outcome)}
+    work.failures[unit.result] = failure
+    traceback = "".join(getattr(outcome, "__notes__", ()))
+    if traceback:
+        with errors.open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"{_line(work, failure)}\n{traceback}\n")
+
+
+def _queue(works: Sequence[Work]) -> deque[Unit | Work]:
+    """What is missing; a point whose units are all there only has to be put together."""
+    tasks: deque[Unit | Work] = deque()
+    for work in works:
+        tasks += [unit for unit in work.units if unit.result in work.missing]
+        if not work.missing and not work.done.exists():
+            tasks.append(work)
+    return tasks
+
+
+def _here(works: Sequence[Work], workers: int) -> Ran:
+    """Work in processes of this machine."""
+    tasks = _queue(works)
+    by_point = {work.point.id: work for work in works}
+    with closing(each(tasks, _carry_out, min(workers, max(1, len(tasks))))) as ran:
+        for task, outcome in ran:
+            if isinstance(outcome, EnvironmentLacks) and isinstance(task, Work):
+                raise EnvironmentLacks(f"results of {task.point}: {outcome}")
+            yield task, outcome
+            if isinstance(task, Unit):
+                work = by_point[task.point]
+                if not work.missing and not work.failures:
+                    tasks.appendleft(work)
+
+
+def _on_ray(works: Sequence[Work], address: str) -> Ran:
+    """Work on a Ray cluster; results come here, and here points are put together."""
+    from wattkeeper.scenarios.run import ray_pool
+
+    by_point = {work.point.id: work for work in works}
+    tasks: deque[Unit] = deque()
+    for task in _queue(works):
+        if isinstance(task, Work):
+            put_together(task)
+        else:
+            tasks.append(task)
+    with closing(ray_pool.each(tasks, _asks_for, kept, address)) as ran:
+        for unit, outcome in ran:
+            yield unit, outcome if isinstance(outcome, Exception) else _kept_as(unit, outcome)
+            work = by_point[unit.point]
+            if not work.missing and not work.failures:
+                put_together(work)
+
+
+def _asks_for(unit: Unit) -> tuple[RunSpec, Path]:
+    return unit.spec, unit.inputs
+
+
+_inputs: list[tuple[Path, Any]] = []
+"""The inputs that this process read last."""
+
+
+def _inputs_in(path: Path) -> Any:
+    if not _inputs or _inputs[0][0] != path:
+        _inputs[:] = [(path, kept(path))]
+    return _inputs[0][1]
+
+
+def _carry_out(task: Unit | Work) -> Exception | None:
+    """Run a unit and keep its result, or put a point together; what went wrong with a unit."""
+    if isinstance(task, Work):
+        put_together(task)
+        return None
+    return _kept_as(task, attempt(task.spec, _inputs_in(task.inputs)))
+
+
+def _kept_as(unit: Unit, made: Attempt) -> Exception | None:
+    if isinstance(made.result, Exception):
+        return made.result
+    keep(unit.result, made)
+    return None
+
+
+def put_together(work: Work) -> None:
+    """Write the results folder of a point, as `wattkeeper run` would but for its page.
+
+    Its units go then.
+    """
+    made: list[Attempt] = [kept(unit.result) for unit in work.units]
+    runs = [one.result for one in made if not isinstance(one.result, Exception)]
+    done = conclude(work.point.loaded.scenario, _inputs_in(work.inputs), work.sources, runs)
+    done.manifest["wall_s"] = sum(one.wall_s for one in made)
+    fresh = work.folder / "fresh"
+    shutil.rmtree(fresh, ignore_errors=True)
+    done.save(fresh, with_page=False)
+    settle_on_disk(fresh)
+    fresh.rename(work.done)
+    for unit in work.units:
+        unit.result.unlink(missing_ok=True)

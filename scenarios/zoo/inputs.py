@@ -1,0 +1,159 @@
+"""What the user names to the zoo's commands: capacities, graphs, and modules, which are code."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, Problem
+from wattkeeper.policies.matching.graph import Graph
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from wattkeeper.live.zoo.tensors import RawTensor
+
+UNITS: Final = {
+    "": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40,
+}  # fmt: skip
+SHAPES: Final = re.compile(r"[1-9]\d*(,[1-9]\d*)*(;[1-9]\d*(,[1-9]\d*)*)*")
+MODULE: Final = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)")
+
+
+def capacity_bytes(text: str) -> int:
+    """Bytes of a capacity as 10GB.
+
+    Raises:
+        InputError: If it is none.
+    """
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)", text.strip())
+    if found and found[2].upper() in UNITS:
+        size = round(float(found[1]) * UNITS[found[2].upper()])
+        if size > 0:
+            return size
+    raise InputError(
+        f"found the capacity {text!r}; allowed: a number above 0 with B, kB, MB, GB, TB (powers of "
+        "1000), KiB, MiB, GiB or TiB (powers of 1024), as 10GB"
+    )
+
+
+def is_module(text: str) -> bool:
+    """Whether a text names code rather than a file."""
+    return bool(MODULE.fullmatch(text)) and not Path(text).exists()
+
+
+def check_torch() -> None:
+    """Refuse to begin without PyTorch.
+
+    Raises:
+        EnvironmentLacks: It says how to install it.
+    """
+    from importlib.util import find_spec
+
+    if not find_spec("torch"):
+        raise EnvironmentLacks(
+            "models named by their code need PyTorch: pip install 'wattkeeper[live]'"
+        )
+
+
+def module(text: str) -> nn.Module:
+    """What a callable of the user returns: this imports and runs the user's code.
+
+    Modules are looked for in the working directory first.
+
+    Raises:
+        InputError: If there is none, it fails, or what it returns is no torch module.
+        EnvironmentLacks: If torch is not installed.
+    """
+    check_torch()
+    from torch import nn
+
+    found = MODULE.fullmatch(text)
+    if not found:
+        raise InputError(f"found {text!r}; allowed: MODULE:CALLABLE, as my_models:resnet18")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        made: Any = import_module(found[1])
+        for name in found[2].split("."):
+            made = getattr(made, name)
+        made = made()
+    except Exception as error:  # whatever the user's code does
+        raise InputError(
+            Problem(f"cannot be made: {type(error).__name__}: {error}", text)
+        ) from error
+    if not isinstance(made, nn.Module):
+        raise InputError(
+            Problem(
+                f"gave {type(made).__name__}; allowed: a callable that gives a torch module", text
+            )
+        )
+    return made
+
+
+def example_inputs(text: str | None, *modules: nn.Module) -> tuple[torch.Tensor, ...]:
+    """Inputs that modules can be traced with: of the shape that the user named, or derived.
+
+    Their type is what the first layer of the first module takes.
+
+    Args:
+        text: A shape as 1,3,32,32, of each input, with a semicolon between; None derives them.
+        modules: What shall take them.
+
+    Raises:
+        InputError: If it is no list of shapes, or they cannot be derived.
+    """
+    import torch
+
+    from wattkeeper.live.transfer.example_inputs import input_type, inputs_for
+
+    if text is None:
+        return inputs_for(*modules)
+    if not SHAPES.fullmatch(text):
+        raise InputError(f"found {text!r} as --input; allowed: the input's shape, as 1,3,32,32")
+    shapes = [tuple(map(int, shape.split(","))) for shape in text.split(";")]
+    dtype = input_type(modules[0])
+    return tuple(torch.zeros(shape, dtype=dtype) for shape in shapes)
+
+
+def graph_of_module(made: nn.Module, text: str, input_shapes: str | None) -> Graph:
+    """The graph of what the callable named `text` returned; see `graph_of`."""
+    from wattkeeper.live.transfer import model_graph
+
+    return model_graph.graph_of(made, example_inputs(input_shapes, made), text.partition(":")[2])
+
+
+def with_all_names(tensors: dict[str, RawTensor], made: nn.Module) -> dict[str, RawTensor]:
+    """Tensors of a module under all its names: of tied ones, safetensors' files hold one name."""
+    names: dict[int, list[str]] = {}
+    for name, value in made.state_dict(keep_vars=True).items():
+        names.setdefault(id(value), []).append(name)
+    found = dict(tensors)
+    for tied in names.values():
+        there = [name for name in tied if name in tensors]
+        if there:
+            found = dict.fromkeys(tied, tensors[there[0]]) | found
+    return found
+
+
+def graph_of(text: str, input_shapes: str | None) -> Graph:
+    """The graph in a JSON or ONNX file, or of a module that is named by its code.
+
+    Raises:
+        InputError: If there is none.
+    """
+    if is_module(text):
+        return graph_of_module(module(text), text, input_shapes)
+    if text.endswith(".onnx"):
+        from wattkeeper.live.transfer.onnx_graph import graph_of_onnx
+
+        return graph_of_onnx(text)
+    from wattkeeper.traces.models.graphs import read_graph
+
+    return read_graph(Path(text))

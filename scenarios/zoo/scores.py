@@ -1,0 +1,59 @@
+"""Scores of all pairs of graphs in a folder, as a CSV file."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.matching.matchers import find_matcher
+from wattkeeper.traces.files.atomic import replacing_file
+from wattkeeper.traces.models.graph_arrays import read_arrays
+
+HEADER = ("parent", "child", "score", "score_over_own")
+
+
+def write_scores(
+    graphs: Path,
+    matcher: str,
+    out: Path,
+    children: Sequence[str],
+    progress: Callable[[int, int], None],
+) -> int:
+    """Write what a matcher says of every ordered pair, by child, then by parent, in file order.
+
+    Args:
+        graphs: Folder of the graphs.
+        matcher: Its name.
+        out: The file; it appears whole or not at all.
+        children: Names of the only children; empty for all.
+        progress: Told the number of children that are done, and of all.
+
+    Returns:
+        Number of pairs.
+
+    Raises:
+        TraceError: If a graph cannot be read.
+        InputError: If there is no such child.
+        PolicyError: If there is no such matcher.
+        EnvironmentLacks: If the file cannot be written.
+    """
+    by = find_matcher(matcher)
+    arrays = read_arrays(graphs, by)
+    unknown = [name for name in children if name not in arrays]
+    if unknown:
+        raise InputError(
+            f"no graph in {graphs} is called {', '.join(unknown)}; there are {', '.join(arrays)}"
+        )
+    wanted = list(dict.fromkeys(children)) or list(arrays)
+    with replacing_file(out) as made, made.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(HEADER)
+        for done, child in enumerate(wanted):
+            progress(done, len(wanted))
+            own = by.own(arrays[child])
+            for parent, theirs in arrays.items():
+                score = by.score(theirs, arrays[child])
+                writer.writerow((parent, child, score, score / own if own else ""))
+    return len(wanted) * len(arrays)

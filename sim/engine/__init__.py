@@ -1,0 +1,1 @@
+"""The world: cluster, jobs, clock, and the backend that replays."""

@@ -1,0 +1,285 @@
+"""Which GPUs of which nodes are free."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Job, Placement
+from wattkeeper.sim.engine.cluster_spec import ClusterSpec, Ints
+
+_ONE: Final[i64] = 1
+"""Shifted as a machine integer; a plain 1 would be shifted as an object."""
+
+
+class _Nodes:
+    """A set of nodes that knows its first one.
+
+    Bits in words of 32, and in `_words` a bit for each word that is not empty.
+
+    Args:
+        nodes: Number of all nodes.
+
+    Attributes:
+        listed: Whether the owner has its number of free GPUs among those that there are.
+    """
+
+    listed = False
+
+    def __init__(self, nodes: int) -> None:
+        self._bits: vec[i64] = vec[i64]([0] * ((nodes >> 5) + 1))
+        self._words = 0
+
+    def add(self, node: i64) -> None:
+        """Put a node in that is not there."""
+        bits, word = self._bits, node >> 5
+        there = bits[word]
+        if not there:
+            self._words |= 1 << int(word)
+        bits[word] = there | (_ONE << (node & 31))
+
+    def remove(self, node: i64) -> None:
+        """Take a node out that is there."""
+        bits, word = self._bits, node >> 5
+        left = bits[word] ^ (_ONE << (node & 31))
+        bits[word] = left
+        if not left:
+            self._words ^= 1 << int(word)
+
+    def first(self) -> int | None:
+        """The smallest one; None if there is none."""
+        words = self._words
+        if not words:
+            return None
+        word = (words & -words).bit_length() - 1
+        bits = int(self._bits[word])
+        return (word << 5) + (bits & -bits).bit_length() - 1
+
+
+class Cluster(ClusterView):
+    """Which GPUs are free; the view that `Place` is shown.
+
+    Attributes:
+        spec: What the cluster consists of.
+        free_gpus: Number of GPUs that nobody holds a part of.
+    """
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        self.spec = spec
+        self.free_gpus = spec.gpus
+        self.gpu_types = spec.gpu_types
+        self.node_type, self.capacity = _frozen(spec.node_type), _frozen(spec.capacity)
+        self._types: vec[i64] = vec[i64](spec.node_type.tolist())
+        # Arrays are slow by element: they are shown, and brought up to date when asked.
+        self._count: vec[i64] = vec[i64](spec.capacity.tolist())
+        self._is_stale: vec[bool] = vec[bool]([False] * spec.nodes)
+        self._stale: list[int] = []
+        self._free, self._changes = spec.capacity.copy(), np.zeros(spec.nodes, dtype=np.int64)
+        self._free_shown, self._changes_shown = _frozen(self._free), _frozen(self._changes)
+        self._shared: dict[int, dict[int, int]] = {}
+        self._all_types = spec.types_allowed(None)
+        self._allowed: dict[str, tuple[int, ...]] = {}
+        # Nodes by type and number of free GPUs, and which numbers there are: those of empty sets
+        # are struck off when they are looked at, the sets are kept. And each node's set.
+        self._by_free: list[dict[int, _Nodes]] = [{} for _ in self.gpu_types]
+        self._levels: list[list[int]] = [[] for _ in self.gpu_types]
+        self._set_of: list[_Nodes] = []
+        for node, (kind, count) in enumerate(zip(self._types, self._count, strict=True)):
+            nodes = self._nodes_with(count, kind)
+            nodes.add(node)
+            self._set_of.append(nodes)
+
+    @property
+    def free(self) -> Ints:
+        """See `wattkeeper.policies.protocols.ClusterView`."""
+        if self._stale:
+            self._show()
+        return self._free_shown
+
+    @property
+    def changes(self) -> Ints:
+        """See `wattkeeper.policies.protocols.ClusterView`."""
+        if self._stale:
+            self._show()
+        return self._changes_shown
+
+    def _show(self) -> None:
+        stale = self._stale
+        self._free[stale] = [self._count[node] for node in stale]
+        self._changes[stale] += 1
+        for node in stale:
+            self._is_stale[node] = False
+        stale.clear()
+
+    def _touch(self, node: i64) -> None:
+        if not self._is_stale[node]:
+            self._is_stale[node] = True
+            self._stale.append(node)
+
+    def shared(self, node: int) -> Mapping[int, int]:
+        """See `wattkeeper.policies.protocols.ClusterView`."""
+        return self._shared.get(node, {})
+
+    def types_for(self, job: Job) -> tuple[int, ...]:
+        """See `wattkeeper.policies.protocols.ClusterView`."""
+        if job.gpu_type is None:
+            return self._all_types
+        if job.gpu_type not in self._allowed:
+            self._allowed[job.gpu_type] = self.spec.types_allowed(job.gpu_type)
+        return self._allowed[job.gpu_type]
+
+    def tightest(self, gpus: int, gpu_type: int) -> int | None:
+        """See `wattkeeper.policies.protocols.ClusterView`."""
+        by_free, levels = self._by_free[gpu_type], self._levels[gpu_type]
+        at = 0
+        while at < len(levels):
+            free = levels[at]
+            if free < gpus:
+                at += 1
+                continue
+            nodes = by_free[free]
+            node = nodes.first()
+            if node is not None:
+                return node
+            nodes.listed = False
+            del levels[at]
+        return None
+
+    def _nodes_with(self, free: int, gpu_type: int) -> _Nodes:
+        nodes = self._by_free[gpu_type].get(free)
+        if nodes is None:
+            nodes = self._by_free[gpu_type][free] = _Nodes(len(self._types))
+        if not nodes.listed:
+            nodes.listed = True
+            insort(self._levels[gpu_type], free)
+        return nodes
+
+    def gpu_type(self, placement: Placement) -> str:
+        """The GPU type that a placement is on."""
+        return self.gpu_types[self._types[placement[0][0]]]
+
+    def take(self, job: Job, placement: Placement) -> Placement:
+        """Give GPUs to a job.
+
+        Returns:
+            The placement, with the index of each shared GPU in place of `NEW`.
+
+        Raises:
+            PolicyError: If the placement is not what the job asked for, or not free.
+        """
+        if len(placement) == 1 and job.gpu_milli == WHOLE and job.gpu_type is None:
+            ((node, gpus, _),) = placement
+            if gpus == job.gpus and 0 <= node < len(self._types) and gpus <= self._count[node]:
+                self._count_free(node, -gpus)
+                return placement
+        self._check(job, placement)
+        settled = self._settled(job, placement)
+        if job.gpu_milli == WHOLE:
+            for node, gpus, _ in settled:
+                self._count_free(node, -gpus)
+            return settled
+        for node, _, gpu in settled:
+            shared = self._shared.setdefault(node, {})
+            if gpu not in shared:
+                shared[gpu] = WHOLE
+                self._count_free(node, -1)
+            shared[gpu] -= job.gpu_milli
+            self._touch(node)
+        return settled
+
+    def _settled(self, job: Job, placement: Placement) -> Placement:
+        if job.gpu_milli == WHOLE:
+            return placement
+        opened: dict[int, set[int]] = {}
+        slots = []
+        for node, gpus, gpu in placement:
+            taken = opened.setdefault(node, set(self._shared.get(node, ())))
+            if gpu == NEW:
+                gpu = next(at for at in range(len(taken) + 1) if at not in taken)
+                taken.add(gpu)
+            slots.append((node, gpus, gpu))
+        return tuple(slots)
+
+    def release(self, job: Job, placement: Placement) -> None:
+        """Take a job's GPUs back; shared ones by the index that `take` gave."""
+        if job.gpu_milli == WHOLE:
+            for node, gpus, _ in placement:
+                self._count_free(node, gpus)
+            return
+        for node, _, gpu in placement:
+            shared = self._shared[node]
+            shared[gpu] += job.gpu_milli
+            self._touch(node)
+            if shared[gpu] == WHOLE:
+                del shared[gpu]
+                self._count_free(node, 1)
+
+    def is_empty(self, node: int) -> bool:
+        """Whether no job holds anything of a node."""
+        return bool(self._count[node] == self.capacity[node])
+
+    def _count_free(self, node: i64, change: i64) -> None:
+        count = self._count[node] + change
+        self._count[node] = count
+        self._touch(node)
+        self.free_gpus += change
+        self._set_of[node].remove(node)
+        nodes = self._nodes_with(count, self._types[node])
+        nodes.add(node)
+        self._set_of[node] = nodes
+
+    def _check(self, job: Job, placement: Placement) -> None:
+        gpus = sum(slot[1] for slot in placement)
+        if gpus != job.gpus:
+            raise PolicyError(
+                f"job {job.job_id} asks for {job.gpus} GPUs, placed on {placement}", "place"
+            )
+        if job.gpu_milli == WHOLE:
+            if len(placement) > 1 and len({node for node, _, _ in placement}) < len(placement):
+                raise PolicyError(
+                    f"job {job.job_id} is placed twice on one node: {placement}", "place"
+                )
+            for node, gpus, _ in placement:
+                if not 0 <= node < len(self._count) or not 0 < gpus <= self._count[node]:
+                    raise _not_free(job, node, gpus)
+        else:
+            self._check_shares(job, placement)
+        if len(placement) > 1 and len({self._types[node] for node, _, _ in placement}) > 1:
+            raise PolicyError(
+                f"job {job.job_id} is placed on GPUs of several types: {placement}", "place"
+            )
+        if job.gpu_type is not None and self._types[placement[0][0]] not in self.types_for(job):
+            raise PolicyError(
+                f"job {job.job_id} may run on {job.gpu_type}, placed on {placement}", "place"
+            )
+
+    def _check_shares(self, job: Job, placement: Placement) -> None:
+        new: dict[int, int] = {}
+        named = [(node, gpu) for node, _, gpu in placement if gpu != NEW]
+        if len(set(named)) < len(named):
+            raise PolicyError(f"job {job.job_id} is placed twice on one GPU: {placement}", "place")
+        for node, gpus, gpu in placement:
+            if gpus != 1 or not 0 <= node < len(self._count):
+                raise _not_free(job, node, gpus)
+            if gpu == NEW:
+                new[node] = new.get(node, 0) + 1
+                if new[node] > self._count[node]:
+                    raise _not_free(job, node, new[node])
+            elif self._shared.get(node, {}).get(gpu, 0) < job.gpu_milli:
+                raise _not_free(job, node, gpus)
+
+
+def _not_free(job: Job, node: int, gpus: int) -> PolicyError:
+    return PolicyError(f"job {job.job_id}: {gpus} GPUs on node {node} are not free", "place")
+
+
+def _frozen(values: Ints) -> Ints:
+    shown = values.view()
+    shown.flags.writeable = False
+    return shown

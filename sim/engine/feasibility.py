@@ -1,0 +1,141 @@
+"""What fits where, now or if some running jobs were preempted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from wattkeeper.policies.protocols import (
+    WHOLE,
+    ClusterView,
+    Context,
+    Job,
+    Key,
+    Place,
+    Placement,
+    RoomView,
+)
+from wattkeeper.sim.engine.backend import Attempt, Backend
+from wattkeeper.sim.engine.cluster import Cluster
+from wattkeeper.sim.engine.node_states import PowerBudget
+from wattkeeper.sim.engine.what_if import Freed
+
+
+class Room(RoomView):
+    """What fits, as `Place` sees it; remembers what that said until it may change.
+
+    Args:
+        cluster: Which GPUs are free.
+        budget: Which power is.
+        backend: Says what a job may draw.
+        place: The policy.
+        ctx: Its context.
+        running: Attempts that hold GPUs, by number of the job; kept up to date by the owner.
+        paused: Those that were preempted, which go on on GPUs of the same type; likewise.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        budget: PowerBudget,
+        backend: Backend,
+        place: Place,
+        ctx: Context,
+        running: Mapping[int, Attempt],
+        paused: Mapping[int, Attempt],
+    ) -> None:
+        self._gpus: int = cluster.spec.gpus
+        self._cluster = cluster
+        self._budget = budget
+        self._backend = backend
+        self._place = place
+        self._ctx = ctx
+        self._running = running
+        self._paused = paused
+        self._fitting: dict[Key, Placement] = {}
+        self._not_fitting: set[Key] = set()
+        self._asked: Job | None = None
+        self._answer: Placement = ()
+
+    @property
+    def gpus(self) -> int:
+        """See `wattkeeper.policies.protocols.RoomView`."""
+        return self._gpus
+
+    @property
+    def free_gpus(self) -> int:
+        """See `wattkeeper.policies.protocols.RoomView`."""
+        return self._cluster.free_gpus
+
+    def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
+        """See `wattkeeper.policies.protocols.RoomView`."""
+        if job.gpus > self._cluster.free_gpus and job.gpu_milli == WHOLE and not without:
+            return False
+        return bool(self.where(job, without))
+
+    def where(self, job: Job, without: Collection[Job] = ()) -> Placement:
+        """Where `Place` puts a waiting job if some running ones are preempted; empty: nowhere."""
+        if self._paused and job.number in self._paused:
+            job = job.but(gpu_type=self._paused[job.number].gpu_type)
+        if without:
+            return self._where_without(job, without)
+        if job is not self._asked:
+            self._remember()
+            self._answer = self._found(job)
+            self._asked = job
+        return self._answer
+
+    def _remember(self) -> None:
+        """Keep the last answer for other jobs of its key."""
+        if self._asked is None:
+            return
+        if self._answer:
+            self._fitting[self._asked.key] = self._answer
+        else:
+            self._not_fitting.add(self._asked.key)
+
+    def _found(self, job: Job) -> Placement:
+        if self._fitting:
+            found = self._fitting.get(job.key)
+            if found is not None:
+                return found
+        if self._not_fitting and job.key in self._not_fitting:
+            return ()
+        return self._placed(job, self._cluster, 0.0)
+
+    def shrank(self) -> None:
+        """A job took GPUs: what did not fit does not fit."""
+        if not self._answer:
+            self._remember()
+        self._asked = None
+        self._fitting.clear()
+
+    def grew(self) -> None:
+        """GPUs or power were given back."""
+        self._asked = None
+        self._fitting.clear()
+        self._not_fitting.clear()
+
+    def _where_without(self, job: Job, without: Collection[Job]) -> Placement:
+        holders = [self._running[other.number] for other in without]
+        released_w = sum(self._budget.held_w(other) for other in without)
+        view = Freed(self._cluster, [(holder.job, holder.placement) for holder in holders])
+        return self._placed(job, view, released_w)
+
+    def _placed(self, job: Job, cluster: ClusterView, released_w: float) -> Placement:
+        placement = self._place.place(self._ctx, job, cluster)
+        if self._budget.cap_w is None:
+            return placement
+        others = [cluster.gpu_types[at] for at in cluster.types_for(job)]
+        while placement:
+            gpu_type = self._cluster.gpu_type(placement)
+            most_w = self._backend.most_power_w(job, gpu_type)
+            if self._budget.allows(job, gpu_type, most_w, released_w):
+                break
+            if gpu_type not in others:
+                break  # it may not run there at all, which is refused when it starts
+            others.remove(gpu_type)
+            if not others:
+                return ()
+            narrowed = job.but(gpu_type="|".join(others))
+            placement = self._place.place(self._ctx, narrowed, cluster)
+        return placement

@@ -1,0 +1,68 @@
+"""What a parent is worth: a model of warm-started training, its parameters shipped as data.
+
+From a parent with coverage c, the share of the child's parameters that its weights fill, training
+is shorter by the share ``scale * c ** exponent``, and ends at ``shift * c`` more accuracy. All
+trainings differ by noise of a standard deviation of ``noise``. `warm_start.json` holds the
+parameters, how they were fitted, with what error, and to what; results call all of it modelled.
+"""
+
+from __future__ import annotations
+
+import math
+from importlib.resources import files
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_FIXED = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Saved(BaseModel):
+    """The share of the training that a parent saves: ``scale * coverage ** exponent``."""
+
+    model_config = _FIXED
+
+    scale: Annotated[float, Field(ge=0, lt=1)]
+    exponent: Annotated[float, Field(gt=0)]
+
+
+class AccuracyChange(BaseModel):
+    """What a parent with coverage 1 adds to the accuracy, and the deviation of all accuracies."""
+
+    model_config = _FIXED
+
+    shift: float
+    noise: Annotated[float, Field(ge=0)]
+
+
+class WarmStart(BaseModel):
+    """The model's parameters and where they are from."""
+
+    model_config = _FIXED
+
+    placeholder: bool = False
+    saved: Saved
+    accuracy: AccuracyChange
+    fit: dict[str, Any]
+    error: dict[str, Any]
+    source: str
+
+    def work(self, coverage: float) -> float:
+        """The share of the training that is left to do; coverage is 0 to 1."""
+        return 1.0 - self.saved.scale * math.pow(coverage, self.saved.exponent)
+
+    def accuracy_of(self, from_scratch: float, coverage: float, deviate: float) -> float:
+        """The accuracy that training ends at.
+
+        Args:
+            from_scratch: The mean without a parent.
+            coverage: 0 without a parent.
+            deviate: A draw from the standard normal distribution.
+        """
+        return from_scratch + self.accuracy.shift * coverage + self.accuracy.noise * deviate
+
+
+def shipped() -> WarmStart:
+    """The parameters that come with wattkeeper."""
+    text = (files("wattkeeper.sim.engine") / "warm_start.json").read_text(encoding="utf-8")
+    return WarmStart.model_validate_json(text)

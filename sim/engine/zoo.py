@@ -1,0 +1,148 @@
+"""The zoo of a simulated cluster: trained models that the next ones may start from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.matching.coverage import coverage
+from wattkeeper.policies.protocols import Job
+from wattkeeper.policies.registry import PolicyConfig, built
+from wattkeeper.policies.retaining import Retain, Retention, Shelf, Stored, check_retention
+from wattkeeper.policies.zoo_views import Child, Trained
+from wattkeeper.sim.engine.rng import Streams
+from wattkeeper.sim.engine.warm_start import WarmStart
+
+BYTES = 4
+"""Of a parameter."""
+
+
+class Known(NamedTuple):
+    """A model that jobs train.
+
+    Attributes:
+        child: As policies see it.
+        accuracy: Its mean from scratch.
+    """
+
+    child: Child
+    accuracy: float
+
+
+class ZooSpec(NamedTuple):
+    """What a zoo begins with: it is empty.
+
+    Attributes:
+        capacity_bytes: What may be in it; None if there is no bound.
+        known: The models that jobs train, by name.
+        warm_start: What a parent is worth.
+    """
+
+    capacity_bytes: int | None
+    known: Mapping[str, Known]
+    warm_start: WarmStart
+
+
+class Finished(NamedTuple):
+    """A model that was trained.
+
+    Attributes:
+        number: Of its job.
+        time_s: When it was done.
+        parent: The id of its parent; None if it started from scratch.
+        coverage: Share of its parameters that its parent filled; 0 from scratch.
+        saved_s: Seconds of training that the parent saved.
+        accuracy: What it reached.
+        admitted: Whether the zoo took it.
+        zoo_models: How many models were in the zoo then.
+        zoo_bytes: What they took.
+    """
+
+    number: int
+    time_s: float
+    parent: str | None
+    coverage: float
+    saved_s: float
+    accuracy: float
+    admitted: bool
+    zoo_models: int
+    zoo_bytes: int
+
+
+class Zoo:
+    """What `Configure` is shown, and `Retain` decides on. A model's id is that of its job.
+
+    Attributes:
+        policy: Kind of the `Retain` policy.
+        done: The models that were trained, in order.
+        size_bytes: What is in it.
+    """
+
+    def __init__(self, spec: ZooSpec, retain: PolicyConfig, streams: Streams) -> None:
+        self.policy = retain.kind
+        self.done: list[Finished] = []
+        self.size_bytes = 0
+        self._spec = spec
+        self._retain: Retain = built(retain)
+        self._streams = streams
+        self._trained: dict[str, Trained] = {}
+        self._stored: dict[str, Stored] = {}
+        self._count = 0
+        self._view: tuple[Trained, ...] | None = ()
+        self._coverages: dict[int, float] = {}
+
+    def child(self, job: Job) -> Child | None:
+        """See `wattkeeper.policies.protocols.ZooView`."""
+        return None if job.model is None else self._spec.known[job.model].child
+
+    def models(self) -> Sequence[Trained]:
+        """See `wattkeeper.policies.protocols.ZooView`."""
+        if self._view is None:
+            self._view = tuple(self._trained.values())
+        return self._view
+
+    def work(self, job: Job, parent: str) -> float:
+        """The share of a job's training that is left with a parent, which counts as used.
+
+        Raises:
+            PolicyError: If the parent is not there, or the job has no model.
+        """
+        found, child = self._trained.get(parent), self.child(job)
+        if found is None or child is None:
+            what = "is not in the zoo" if child else "cannot be: the job has no model"
+            raise PolicyError(f"{job.job_id} shall start from {parent}, which {what}", "configure")
+        stored = self._stored[parent]
+        self._count += 1
+        stored = self._stored[parent] = stored._replace(used=self._count, uses=stored.uses + 1)
+        self._retain.used(stored)
+        filled = self._coverages[job.number] = coverage(found.graph, child.graph)
+        return self._spec.warm_start.work(filled)
+
+    def finished(self, job: Job, now_s: float, parent: str | None, saved_s: float) -> Retention:
+        """Offer the model that a job trained to the `Retain` policy, and do what it says."""
+        assert job.model is not None
+        child, from_scratch = self._spec.known[job.model]
+        filled = 0.0 if parent is None else self._coverages.pop(job.number)
+        deviate = float(self._streams.policy("zoo", f"accuracy/{job.job_id}").standard_normal())
+        accuracy = self._spec.warm_start.accuracy_of(from_scratch, filled, deviate)
+        size_bytes = BYTES * int(child.graph.parameters.sum())
+        self._count += 1
+        new = Stored(job.job_id, child.task, accuracy, size_bytes, self._count, self._count)
+        shelf = Shelf(self._spec.capacity_bytes, tuple(self._stored.values()))
+        decision = check_retention(shelf, new, self._retain.retain(shelf, new))
+        for name in decision.evict:
+            self.size_bytes -= self._stored.pop(name).size_bytes
+            del self._trained[name]
+        if decision.admit:
+            self.size_bytes += size_bytes
+            self._stored[new.model_id] = new
+            self._trained[new.model_id] = Trained(
+                new.model_id, child.name, child.task, accuracy, child.graph
+            )
+        self._view = None
+        self.done.append(
+            Finished(job.number, now_s, parent, filled, saved_s, accuracy, decision.admit,
+                     len(self._stored), self.size_bytes)
+        )  # fmt: skip
+        return decision

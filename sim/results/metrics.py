@@ -1,0 +1,274 @@
+"""Metrics of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from wattkeeper.sim.engine.cluster_spec import ClusterSpec
+from wattkeeper.sim.results.exact_sum import exact_sum
+from wattkeeper.sim.results.timeline import Timeline
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+LAST = 5
+"""Recurrences at the end of a group that show what was learnt, as in Zeus (NSDI '23), section 6."""
+
+
+class Metric(NamedTuple):
+    """A metric's unit and meaning."""
+
+    unit: str
+    doc: str
+
+
+METRICS: dict[str, Metric] = {
+    "jobs": Metric("1", "jobs that ended"),
+    "attempts": Metric("1", "attempts, those that never ran among them"),
+    "gave_up": Metric("1", "jobs whose every attempt failed"),
+    "energy_j": Metric("J", "energy of all attempts"),
+    "time_s": Metric("s", "training time of all attempts"),
+    "cost": Metric(
+        "J",
+        "eta * energy + (1 - eta) * largest power limit * time of training, without overheads, of "
+        "all attempts",
+    ),
+    "regret": Metric(
+        "J", "cost less the expected cost of the best configuration, of profiled jobs"
+    ),
+    "last5_energy_j": Metric("J", "energy of a job, mean over the last five of each group"),
+    "last5_time_s": Metric("s", "training time of a job, mean over the last five of each group"),
+    "last5_cost": Metric("J", "cost of a job, mean over the last five of each group"),
+    "energy_to_accuracy_j": Metric("J", "energy of a job that reached its target, with retries"),
+    "time_to_accuracy_s": Metric("s", "training time of a job that reached its target"),
+    "jct_s": Metric("s", "job completion time: from submission to end, mean"),
+    "p95_jct_s": Metric("s", "job completion time that 95 % of jobs stay below"),
+    "preemptions": Metric("1", "how often jobs lost their GPUs"),
+    "queue_delay_s": Metric("s", "wait for GPUs: before the start and while preempted, mean"),
+    "makespan_s": Metric("s", "from the first submission to the last end"),
+    "gpu_utilisation": Metric("1", "share of GPU time that jobs hold"),
+    "cluster_energy_j": Metric("J", "energy of the facility: jobs, idle GPUs, times pue"),
+    "gpu_s_saved": Metric(
+        "s", "with a zoo: GPU seconds of training that parents saved, queries not subtracted"
+    ),
+    "with_parent": Metric("1", "with a zoo: share of the trained models that had a parent"),
+    "mean_accuracy": Metric("1", "with a zoo: accuracy of the trained models, mean"),
+    "zoo_bytes": Metric("B", "with a zoo: what its models take at the end"),
+}
+
+
+COSTS = {"cost", "regret", "last5_cost"}
+"""Metrics that mean something only under one eta."""
+
+
+class Jobs(NamedTuple):
+    """What became of each job: columns in order of the end of its first attempt.
+
+    Attributes:
+        group: Index of its group.
+        recurrence: Its place in the group.
+        workload: What was trained: an index into `names`; -1 if nobody knows.
+        gpu_type: Where: an index into `names`.
+        replayed: From what: an index into `names`.
+        attempts: How many attempts it took.
+        queue_delay_s: From submission to start, and while preempted.
+        submit_time_s: Submission.
+        finish_time_s: End of the last attempt.
+        energy_j: Of all attempts.
+        time_s: Training time of all attempts.
+        cost: Of all attempts.
+        regret: Cost less that of the best configuration in expectation.
+        reached: Whether an attempt reached the target.
+        preemptions: How often it lost its GPUs.
+        names: Of workloads, GPU types, and what was replayed.
+    """
+
+    group: Ints
+    recurrence: Ints
+    workload: Ints
+    gpu_type: Ints
+    replayed: Ints
+    attempts: Ints
+    queue_delay_s: Floats
+    submit_time_s: Floats
+    finish_time_s: Floats
+    energy_j: Floats
+    time_s: Floats
+    cost: Floats
+    regret: Floats
+    reached: Bools
+    preemptions: Ints
+    names: dict[str, list[str]]
+
+    def only(self, kept: Bools) -> Jobs:
+        """Some of the jobs."""
+        if kept.all():
+            return self
+        columns: dict[str, Any] = {name: getattr(self, name)[kept] for name in self._fields[:-1]}
+        return Jobs(**columns, names=self.names)
+
+    def parts(self) -> dict[str, tuple[Ints, list[str]]]:
+        """What results are broken down by: the index of each job's part, and their names."""
+        return {key: (getattr(self, key), names) for key, names in self.names.items()}
+
+
+def jobs_of(
+    columns: Mapping[str, pa.Array],
+    number: Ints,
+    pauses: tuple[Ints, Floats, Floats],
+    optima: Mapping[tuple[str, int, str], float],
+) -> Jobs:
+    """Gather attempts into jobs.
+
+    Args:
+        columns: From `wattkeeper.sim.results.tables.attempt_columns`, in order of time.
+        number: Of the job of each attempt.
+        pauses: Preemptions: number of the job, from and to, s, shapes (pauses,).
+        optima: Smallest expected cost (J) by workload, number of GPUs and GPU type.
+    """
+    attempt = columns["attempt"].to_numpy()
+    first = attempt == 1
+    places = _places(number[first])
+    index = places[number]
+    once = bool(first.all())
+
+    def of(name: str) -> Any:
+        return columns[name].to_numpy(zero_copy_only=False)
+
+    def total(name: str) -> Floats:
+        values: Floats = of(name).astype(float, copy=False)
+        return values if once else np.bincount(index, values).astype(np.float64)
+
+    codes, names = {}, {}
+    for key in ("workload", "gpu_type", "replayed"):
+        codes[key], names[key] = _coded(columns[key].filter(pa.array(first)))
+    submit = of("submit_time_s")[first]
+    waited = of("start_time_s")[first] - submit
+    paused, begun, ended = pauses
+    np.add.at(waited, places[paused], ended - begun)
+    finish = of("finish_time_s")[first]
+    if not once:
+        finish[index] = of("finish_time_s")
+    cost = total("cost")
+    gpus = of("gpus")[first]
+    best = np.full(len(submit), math.nan)
+    for (workload, number_of_gpus, gpu_type), smallest in optima.items():
+        if workload in names["workload"] and gpu_type in names["gpu_type"]:
+            at = codes["workload"] == names["workload"].index(workload)
+            at &= codes["gpu_type"] == names["gpu_type"].index(gpu_type)
+            best[at & (gpus == number_of_gpus)] = smallest
+    recurrence = of("recurrence")[first]
+    if recurrence.max(initial=1) == 1:
+        group = np.arange(len(submit))
+    else:
+        group = columns["group_id"].filter(pa.array(first)).dictionary_encode().indices.to_numpy()
+    return Jobs(
+        group=group,
+        recurrence=recurrence,
+        workload=codes["workload"],
+        gpu_type=codes["gpu_type"],
+        replayed=codes["replayed"],
+        attempts=np.bincount(index),
+        queue_delay_s=waited,
+        submit_time_s=submit,
+        finish_time_s=finish,
+        energy_j=total("energy_j"),
+        time_s=total("time_s"),
+        cost=cost,
+        regret=cost - best * of("time_scale")[first],
+        reached=total("reached_target") > 0,
+        preemptions=total("preemptions").astype(np.int64),
+        names=names,
+    )
+
+
+def _places(numbers: Ints) -> Ints:
+    """Where each number is among them, by number."""
+    places = np.zeros(int(numbers.max(initial=-1)) + 1, dtype=np.int64)
+    places[numbers] = np.arange(len(numbers))
+    return places
+
+
+def _coded(column: pa.Array) -> tuple[Ints, list[str]]:
+    """An index for each value, -1 where there is none, and the names in alphabetical order."""
+    encoded = column.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    present = np.flatnonzero(np.bincount(codes + 1, minlength=len(names) + 1)[1:]).tolist()
+    order = sorted(present, key=names.__getitem__)
+    rank = np.full(len(names) + 1, -1)
+    rank[order] = np.arange(len(order))
+    return rank[codes], [names[at] for at in order]
+
+
+def cluster_metrics(timeline: Timeline, cluster: ClusterSpec) -> dict[str, float]:
+    """The metrics of a cluster as a whole."""
+    span_s = float(timeline.time_s[-1] - timeline.time_s[0])
+    return {
+        "gpu_utilisation": timeline.gpu_seconds() / (span_s * cluster.gpus) if span_s else 0.0,
+        "cluster_energy_j": timeline.energy_j(),
+    }
+
+
+def zoo_metrics(models: Mapping[str, pa.Array]) -> dict[str, float]:
+    """The metrics of a zoo, of the models that were trained.
+
+    Args:
+        models: From `wattkeeper.sim.results.tables.model_columns`.
+    """
+    count = len(models["job_id"])
+    saved = models["saved_gpu_s"].to_numpy()
+    accuracy = models["accuracy"].to_numpy()
+    size = models["zoo_bytes"].to_numpy()
+    return {
+        "gpu_s_saved": exact_sum(saved),
+        "with_parent": 1 - models["parent_model"].null_count / count if count else math.nan,
+        "mean_accuracy": exact_sum(accuracy) / count if count else math.nan,
+        "zoo_bytes": float(size[-1]) if count else 0.0,
+    }
+
+
+def job_metrics(jobs: Jobs) -> dict[str, float]:
+    """The metrics of some of the jobs of a run."""
+    latest = np.zeros(int(jobs.group.max(initial=-1)) + 1, dtype=np.int64)
+    np.maximum.at(latest, jobs.group, jobs.recurrence)
+    last = jobs.only(jobs.recurrence > latest[jobs.group] - LAST)
+    reached = jobs.only(jobs.reached)
+    sums: dict[int, float] = {}
+
+    def total(values: Floats) -> float:
+        if id(values) not in sums:
+            sums[id(values)] = exact_sum(values)
+        return sums[id(values)]
+
+    def mean(values: Floats) -> float:
+        return total(values) / len(values) if len(values) else math.nan
+
+    jct_s = jobs.finish_time_s - jobs.submit_time_s
+    known = jobs.regret[~np.isnan(jobs.regret)]
+    return {
+        "jobs": float(len(jobs.group)),
+        "attempts": float(jobs.attempts.sum()),
+        "gave_up": float((~jobs.reached).sum()),
+        "energy_j": total(jobs.energy_j),
+        "time_s": total(jobs.time_s),
+        "cost": total(jobs.cost),
+        "regret": total(known) if len(known) else math.nan,
+        "last5_energy_j": mean(last.energy_j),
+        "last5_time_s": mean(last.time_s),
+        "last5_cost": mean(last.cost),
+        "energy_to_accuracy_j": mean(reached.energy_j),
+        "time_to_accuracy_s": mean(reached.time_s),
+        "jct_s": mean(jct_s),
+        "queue_delay_s": mean(jobs.queue_delay_s),
+        "p95_jct_s": float(np.quantile(jct_s, 0.95)) if len(jct_s) else math.nan,
+        "preemptions": float(jobs.preemptions.sum()),
+        "makespan_s": float(jobs.finish_time_s.max() - jobs.submit_time_s.min()),
+    }

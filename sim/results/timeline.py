@@ -1,0 +1,118 @@
+"""Power, busy GPUs and waiting jobs over time, derived from what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from wattkeeper.policies.protocols import WHOLE
+from wattkeeper.sim.engine.cluster_spec import ClusterSpec
+from wattkeeper.sim.engine.recorder import (
+    MOST_UNITS,
+    UNITS_PER_WATT,
+    Recorder,
+    too_much,
+    whole_units,
+)
+from wattkeeper.sim.results.exact_sum import exact_sum
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class Timeline(NamedTuple):
+    """Change points; each value holds from its time to the next one.
+
+    Attributes:
+        time_s: Ascending, without repetition, shape (points,).
+        power_w: What the facility draws: jobs and idle GPUs, times power usage effectiveness.
+        gpus_busy: GPUs that jobs hold, parts of them counted as such.
+        jobs_waiting: Submitted or preempted jobs that do not run.
+    """
+
+    time_s: Floats
+    power_w: Floats
+    gpus_busy: Floats
+    jobs_waiting: Ints
+
+    def energy_j(self) -> float:
+        """The integral of power over time, J."""
+        return exact_sum(self.power_w[:-1] * np.diff(self.time_s))
+
+    def gpu_seconds(self) -> float:
+        """The integral of busy GPUs over time, s."""
+        return exact_sum(self.gpus_busy[:-1] * np.diff(self.time_s))
+
+
+def timeline(
+    recorder: Recorder, cluster: ClusterSpec, submit_s: Floats, thousandths: Ints
+) -> Timeline:
+    """The timeline of a run, from the first submission to the last end.
+
+    It returns to exactly the idle power when all is done, however many jobs came and went.
+
+    Args:
+        recorder: What happened.
+        cluster: Where.
+        submit_s: When the job of each attempt was submitted, shape (attempts,).
+        thousandths: Of GPUs that it holds, shape (attempts,).
+
+    Raises:
+        InputError: If jobs draw more power than can be counted.
+    """
+    begun, ended = recorder.column("begun_s"), recorder.column("ended_s")
+    first = recorder.column("attempt") == 1
+    power, (changed, change) = recorder.column("power"), recorder.changes()
+    numbers, paused, resumed = recorder.pauses()
+    held = dict(zip(recorder.column("number").tolist(), thousandths.tolist(), strict=True)) if (
+        len(paused)) else {}  # fmt: skip
+    lost = np.array([held[number] for number in numbers.tolist()], dtype=np.int64)
+    parts = (begun, ended, paused, resumed, submit_s[first], changed)
+    times, slots = _slots(parts)
+    at_begun, at_ended, at_paused, at_resumed, at_submitted, at_changed = slots
+
+    def total(*steps: tuple[Ints, Ints | int]) -> Ints:
+        sums = np.zeros(len(times), dtype=np.int64)
+        for at, step in steps:
+            np.add.at(sums, at, step)
+        return np.cumsum(sums, out=sums)
+
+    drawing = (at_begun, power), (at_ended, -power), (at_changed, change)
+    busy = total((at_begun, thousandths), (at_ended, -thousandths),
+                 (at_paused, -lost), (at_resumed, lost))  # fmt: skip
+    waiting = total((at_submitted, 1), (at_begun[first], -1), (at_paused, 1), (at_resumed, -1))
+    idle = whole_units(cluster.idle_power_w)
+    _check_power(idle, times, drawing)
+    drawn = total(*drawing)
+    power_w = (drawn + idle) / UNITS_PER_WATT * cluster.pue
+    kept = slice(None)
+    if len(ended):
+        begin, end = np.searchsorted(times, [submit_s.min(), ended.max()]).tolist()
+        kept = slice(begin, end + 1)
+    return Timeline(times[kept], power_w[kept], busy[kept] / WHOLE, waiting[kept])
+
+
+def _slots(parts: Sequence[Floats]) -> tuple[Floats, list[Ints]]:
+    """All times once, ascending, and where those of each part are among them."""
+    times = np.concatenate(parts)
+    order = np.argsort(times)
+    times = times[order]
+    new = np.append(True, times[1:] != times[:-1])[: len(times)]
+    slot = np.empty(len(times), dtype=np.int64)
+    slot[order] = np.cumsum(new) - 1
+    return times[new], np.split(slot, np.cumsum([len(part) for part in parts])[:-1])
+
+
+def _check_power(idle: int, times: Floats, drawing: Sequence[tuple[Ints, Ints]]) -> None:
+    """Refuse power whose sum in whole units would overflow."""
+    changes = sum(float(np.abs(step.astype(float)).sum()) for _, step in drawing)
+    if idle + changes <= MOST_UNITS:
+        return
+    sums = np.zeros(len(times))
+    for at, step in drawing:
+        np.add.at(sums, at, step.astype(float))
+    if idle + np.abs(np.cumsum(sums)).max() > MOST_UNITS:
+        raise too_much()

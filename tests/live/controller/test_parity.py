@@ -1,0 +1,66 @@
+"""The law of live runs: on a synthetic device they give the simulator's journal and results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.live_runs import REHEARSED, decisions, manifest, rows, run, scenario
+from wattkeeper.scenarios.inputs.read import read_inputs
+from wattkeeper.scenarios.run import live_run
+from wattkeeper.scenarios.spec.loading import load
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the results of a simulated run and of a live one."""
+    folder = tmp_path_factory.mktemp("both")
+    path = scenario(folder, REHEARSED)
+    run(path, "--out", "sim", cwd=folder)
+    run(path, "--out", "live", "--live", cwd=folder)
+    return folder
+
+
+def test_a_live_run_gives_the_simulators_journal(both: Path) -> None:
+    expected, found = decisions(both / "sim"), decisions(both / "live")
+    assert [row[:-1] for row in found] == [row[:-1] for row in expected]
+    bounds = [(a[-1], b[-1]) for a, b in zip(found, expected, strict=True) if a[-1]]
+    assert any(bound != "inf" for bound, _ in bounds)
+    for mine, theirs in bounds:
+        assert float(mine) == pytest.approx(float(theirs), rel=0.01)
+
+
+def test_a_live_run_gives_the_simulators_energy_and_time(both: Path) -> None:
+    expected, found = rows(both / "sim", "jobs"), rows(both / "live", "jobs")
+    assert len(found) == len(expected)
+    for mine, theirs in zip(found, expected, strict=True):
+        for name in ("energy_j", "time_s", "cost", "start_time_s", "finish_time_s"):
+            assert mine[name] == pytest.approx(theirs[name], rel=0.01), (name, mine, theirs)
+        for name in ("job_id", "attempt", "batch_size", "power_limit_w", "epochs", "node_ids",
+                     "reached_target", "early_stopped", "profiled"):  # fmt: skip
+            assert mine[name] == theirs[name], (name, mine, theirs)
+    lines = [pq.read_table(both / name / "timeline.parquet") for name in ("live", "sim")]
+    energies = [sum(a * (t - s) for a, s, t in zip(line["power_w"].to_pylist(),
+                line["time_s"].to_pylist(), line["time_s"].to_pylist()[1:], strict=False))
+                for line in lines]  # fmt: skip
+    assert energies[0] == pytest.approx(energies[1], rel=0.01)
+
+
+def test_the_manifest_says_that_it_was_live(both: Path) -> None:
+    about = manifest(both / "live")
+    assert about["backend"] == "live"
+    assert about["live"]["devices"] == ["synthetic"]
+    assert about["live"]["power_limits"] == "set"
+    assert set(about["live"]["causes"]) == {"reached", "bound"}
+    assert {row["replayed"] for row in rows(both / "live", "jobs")} == {"live"}
+
+
+def test_the_log_of_a_live_run_played_again_gives_identical_decisions(both: Path) -> None:
+    loaded = load(str(both / "rehearsed.yaml"), ())
+    (again,) = live_run.replay(loaded, read_inputs(loaded, live=True), both / "live.live")
+    recorded = pq.read_table(both / "live" / "decisions.parquet")
+    assert again.tables["decisions"].cast(recorded.schema).equals(recorded)
+    jobs = pq.read_table(both / "live" / "jobs.parquet")
+    assert again.tables["jobs"].cast(jobs.schema).equals(jobs)

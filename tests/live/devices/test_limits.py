@@ -1,0 +1,380 @@
+"""Power limits are put back whatever happens, on the GPUs of tests/support/nvml.c."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.support.nvml import Driver, on_gpus
+from wattkeeper.live import devices
+from wattkeeper.live.devices import limit_journal
+from wattkeeper.live.devices.power_limiter import Limiter
+from wattkeeper.live.host import proc
+from wattkeeper.policies.errors import DeviceError, NoPermission
+
+BEFORE_MW = 320_000
+"""What an administrator chose: not the default."""
+
+
+class Child:
+    """A forked process; what it says arrives as a line."""
+
+    def __init__(self, work: Callable[[Callable[[object], None]], None]) -> None:
+        reads, writes = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            code: Any = 1
+            try:
+                os.close(reads)
+                work(lambda what: _write(writes, what))
+                code = 0
+            except SystemExit as error:
+                code = error.code
+            finally:
+                os._exit(code)
+        os.close(writes)
+        self._lines = os.fdopen(reads)
+
+    def hears(self) -> str:
+        return self._lines.readline().strip()
+
+    def kill(self, number: int = signal.SIGKILL) -> int:
+        """Its exit code, or the signal that ended it with a minus."""
+        os.kill(self.pid, number)
+        return self.wait()
+
+    def wait(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def _write(file: int, what: object) -> None:
+    os.write(file, f"{what}\n".encode())
+
+
+def trains(say: Callable[[object], None]) -> None:
+    """Sets a limit, says who guards it, and goes on until somebody ends it."""
+    with Limiter(devices.found()) as limiter:
+        assert limiter.set_w(150), limiter.why
+        say(guard_of(limiter))
+        time.sleep(600)
+
+
+def sleeps(say: Callable[[object], None]) -> None:
+    say("here")
+    time.sleep(600)
+
+
+def closes(limiter: Limiter) -> Callable[[Callable[[object], None]], None]:
+    return lambda say: limiter.close()
+
+
+def guard_of(limiter: Limiter) -> int:
+    assert limiter._guard is not None
+    return limiter._guard.pid
+
+
+def settle(uuid: str, seconds: float = 60) -> None:
+    """Wait until no guard is at work any more."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            with limit_journal.held(uuid, seconds):
+                if not limit_journal.path(uuid).exists() or time.monotonic() > until:
+                    return
+        except NoPermission:
+            assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def gone(pid: int) -> None:
+    """Wait until a process that is nobody's child here is no more."""
+    while proc.started(pid):
+        time.sleep(0.01)
+
+
+@contextmanager
+def before(driver: Driver) -> Iterator[None]:
+    """In the end all is as it was."""
+    driver.gpu.limit_mw = BEFORE_MW
+    yield
+    for device in devices.found():
+        settle(device.uuid)
+    assert driver.gpu.limit_mw == BEFORE_MW
+    assert all(driver.state.gpu[at].limit_mw == 400_000 for at in range(1, driver.state.gpus))
+    assert not list(limit_journal.folder().glob("*.json"))
+
+
+@on_gpus(2)
+def test_a_limit_holds_while_it_is_entered(driver: Driver) -> None:
+    with before(driver):
+        with Limiter(devices.found()) as limiter:
+            assert limiter.allowed
+            assert limiter.why == ""
+            assert driver.gpu.limit_mw == BEFORE_MW, "nothing is changed by looking"
+            assert limiter.set_w(150)
+            assert [driver.state.gpu[at].limit_mw for at in (0, 1)] == [150_000] * 2
+            with pytest.raises(DeviceError, match="out of range"):
+                limiter.set_w(401)
+        assert driver.gpu.limit_mw == BEFORE_MW
+        assert driver.state.gpu[1].limit_mw == 400_000
+        assert not limiter.set_w(150)
+
+
+@on_gpus(1)
+def test_an_error_puts_it_back(driver: Driver) -> None:
+    with before(driver):
+        limiter = Limiter(devices.found())
+        with pytest.raises(ZeroDivisionError), limiter:
+            print(1 / (limiter.set_w(150) - 1))
+        assert driver.gpu.limit_mw == BEFORE_MW
+
+
+@on_gpus(1)
+def test_power_control_off_touches_nothing(driver: Driver) -> None:
+    with Limiter(devices.found(), "off") as limiter:
+        assert not limiter.allowed
+        assert limiter.why == "power control is off: limits stay as they are"
+        assert not limiter.set_w(150)
+    assert driver.gpu.sets == 0
+
+
+@on_gpus(1)
+def test_sigterm(driver: Driver) -> None:
+    with before(driver):
+        child = Child(trains)
+        child.hears()
+        assert child.kill(signal.SIGTERM) == -signal.SIGTERM, "it dies of the signal, as ever"
+        assert driver.gpu.limit_mw == BEFORE_MW, "put back by itself, not by its guard later"
+
+
+@on_gpus(1)
+def test_handlers_of_the_script_stay(driver: Driver) -> None:
+    def handles(early: bool) -> Callable[[Callable[[object], None]], None]:
+        def work(say: Callable[[object], None]) -> None:
+            def handler(number: int, frame: object) -> None:
+                say(f"handled at {driver.gpu.limit_mw}")
+                sys.exit(7)
+
+            if early:
+                signal.signal(signal.SIGTERM, handler)
+            with Limiter(devices.found()) as limiter:
+                limiter.set_w(150)
+                if not early:
+                    signal.signal(signal.SIGTERM, handler)
+                say("ready")
+                time.sleep(600)
+
+        return work
+
+    for early in (True, False):
+        with before(driver):
+            child = Child(handles(early))
+            assert child.hears() == "ready"
+            assert child.kill(signal.SIGTERM) == 7
+            assert child.hears() == "handled at 150000"
+
+
+@on_gpus(1)
+def test_an_ignored_sigterm_stays_ignored(driver: Driver) -> None:
+    with before(driver):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        with Limiter(devices.found()):
+            os.kill(os.getpid(), signal.SIGTERM)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        with Limiter(devices.found()):
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@on_gpus(1)
+def test_forked_workers_have_no_part_in_it(driver: Driver) -> None:
+    """One ends by itself, one is terminated; one outlives its parent, and holds its pipe open."""
+
+    def loads(say: Callable[[object], None]) -> None:
+        with Limiter(devices.found()) as limiter:
+            limiter.set_w(150)
+            assert Child(closes(limiter)).wait() == 0
+            sleeper = Child(sleeps)
+            assert sleeper.hears() == "here"
+            assert sleeper.kill(signal.SIGTERM) == -signal.SIGTERM
+            say(driver.gpu.limit_mw)
+            orphan = Child(sleeps)
+            orphan.hears()
+            say(orphan.pid)
+            time.sleep(600)
+
+    with before(driver):
+        child = Child(loads)
+        assert child.hears() == "150000"
+        orphan = int(child.hears())
+        child.kill()
+        settle(devices.found()[0].uuid)
+        assert driver.gpu.limit_mw == BEFORE_MW
+        assert proc.started(orphan)
+        os.kill(orphan, signal.SIGKILL)
+
+
+@on_gpus(1)
+def test_a_signal_to_the_group_leaves_the_guard(driver: Driver) -> None:
+    with before(driver):
+        child = Child(trains)
+        guard = int(child.hears())
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            os.kill(guard, number)
+        child.kill()
+
+
+@on_gpus(1)
+def test_a_killed_guard_is_replaced(driver: Driver) -> None:
+    with before(driver), Limiter(devices.found()) as limiter:
+        limiter.set_w(150)
+        first = guard_of(limiter)
+        os.kill(first, signal.SIGKILL)
+        gone(first)
+        assert limiter.set_w(170), limiter.why
+        assert guard_of(limiter) != first
+        assert driver.gpu.limit_mw == 170_000
+
+
+@on_gpus(1)
+def test_without_its_guard_it_puts_limits_back_itself(driver: Driver) -> None:
+    with before(driver):
+        with Limiter(devices.found()) as limiter:
+            limiter.set_w(150)
+            os.kill(guard_of(limiter), signal.SIGKILL)
+        assert driver.gpu.limit_mw == BEFORE_MW
+
+
+@on_gpus(1)
+def test_when_both_are_killed_the_next_start_puts_limits_back(driver: Driver) -> None:
+    def kill_both() -> None:
+        child = Child(trains)
+        guard = int(child.hears())
+        os.kill(guard, signal.SIGKILL)
+        child.kill()
+        gone(guard)
+        assert driver.gpu.limit_mw == 150_000
+
+    (uuid,) = (device.uuid for device in devices.found())
+    with before(driver):
+        kill_both()
+        with Limiter(devices.found()) as limiter:
+            assert limiter.undone == [(uuid, 320, "")]
+            assert driver.gpu.limit_mw == BEFORE_MW
+            assert limiter.allowed
+            assert limiter.set_w(200)
+        assert driver.gpu.limit_mw == BEFORE_MW
+        kill_both()
+        driver.gpu.may_set = 0
+        ((_, _, error),) = limit_journal.recover()
+        assert "takes root" in error
+        assert limit_journal.path(uuid).exists(), "it can be tried again"
+        driver.gpu.may_set = 1
+        assert limit_journal.recover() == [(uuid, 320, "")]
+        assert limit_journal.recover() == []
+
+
+@on_gpus(2)
+def test_one_process_at_a_time_controls_a_gpu(driver: Driver) -> None:
+    with before(driver):
+        child = Child(trains)
+        guard = int(child.hears())
+        for _ in range(2):
+            with Limiter(devices.found()[1:]) as limiter:
+                assert not limiter.allowed
+                assert f"process {child.pid} of wattkeeper controls" in limiter.why
+            assert driver.gpu.limit_mw == 150_000
+            os.kill(guard, signal.SIGKILL)  # it still trains, and is still the one
+            gone(guard)
+        child.kill(signal.SIGTERM)
+    with before(driver), Limiter(devices.found()[:1]) as limiter:
+        assert limiter.allowed
+        with Limiter(devices.found()[1:]) as other:
+            assert other.allowed
+
+
+@on_gpus(1)
+def test_a_gpu_that_is_lost_while_it_is_limited(driver: Driver) -> None:
+    with Limiter(devices.found()) as limiter:
+        limiter.set_w(150)
+        driver.gpu.lost_at_s = 1
+        driver.advance(1)
+        with pytest.raises(DeviceError, match="fallen off"):
+            limiter.set_w(160)
+    driver.gpu.lost_at_s = 0  # after a reset
+    assert [undone.error for undone in limit_journal.recover()] == [""]
+
+
+@on_gpus(1)
+def test_a_guard_that_cannot_start(driver: Driver) -> None:
+    python, sys.executable = sys.executable, "/bin/false"
+    with Limiter(devices.found()) as limiter:
+        assert not limiter.allowed
+        assert "does not answer (exit code 1), and without it none is set" in limiter.why
+    sys.executable = python
+    assert driver.gpu.sets == 0
+
+
+@on_gpus(1)
+def test_without_a_folder_for_records_nothing_is_set(driver: Driver) -> None:
+    os.environ["WATTKEEPER_STATE"] = "/proc/wattkeeper"
+    with Limiter(devices.found()) as limiter:
+        assert not limiter.allowed
+        assert "WATTKEEPER_STATE names another folder" in limiter.why
+    assert driver.gpu.sets == 0
+
+
+@on_gpus(0)
+def test_the_limit_of_a_synthetic_gpu(driver: Driver) -> None:
+    os.environ["WATTKEEPER_DEVICE"] = "synthetic:SYN-250W"
+    (gpu,) = devices.found()
+    child = Child(trains)
+    child.hears()
+    assert gpu.limit_w() == 150
+    child.kill()
+    settle(gpu.uuid)
+    assert gpu.limit_w() == 250
+
+
+def kills(driver: Driver, count: int) -> None:
+    """Kill at random moments a process that changes the limit all the time."""
+
+    def changes(say: Callable[[object], None]) -> None:
+        with Limiter(devices.found()) as limiter:
+            assert limiter.allowed, limiter.why
+            while True:
+                limiter.set_w(random.uniform(100, 400))
+
+    (uuid,) = (device.uuid for device in devices.found())
+    rng = random.Random(1)
+    with before(driver):
+        for number in range(count):
+            sets = driver.gpu.sets
+            child = Child(changes)
+            if number % 5:  # else it is killed while it starts
+                while driver.gpu.sets < sets + 2:
+                    time.sleep(0.001)
+                    assert proc.started(child.pid), "it ended by itself"
+            time.sleep(rng.uniform(0, 0.1))
+            assert child.kill() == -signal.SIGKILL
+            settle(uuid)
+            assert driver.gpu.limit_mw == BEFORE_MW, number
+
+
+@on_gpus(1)
+def test_some_kills(driver: Driver) -> None:
+    kills(driver, 25)
+
+
+@pytest.mark.slow
+@on_gpus(1)
+def test_a_hundred_kills(driver: Driver) -> None:
+    kills(driver, 100)

@@ -1,0 +1,273 @@
+"""NVIDIA GPUs, through the real pynvml, with a driver of the tests' own (tests/support/nvml.c)."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import Any, cast
+
+import pytest
+
+from tests.support.nvml import Driver, on_gpus
+from wattkeeper.live import devices
+from wattkeeper.live.devices.device import Limits
+from wattkeeper.live.devices.energy_meter import Meter
+from wattkeeper.live.devices.nvml import Gpu, gpus
+from wattkeeper.live.devices.nvml_errors import NoDriver
+from wattkeeper.live.devices.power_limiter import Limiter
+from wattkeeper.live.host.wall_clock import Wall
+from wattkeeper.policies.errors import (
+    DeviceError,
+    EnvironmentLacks,
+    InputError,
+    Lost,
+    NoPermission,
+    NotSupported,
+)
+
+
+def meter(driver: Driver) -> Meter:
+    """On the driver's clock."""
+    return Meter(devices.found(), cast(Wall, driver))
+
+
+def one() -> Gpu:
+    (gpu,) = devices.found()
+    assert isinstance(gpu, Gpu)
+    return gpu
+
+
+@on_gpus(1)
+def test_what_a_gpu_says(driver: Driver) -> None:
+    driver.gpu.busy_percent = 83
+    gpu = one()
+    assert gpu.uuid == "GPU-0aaaaaaa-0000-0000-0000-000000000000"
+    assert gpu.gpu_type == "A100-SXM4-40GB"
+    assert gpu.limits == Limits(100, 400, 400)
+    assert gpu.has_counter
+    assert gpu.read_every_s is None
+    assert gpu.power_w() == 300
+    assert gpu.utilisation() == 0.83
+    assert gpu.limit_w() == 400
+    assert devices.by_uuid(gpu.uuid).uuid == gpu.uuid
+    assert devices.absent() == ""
+
+
+@on_gpus(2)
+def test_energy_of_counters(driver: Driver) -> None:
+    driver.state.gpu[1].energy_j = 5000
+    measured = meter(driver)
+    assert measured.read() == (0, 0, "counter")
+    driver.advance(10)
+    assert measured.read() == (10, 6000, "counter")
+    for gpu in devices.found():
+        gpu.set_limit_w(150)
+    driver.advance(10)
+    assert measured.read() == (20, 9000, "counter")
+    measured.begin()
+    driver.advance(2)
+    assert measured.read() == (2, 600, "counter")
+    assert threading.active_count() == 1, "who counts need not be read again and again"
+    measured.close()
+
+
+@on_gpus(2)
+def test_energy_integrated_where_a_counter_is_missing(driver: Driver) -> None:
+    """The power rises evenly, so that trapezoids are exact whenever the thread reads it."""
+    driver.gpu.counts_energy = 0
+    driver.gpu.demand_w, driver.gpu.ramp_w_per_s = 50, 10
+    measured = meter(driver)
+    for _ in range(20):
+        driver.advance(1)
+        threading.Event().wait(0.02)
+    found = measured.read()
+    assert found.how == "integrated"
+    assert found.time_s == 20
+    assert found.energy_j == pytest.approx(50 * 20 + 10 * 20**2 / 2 + 300 * 20)
+    measured.close()
+    assert threading.active_count() == 1
+
+
+@on_gpus(2)
+def test_energy_is_absent_where_one_gpu_tells_nothing(driver: Driver) -> None:
+    driver.gpu.counts_energy = driver.gpu.tells_power = 0
+    measured = meter(driver)
+    driver.advance(3)
+    assert measured.read() == (3, None, "absent")
+    with pytest.raises(NotSupported, match=r"GPU 0 \(GPU-0a.*does not do that"):
+        devices.found()[0].energy_j()
+
+
+@on_gpus(1)
+def test_a_counter_that_begins_anew(driver: Driver) -> None:
+    driver.gpu.energy_j = 100
+    measured = meter(driver)
+    driver.gpu.energy_j = 0
+    with pytest.raises(Lost, match="began anew; the driver was loaded again"):
+        measured.read()
+
+
+@on_gpus(1)
+def test_limits(driver: Driver) -> None:
+    gpu = one()
+    gpu.set_limit_w(212.5)
+    assert driver.gpu.limit_mw == 212_500
+    assert gpu.limit_w() == 212.5
+    for wrong_w in (99.9, 400.1):
+        with pytest.raises(DeviceError, match="out of range; allowed: 100 to 400 W"):
+            gpu.set_limit_w(wrong_w)
+    assert driver.gpu.sets == 1
+
+
+@on_gpus(1)
+def test_a_limit_that_only_the_driver_refuses(driver: Driver) -> None:
+    gpu = one()
+    cast(Any, driver.gpu).highest_mw = 300_000
+    with pytest.raises(DeviceError, match="the driver refuses the value as out of range"):
+        gpu.set_limit_w(350)
+
+
+@on_gpus(1)
+def test_permission_refused(driver: Driver) -> None:
+    driver.gpu.may_set = 0
+    with pytest.raises(NoPermission, match="Setting power limits takes root"):
+        one().set_limit_w(200)
+    with Limiter(devices.found()) as limiter:
+        assert not limiter.allowed
+        assert "takes root" in limiter.why
+        assert not limiter.set_w(200)
+    assert driver.gpu.limit_mw == 400_000
+
+
+@on_gpus(1)
+def test_a_gpu_without_limits(driver: Driver) -> None:
+    driver.gpu.has_limits = 0
+    gpu = one()
+    assert gpu.limits is None
+    with pytest.raises(NotSupported):
+        gpu.limit_w()
+    with pytest.raises(NotSupported):
+        gpu.set_limit_w(200)
+    with Limiter([gpu]) as limiter:
+        assert not limiter.allowed
+        assert limiter.why == f"{gpu.uuid} takes no power limit"
+
+
+@on_gpus(1)
+def test_a_gpu_that_is_lost_in_mid_run(driver: Driver) -> None:
+    gpu, measured = one(), meter(driver)
+    driver.gpu.lost_at_s = 5
+    driver.advance(4)
+    assert measured.read().energy_j == 1200
+    driver.advance(1)
+    for ask in (measured.read, gpu.power_w, gpu.utilisation, gpu.limit_w, gpu.energy_j):
+        with pytest.raises(Lost, match=r"fallen off the bus. Look at `dmesg`"):
+            ask()
+    for find in (devices.found, lambda: devices.by_uuid(gpu.uuid)):
+        with pytest.raises(Lost):
+            find()
+    with pytest.raises(Lost, match="no GPU has the UUID GPU-9: it was taken out"):
+        devices.by_uuid("GPU-9")
+
+
+@on_gpus(1)
+def test_a_gpu_that_is_lost_while_its_power_is_integrated(driver: Driver) -> None:
+    """The thread learns of it; whoever reads next is told."""
+    driver.gpu.counts_energy = 0
+    measured = meter(driver)
+    driver.gpu.lost_at_s = 1
+    driver.advance(1)
+    assert measured._thread is not None
+    measured._thread.join()
+    driver.gpu.lost_at_s = 0
+    with pytest.raises(Lost, match="fallen off"):
+        measured.read()
+
+
+@on_gpus(1)
+def test_mig(driver: Driver) -> None:
+    driver.gpu.mig = 1
+    with pytest.raises(NotSupported, match=r"is in MIG mode: .* Turn MIG off \(nvidia-smi -i 0 -m"):
+        devices.found()
+    os.environ["CUDA_VISIBLE_DEVICES"] = "MIG-1234"
+    with pytest.raises(NotSupported, match="names MIG-1234, an instance of a GPU in MIG mode"):
+        devices.found()
+    os.environ["WATTKEEPER_DEVICE"] = "none"
+    assert devices.found() == []
+    assert devices.absent() == "WATTKEEPER_DEVICE is none: nothing is measured"
+
+
+@on_gpus(1)
+def test_a_gpu_older_than_mig(driver: Driver) -> None:
+    driver.gpu.mig = 2
+    assert one().power_w() == 300
+
+
+@on_gpus(4)
+def test_which_gpus_cuda_shows(driver: Driver) -> None:
+    """As CUDA reads its variable: in that order, and nothing behind the first that is not there."""
+    for visible, indices in {
+        None: [0, 1, 2, 3], "2,1": [2, 1], "0,2,-1,1": [0, 2], "": [], "-1": [], "4,0": [],
+        "GPU-2aaaaaaa-0000-0000-0000-000000000000": [2], " gpu-1, 0": [],
+        "GPU-3aaaa,0": [3, 0], "GPU-": [], "GPU-9": [], "abc": [],
+    }.items():  # fmt: skip
+        assert [gpu.index for gpu in gpus(visible)] == indices, visible
+    with pytest.raises(InputError, match=r"which names GPU-1.* twice"):
+        gpus("1,GPU-1")
+
+
+@on_gpus(2)
+def test_a_broken_gpu_that_is_not_shown_is_no_matter(driver: Driver) -> None:
+    driver.gpu.mig = 1
+    assert [gpu.index for gpu in gpus("1")] == [1]
+
+
+@on_gpus(2)
+def test_indices_of_several_types_need_an_order(driver: Driver) -> None:
+    driver.gpu.name = b"Tesla V100-PCIE-16GB"
+    assert [gpu.gpu_type for gpu in gpus("1,0", "PCI_BUS_ID")] == [
+        "A100-SXM4-40GB",
+        "V100-PCIE-16GB",
+    ]
+    assert [gpu.index for gpu in gpus("GPU-1")] == [1]
+    with pytest.raises(InputError, match=r"A100-SXM4-40GB, V100-PCIE-16GB.* CUDA_DEVICE_ORDER"):
+        gpus("1")
+
+
+@on_gpus(1)
+def test_who_else_computes(driver: Driver) -> None:
+    assert one().others() == ()
+    driver.gpu.others = 3
+    driver.gpu.pids[:3] = [4321, os.getpid(), 1234]
+    assert one().others() == (1234, 4321)
+
+
+@on_gpus(1)
+def test_drivers_that_do_not_answer(driver: Driver) -> None:
+    for code, kind, says in (
+        (4, NoPermission, "this user needs /dev/nvidiactl"),
+        (17, NoPermission, "the system refuses access to the GPU"),
+        (18, EnvironmentLacks, "the driver was updated, and the old one is still loaded"),
+        (16, Lost, r"needs a reset \(nvidia-smi -r"),
+        (999, DeviceError, "NVML answers with error 999 .*nvidia-smi"),
+    ):
+        driver.state.init_error = code
+        with pytest.raises(kind, match=says):
+            devices.found()
+
+
+@on_gpus(1)
+def test_a_driver_that_is_not_loaded(driver: Driver) -> None:
+    driver.state.init_error = 9
+    with pytest.raises(NoDriver, match=r"no driver is loaded. Load it"):
+        gpus()
+    assert devices.found() == []
+    assert "no driver is loaded" in devices.absent()
+
+
+@on_gpus(1)
+def test_no_pynvml(driver: Driver) -> None:
+    sys.modules["pynvml"] = None  # type: ignore[assignment]  # as if it were not installed
+    with pytest.raises(EnvironmentLacks, match="nothing to ask it with: pip install 'wattkeeper"):
+        devices.found()

@@ -1,0 +1,382 @@
+"""A training script is run again and again, and becomes a profile."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from wattkeeper.live.host.proc import started as started_s
+from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.inputs.policy_checks import check_policies
+from wattkeeper.scenarios.inputs.read import read_inputs
+from wattkeeper.scenarios.run.build import execute
+from wattkeeper.scenarios.spec.loading import load
+from wattkeeper.scenarios.spec.variants import run_specs
+from wattkeeper.traces.library.folder import read
+from wattkeeper.traces.trace import Trace
+
+SCRIPT = """\
+import os, time
+from wattkeeper.live import Session
+
+class Counter:
+    done = 0
+    def state_dict(self): return self.done
+    def load_state_dict(self, state): self.done = state
+
+with open("started", "a") as file:
+    file.write(f"{os.getpid()}\\n")
+counter = Counter()
+with Session("toy", batch_sizes=(8, 16, 32), default_batch_size=16, target=4, max_epochs=8,
+             eta=0) as session:
+    session.keep(counter=counter)
+    if session.batch_size == 8:
+        raise MemoryError("too much")
+    for epoch in session.epochs(range(64 // session.batch_size)):
+        for _ in epoch:
+            time.sleep(0.004)
+        counter.done += 1
+        assert counter.done == epoch.number
+        session.report(16 * epoch.number / session.batch_size)
+        while os.path.exists("waiting") and session.orders.recurrence == 2:
+            time.sleep(0.1)
+"""
+
+
+def environment(folder: Path, device: str) -> dict[str, str]:
+    own = {"WATTKEEPER_TRACES": "library", "WATTKEEPER_DEVICE": device, "COLUMNS": "120",
+           "XDG_STATE_HOME": str(folder / "state")}  # fmt: skip
+    return {**os.environ, **own}
+
+
+def words(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "wattkeeper.scenarios", *arguments]
+
+
+def wattkeeper(
+    folder: Path, *arguments: str, device: str = "none", code: int = 0
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(words(*arguments), cwd=folder, env=environment(folder, device),
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def started(folder: Path) -> int:
+    path = folder / "started"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder with a script that was recorded on a device with power limits, and what was said."""
+    folder = tmp_path_factory.mktemp("limited")
+    (folder / "toy.py").write_text(SCRIPT)
+    done = wattkeeper(folder, "record", "--name", "toys", "--repeats", "1", "--epochs", "2",
+                      "--power-limits", "150,200", "toy.py",
+                      device="synthetic:SYN-250W")  # fmt: skip
+    return folder, done.stdout
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a script that was recorded where nothing measures energy."""
+    folder = tmp_path_factory.mktemp("plain")
+    (folder / "toy.py").write_text(SCRIPT)
+    wattkeeper(folder, "record", "--name", "toys", "--repeats", "2", "--batch-sizes", "32",
+               "toy.py")  # fmt: skip
+    return folder
+
+
+def frames(trace: Trace) -> dict[str, pd.DataFrame]:
+    return {name: table.to_pandas() for name, table in trace.tables.items()}
+
+
+def test_a_sweep_becomes_a_profile(limited: tuple[Path, str]) -> None:
+    trace = read(limited[0] / "library/toys")
+    tables = frames(trace)
+    points = tables["profiles"].set_index(["batch_size", "power_limit_w"])
+    assert sorted(points.index) == [(16, 150.0), (16, 200.0), (32, 150.0), (32, 200.0)]
+    # The synthetic device draws as much as its limit allows.
+    assert points["average_power_w"].tolist() == pytest.approx(
+        [limit for _, limit in points.index], rel=0.25
+    )
+    assert (points["time_per_epoch_s"] > 0).all()
+    assert set(points["gpu_type"]) == {"SYN-250W"}
+    epochs = tables["convergence"].set_index("batch_size")["epochs"]
+    assert epochs.to_dict() == {16: 4, 32: 8}
+    (workload,) = tables["workloads"].to_dict("records")
+    assert workload["workload"] == "toy"
+    assert (workload["target"], workload["max_epochs"]) == (4, 8)
+    assert workload["default_batch_size"] == 16
+    assert (trace.origin, trace.format) == ("recorded", "record")
+
+
+def test_it_says_how_it_was_recorded(limited: tuple[Path, str]) -> None:
+    folder, said = limited
+    trace = read(folder / "library/toys")
+    (about,) = trace.parameters["recordings"]
+    assert about["energy"] == "synthetic"
+    assert about["power_limits"] == "set"
+    assert {"host", "date", "platform", "versions", "script"} <= set(about)
+    assert len(about["runs"]) == 3 + 2
+    assert "toy: batch size 8 does not fit the memory" in trace.notes
+    (latencies,) = trace.parameters["latencies"]
+    for name in ("start_s", "stop_s", "report_s", "settle_s", "checkpoint_s", "restore_s"):
+        assert latencies[name] > 0
+    assert "latencies: recorded" in said
+    assert not (folder / "library/.recording/toys").exists()
+    described = wattkeeper(folder, "traces", "describe", "toys").stdout
+    assert "toys: profiles, recorded, 4 profiles, 2 convergence, 1 workloads" in described
+
+
+SCENARIO = """\
+name: again
+cluster: {gpu: GPU, gpus: 1, idle_power_w: 20}
+workload: {kind: recurring, profiles: library/toys, recurrences: 2}
+variants: {default: {}, zeus: {policies: {configure: zeus, tune: zeus-jit}}}
+baseline: default
+"""
+
+
+def replayed(folder: Path, gpu: str, *settings: str) -> list[Any]:
+    (folder / "again.yaml").write_text(
+        SCENARIO.replace("GPU", gpu).replace("library", str(folder / "library"))
+    )
+    loaded = load(str(folder / "again.yaml"), settings)
+    inputs = read_inputs(loaded)
+    check_policies(loaded, inputs)
+    return [execute(spec, inputs) for spec in run_specs(loaded.scenario)]
+
+
+def test_what_was_recorded_is_replayed(limited: tuple[Path, str]) -> None:
+    folder, _ = limited
+    (latencies,) = read(folder / "library/toys").parameters["latencies"]
+    for result in replayed(folder, "SYN-250W", "latencies=recorded"):
+        rows = result.tables["jobs"].to_pandas()
+        assert (rows["energy_j"] > 0).all()
+        assert (rows["overhead_s"] > latencies["start_s"]).all()
+
+
+def test_energy_that_nothing_measured_is_absent(plain: Path) -> None:
+    trace = read(plain / "library/toys")
+    points = trace.tables["profiles"]
+    assert points["average_power_w"].null_count == points["power_limit_w"].null_count == 2
+    assert "toy: nothing measured energy, so its power is absent" in trace.notes
+    described = wattkeeper(plain, "traces", "describe", "toys").stdout
+    assert "Nothing measured power: toy on cpu." in described
+    report = json.loads(
+        wattkeeper(plain, "traces", "describe", "toys", "--eta", "0", "--json").stdout
+    )
+    (potential,) = report["potential"]
+    assert potential["both"]["energy_j"] is None
+    with pytest.raises(InputError, match=r"again.yaml:4:.*eta 0.5 counts energy"):
+        replayed(plain, "cpu")
+    with pytest.raises(InputError, match="power_cap_w"):
+        replayed(plain, "cpu", "objective.eta=0", "cluster.power_cap_w=100")
+    for result in replayed(plain, "cpu", "objective.eta=0"):
+        jobs, line = result.tables["jobs"], result.tables["timeline"]
+        for column in (jobs["energy_j"], jobs["power_limit_w"], line["power_w"]):
+            assert column.null_count == len(column)
+        assert jobs["cost"].to_pylist() == jobs["time_s"].to_pylist()
+        assert result.metrics["time_s"] > 0
+        assert pd.isna(result.metrics["energy_j"])
+        assert pd.isna(result.metrics["cluster_energy_j"])
+
+
+def test_a_run_without_energy_can_be_shown_and_compared(plain: Path) -> None:
+    (plain / "again.yaml").write_text(SCENARIO.replace("GPU", "cpu"))
+    shown = wattkeeper(plain, "run", "again.yaml", "--set", "objective.eta=0").stdout
+    assert "Results:" in shown
+    summary = json.loads((plain / "results/again/summary.json").read_text())
+    assert summary["variants"]["zeus"]["metrics"]["energy_j"]["mean"] is None
+    both = wattkeeper(plain, "compare", "results/again", "results/again").stdout
+    assert "not compared, without values" in both
+
+
+def test_a_trace_is_replaced_only_if_that_is_meant(plain: Path) -> None:
+    again = ("record", "--name", "toys", "--repeats", "1", "--batch-sizes", "16", "toy.py")
+    refused = wattkeeper(plain, *again, code=2)
+    assert "has 'toy' on 1 x cpu already: replace it (--replace)" in refused.stderr
+    wattkeeper(plain, "traces", "generate", "profiles", "--name", "other")
+    other = ("record", "--name", "other", "toy.py")
+    assert "not one that was recorded" in wattkeeper(plain, *other, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "code", "message"),
+    [
+        (None, (), 2, "no training script 'toy.py'"),
+        ("print('hello')", (), 2, "ended without a Session"),
+        ("import sys; sys.exit('broken data')", (), 2, "exit code 1; what was .*broken data"),
+        (SCRIPT.replace("target=4, ", ""), (), 2, "gives its Session no target"),
+        (SCRIPT, ("--power-limits", "200"), 3, "no power limit can be set: "),
+        (SCRIPT, ("--batch-sizes", "0,2"), 2, "must be batch sizes > 0"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused(
+    tmp_path: Path, script: str | None, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    if script is not None:
+        (tmp_path / "toy.py").write_text(script)
+    done = wattkeeper(tmp_path, "record", "--name", "toys", *arguments, "toy.py", code=code)
+    assert re.search(message, done.stderr, re.DOTALL), done.stderr
+    assert not (tmp_path / "library/toys").exists()
+
+
+HANGING = """\
+import os, subprocess, sys, time
+from wattkeeper.live import Session
+
+child = subprocess.Popen(["sleep", "600"])
+with open("children", "a") as file:
+    file.write(f"{child.pid}\\n")
+print("it waits for its data", flush=True)
+if HOW == "before":
+    time.sleep(600)
+with Session("toy", batch_sizes=(16,), default_batch_size=16, target=4, max_epochs=8, eta=0,
+             lease_s=1) as session:
+    for epoch in session.epochs(range(4)):
+        for step in epoch:
+            if HOW == "within" and epoch.number == 2 and step:
+                time.sleep(600)
+        time.sleep(0.1)
+        session.report(epoch.number)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("before", "at its default batch size, had no Session after 2 s"),
+        pytest.param("within", "at batch size 16, hung: it was silent for 2 s after epoch 1",
+                     marks=pytest.mark.slow),
+        pytest.param("after", "at batch size 16, had not ended 2 s after its Session",
+                     marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_a_script_that_hangs_is_ended(tmp_path: Path, how: str, message: str) -> None:
+    (tmp_path / "toy.py").write_text(f"HOW = {how!r}\n{HANGING}")
+    done = wattkeeper(tmp_path, "record", "--name", "toys", "--lease", "2", "toy.py", code=2)
+    assert f"toy.py, {message}, and was ended; --lease" in done.stderr
+    (log,) = re.findall(r"Its log is (\S+); the last lines:\n  it waits for its data", done.stderr)
+    assert (tmp_path / log).read_text() == "it waits for its data\n"
+    (child,) = (tmp_path / "children").read_text().split()
+    assert not started_s(int(child)), "what it started is ended, too"
+
+
+TOGETHER = """\
+import os, time, torch.distributed as dist
+from wattkeeper.live import Session
+
+class Counter:
+    done = 0
+    def state_dict(self): return {"done": self.done}
+    def load_state_dict(self, state): self.done = state["done"]
+
+dist.init_process_group("gloo")
+counter = Counter()
+with Session("both", batch_sizes=(8, 16, 32), default_batch_size=16, target=3, max_epochs=8,
+             eta=0) as session:
+    session.keep(counter=counter)
+    for epoch in session.epochs(range(64 // session.batch_size)):
+        for _ in epoch:
+            time.sleep(0.004)
+        counter.done += 1
+        assert counter.done == epoch.number
+        session.report(epoch.number if dist.get_rank() == 0 else 0)
+with open(f"rank-{dist.get_rank()}", "a") as file:
+    file.write(f"{session.batch_size} {session.outcome.cause} {session.outcome.epochs}\\n")
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_a_training_on_several_gpus_is_recorded_by_torchrun(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "both.py").write_text(TOGETHER)
+    said = ("record", "--name", "toys", "--repeats", "1", "--batch-sizes", "32", "--torchrun", "2")
+    wattkeeper(tmp_path, *said, "both.py")
+    trace = read(tmp_path / "library/toys")
+    points = trace.tables["profiles"].to_pylist()
+    assert [(row["batch_size"], row["gpus"], row["gpu_type"]) for row in points] == [
+        (16, 2, "cpu"), (32, 2, "cpu"),
+    ]  # fmt: skip
+    assert {row["epochs"] for row in trace.tables["convergence"].to_pylist()} == {3}
+    (latencies,) = trace.parameters["latencies"]
+    assert latencies["checkpoint_s"] > 0
+    assert latencies["restore_s"] > 0
+    ranks = [(tmp_path / f"rank-{rank}").read_text().splitlines() for rank in (0, 1)]
+    assert ranks[0] == ranks[1]
+    assert ranks[0] == ["16 reached 3", "32 reached 3", "16 stopped 1", "16 epochs 2"]
+    refused = wattkeeper(tmp_path, *said, "--replace", "both.py", device="synthetic:SYN-250W",
+                         code=2)  # fmt: skip
+    assert "torchrun starts 2 processes (--torchrun), and the Session finds 1 GPUs" in (
+        refused.stderr
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_sweep_that_was_ended_goes_on(tmp_path: Path, number: int) -> None:
+    command = ("record", "--name", "toys", "--repeats", "2", "--batch-sizes", "32", "toy.py")
+    waiting = tmp_path / "waiting"
+    (tmp_path / "toy.py").write_text(SCRIPT)
+    waiting.touch()
+    process = subprocess.Popen(words(*command), cwd=tmp_path, text=True,
+                               env=environment(tmp_path, "none"),
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    while started(tmp_path) < 2:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(number)
+    waiting.unlink()
+    _, error = process.communicate(timeout=120)
+    assert "Traceback" not in error
+    before = started(tmp_path)
+    deadline_s = time.monotonic() + 120
+    while True:
+        done = subprocess.run(words(*command), cwd=tmp_path, env=environment(tmp_path, "none"),
+                              capture_output=True, text=True, check=False)  # fmt: skip
+        if done.returncode == 0:
+            break
+        assert "is being recorded already" in done.stderr, done.stderr
+        assert time.monotonic() < deadline_s
+        time.sleep(0.2)
+    # Of 4 trainings to the target and 2 stops, what was finished before is not done again.
+    assert started(tmp_path) - before <= 5
+    assert len(frames(read(tmp_path / "library/toys"))["convergence"]) == 4
+
+
+@pytest.mark.slow
+def test_the_examples_run_live_and_are_compared_with_their_record(tmp_path: Path) -> None:
+    recorded = ("record", "--name", "here", "--repeats", "1", "--batch-sizes")
+    wattkeeper(tmp_path, *recorded, "128", "wattkeeper.live.examples.cnn")
+    wattkeeper(tmp_path, *recorded, "64", "wattkeeper.live.examples.transformer")
+    smoke = wattkeeper(tmp_path, "scenarios", "live-smoke").stdout
+    text = "".join(line for line in smoke.splitlines(True) if not line.startswith("  zeus:"))
+    (tmp_path / "smoke.yaml").write_text(text.replace("recurrences: 3", "recurrences: 1"))
+    wattkeeper(tmp_path, "run", "smoke.yaml", "--live", "--out", "live")
+    wattkeeper(tmp_path, "run", "smoke.yaml", "--set", "workload.profiles=here", "--set",
+               "latencies=recorded", "--out", "sim")  # fmt: skip
+    found = json.loads(wattkeeper(tmp_path, "compare", "live", "sim", "--json").stdout)
+    assert found["measured"]["backend"] == "live"
+    assert found["decisions"] == {"compared": 2, "differ": []}
+    assert found["absent"] == {"measured": 2, "predicted": 2}
+    for row in found["attempts"]:
+        assert row["time_s"]["measured"] > 0
+        # A training of the same seed takes as many epochs as it was recorded with.
+        assert row["epochs"]["measured"] == row["epochs"]["predicted"]

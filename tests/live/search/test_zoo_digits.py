@@ -1,0 +1,320 @@
+"""The scenario `zoo-digits` on a tiny search, through the command."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from tests.conftest import ROOT, Command
+from tests.support.nvml import Driver, on_gpus
+from wattkeeper.live.search.architectures import KERNELS, MOST_STAGES, WIDTHS, arrivals, build
+from wattkeeper.policies.errors import EnvironmentLacks
+from wattkeeper.scenarios.cli.main import main
+from wattkeeper.sim.engine.warm_start import WarmStart
+
+pytest.importorskip("torch", reason="torch is not installed: pip install 'wattkeeper[live]'")
+pytest.importorskip(
+    "sklearn", reason="scikit-learn is not installed: pip install 'wattkeeper[digits]'"
+)
+
+MODELS = 3
+TINY = ("run", "zoo-digits", "--seeds", "7..8", "--set", f"workload.models={MODELS}",
+        "--set", "workload.training.most_epochs=2")  # fmt: skip
+SECONDS = ["time_s", "graph_s", "query_s", "transfer_s"]
+
+
+def trainings(folder: Path) -> pd.DataFrame:
+    """All trainings that a run wrote down, but for the seconds."""
+    files = sorted(folder.with_name(f"{folder.name}.trainings").glob("*.jsonl"))
+    rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    return pd.DataFrame(rows).drop(columns=SECONDS)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing interrupts."""
+    folder = tmp_path_factory.mktemp("zoo-digits") / "whole"
+    done = CliRunner().invoke(main, [*TINY, "--out", str(folder)])
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def test_trains_every_network_with_and_without_a_zoo(whole: Path) -> None:
+    jobs = pd.read_parquet(whole / "jobs.parquet")
+    assert len(jobs) == 2 * 2 * MODELS
+    assert jobs["energy_j"].isna().all(), "no meter measured it"
+    assert jobs["power_limit_w"].isna().all()
+    assert pd.read_parquet(whole / "timeline.parquet")["power_w"].isna().all()
+    assert (jobs["time_s"] > 0).all()
+    assert (jobs["epochs"] == 2).all()
+    manifest = json.loads((whole / "manifest.json").read_text())
+    assert manifest["backend"] == "live"
+    assert manifest["modelled"] == []
+
+
+def test_parents_were_trained_before(whole: Path) -> None:
+    models = pd.read_parquet(whole / "models.parquet")
+    parents = models.groupby("variant")["parent_model"].count()
+    assert parents["scratch"] == 0
+    assert 0 < parents["zoo"] <= 2 * (MODELS - 1)
+    ended = models.set_index(["variant", "seed", "job_id"])["time_s"].to_dict()
+    warm = models[models["parent_model"].notna()]
+    assert warm["coverage"].between(0.01, 1).all()
+    for variant, seed, parent, time_s in zip(
+        *(warm[name] for name in ("variant", "seed", "parent_model", "time_s")), strict=True
+    ):
+        assert ended[variant, seed, parent] < time_s
+    rows = trainings(whole)
+    assert (rows["work"] == rows["epochs"] * rows["parameters"]).all()
+    assert rows["accuracy"].tolist() == models["accuracy"].tolist()
+    jobs = pd.read_parquet(whole / "jobs.parquet")
+    assert jobs["parent_model"].equals(models["parent_model"])
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same on a device that measures energy."""
+    folder = tmp_path_factory.mktemp("zoo-digits") / "measured"
+    device = {"WATTKEEPER_DEVICE": "synthetic:SYN-250W", "WATTKEEPER_STATE": str(folder.parent)}
+    asked = [*TINY, "--set", "cluster.gpu=SYN-250W", "--out", str(folder)]
+    done = CliRunner(env=device).invoke(main, asked)
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def test_a_device_measures_every_training(whole: Path, measured: Path) -> None:
+    """What was trained is the same as without."""
+    used = ["energy_j", "energy_from", "power_limit_w", "settings"]
+    theirs = trainings(whole).drop(columns=used)
+    pd.testing.assert_frame_equal(trainings(measured).drop(columns=used), theirs)
+    assert (trainings(measured)["energy_from"] == "synthetic").all()
+    jobs = pd.read_parquet(measured / "jobs.parquet")
+    peak_w = jobs["energy_j"] / jobs["time_s"]  # what the device draws when it is busy
+    assert peak_w.between(200, 250).all()
+    assert peak_w.max() == pytest.approx(peak_w.min())
+    assert jobs["energy_j"].tolist() == trainings(measured)["energy_j"].tolist()
+    assert (jobs["power_limit_w"] == 250).all()
+    assert (jobs["replayed"] == "live").all()
+    assert jobs["cost"].isna().all()
+    manifest = json.loads((measured / "manifest.json").read_text())
+    assert manifest["live"]["energy"] == ["synthetic"]
+    assert manifest["live"]["time"] == "of the clock"
+    assert {"torch", "scikit-learn", "numba"} <= manifest["versions"].keys()
+    summary = json.loads((measured / "summary.json").read_text())
+    by = jobs.groupby(["variant", "seed"])["energy_j"].sum()
+    saved = summary["saved"]["zoo"]["energy_j"]["mean"]
+    assert saved == pytest.approx(np.mean(1 - by["zoo"] / by["scratch"]))
+    metrics = summary["variants"]["zoo"]["metrics"]
+    assert metrics["energy_j"]["mean"] == pytest.approx(by["zoo"].mean())
+    assert metrics["cost"]["mean"] is None
+    for folder, *said in (
+        (measured, "Energy is that of a synthetic device", "energy: of the", "on syn-250w:"),
+        (whole, "energy is unknown", "on cpu:"),
+    ):
+        page = (folder / "report.html").read_text()
+        assert all(words in page for words in said)
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked", "says"),
+    [
+        ({}, ["--set", "cluster.gpu=H100"], "gpu: 'H100' is not on this machine; allowed: 'CPU'"),
+        ({"WATTKEEPER_DEVICE": "synthetic:SYN-250W"}, ["--set", "cluster.gpu=H100"],
+         "allowed: 'CPU', 'SYN-250W'"),
+        ({"WATTKEEPER_DEVICE": "synthetic:SYN-250W"},
+         ["--set", "cluster.gpu=SYN-250W", "--workers", "2"], "leave out --workers"),
+    ],
+)  # fmt: skip
+def test_what_it_cannot_train_on_is_refused(
+    settings: dict[str, str], asked: list[str], says: str, tmp_path: Path
+) -> None:
+    settings = {"WATTKEEPER_DEVICE": "none", "WATTKEEPER_STATE": str(tmp_path)} | settings
+    done = CliRunner(env=settings).invoke(main, [*TINY, *asked, "--out", str(tmp_path / "out")])
+    assert done.exit_code == 2
+    assert says in " ".join(done.output.split())
+    assert not (tmp_path / "out").exists()
+
+
+@on_gpus(2)
+def test_the_first_gpu_of_a_type_trains(driver: Driver) -> None:
+    """Where torch sees it."""
+    import torch
+
+    from wattkeeper.live.search.processor import processor_of
+
+    driver.gpu.name = b"NVIDIA H100 80GB HBM3"
+    if torch.cuda.is_available():
+        assert processor_of("A100-SXM4-40GB").torch_device == "cuda:1"
+        return
+    with pytest.raises(EnvironmentLacks, match="torch does not see the GPU"):
+        processor_of("A100-SXM4-40GB")
+
+
+def test_a_search_on_another_processor_is_another(measured: Path) -> None:
+    """Its trainings are not taken for those of the CPU."""
+    done = CliRunner().invoke(main, [*TINY, "--out", str(measured)])
+    assert done.exit_code == 2
+    assert "gpu SYN-250W; rules" in done.output
+
+
+def test_both_variants_begin_alike(whole: Path) -> None:
+    """The first network has no parent: with the zoo it is trained as without."""
+    rows = trainings(whole).query("mutated_from.isna()").drop(columns="variant")
+    assert len(rows) == 4
+    assert len(rows.drop_duplicates()) == 2, "one result a seed"
+
+
+def test_saved_is_what_the_trainings_say(whole: Path) -> None:
+    summary = json.loads((whole / "summary.json").read_text())
+    saved: dict[str, Any] = summary["saved"]["zoo"]
+    rows = trainings(whole)
+    by = rows.groupby(["variant", "seed"])
+    work, accuracy = by["work"].sum(), by["accuracy"].mean()
+    assert saved["work"]["mean"] == pytest.approx(np.mean(1 - work["zoo"] / work["scratch"]))
+    points = 100 * (accuracy["zoo"] - accuracy["scratch"])
+    assert saved["accuracy_points"]["mean"] == pytest.approx(points.mean())
+    low, high = saved["accuracy_points"]["ci95"]
+    half = 12.706204736 * points.std() / 2**0.5  # Student's t, one degree of freedom
+    assert high - low == pytest.approx(2 * half)
+    assert summary["variants"]["zoo"]["metrics"]["energy_j"]["mean"] is None
+
+
+def test_goes_on_where_it_was_killed(whole: Path, tmp_path: Path) -> None:
+    """After a kill -9 the results are those of a run that nothing interrupted."""
+    out = tmp_path / "killed"
+    asked = [*TINY, "--seeds", "7..7", "--out", str(out)]
+    process = subprocess.Popen([sys.executable, "-m", "wattkeeper.scenarios", *asked], cwd=tmp_path)
+    while process.poll() is None and count(out) < MODELS + 1:
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL, "it was still running"
+    assert not out.exists()
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 0, done.output
+    theirs = trainings(whole).query("seed == 7").reset_index(drop=True)
+    pd.testing.assert_frame_equal(trainings(out), theirs)
+    columns = ["variant", "seed", "job_id", "parent_model", "coverage", "accuracy"]
+    ours, theirs = (pd.read_parquet(each / "models.parquet")[columns] for each in (out, whole))
+    pd.testing.assert_frame_equal(ours, theirs.query("seed == 7").reset_index(drop=True))
+
+
+def count(out: Path) -> int:
+    files = out.with_name(f"{out.name}.trainings").glob("*.jsonl")
+    return sum(len(file.read_text().splitlines()) for file in files)
+
+
+def test_a_finished_run_is_not_trained_again(whole: Path, inside: Command) -> None:
+    before = (whole / "jobs.parquet").read_bytes()
+    inside(*TINY, "--out", whole)
+    assert (whole / "jobs.parquet").read_bytes() == before, "the seconds too"
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (
+            "workload.training.patience=3",
+            "scratch-7.jsonl was trained with models 3, batch_size 64, learning_rate 0.001, "
+            "patience 5, most_epochs 2, gpu CPU; rules 3, now it would be models 3, batch_size 64, "
+            "learning_rate 0.001, patience 3, most_epochs 2, gpu CPU; rules 3: name another folder",
+        ),
+        ("zoo.capacity_gb=1", "a search keeps all that it trained; leave out capacity_gb"),
+        (
+            "variants.zoo.policies.configure=zeus",
+            "zeus chooses a batch size, but all networks",
+        ),
+        ("policies.tune=zeus-jit", "zeus-jit chooses power limits, which a search does"),
+        ("policies.retain=lru", "a search keeps all that it trained; leave out capacity_gb"),
+    ],
+)
+def test_what_cannot_be_is_refused(whole: Path, setting: str, message: str) -> None:
+    done = CliRunner().invoke(main, [*TINY, "--set", setting, "--out", str(whole)])
+    assert done.exit_code == 2, done.output
+    assert message in done.output
+
+
+def test_the_space_is_large_and_grows_by_mutation() -> None:
+    found = arrivals(80, np.random.default_rng(5))
+    assert len({each.architecture for each in found}) == 80
+    earlier: set[str] = set()
+    for each in found:
+        assert each.mutated_from in earlier or not earlier
+        earlier.add(each.name)
+        assert 1 <= len(each.architecture) <= MOST_STAGES
+        for stage in each.architecture:
+            assert stage.width in WIDTHS
+            assert all(block.kernel in KERNELS for block in stage.blocks)
+    assert any(
+        block.residual for each in found for stage in each.architecture for block in stage.blocks
+    )
+    assert arrivals(80, np.random.default_rng(5)) == found
+
+
+def test_the_model_of_warm_starts_is_fitted(tmp_path: Path) -> None:
+    """Trainings that save 0.6 * coverage ** 2 exactly give that back, for each seed held out."""
+    folder = tmp_path / "made.trainings"
+    folder.mkdir()
+    same = {"mutated_from": None, "mutation": "", "settings": "", "best_epoch": 1, "parameters": 1,
+            "validation_accuracy": 1.0, "time_s": 1.0, "graph_s": 0.0, "query_s": 0.0,
+            "transfer_s": 0.0}  # fmt: skip
+    for seed in (1, 2, 3, 4):
+        for variant in ("scratch", "zoo"):
+            rows = []
+            for n in range(11):
+                warm = variant == "zoo" and n > 0
+                coverage = n / 10 if warm else 0.0
+                work = 1000 * (5 + seed) * (10 - n // 2)
+                rows.append({
+                    "variant": variant, "seed": seed, "model": f"{n:03d}", **same,
+                    "parent": "000" if warm else None, "coverage": coverage, "epochs": 1,
+                    "work": round(work * (1 - 0.6 * coverage**2)),
+                    "accuracy": 0.9 + 0.01 * coverage,
+                })  # fmt: skip
+            text = "".join(json.dumps(row) + "\n" for row in rows)
+            (folder / f"{variant}-{seed}.jsonl").write_text(text, encoding="utf-8")
+    script, out = ROOT / "benchmarks/calibrate_zoo.py", tmp_path / "fitted.json"
+    subprocess.run([sys.executable, script, tmp_path / "made", out], check=True)
+    found = WarmStart.model_validate_json(out.read_text())
+    assert not found.placeholder
+    assert found.saved.scale == pytest.approx(0.6, rel=1e-3)
+    assert found.saved.exponent == 2
+    assert found.accuracy.shift == pytest.approx(0.01)
+    alone, threes = found.error["held_out_seeds"], found.error["held_out_threes"]
+    assert [one["seeds"] for one in alone] == [[1], [2], [3], [4]]
+    assert [(one["seeds"], one["fitted_to"]) for one in threes] == [
+        ([1, 2, 3], [4]),
+        ([4], [1, 2, 3]),
+    ]
+    assert all(abs(one["relative_error"]) < 1e-3 for one in (*alone, *threes))
+
+
+def test_a_network_that_gets_no_better_stays_as_it_was() -> None:
+    """Its weights at the beginning are epoch 0."""
+    import torch
+
+    from wattkeeper.live.search.dataset import CHANNELS, CLASSES, load
+    from wattkeeper.live.search.processor import processor_of
+    from wattkeeper.live.search.trainer import Rule, train
+
+    cpu = processor_of("CPU")
+    arrival = arrivals(1, np.random.default_rng(0))[0]
+    digits = load(np.random.default_rng(0))
+    torch.manual_seed(0)
+    net = build(arrival.architecture, CHANNELS, CLASSES)
+    before = train(net, digits, Rule(64, 0.001, 5, 3), 0, lambda _: 1.0, cpu)
+    assert before.best_epoch == 3
+    weights = {name: value.clone() for name, value in net.state_dict().items()}
+    after = train(net, digits, Rule(64, 10.0, 2, 9), 1, lambda _: 1.0, cpu)
+    assert (after.epochs, after.best_epoch) == (2, 0)
+    assert after.validation_accuracy == before.validation_accuracy
+    assert all(value.equal(weights[name]) for name, value in net.state_dict().items())

@@ -1,0 +1,139 @@
+"""The link: questions get their answers, once, from the controller that they were meant for."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from wattkeeper.live.wire.client import LinkGuide, LinkWall, guide_from_environment
+from wattkeeper.live.wire.messages import Ended, Epoch, Orders
+from wattkeeper.live.wire.server import Server
+from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.policies.protocols import Measurement
+
+TOKEN, RUN, NOW_S = "secret", "job#1.0", 7.0
+ORDERS = Orders("job", 1, 1, 32, 64, 9, profile_w=(200.0, 100.0))
+
+Said = tuple[str, str, dict[str, Any]]
+
+
+class Controller:
+    """A server that answers at once, and remembers what was said."""
+
+    def __init__(self, port: int = 0) -> None:
+        self.said: SimpleQueue[Said] = SimpleQueue()
+        self.server = Server(self.answer, TOKEN, port)
+        self.server.expect(RUN, 60.0)
+        self.server.listen()
+
+    def answer(self, run: str, kind: str, payload: Any, ticket: Any) -> None:
+        self.said.put((run, kind, dict(payload)))
+        self.server.answer(
+            ticket, {"orders": ORDERS._asdict(), "limit_w": 150.0, "goes_on": True, "now_s": NOW_S}
+        )
+
+    def guide(self, run: str = RUN, token: str = TOKEN, lease_s: float = 20.0) -> LinkGuide:
+        return LinkGuide("127.0.0.1", self.server.port, token, run, lease_s=lease_s)
+
+
+@pytest.fixture
+def controller() -> Iterator[Controller]:
+    made = Controller()
+    yield made
+    made.server.close()
+
+
+def test_a_guide_asks_the_controller(controller: Controller) -> None:
+    guide = controller.guide()
+    assert guide.begin() == ORDERS
+    assert guide.profiled((Measurement(200.0, 1.5, 180.0),)) == 150.0
+    assert guide.epoch(Epoch(1, 0.5, 2.0, None))
+    assert guide.alive()
+    guide.ended(Ended("reached", 1, 2.0, None))
+    kinds = [controller.said.get(timeout=9) for _ in range(4)]
+    assert [kind for _, kind, _ in kinds] == ["begun", "profiled", "epoch", "ended"]
+    assert kinds[2][2] == {"rank": 0, "epoch": 1, "metric": 0.5, "time_s": 2.0, "energy_j": None}
+
+
+def test_who_is_told_to_stop_learns_it_with_a_sign_of_life(controller: Controller) -> None:
+    guide = controller.guide()
+    assert guide.alive()
+    controller.server.stop(RUN)
+    assert not guide.alive()
+
+
+def test_who_is_not_expected_is_told_to_give_up(controller: Controller) -> None:
+    with pytest.raises(EnvironmentLacks, match="does not expect this training"):
+        controller.guide(run="job#1.other").begin()
+
+
+def test_a_wrong_token_is_not_answered(controller: Controller) -> None:
+    with pytest.raises(EnvironmentLacks, match="no controller answers"):
+        controller.guide(token="guessed", lease_s=0.2).begin()
+    assert controller.said.empty()
+
+
+def test_what_is_no_message_hurts_nobody(controller: Controller) -> None:
+    for said in (b"\xff\n", b"[]\n", b"{}\n", b'{"token": 1}\n', b"{" * 100_000 + b"\n"):
+        with socket.create_connection(("127.0.0.1", controller.server.port)) as peer:
+            peer.sendall(said)
+            assert peer.recv(10) == b""
+    assert controller.guide().begin() == ORDERS
+
+
+@contextmanager
+def came_back(controller: Controller, port: int) -> Iterator[None]:
+    """Another one in the place of a controller that is closed."""
+    again = Controller(port)
+    try:
+        yield
+    finally:
+        again.server.close()
+        controller.server = Server(controller.answer, TOKEN)
+
+
+def test_a_guide_finds_a_controller_that_comes_back(controller: Controller) -> None:
+    guide, port = controller.guide(), controller.server.port
+    assert guide.begin() == ORDERS
+    controller.server.close()
+    with came_back(controller, port):
+        assert guide.begin() == ORDERS
+
+
+def test_a_wall_made_while_its_controller_is_away_finds_the_time_later(
+    controller: Controller,
+) -> None:
+    guide, port = controller.guide(), controller.server.port
+    controller.server.close()
+    wall = LinkWall(guide)
+    assert wall.now_s() == 0.0
+    with came_back(controller, port):
+        assert wall.now_s() == NOW_S
+
+
+def test_a_silent_run_and_a_hung_one_are_told_apart(controller: Controller) -> None:
+    controller.server.expect("never", 0.2)
+    controller.server.expect("once", 1.0)
+    assert controller.guide(run="once").alive()
+    found = [controller.said.get(timeout=20) for _ in range(2)]
+    causes = {run: payload["cause"] for run, _, payload in found}
+    assert causes == {"never": "silent", "once": "hung"}
+
+
+def test_an_environment_that_names_no_controller_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WATTKEEPER_LINK", "somewhere")
+    monkeypatch.delenv("WATTKEEPER_RUN", raising=False)
+    with pytest.raises(InputError, match="unset it"):
+        guide_from_environment()
+    began_s = time.monotonic()
+    with pytest.raises(EnvironmentLacks, match=r"no controller answers at 127\.0\.0\.1:9"):
+        LinkGuide("127.0.0.1", 9, TOKEN, RUN, lease_s=0.1).begin()
+    assert time.monotonic() - began_s < 20

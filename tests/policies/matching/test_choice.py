@@ -1,0 +1,100 @@
+"""Which candidate becomes the parent, and the learning rate that a warm start begins with."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.matching.choice import Candidate, Rule, choose, eligible, warm_factor
+
+TASK = "image/cifar10"
+PEERS = [Candidate(0.2, 0.90 + 0.001 * at, TASK) for at in range(12)]
+
+candidate = st.builds(
+    Candidate,
+    st.floats(-1, 1),
+    st.floats(0, 1),
+    st.sampled_from([TASK, "image/digits"]),
+)
+rules = st.sampled_from(["best", "bucketed"])
+
+
+def chosen(rule: Rule, *more: Candidate, minimum: float = 0.1) -> int | None:
+    return choose(rule, [*PEERS, *more], TASK, minimum, own=1.0)
+
+
+@given(rules, st.lists(candidate, max_size=20), st.floats(-1, 1), st.floats(-2, 2))
+def test_who_is_chosen_may_be(
+    rule: Rule, candidates: list[Candidate], minimum: float, own: float
+) -> None:
+    at = choose(rule, candidates, TASK, minimum, own)
+    allowed = eligible(candidates, TASK, minimum)
+    if at is None:
+        assert not allowed.any()
+        return
+    assert allowed[at]
+    assert candidates[at].task == TASK
+    assert candidates[at].score >= minimum
+    if rule == "best":
+        scores = [one.score for one, may in zip(candidates, allowed, strict=True) if may]
+        assert candidates[at].score == max(scores)
+
+
+def test_best_is_the_most_similar_and_bucketed_the_most_accurate_of_the_similar() -> None:
+    near, accurate = Candidate(0.98, 0.91, TASK), Candidate(0.94, 0.93, TASK)
+    assert chosen("best", near, accurate) == 12
+    assert chosen("bucketed", near, accurate) == 13
+    below = Candidate(0.85, 0.94, TASK)  # in the next bucket
+    assert chosen("bucketed", near, below) == 12
+
+
+@pytest.mark.parametrize("rule", ["best", "bucketed"])
+@pytest.mark.parametrize(
+    "refused",
+    [
+        Candidate(1.0, 0.1, TASK),
+        Candidate(1.0, math.nan, TASK),
+        Candidate(math.nan, 0.95, TASK),
+        Candidate(1.0, 95.0, "language/wikitext"),
+        Candidate(1.0, 0.95, "image/digits"),
+    ],
+)
+def test_who_must_not_be_a_parent_is_not_chosen(rule: Rule, refused: Candidate) -> None:
+    at = chosen(rule, refused)
+    assert at is not None
+    assert at < len(PEERS)
+
+
+def test_a_failure_among_few_peers_is_seen() -> None:
+    few = [Candidate(0.5, accuracy, TASK) for accuracy in (0.9, 0.91, 0.1)]
+    assert eligible(few, TASK, 0).tolist() == [True, True, False]
+    alike = [Candidate(0.5, accuracy, TASK) for accuracy in (0.9, 0.9, 0.899)]
+    assert eligible(alike, TASK, 0).all()
+
+
+def test_nobody_is_chosen_where_nobody_is_similar() -> None:
+    assert chosen("best", minimum=0.3) is None
+    assert choose("bucketed", [], TASK, 0.0, own=1.0) is None
+
+
+def test_an_unknown_rule_is_refused() -> None:
+    with pytest.raises(PolicyError, match="no rule is called 'first'"):
+        chosen("first")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("matched", "epoch", "factor"),
+    [(0, 0, 1.0), (4, 0, 0.6), (4, 1, 0.6), (9, 0, 0.3), (10, 1, 0.3), (10, 2, 1.0), (4, 7, 1.0)],
+)
+def test_the_learning_rate_is_lower_for_two_epochs(matched: int, epoch: int, factor: float) -> None:
+    assert warm_factor(matched, 10, epoch) == pytest.approx(factor)
+
+
+@pytest.mark.parametrize(("matched", "tensors"), [(11, 10), (-1, 10), (0, 0)])
+def test_impossible_matches_are_refused(matched: int, tensors: int) -> None:
+    with pytest.raises(PolicyError, match=f"{matched} tensors matched of a parent's {tensors}"):
+        warm_factor(matched, tensors, 0)

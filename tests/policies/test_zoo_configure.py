@@ -1,0 +1,167 @@
+"""Choosing a parent: what each `Configure` policy takes from the zoo."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.worlds import ScriptedContext, job, profile
+from wattkeeper.policies.matching.choice import Candidate, Rule, choose
+from wattkeeper.policies.matching.coverage import kept
+from wattkeeper.policies.matching.graph import Graph, Node, Tensor
+from wattkeeper.policies.matching.matchers import MATCHERS
+from wattkeeper.policies.protocols import Configuration, Job, Options, Start
+from wattkeeper.policies.registry import policies
+from wattkeeper.policies.zoo_views import Child, Trained
+
+NO_PROFILE = Options("none", "V100", 1, (), (), 0, 250.0, 1)
+
+
+class Models:
+    """A zoo of some models, and the one model that is about to be trained."""
+
+    def __init__(self, about_to: Child | None, trained: Sequence[Trained]) -> None:
+        self._child = about_to
+        self._trained = trained
+
+    def child(self, job: Job) -> Child | None:
+        """The same for all jobs."""
+        return self._child
+
+    def models(self) -> Sequence[Trained]:
+        """All that was given."""
+        return self._trained
+
+
+def chain(*widths: int) -> Graph:
+    """Linear layers one after the other; the first width is that of the input."""
+    nodes = [
+        Node("linear", (at - 1,), (Tensor("", "weight", (there, here)),))
+        for at, (here, there) in enumerate(pairwise(widths))
+    ]
+    return Graph("x".join(map(str, widths)), tuple(nodes))
+
+
+def trained(at: int, graph: Graph, accuracy: float = 0.9, task: str = "digits") -> Trained:
+    return Trained(f"m{at}", f"{graph.name}/{at}", task, accuracy, graph)
+
+
+def answer(
+    kind: str, child: Child | None, there: Sequence[Trained], **settings: Any
+) -> Configuration:
+    """What a policy chooses for the job of a model."""
+    policy = policies("configure")[kind].model_validate({"kind": kind, **settings}).build()
+    ctx = ScriptedContext(profile())
+    ctx.zoo = Models(child, there)
+    found: Configuration = policy.configure(ctx, Start(job(), 1, NO_PROFILE, 0))
+    return found
+
+
+PARENTS = [
+    trained(1, chain(8, 16, 4)),
+    trained(2, chain(8, 16, 16, 4), 0.91),
+    trained(3, chain(8, 32, 32, 4), 0.92),
+    trained(4, chain(8, 16, 16, 4), 0.93),
+    trained(5, chain(8, 16, 16, 4), 0.99, "letters"),
+]
+CHILD = Child("new", "digits", chain(8, 16, 16, 4), "8x16x4/1")
+WITH_PARENTS = ("modelkeeper", "lineage", "random-parent")
+
+
+def test_each_policy_takes_its_parent() -> None:
+    assert answer("none", CHILD, PARENTS).parent is None
+    assert answer("lineage", CHILD, PARENTS).parent == "m1"
+    assert answer("modelkeeper", CHILD, PARENTS, query_s=8) == Configuration(
+        0, parent="m4", query_s=8.0
+    )
+    assert answer("random-parent", CHILD, PARENTS).parent in {"m1", "m2", "m3", "m4"}
+
+
+@pytest.mark.parametrize("kind", WITH_PARENTS)
+def test_nobody_is_the_parent_where_nothing_fits(kind: str) -> None:
+    other = Child("new", "speech", CHILD.graph, "8x16x4/1")
+    for child, there in ((None, PARENTS), (CHILD, []), (other, PARENTS)):
+        assert answer(kind, child, there) == Configuration(0)
+
+
+def test_an_origin_that_was_evicted_leaves_a_mutation_without_parent() -> None:
+    assert answer("lineage", CHILD, PARENTS[1:]).parent is None
+    assert answer("lineage", CHILD._replace(mutated_from=None), PARENTS).parent is None
+
+
+def test_a_minimum_keeps_unlike_models_away() -> None:
+    narrow = Child("new", "digits", chain(8, 400, 400, 4))
+    one = [trained(1, Graph("conv", (Node("conv1d", (-1,), (Tensor("", "weight", (3, 3, 3)),)),)))]
+    assert answer("modelkeeper", narrow, one).parent is None
+    assert answer("modelkeeper", narrow, one, minimum=0).parent == "m1"
+
+
+def test_of_parents_that_fill_all_the_one_that_loses_the_least() -> None:
+    """A more accurate model of twice the width fills the child too, but is cut down for it."""
+    same, wide = trained(1, CHILD.graph, 0.8), trained(2, chain(8, 32, 32, 4), 0.9)
+    assert kept(same.graph, CHILD.graph) == 1 > kept(wide.graph, CHILD.graph) > 0
+    assert answer("modelkeeper", CHILD, [same, wide]).parent == "m1"
+    assert answer("modelkeeper", CHILD, [same, wide], rule="bucketed").parent == "m2"
+
+
+def test_a_bad_model_is_no_parent_however_similar() -> None:
+    peers = [trained(at, chain(8, 16 + at, 4), 0.9 + 0.001 * at) for at in range(9)]
+    failed = trained(99, CHILD.graph, 0.1)
+    assert answer("modelkeeper", CHILD, [*peers, failed]).parent != "m99"
+    assert answer("modelkeeper", CHILD, [*peers, failed._replace(accuracy=0.9)]).parent == "m99"
+
+
+widths = st.lists(st.sampled_from([4, 8, 16]), min_size=1, max_size=4)
+graphs = widths.map(lambda inner: chain(8, *inner, 4))
+
+
+@given(
+    st.lists(st.tuples(graphs, st.sampled_from([0.5, 0.89, 0.9, 0.91])), max_size=12),
+    st.lists(graphs, min_size=1, max_size=4),
+    st.data(),
+)
+def test_the_search_chooses_as_if_it_scored_all(
+    there: list[tuple[Graph, float]], children: list[Graph], data: st.DataObject
+) -> None:
+    """Also as models come and go while one policy lives."""
+    matcher = data.draw(st.sampled_from(sorted(MATCHERS)))
+    rule: Rule = data.draw(st.sampled_from(get_args(Rule)))
+    config = policies("configure")["modelkeeper"].model_validate(
+        {"kind": "modelkeeper", "matcher": matcher, "rule": rule}
+    )
+    policy, score = config.build(), MATCHERS[matcher]
+    everyone = [trained(at, graph, accuracy) for at, (graph, accuracy) in enumerate(there)]
+    for graph in children:
+        now = [one for one in everyone if data.draw(st.booleans())]
+        ctx = ScriptedContext(profile())
+        ctx.zoo = Models(Child("new", "digits", graph), now)
+        found = policy.configure(ctx, Start(job(), 1, NO_PROFILE, 0)).parent
+        arrays = score.arrays(graph)
+        own = score.own(arrays)
+        all_scored = [
+            Candidate(
+                score.score(score.arrays(one.graph), arrays),
+                one.accuracy,
+                one.task,
+                kept(one.graph, graph),
+            )
+            for one in now
+        ]
+        at = choose(rule, all_scored, "digits", 0.01 * own, own)
+        assert found == (None if at is None else now[at].model_id)
+
+
+def test_parents_by_lot_are_all_drawn() -> None:
+    policy = policies("configure")["random-parent"]().build()  # type: ignore[call-arg]
+    ctx = ScriptedContext(profile())
+    ctx.zoo = Models(CHILD, PARENTS)
+    drawn = [policy.configure(ctx, Start(job(), 1, NO_PROFILE, 0)).parent for _ in range(100)]
+    found, counts = np.unique(drawn, return_counts=True)
+    assert list(found) == ["m1", "m2", "m3", "m4"]
+    assert counts.min() > 10

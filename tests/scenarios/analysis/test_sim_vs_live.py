@@ -1,0 +1,161 @@
+"""Predicted against measured: two results folders."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import Command, run_command, small
+from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.analysis.sim_vs_live import METRICS, Results, compare, read
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with results in `sim`."""
+    folder = tmp_path_factory.mktemp("compared")
+    (folder / "small.yaml").write_text(small())
+    run_command("run", "small.yaml", "--out", "sim", traces=folder, cwd=folder)
+    return folder
+
+
+def changed(sim: Path, live: Path, **columns: Any) -> Path:
+    """A copy of results as if a live run had measured something else."""
+    shutil.copytree(sim, live)
+    table = pq.read_table(live / "jobs.parquet")
+    for name, change in columns.items():
+        at = table.schema.get_field_index(name)
+        values = change(table[name])
+        table = table.set_column(at, pa.field(name, values.type), values)
+    pq.write_table(table, live / "jobs.parquet")
+    manifest = json.loads((live / "manifest.json").read_text())
+    (live / "manifest.json").write_text(json.dumps(manifest | {"backend": "live"}))
+    return live
+
+
+def compared(live: Path, sim: Path) -> dict[str, Any]:
+    return compare(read(live), read(sim))
+
+
+def test_a_run_predicts_itself(ran: Path) -> None:
+    found = compared(ran / "sim", ran / "sim")
+    assert found["differences"] == found["decisions"]["differ"] == []
+    assert len(found["attempts"]) == pq.read_metadata(ran / "sim/jobs.parquet").num_rows
+    for part in (found["errors"]["all"], *found["errors"]["by_workload"].values()):
+        for name in METRICS:
+            assert part[name]["n"] > 0
+            assert part[name]["mean"] == part[name]["p95_size"] == 0
+
+
+def test_errors_are_relative_to_what_was_measured(ran: Path, tmp_path: Path) -> None:
+    live = changed(
+        ran / "sim",
+        tmp_path / "live",
+        time_s=lambda column: pc.multiply(column, 0.8),
+        energy_j=lambda column: pc.multiply(column, 2.0),
+    )
+    errors = compared(live, ran / "sim")["errors"]["all"]
+    for name, error in (("time_s", 0.25), ("epoch_s", 0.25), ("energy_j", -0.5)):
+        assert errors[name]["mean"] == pytest.approx(error)
+        assert errors[name]["median_size"] == pytest.approx(abs(error))
+
+
+def test_energy_that_nobody_measured_is_absent(ran: Path, tmp_path: Path) -> None:
+    def first_absent(column: pa.ChunkedArray) -> pa.ChunkedArray:
+        rows = len(column)
+        return pc.if_else(pa.array([row == 0 for row in range(rows)]), math.nan, column)
+
+    def second_absent(column: pa.ChunkedArray) -> pa.Array:
+        return pa.array([None, *column.to_pylist()[1:]], pa.float64())
+
+    for name, change in (("nan", first_absent), ("null", second_absent)):
+        found = compared(changed(ran / "sim", tmp_path / name, energy_j=change), ran / "sim")
+        assert found["absent"] == {"measured": 1, "predicted": 0}
+        rows = len(found["attempts"])
+        assert found["errors"]["all"]["energy_j"]["n"] == rows - 1
+        assert found["totals"]["energy_j"]["n"] == rows - 1
+        assert found["totals"]["time_s"]["n"] == rows
+        assert found["attempts"][0]["energy_j"]["measured"] is None
+        assert found["attempts"][0]["epoch_j"]["error"] is None
+
+
+def test_what_ran_otherwise_is_listed_and_left_out_of_the_errors(ran: Path, tmp_path: Path) -> None:
+    def first_other(column: pa.ChunkedArray) -> pa.Array:
+        first, *others = column.to_pylist()
+        return pa.array([first * 2, *others], column.type)
+
+    live = changed(ran / "sim", tmp_path / "live", batch_size=first_other)
+    found = compared(live, ran / "sim")
+    (row,) = found["decisions"]["differ"]
+    assert row["differ"] == ["batch_size"]
+    assert row["batch_size"]["measured"] == 2 * row["batch_size"]["predicted"]
+    assert found["errors"]["all"]["time_s"]["n"] == len(found["attempts"]) - 1
+
+
+def test_attempts_of_only_one_run_are_named(ran: Path) -> None:
+    sim = read(ran / "sim")
+    fewer = sim._replace(attempts=sim.attempts.slice(0, sim.attempts.num_rows - 2))
+    found = compare(fewer, sim)
+    assert len(found["only_predicted"]) == 2
+    assert found["only_measured"] == []
+    assert found["only_predicted"][0].keys() >= {"variant", "seed", "job_id", "recurrence"}
+
+
+def test_runs_with_nothing_in_common_are_refused(ran: Path) -> None:
+    sim = read(ran / "sim")
+    default = Results(*sim[:2], sim.attempts.filter(pc.field("variant") == "default"))
+    zeus = Results(*sim[:2], sim.attempts.filter(pc.field("variant") == "zeus"))
+    with pytest.raises(InputError, match=r"no attempt.*in common[\s\S]*variants zeus; seeds 1"):
+        compare(default, zeus)
+
+
+def test_the_command_says_what_differs(ran: Path, inside: Command, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    run_command("run", "small.yaml", "--out", other, "--set", "objective.eta=1",
+                traces=ran, cwd=ran)  # fmt: skip
+    live = changed(other, tmp_path / "live")
+    shown = inside("compare", live, ran / "sim").stdout
+    assert "objective.eta: 1.0, 0.5" in shown
+    assert "Decisions that differ" in shown
+    assert inside("compare", ran / "sim", live).stdout == shown
+    report = json.loads(inside("compare", live, ran / "sim", "--json").stdout)
+    assert report["differences"] == [{"path": "objective.eta", "measured": 1.0, "predicted": 0.5}]
+
+
+def test_an_error_that_is_all_rounding_has_no_sign(
+    ran: Path, inside: Command, tmp_path: Path
+) -> None:
+    slower = changed(ran / "sim", tmp_path / "live", time_s=lambda c: pc.multiply(c, 1 + 1e-12))
+    done = inside("compare", str(slower), str(ran / "sim"))
+    assert "+0.0 %" in done.stdout
+    assert "-0.0 %" not in done.stdout
+
+
+def test_folders_without_results_are_refused(ran: Path, inside: Command, tmp_path: Path) -> None:
+    sim = ran / "sim"
+    assert "is no folder" in inside("compare", sim, "nowhere", code=2).stderr
+    with pytest.raises(InputError, match=r"has no manifest.json; give a folder"):
+        read(tmp_path)
+    for name, content, text in (
+        ("manifest.json", "{", "is no manifest.json of results"),
+        ("manifest.json", "[]", "is no manifest.json of results"),
+        ("jobs.parquet", "PAR1", "is no valid Parquet file"),
+        ("jobs.parquet", None, "is missing"),
+    ):
+        shutil.rmtree(tmp_path / "broken", ignore_errors=True)
+        shutil.copytree(sim, tmp_path / "broken")
+        path = tmp_path / "broken" / name
+        if content is None:
+            path.unlink()
+        else:
+            path.write_text(content)
+        with pytest.raises(InputError, match=text):
+            read(tmp_path / "broken")

@@ -1,0 +1,78 @@
+"""Results from Python: what `load(...).run()` gives is what a folder gives back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from wattkeeper import scenarios
+from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.run.run import Done
+from wattkeeper.sim.results.tables import TABLES, VALUES
+
+
+@pytest.fixture(scope="module")
+def done() -> Done:
+    few = ["workload.recurrences=3", "workload.workloads=[image]"]
+    return scenarios.load("quickstart", few, seeds=[1, 2]).run()
+
+
+@pytest.fixture(scope="module")
+def folder(done: Done, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("study") / "results"
+    done.save(made)
+    return made
+
+
+@pytest.mark.parametrize("name", ["jobs", "decisions", "timeline", "metrics"])
+def test_a_study_is_the_same_in_memory_and_in_a_folder(name: str, done: Done, folder: Path) -> None:
+    saved = scenarios.read(folder)
+    frame = getattr(done, name)
+    assert list(frame.columns) == (VALUES if name == "metrics" else TABLES[name]).names
+    assert len(frame) > 0
+    pd.testing.assert_frame_equal(frame, getattr(saved, name))
+    assert saved.table(name, ["seed", "variant"]).column_names == ["seed", "variant"]
+    assert saved.manifest["results_digest"] == done.manifest["results_digest"]
+
+
+def test_metrics_are_those_of_the_summary(done: Done) -> None:
+    whole = done.metrics.query("by == '' and metric == 'energy_j'")
+    means = whole.groupby("variant")["value"].mean()
+    assert set(means.index) == set(done.summary["variants"])
+    for variant, mean in means.items():
+        stated = done.summary["variants"][variant]["metrics"]["energy_j"]["mean"]
+        assert stated == pytest.approx(mean, rel=1e-12)
+    parts = done.metrics.query("by == 'workload'")["part"].unique()
+    assert list(parts) == list(done.summary["by"]["workload"])
+
+
+def test_settings_and_seeds_in_either_form(done: Done) -> None:
+    by_path = {"workload.recurrences": 3, "workload.workloads": ["image"]}
+    again = scenarios.load("quickstart", by_path, seeds=2).run()
+    assert again.manifest["results_digest"] == done.manifest["results_digest"]
+    with pytest.raises(InputError, match=r"settings objective.eta: eta: found"):
+        scenarios.load("quickstart", {"objective.eta": 7})
+
+
+def test_what_is_absent_is_said(done: Done, folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no zoo"):
+        _ = done.models
+    with pytest.raises(InputError, match=r"models.parquet: is missing"):
+        _ = scenarios.read(folder).models
+    with pytest.raises(InputError, match="is no folder"):
+        scenarios.read(tmp_path / "none")
+    (tmp_path / "manifest.json").write_text(json.dumps({"scenario": {"name": "a"}}))
+    with pytest.raises(InputError, match=r"has no summary.json; give a folder"):
+        scenarios.read(tmp_path)
+    (tmp_path / "summary.json").write_text("{}")
+    with pytest.raises(InputError, match="no manifest of results"):
+        scenarios.read(tmp_path)
+
+
+def test_columns_of_metrics_carry_their_meaning(folder: Path) -> None:
+    schema = pq.read_schema(folder / "metrics.parquet")
+    assert schema.equals(VALUES, check_metadata=True)

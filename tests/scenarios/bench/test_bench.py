@@ -1,0 +1,276 @@
+"""`wattkeeper bench` passes what is as it was, and catches regressions planted in the sources."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT, Command
+from wattkeeper.policies.registry import POINTS, policies
+from wattkeeper.scenarios.bench.baselines import SHIPPED, read
+from wattkeeper.scenarios.spec.loading import load, shipped
+from wattkeeper.scenarios.spec.variants import policy_of
+
+FLOORS = ("policies", "traces", "sim", "live", "scenarios")
+ENTRIES = [
+    {
+        "name": "recurring", "scenario": "quickstart", "seeds": 1,
+        "settings": ["workload.workloads=[image]", "workload.recurrences=25",
+                     "variants={default: {}, zeus: {policies: {configure: zeus, tune: zeus-jit}}}"],
+    },
+    {
+        "name": "queue", "scenario": "philly-schedulers", "settings": ["cluster.gpus=16"],
+        "trace": {"kind": "jobs", "jobs": 120, "load": 1.5, "gpus": 16},
+    },
+]  # fmt: skip
+WHERE = """\
+import wattkeeper.policies.select._queueing as queueing, wattkeeper.scenarios.bench.examine as bench
+print(queueing.__file__, bench.__file__)
+"""
+
+
+class Copy:
+    """The sources of wattkeeper, to plant something in; its core is not compiled."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.baselines = root / "baselines.json"
+        for floor in FLOORS:
+            left_out = shutil.ignore_patterns("*.so", "__pycache__")
+            shutil.copytree(ROOT / floor, root / "wattkeeper" / floor, ignore=left_out)
+        self.baselines.write_text(json.dumps({"entries": ENTRIES}), encoding="utf-8")
+
+    def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "PYTHONPATH": str(self.root), "COLUMNS": "120",
+               "WATTKEEPER_TRACES": str(self.root / "library")}  # fmt: skip
+        asked = [sys.executable, *arguments]
+        return subprocess.run(
+            asked, capture_output=True, text=True, cwd=self.root, env=env, check=False
+        )
+
+    def bench(self, *arguments: str, code: int = 0) -> str:
+        done = self.python("-m", "wattkeeper.scenarios", "bench", "--baselines",
+                           str(self.baselines), *arguments)  # fmt: skip
+        assert done.returncode == code, done.stdout + done.stderr
+        assert not done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    """A copy with a baseline of its own."""
+    made = Copy(tmp_path_factory.mktemp("copy"))
+    found = made.python("-c", WHERE).stdout.split()
+    assert found == [str(made.root / f"wattkeeper/{at}") for at in
+                     ("policies/select/_queueing.py", "scenarios/bench/examine.py")]  # fmt: skip
+    said = made.bench("--update")
+    assert "Accepted: recurring: a first baseline, 2 runs" in said
+    assert "Accepted: queue: a first baseline, 3 runs" in said
+    return made
+
+
+def test_what_is_as_it_was_passes(copy: Copy) -> None:
+    said = copy.bench()
+    assert said.count("as before") == 3, said
+    assert "What changed" not in said
+
+
+TWICE = """
+
+_once = run
+
+
+def run(*arguments, **named):
+    _once(*arguments, **named)
+    return _once(*arguments, **named)
+"""
+
+PLANTS = {
+    "a policy made 3 % worse": (
+        "policies/tune/zeus_jit.py",
+        "return best.power_limit_w",
+        "return sorted((m.power_limit_w for m in running.measured), key=lambda w: abs(w - "
+        "best.power_limit_w))[4]",
+        {"recurring": {"digest", "cost"}},
+    ),
+    "a changed random stream": (
+        "sim/engine/rng.py",
+        'f"run/{job.group_id}/',
+        'f"runs/{job.group_id}/',
+        {"recurring": {"digest", "energy_j"}},
+    ),
+    "a scheduler off by one job": (
+        "policies/select/_queueing.py",
+        "return job.duration_s",
+        "return job.duration_s + (job.number == 60) * 1e9",
+        {"queue": {"digest", "queue_delay_s"}},
+    ),
+    "a run twice as slow": (
+        "scenarios/run/run.py",
+        None,
+        TWICE,
+        {"queue": {"speed"}},
+    ),
+    "a missing metric": (
+        "sim/results/metrics.py",
+        '        "p95_jct_s": float(np.quantile(jct_s, 0.95)) if len(jct_s) else math.nan,\n',
+        "",
+        {"recurring": {"p95_jct_s"}},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_planted_regressions_are_caught(copy: Copy, plant: str) -> None:
+    path, old, new, expected = PLANTS[plant]
+    file = copy.root / "wattkeeper" / path
+    source = file.read_text(encoding="utf-8")
+    if old is None:
+        planted = source + new
+    else:
+        assert source.count(old) == 1
+        planted = source.replace(old, new)
+    file.write_text(planted, encoding="utf-8")
+    try:
+        found = json.loads(copy.bench("--json", *expected, code=1))
+    finally:
+        file.write_text(source, encoding="utf-8")
+    changes = {
+        entry["name"]: {change["quantity"]: change for change in entry["changes"]}
+        for entry in found["entries"]
+        if entry["changes"]
+    }
+    assert changes.keys() == expected.keys()
+    for name, quantities in expected.items():
+        assert quantities <= changes[name].keys()
+    if "3 %" in plant:
+        assert 0.02 < changes["recurring"]["cost"]["share"] < 0.04
+
+
+SMALL = {
+    "name": "small", "scenario": "scheduler-pool", "settings": ["cluster.gpus=8"],
+    "trace": {"kind": "jobs", "jobs": 40, "load": 0.9, "gpus": 8},
+}  # fmt: skip
+
+
+def save(folder: Path, *entries: Any) -> None:
+    text = json.dumps({"entries": entries})
+    (folder / "baselines.json").write_text(text, encoding="utf-8")
+
+
+def saved(folder: Path) -> Any:
+    return json.loads((folder / "baselines.json").read_text(encoding="utf-8"))["entries"]
+
+
+OWN = ("bench", "--baselines", "baselines.json")
+
+
+def test_under_other_versions_metrics_decide(inside: Command, tmp_path: Path) -> None:
+    save(tmp_path, SMALL)
+    inside(*OWN, "--update")
+    (entry,) = saved(tmp_path)
+    entry["expected"]["versions"]["numpy"] = "1.0"
+    pool = entry["expected"]["variants"]["pool"]
+    pool["digest"] = 64 * "0"
+    pool["metrics"]["jct_s"] *= 1.005
+    save(tmp_path, entry)
+    said = inside(*OWN).stdout
+    assert "small: Digests differ; the baseline was made with numpy 1.0, here" in said
+    pool["metrics"]["jct_s"] *= 1.03
+    save(tmp_path, entry)
+    found = json.loads(inside(*OWN, "--json", code=1).stdout)["entries"][0]
+    assert [change["quantity"] for change in found["changes"]] == ["jct_s"]
+    assert found["changes"][0]["share"] == pytest.approx(1 / 1.005 / 1.03 - 1)
+
+
+def test_what_differs_from_run_to_run_has_tolerances(inside: Command, tmp_path: Path) -> None:
+    save(tmp_path, {**SMALL, "tolerances": {"jct_s": 0.1}})
+    inside(*OWN, code=1)
+    inside(*OWN, "--update")
+    (entry,) = saved(tmp_path)
+    pool = entry["expected"]["variants"]["pool"]
+    assert pool["digest"] is None
+    assert pool["metrics"].keys() == {"jct_s"}
+    pool["metrics"]["jct_s"] *= 1.08
+    save(tmp_path, entry)
+    before = (tmp_path / "baselines.json").read_bytes()
+    inside(*OWN, "--update")
+    assert (tmp_path / "baselines.json").read_bytes() == before, "there was nothing to accept"
+    pool["metrics"]["jct_s"] *= 1.08
+    save(tmp_path, entry)
+    assert "-14.3 %" in inside(*OWN, code=1).stdout
+
+
+def test_a_tolerance_of_no_metric_does_not_pass(inside: Command, tmp_path: Path) -> None:
+    save(tmp_path, {**SMALL, "tolerances": {"jct_s": 0.1, "jtc_s": 0.1}})
+    assert "no variant has the metric jtc_s" in inside(*OWN, "--update", code=1).stdout
+
+
+def test_a_scenario_of_ones_own(inside: Command, tmp_path: Path) -> None:
+    mine = tmp_path / "sub" / "mine.yaml"
+    mine.parent.mkdir()
+    text = inside("scenarios", "quickstart").stdout
+    mine.write_text(text.replace("name: quickstart", "name: mine")
+                    .replace("recurrences: 60", "recurrences: 2")
+                    .replace("seeds: 5", "seeds: 1"), encoding="utf-8")  # fmt: skip
+    ours = ("bench", "--baselines", "checks/baselines.json")
+    assert "no such file" in inside(*ours, code=2).stderr.lower()
+    said = inside(*ours, "sub/mine.yaml", "--update").stdout
+    assert "Accepted: mine: a first baseline, 4 runs" in said
+    file = tmp_path / "checks" / "baselines.json"
+    (entry,) = json.loads(file.read_text(encoding="utf-8"))["entries"]
+    assert entry["scenario"] == "../sub/mine.yaml"
+    inside(*ours, "mine")
+    assert "has no entry 'yours'; there is mine" in inside(*ours, "yours", code=2).stderr
+    mine.write_text(mine.read_text(encoding="utf-8").replace("gpus: 3", "gpu: 3"), encoding="utf-8")
+    assert "mine.yaml:3:" in inside(*ours, code=1).stdout, "it fails, and the bench says where"
+
+
+def test_what_cannot_run_is_skipped_and_does_not_pass(inside: Command, tmp_path: Path) -> None:
+    said = inside("bench", "zeus-nsdi23", "philly-fifo", code=3).stdout
+    assert "zeus-nsdi23: trace 'zeus-nsdi23' is not in the library" in said
+    assert "2 skipped" in said
+
+
+def test_problems_of_the_file_are_all_told(inside: Command, tmp_path: Path) -> None:
+    save(tmp_path, {"name": "a", "scenario": "quickstart", "seed": 3},
+         {"name": "b", "scenario": "quickstart", "live": True})  # fmt: skip
+    told = inside(*OWN, code=2).stderr
+    assert "entries.0.seed: Extra inputs" in told
+    assert "entries.1: Value error, live: a live run is never the same twice" in told
+
+
+LEFT_OUT = {"live-smoke", "live-nightly", "million-jobs", "zeus-eta"}
+"""Two train for minutes, one takes half a minute, and the last differs from zeus-nsdi23 by eta."""
+
+
+def test_all_scenarios_and_policies_have_a_baseline() -> None:
+    entries = read(SHIPPED).entries
+    assert {entry.scenario for entry in entries} == shipped().keys() - LEFT_OUT
+    made = [entry for entry in entries if not entry.name.startswith(("zeus-n", "zeus-o", "philly"))]
+    chosen: dict[str, set[str]] = {point: set() for point in POINTS}
+    for entry in made:
+        scenario = load(entry.scenario, entry.settings).scenario
+        for variant in scenario.variants:
+            for point in POINTS:
+                chosen[point].add(policy_of(scenario, variant, point).kind)
+    for point in POINTS:
+        assert set(policies(point)) - chosen[point] <= {"fixed-power"}
+    for entry in entries:
+        assert entry.expected is not None
+        if entry.tolerances is None:
+            assert entry.expected.cpu.keys() == {"compiled", "interpreted"}
+
+
+@pytest.mark.slow
+def test_shipped_baselines_are_reproduced(command: Command) -> None:
+    """All that need no data, digests and speed."""
+    found = json.loads(command("bench", "--json").stdout)
+    assert found["ran"] >= 9, "they need no data"

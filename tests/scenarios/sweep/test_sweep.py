@@ -1,0 +1,389 @@
+"""Sweeps: points, messages, what they leave behind, and runs that fail."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+from itertools import product
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conftest import Command
+from tests.support.sweeps import SMALL, content, ended, start, units, until, workers
+from wattkeeper import scenarios
+from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.scenarios.spec.loading import find
+from wattkeeper.scenarios.sweep.cache import drop, held
+from wattkeeper.scenarios.sweep.points import points
+from wattkeeper.sim.results.tables import VALUES
+
+ETAS = st.lists(st.floats(0, 1).map(lambda eta: round(eta, 3)), min_size=1, max_size=3, unique=True)
+GPUS = st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True)
+AXES = st.fixed_dictionaries({"objective.eta": ETAS, "cluster.gpus": GPUS})
+
+
+def expected(axes: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(axes, row, strict=True)) for row in product(*axes.values())]
+
+
+@given(AXES)
+def test_a_sweep_is_the_product_of_its_axes(axes: dict[str, list[Any]]) -> None:
+    found = points(scenarios.load("quickstart", [f"sweep={json.dumps(axes)}"]))
+    assert [point.values for point in found] == expected(axes)
+    assert [point.id for point in found] == [f"{n:04}" for n in range(1, len(found) + 1)]
+    for point in found:
+        scenario = point.loaded.scenario
+        assert scenario.sweep is None
+        assert scenario.objective.eta == point.values["objective.eta"]
+        assert getattr(scenario.cluster, "gpus", 0) == point.values["cluster.gpus"]
+    options = [f"{path}={','.join(map(str, values))}" for path, values in axes.items()]
+    same = points(scenarios.load("quickstart", axes=options))
+    assert [point.values for point in same] == [point.values for point in found]
+
+
+@given(AXES, st.integers(10, 12))
+def test_a_list_holds_one_product_after_the_other(axes: dict[str, list[Any]], gpus: int) -> None:
+    items = [axes, {"objective.eta": 0.5, "cluster.gpus": gpus}]
+    found = points(scenarios.load("quickstart", [f"sweep={json.dumps(items)}"]))
+    assert [point.values for point in found] == [*expected(axes), items[1]]
+
+
+@pytest.mark.parametrize(
+    ("axes", "said"),
+    [
+        (["objective.eta=0,2,x"], ["eta: found 2; should be less", "found the text 'x'"]),
+        (["objective.etaa=0,1"], ["unknown key 'etaa' (did you mean 'eta'?)"]),
+        (["objective.eta"], ["write it as path.to.key=value,value,..."]),
+        (["objective.eta="], ["objective.eta has no values"]),
+        (["objective.eta=0,[1"], ["not YAML"]),
+        (["objective.eta=0,0.0"], ["the point objective.eta=0.0 is the same as objective.eta=0"]),
+        (["objective.eta=0", "objective.eta=1"], ["a second axis objective.eta"]),
+        (["seeds=1,2", "name=a"], ["seeds are repetitions", "name is no axis"]),
+        (["sweep.cluster.gpus=1"], ["a sweep has no sweep inside"]),
+        (["objective=0", "objective.eta=1"], ["objective.eta is a part of objective"]),
+        (["variants.zuus.policies.configure.beta=1,2"], ["no variant 'zuus'; there is default"]),
+        (["variants={}"], ["name a key of one of them"]),
+        (["cluster.gpu=V100,SYN-400W,A40"],
+         ["no profile on 1 x V100. There are: 1 x SYN-250W, 1 x SYN-400W (at cluster.gpu=V100)",
+          "no profile on 1 x A40"]),
+        (["variants.zeus.policies.tune=zeus-jit,{kind: fixed-power, power_limit_w: 111}"],
+         ["variant 'zeus': power limit 111 W was chosen"]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_sweep_is_said_before_anything_runs(
+    axes: list[str], said: list[str], inside: Command, tmp_path: Path
+) -> None:
+    options = [word for axis in axes for word in ("--sweep", axis)]
+    for command in ("validate", "run"):
+        told = inside(command, "quickstart", *options, code=2).stderr
+        assert all(one in told for one in said), told
+        assert all(line.startswith("--sweep ") for line in told.splitlines())
+    assert not list(tmp_path.iterdir())
+
+
+def test_problems_of_a_file_have_line_and_column(inside: Command, tmp_path: Path) -> None:
+    text = find("quickstart").read_text() + "sweep:\n- {objective.eta: [0, 3], cluster.gpus: 0}\n"
+    (tmp_path / "a.yaml").write_text(text)
+    line = len(text.splitlines())
+    assert inside("validate", "a.yaml", code=2).stderr.splitlines() == [
+        f"a.yaml:{line}:23: eta: found 3; should be less than or equal to 1",
+        f"a.yaml:{line}:41: gpus: found 0; should be greater than 0",
+    ]
+    (tmp_path / "a.yaml").write_text(text + "- {objective.eta: 1}\n")
+    assert (
+        f"a.yaml:{line + 1}:3: sweep: items have the same axes"
+        in inside("validate", "a.yaml", code=2).stderr
+    )
+    many = ("--set", "seeds=5000", "--sweep", "cluster.gpus=1,2,3,4,5,6")
+    told = inside("validate", "quickstart", *many, code=2).stderr
+    assert "sweep: 120,000 runs; at most 100,000" in told
+    for wrong in ("3", "{}", "[]", "[{}]"):
+        told = inside("validate", "quickstart", "--set", f"sweep={wrong}", code=2).stderr
+        assert told.startswith(f"--set sweep={wrong}: sweep: found")
+
+
+def test_a_sweep_is_only_simulated_and_only_by_the_command(inside: Command) -> None:
+    sweep = ("--sweep", "objective.eta=0,1")
+    assert "leave out --live" in inside("run", "quickstart", *sweep, "--live", code=2).stderr
+    told = inside("run", "quickstart", *sweep, "--workers", "2", "--ray", "a:1", code=2).stderr
+    assert "leave it out with --ray" in told
+    assert "2 points, 4 variants, 40 runs" in inside("validate", "quickstart", *sweep).stdout
+    with pytest.raises(InputError, match="only the command runs"):
+        scenarios.load("quickstart", axes=["objective.eta=0,1"]).run()
+
+
+SWEEP = ("--sweep", "objective.eta=0,0.5", "--sweep", "workload.workloads=[image],[language]")
+
+
+def test_what_a_sweep_leaves_behind(command: Command, inside: Command, tmp_path: Path) -> None:
+    one = ("run", "quickstart", *SMALL, "--seeds", "2", *SWEEP)
+    said = command(*one, "--workers", "2", "--out", "two").stdout
+    told = json.loads(inside(*one, "--json", "--out", "one").stdout)
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+    assert sorted(path.name for path in tmp_path.glob("*.sweep")) == []
+    assert "objective." in said
+    assert "Results: two" in said
+    refused = inside("timeline", "one", code=2).stderr
+    assert refused == "one: is a sweep; give one of its points, as one/points/0001\n"
+
+    about = json.loads((tmp_path / "one/sweep.json").read_text())
+    assert about["axes"] == {"objective.eta": [0, 0.5],
+                             "workload.workloads": [["image"], ["language"]]}  # fmt: skip
+    assert [point["id"] for point in about["points"]] == ["0001", "0002", "0003", "0004"]
+    assert {point["state"] for point in about["points"]} == {"done"}
+    assert told | {"points": about["points"]} == about
+    summaries = [point["variants"] for point in told["points"]]
+
+    third = about["points"][2]
+    settings = [f"{path}={json.dumps(value)}" for path, value in third["values"].items()]
+    alone = inside("run", "quickstart", *SMALL, "--seeds", "2", "--out", "alone",
+                   *(word for setting in settings for word in ("--set", setting)))  # fmt: skip
+    assert alone.stdout
+    whole = content(tmp_path / "alone")
+    del whole["report.html"]  # `wattkeeper report` makes it
+    assert whole == content(tmp_path / "one/points/0003")
+    study = scenarios.read(tmp_path / "alone")
+    assert study.manifest["results_digest"] == third["results_digest"]
+    assert study.summary["variants"] == summaries[2]
+
+    table = pq.read_table(tmp_path / "one/metrics.parquet")
+    axes = ["objective.eta", "workload.workloads"]
+    assert table.column_names == ["point", *axes, *VALUES.names]
+    assert table.schema.field("objective.eta").type == "double"
+    assert table["workload.workloads"].unique().to_pylist() == ['["image"]', '["language"]']
+    own = table.filter(pq.filters_to_expression([("point", "=", "0003")]))
+    assert own.select(VALUES.names).equals(study.table("metrics"))
+
+
+def test_a_sweep_of_a_file_takes_the_place_of_older_results(
+    inside: Command, tmp_path: Path
+) -> None:  # fmt: skip
+    scenario = yaml.safe_load(find("quickstart").read_text())
+    scenario["sweep"] = {"workload.recurrences": [2, 3]}
+    scenario["seeds"] = 1
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(scenario))
+    a_run = ("run", "mine.yaml", "--set", "sweep=null", "--set", "workload.recurrences=2")
+    inside(*a_run, "--out", "a-run")
+    assert not (tmp_path / "a-run/sweep.json").exists()
+    inside("run", "mine.yaml")
+    assert "holds the results of a sweep: name another" in inside(*a_run, code=2).stderr
+    refused = inside("run", "mine.yaml", "--out", "a-run", code=2).stderr
+    assert "a-run holds the results of a run: name another" in refused
+    assert len(list((tmp_path / "results/quickstart/points").iterdir())) == 2
+    inside("run", "mine.yaml", "--sweep", "workload.recurrences=2")
+    assert len(list((tmp_path / "results/quickstart/points").iterdir())) == 1
+    (tmp_path / "results/quickstart.sweep").mkdir()
+    (tmp_path / "results/quickstart.sweep/thesis.txt").touch()
+    told = inside("run", "mine.yaml", code=2).stderr
+    assert "quickstart.sweep holds no sweep of wattkeeper" in told
+
+
+MOODY = '''
+import os, signal
+from pathlib import Path
+from typing import Literal
+from wattkeeper.policies.protocols import Configuration, Configure
+from wattkeeper.policies.registry import PolicyConfig
+
+
+class MoodyConfig(PolicyConfig):
+    """Fails where a file says so."""
+
+    point = "configure"
+    kind: Literal["moody"] = "moody"
+    mood: str = "good"
+
+    def build(self):
+        return Moody(self.mood)
+
+
+class Moody(Configure):
+    def __init__(self, mood):
+        self.mood = mood
+
+    def configure(self, ctx, start):
+        with open("begun", "a") as file:
+            file.write(self.mood + "\\n")
+        if Path(self.mood).exists():
+            if self.mood == "deadly":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise Bad(self.mood, 7)
+        return Configuration(start.options.batch_sizes[-1])
+
+
+class Bad(Exception):
+    def __init__(self, mood, number):  # cannot be unpickled
+        super().__init__(f"I feel {mood}")
+'''
+
+
+def moody(folder: Path) -> Path:
+    """A scenario with a policy of another distribution, which lies in a folder beside it."""
+    place = folder / "site"
+    info = place / "moody-1.0.dist-info"
+    info.mkdir(parents=True)
+    (place / "moody.py").write_text(MOODY)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: moody\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[wattkeeper.policies]\nmoody = moody\n")
+    scenario = yaml.safe_load(find("quickstart").read_text())
+    scenario["workload"] |= {"workloads": ["image"], "recurrences": 3}
+    scenario["variants"] = {"default": {}, "moody": {"policies": {"configure": {"kind": "moody"}}}}
+    scenario |= {"seeds": 1, "name": "moody"}
+    scenario["sweep"] = {"variants.moody.policies.configure.mood": ["good", "bad", "deadly"]}
+    (folder / "moody.yaml").write_text(yaml.safe_dump(scenario))
+    return place
+
+
+def begun(folder: Path) -> list[str]:
+    return (folder / "begun").read_text().splitlines()
+
+
+def test_runs_that_fail_lose_nothing_else(tmp_path: Path) -> None:
+    place, kept = moody(tmp_path), tmp_path / "results/moody.sweep"
+    for mood in ("bad", "deadly"):
+        (tmp_path / mood).touch()
+    out, err = ended(start("moody.yaml", "--workers", "2", cwd=tmp_path, path=place), 1)
+    about = json.loads((tmp_path / "results/moody/sweep.json").read_text())
+    assert [point["state"] for point in about["points"]] == ["done", "failed", "failed"]
+    path = "variants.moody.policies.configure.mood"
+    raised = "Bad: I feel bad (moody.py, line 30)"
+    assert f"0002 ({path}=bad), moody, seed 1: {raised}" in err
+    assert f"0003 ({path}=deadly), moody, seed 1: its process was killed, 3 times" in err
+    assert "tries the failed runs again" in err
+    assert f"Where unexpected errors come from: {kept / 'errors.txt'}\n" in err
+    told = (kept / "errors.txt").read_text()
+    assert told.startswith(f"0002 ({path}=bad), moody, seed 1: {raised}\nTraceback (most recent")
+    assert 'moody.py", line 30, in configure' in told
+    assert told.count("Traceback") == 1
+    assert about["points"][1]["failures"] == [{"variant": "moody", "seed": 1, "message": raised}]
+    assert about["points"][1]["results_digest"] is None
+    assert [folder.name for folder in (tmp_path / "results/moody/points").iterdir()] == ["0001"]
+    table = pq.read_table(tmp_path / "results/moody/metrics.parquet", columns=["point", "variant"])
+    there = {tuple(row.values()) for row in table.to_pylist()}
+    assert there == {("0001", "default"), ("0001", "moody"), ("0002", "default"),
+                     ("0003", "default")}  # fmt: skip
+    assert begun(tmp_path).count("deadly") == 3
+    assert units(kept) == 2
+    assert "Results: results/moody" in out
+
+    for name in ("bad", "deadly", "begun"):
+        (tmp_path / name).unlink()
+    _, err = ended(start("moody.yaml", cwd=tmp_path, path=place))
+    assert "4 of 6 runs are done" in err
+    assert set(begun(tmp_path)) == {"bad", "deadly"}
+    assert not kept.exists()
+    ended(start("moody.yaml", "--out", "fresh", cwd=tmp_path, path=place))
+    assert content(tmp_path / "fresh") == content(tmp_path / "results/moody")
+
+
+@pytest.mark.slow
+def test_results_of_other_code_are_not_used(tmp_path: Path) -> None:
+    place = moody(tmp_path)
+    (tmp_path / "bad").touch()
+    moods = ("--sweep", "variants.moody.policies.configure.mood=good,bad")
+    ended(start("moody.yaml", *moods, cwd=tmp_path, path=place), 1)
+    source = place / "moody.py"
+    source.write_text(source.read_text().replace("[-1]", "[0]"))
+    (tmp_path / "bad").unlink()
+    _, err = ended(start("moody.yaml", *moods, cwd=tmp_path, path=place))
+    assert "Goes on" not in err
+
+
+def test_a_plain_run_survives_the_loss_of_a_worker(inside: Command, tmp_path: Path) -> None:
+    one = ("quickstart", *SMALL, "--set", "workload.recurrences=60", "--seeds", "6")
+    process = start(*one, "--workers", "2", "--out", "two", cwd=tmp_path)
+    assert until(lambda: len(workers(process.pid)) == 2, process)
+    os.kill(workers(process.pid)[0], signal.SIGKILL)
+    ended(process)
+    inside("run", *one, "--out", "one")
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+
+
+@pytest.mark.slow
+def test_a_plain_run_says_which_run_cannot_be_done(tmp_path: Path) -> None:
+    place = moody(tmp_path)
+    (tmp_path / "deadly").touch()
+    mood = "variants.moody.policies.configure.mood=deadly"
+    plain = ("moody.yaml", "--set", "sweep=null", "--set", mood, "--workers", "2")
+    _, err = ended(start(*plain, cwd=tmp_path, path=place), 3)
+    assert err.startswith("variant 'moody', seed 1: its process was killed, 3 times")
+
+
+LONG = ("quickstart", *SMALL, "--set", "workload.recurrences=200", "--seeds", "5",
+        "--sweep", "objective.eta=0.25,0.75", "--out", "out")  # fmt: skip
+
+
+def test_a_sweep_killed_while_it_is_removed_is_still_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, point = tmp_path / "out.sweep", "0123abcd"
+    remove = shutil.rmtree
+
+    def killed(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    with held(folder):
+        (folder / point / "done").mkdir(parents=True)
+        monkeypatch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            drop(folder)
+        monkeypatch.setattr(shutil, "rmtree", remove)
+    assert not (folder / point).exists(), "nothing half-removed looks whole"
+    with held(folder):
+        drop(folder)
+    assert not folder.exists()
+
+
+def test_who_comes_as_a_sweep_ends_does_not_work_in_what_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, lock = tmp_path / "out.sweep", fcntl.flock
+
+    def late(file: IO[str], how: int) -> None:
+        lock(file, how)
+        shutil.rmtree(folder)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(EnvironmentLacks, match="another process works"), held(folder):
+        pass
+
+
+def test_a_sweep_goes_on_after_any_end(inside: Command, tmp_path: Path) -> None:
+    inside("run", *LONG, "--out", "undisturbed")
+    kept = tmp_path / "out.sweep"
+
+    process = start(*LONG, "--workers", "2", cwd=tmp_path)
+    assert until(lambda: units(kept) > 1, process)
+    os.kill(workers(process.pid)[0], signal.SIGKILL)
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        _, err = ended(start(*LONG, cwd=tmp_path), 3)
+        assert "another process works on the sweep" in err
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = ended(process, 130)
+    assert "of 20 runs are done; the same command goes on with them" in err
+    assert not (tmp_path / "out").exists()
+
+    broken = next(path for path in kept.glob("*/*-*") if path.name[0] != ".")
+    broken.write_bytes(broken.read_bytes()[:-9])  # as after a power failure
+    so_far = units(kept)
+    process = start(*LONG, cwd=tmp_path)
+    assert until(lambda: units(kept) > so_far or any(kept.glob("*/done")), process)
+    process.kill()
+    process.communicate()
+
+    said = inside("run", *LONG, "--json")
+    assert "Goes on with" in said.stderr
+    assert content(tmp_path / "out") == content(tmp_path / "undisturbed")
+    assert not kept.exists()

@@ -1,0 +1,388 @@
+"""The commands `wattkeeper zoo ...`."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from safetensors.numpy import save_file
+
+from tests.conftest import Command
+from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.matching.graph import Graph, Node, Tensor
+from wattkeeper.policies.matching.matchers import find_matcher
+from wattkeeper.scenarios.cli.main import main
+from wattkeeper.scenarios.zoo.inputs import capacity_bytes
+
+ABOUT = ("--task", "images", "--dataset", "digits", "--accuracy", "0.9")
+
+SAVED = ("--graph", "net.json", "--weights", "net.safetensors")
+
+MODELS = """
+from torch import nn
+
+
+def net(width, depth=1):
+    layers = [nn.Conv2d(1, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()]
+    for _ in range(depth - 1):
+        layers += [nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10))
+
+
+def small():
+    return net(8)
+
+
+def wide():
+    return net(12)
+
+
+def deep():
+    return net(8, 2)
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.out = nn.Embedding(5, 4), nn.Linear(4, 5, bias=False)
+        self.out.weight = self.words.weight
+
+    def forward(self, x):
+        return self.out(self.words(x))
+
+
+def broken():
+    raise RuntimeError("no such layer")
+"""
+
+
+def graph(*widths: int) -> Graph:
+    """Linear layers of those widths, the first one of the input."""
+    return Graph(
+        "mlp",
+        tuple(
+            Node("linear", (n - 1,), (Tensor(f"{n}.weight", "weight", (after, before)),))
+            for n, (before, after) in enumerate(pairwise(widths))
+        ),
+    )
+
+
+def save(folder: Path, name: str, *widths: int, seed: int = 0) -> tuple[str, ...]:
+    """Write a graph and weights; the options that name them."""
+    model, rng = graph(*widths), np.random.default_rng(seed)
+    (folder / f"{name}.json").write_text(model.to_json())
+    tensors = [tensor for node in model.nodes for tensor in node.tensors]
+    save_file(
+        {one.name: rng.normal(size=one.shape).astype("f4") for one in tensors},
+        folder / f"{name}.safetensors",
+    )
+    return ("--graph", f"{name}.json", "--weights", f"{name}.safetensors")
+
+
+def test_add_list_match_and_gc(inside: Command, tmp_path: Path) -> None:
+    near, far = save(tmp_path, "near", 4, 8, 3), save(tmp_path, "far", 5, 5)
+    said = inside("zoo", "add", "--zoo", "z", *far, *ABOUT, "--name", "old").stdout
+    assert said == "model 1: old, in z\n"
+    inside("zoo", "add", "--zoo", "z", *near, *ABOUT, "--parent", "1")
+    listed = json.loads(inside("zoo", "list", "--zoo", "z", "--json").stdout)
+    assert [(row["name"], row["parent"], row["uses"]) for row in listed] == [
+        ("old", None, 0),
+        ("near", 1, 0),
+    ]
+    shown = inside("zoo", "list", "--zoo", "z").stdout
+    assert "near" in shown
+    assert "unbounded, kept by modelkeeper" in shown
+
+    save(tmp_path, "child", 4, 8, 8, 3)
+    for matcher in ("coverage", "modelkeeper-asbuilt"):
+        asked = ("zoo", "match", "--zoo", "z", "--child", "child.json", "--matcher", matcher)
+        ranked = json.loads(inside(*asked, "--json").stdout)
+        by = find_matcher(matcher)
+        child = by.arrays(graph(4, 8, 8, 3))
+        scores = {
+            2: by.score(by.arrays(graph(4, 8, 3)), child),
+            1: by.score(by.arrays(graph(5, 5)), child),
+        }
+        assert [row["model_id"] for row in ranked] == [2, 1]
+        for row in ranked:
+            assert row["score"] == scores[row["model_id"]]
+            assert row["score_over_own"] == row["score"] / by.own(child)
+        again = inside(*asked).stdout  # from the arrays that the first one kept
+        assert f"{scores[2]:.4g}" in again
+
+    stray = tmp_path / "z/tensors" / ("0" * 64 + ".safetensors")
+    stray.write_bytes(b"1234")
+    assert inside("zoo", "gc", "--zoo", "z").stdout == "removed 1 files, 4 bytes\n"
+    assert not stray.exists()
+    freed = json.loads(inside("zoo", "gc", "--zoo", "z", "--json").stdout)
+    assert freed == {"files": 0, "bytes": 0}
+
+
+def test_capacity(inside: Command, tmp_path: Path) -> None:
+    first, second = save(tmp_path, "a", 16, 16), save(tmp_path, "b", 16, 16, seed=1)
+    huge = save(tmp_path, "huge", 100, 100)
+    bounded = ("--capacity", "1.5 kB", "--retain", "lru")
+    inside("zoo", "add", "--zoo", "z", *first, *ABOUT, *bounded)
+    said = inside("zoo", "add", "--zoo", "z", *second, *ABOUT).stdout
+    assert said == "Evicted: model 1\nmodel 2: b, in z\n"
+    refused = inside("zoo", "add", "--zoo", "z", *huge, *ABOUT, code=1)
+    assert refused.stdout == ""
+    assert "huge is not kept: its 40" in refused.stderr
+    told = inside("zoo", "add", "--zoo", "z", *huge, *ABOUT, "--json", code=1).stdout
+    assert json.loads(told)["model_id"] is None
+    assert "of 1.5 kB, kept by lru" in inside("zoo", "list", "--zoo", "z").stdout
+    assert len(list((tmp_path / "z/tensors").iterdir())) == 1
+
+
+def test_wrong_input(inside: Command, tmp_path: Path) -> None:
+    good = save(tmp_path, "good", 4, 3)
+    save(tmp_path, "other", 4, 2)
+    (tmp_path / "model.pt").write_bytes(b"PK\x03\x04" + bytes(50))
+    add = ("zoo", "add", "--zoo", "z")
+    for arguments, message in (
+        ((*add, "--graph", "good.json", "--weights", "other.safetensors", *ABOUT),
+         "other.safetensors: tensor '0.weight' has the shape [2, 4]; in the graph it is [3, 4]"),
+        ((*add, "--graph", "good.json", "--weights", "model.pt", *ABOUT),
+         "model.pt: no safetensors file: it looks like a file of torch.save"),
+        ((*add, "--graph", "good.json", "--weights", "none", *ABOUT), "none: cannot be read"),
+        ((*add, "--graph", "none.json", "--weights", "good.safetensors", *ABOUT), "none.json"),
+        ((*add, "--weights", "good.safetensors", *ABOUT), "give --graph FILE or --module"),
+        ((*add, *good, *ABOUT, "--capacity", "much"), "found the capacity 'much'; allowed"),
+        ((*add, *good, *ABOUT, "--retain", "best"), "no retain policy 'best'; there is gdsf"),
+        ((*add, *good, *ABOUT, "--parent", "7"), "no model 7 ever was in z"),
+        (("zoo", "list", "--zoo", "nowhere"), "no zoo in nowhere"),
+        (("zoo", "scores", "--graphs", ".", "--child", "x", "--out", "s.csv"), "is called x"),
+    ):  # fmt: skip
+        said = inside(*arguments, code=2)
+        assert message in said.stderr
+        assert said.stdout == ""
+    assert not (tmp_path / "nowhere").exists()
+    inside(*add, *good, *ABOUT)
+    match = ("zoo", "match", "--zoo", "z", "--child", "good.json", "--matcher", "best")
+    assert "no matcher is called 'best'" in inside(*match, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("10GB", 10**10), ("1.5 kB", 1500), ("2MiB", 2**21), ("700", 700), ("1b", 1)],
+)
+def test_capacities(text: str, size: int) -> None:
+    assert capacity_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GB", "0", "-1GB", "1e9", "10 XB", "1,5GB", "0.1 B"])
+def test_no_capacities(text: str) -> None:
+    with pytest.raises(InputError, match="found the capacity"):
+        capacity_bytes(text)
+
+
+def read_scores(path: Path) -> dict[tuple[str, str], tuple[float, float]]:
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["parent", "child", "score", "score_over_own"]
+    found = {
+        (row["parent"], row["child"]): (float(row["score"]), float(row["score_over_own"]))
+        for row in rows
+    }
+    assert len(found) == len(rows)
+    return found
+
+
+def test_scores_of_all_pairs(inside: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "graphs"
+    folder.mkdir()
+    shapes = {"a": (4, 8, 3), "b": (4, 8, 8, 3), "c": (5, 5)}
+    for name, widths in shapes.items():
+        (folder / f"{name}.json").write_text(graph(*widths).to_json())
+    inside("zoo", "scores", "--graphs", folder, "--matcher", "coverage", "--out", "s.csv")
+    found = read_scores(tmp_path / "s.csv")
+    by = find_matcher("coverage")
+    assert len(found) == 9
+    for (parent, child), (score, over_own) in found.items():
+        models = [by.arrays(graph(*shapes[name])) for name in (parent, child)]
+        assert score == by.score(*models)
+        assert over_own == score / by.own(models[1])
+    assert found["a", "a"] == (1.0, 1.0)
+    some = ("--child", "c", "--child", "a")
+    inside("zoo", "scores", "--graphs", folder, *some, "--out", "t.csv")
+    assert read_scores(tmp_path / "t.csv") == {
+        (parent, child): value for (parent, child), value in found.items() if child != "b"
+    }
+
+
+def test_published_scores(inside: Command, shared: Path, tmp_path: Path) -> None:
+    graphs = shared / "data/modelkeeper/graphs"
+    with gzip.open(shared / "reference/modelkeeper/scores.csv.gz", "rt") as file:
+        published = [row for row in csv.DictReader(file) if row["child"] == "ResNet18"]
+    by = ("--matcher", "modelkeeper-asbuilt", "--child", "ResNet18")
+    inside("zoo", "scores", "--graphs", graphs, *by, "--out", "s.csv")
+    found = read_scores(tmp_path / "s.csv")
+    assert len(published) == len(found) > 100
+    for row in published:
+        score, over_own = found[row["parent"], "ResNet18"]
+        assert math.isclose(score, float(row["score_raw"]), rel_tol=1e-9)
+        assert math.isclose(over_own, float(row["score_over_child_self"]), rel_tol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("absent", "arguments", "says"),
+    [
+        ("numba", ("match", "--zoo", "z", "--child", "net.json"), "needs numba: pip install"),
+        ("safetensors", ("add", "--zoo", "z", *ABOUT, *SAVED), "needs safetensors; install"),
+        (
+            "torch",
+            ("warm-start", "--zoo", "z", "--child", "m:net", "--out", "o", "--parent", "1"),
+            "need PyTorch: pip install",
+        ),
+    ],
+)
+def test_absent_libraries(
+    absent: str,
+    arguments: tuple[str, ...],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(tmp_path, "net", 8, 4)
+    run = CliRunner()
+    assert run.invoke(main, ["zoo", "add", "--zoo", "z", *ABOUT, *SAVED]).exit_code == 0
+    for name in [one for one in sys.modules if one.endswith("_kernel")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, absent, None)
+    done = run.invoke(main, ["zoo", *arguments])
+    assert done.exit_code == 3
+    assert says in done.stderr
+
+
+# --- with the user's code
+
+
+@pytest.fixture
+def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+    """The command, in this process, in a folder with code and weights of small networks."""
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file as save_torch
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def run(*arguments: str, code: int = 0) -> str:
+        done = CliRunner().invoke(main, ["zoo", *arguments])
+        assert done.exit_code == code, done.output
+        assert code or not done.stderr
+        return done.stderr if code else done.stdout
+
+    (tmp_path / "my_models.py").write_text(MODELS)
+    made: dict[str, Any] = {}
+    exec(MODELS, made)
+    for seed, name in enumerate(("small", "deep")):
+        torch.manual_seed(seed)
+        save_torch(made[name]().state_dict(), tmp_path / f"{name}.safetensors")
+        weights = ("--weights", f"{name}.safetensors")
+        run("add", "--zoo", "z", "--module", f"my_models:{name}", *weights, *ABOUT)
+    yield run
+    for name in ("my_models", "mine"):
+        sys.modules.pop(name, None)
+
+
+def test_warm_start(
+    code: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    asked = ("warm-start", "--zoo", "z", "--input", "1,1,8,8", "--out", "child.safetensors")
+    digits = ("--task", "images", "--dataset", "digits")
+    told = json.loads(code(*asked, "--child", "my_models:wide", *digits, "--json"))
+    assert told["parent"]["name"] == "small"
+    assert told["transfer"]["preserved_in_eval"]
+    first = (tmp_path / "child.safetensors").read_bytes()
+    code(*asked, "--child", "my_models:wide", "--parent", "1")
+    assert (tmp_path / "child.safetensors").read_bytes() == first
+
+    made: dict[str, Any] = {}
+    exec(MODELS, made)
+    parent, child = made["small"]().eval(), made["wide"]().eval()
+    parent.load_state_dict(load_file(tmp_path / "small.safetensors"))
+    child.load_state_dict(load_file(tmp_path / "child.safetensors"))
+    images = torch.randn(5, 1, 8, 8)
+    torch.testing.assert_close(child(images), parent(images))
+    uses = [row["uses"] for row in json.loads(code("list", "--zoo", "z", "--json"))]
+    assert uses == [2, 0]
+    match = ("match", "--zoo", "z", "--child", "my_models:deep")
+    ranked = json.loads(code(*match, "--json"))
+    assert [row["name"] for row in ranked] == ["deep", "small"]
+    monkeypatch.setattr("wattkeeper.scenarios.cli.tables.zoo.SHOWN", 1)
+    shown = code(*match)
+    assert " deep " in shown
+    assert " small " not in shown
+    assert "... and 1 more" in shown
+
+
+def test_tied_weights_as_safetensors_saves_them(code: Callable[..., str], tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_model
+
+    made: dict[str, Any] = {}
+    exec(MODELS, made)
+    model = made["Tied"]()
+    save_model(model, str(tmp_path / "tied.safetensors"))
+    assert len(load_file(tmp_path / "tied.safetensors")) == 1
+    words = ("--zoo", "words", "--input", "2,6")
+    weights = ("--weights", "tied.safetensors")
+    code("add", *words, "--module", "my_models:Tied", *weights, *ABOUT)
+    code("warm-start", *words, "--child", "my_models:Tied", "--parent", "1", "--out", "o")
+    for value in load_file(tmp_path / "o").values():
+        assert value.equal(model.words.weight)
+
+
+def test_match_of_an_onnx_file(code: Callable[..., str], tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    helper, real = onnx.helper, onnx.TensorProto.FLOAT
+    ends = [helper.make_tensor_value_info(name, real, [1, 4]) for name in "xy"]
+    weight = helper.make_tensor("w", real, (4, 4), [0.0] * 16)
+    gemm = helper.make_node("Gemm", ["x", "w"], ["y"], transB=1)
+    graph = helper.make_graph([gemm], "net", ends[:1], ends[1:], [weight])
+    onnx.save(helper.make_model(graph), str(tmp_path / "net.onnx"))
+    ranked = json.loads(code("match", "--zoo", "z", "--child", "net.onnx", "--json"))
+    assert {row["name"]: row["score"] for row in ranked} == {"small": 0.0, "deep": 0.0}
+    (tmp_path / "bad.onnx").write_text("no model")
+    assert "bad.onnx is no ONNX model" in code("match", "--zoo", "z", "--child", "bad.onnx", code=2)
+
+
+def test_warm_starts_that_are_refused(code: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("from my_models import small\ntext = str\n")
+    asked = ("warm-start", "--zoo", "z", "--out", "c.safetensors", "--task", "images")
+    digits = (*asked, "--dataset", "digits")
+    for arguments, message in (
+        ((*digits, "--child", "mine:small"), "model 1 (small) is in my_models; --trust my_models"),
+        (
+            (*asked, "--child", "my_models:wide"),
+            "no model of z is for images; there is images on digits",
+        ),
+        (
+            (*digits, "--child", "my_models:wide", "--minimum", "2"),
+            "none of 2 models for images on",
+        ),
+        ((*digits, "--child", "my_models:wide", "--out", "no/c"), "there is no folder no"),
+        ((*digits, "--child", "my_models:broken"), "broken: cannot be made: RuntimeError: no such"),
+        ((*digits, "--child", "my_models:none"), "cannot be made: AttributeError"),
+        ((*digits, "--child", "elsewhere:net"), "cannot be made: ModuleNotFoundError"),
+        ((*digits, "--child", "mine:text"), "gave str; allowed: a callable"),
+        ((*digits, "--child", "my_models:wide", "--input", "big"), "found 'big' as --input"),
+        ((*digits, "--child", "my_models:wide", "--parent", "1"), "give --task"),
+    ):
+        assert message in code(*arguments, code=2)
+    assert not (tmp_path / "c.safetensors").exists()
+    code(*digits, "--child", "mine:small", "--trust", "my_models")
+    assert (tmp_path / "c.safetensors").exists()

@@ -1,0 +1,536 @@
+"""Small worlds for tests: profiles, jobs, clusters, and strategies that draw them at random."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from wattkeeper.policies import registry
+from wattkeeper.policies.profile import Curve, Objective, Profile
+from wattkeeper.policies.protocols import (
+    JOB_ATTRIBUTES,
+    Configuration,
+    Job,
+    Options,
+    Outcome,
+    Start,
+    ZooView,
+)
+from wattkeeper.policies.registry import Point, PolicyConfig, policies
+from wattkeeper.sim.engine.clock import Clock
+from wattkeeper.sim.engine.cluster import Cluster
+from wattkeeper.sim.engine.cluster_spec import ClusterSpec, GpuPower, NodeGroup
+from wattkeeper.sim.engine.replay import Occupancy, Profiles, Profiling, Replay
+from wattkeeper.sim.engine.rng import NamedStreams, Streams
+from wattkeeper.sim.engine.run_config import PolicySet, Rules
+from wattkeeper.sim.engine.sources import Source, Trace
+from wattkeeper.sim.engine.world import NoZoo, World
+from wattkeeper.sim.results.tables import attempt_columns, decision_columns, recorded_columns
+from wattkeeper.sim.results.timeline import Timeline, timeline
+from wattkeeper.traces.schema import JOBS, jobs_table
+
+GPU = "V100"
+OTHER_GPU = "A40"
+LIMITS_W = (100.0, 150.0, 250.0)
+"""150 W is the example of `fixed-power`."""
+
+NEVER = math.inf
+MAX_EPOCHS = 10
+
+DEFAULTS: dict[Point, str] = {
+    "configure": "fixed",
+    "select": "fifo",
+    "place": "first-fit",
+    "tune": "max-power",
+}
+
+RUNS: Mapping[int, tuple[float, ...]] = {
+    8: (NEVER, NEVER),
+    16: (9.0, NEVER, 8.0),
+    32: (6.0, 5.0, 7.0),
+    64: (6.0, NEVER, 5.0, 7.0),
+    128: (NEVER,),
+}
+"""Epochs to the target by batch size; some reach it sometimes, some never."""
+
+
+def curve(
+    batch_size: int,
+    runs: Sequence[float],
+    *,
+    limits_w: Sequence[float] = LIMITS_W,
+    epoch_s: float = 10.0,
+    power_w: float = 200.0,
+) -> Curve:
+    """A curve that slows down and draws less below its highest limit, where it takes `epoch_s`."""
+    share = [limit / limits_w[-1] for limit in limits_w]
+    return Curve(
+        batch_size,
+        tuple(limits_w),
+        tuple(epoch_s / part**0.5 for part in share),
+        tuple(power_w * part**0.9 for part in share),
+        tuple(runs),
+    )
+
+
+def profile(
+    workload: str = "cnn",
+    gpus: int = 1,
+    *,
+    runs: Mapping[int, Sequence[float]] = RUNS,
+    default: int = 32,
+    max_epochs: int = MAX_EPOCHS,
+    limits_w: Sequence[float] = LIMITS_W,
+    epoch_s: float = 10.0,
+) -> Profile:
+    """A workload whose epochs get shorter, and take more power, as the batch size grows."""
+    curves = {
+        batch_size: curve(
+            batch_size,
+            runs[batch_size],
+            limits_w=limits_w,
+            epoch_s=epoch_s * (32 / batch_size) ** 0.3,
+            power_w=gpus * 180.0 * (batch_size / 32) ** 0.1,
+        )
+        for batch_size in sorted(runs)
+    }
+    return Profile(workload, GPU, gpus, 0.9, max_epochs, default, limits_w[-1], curves)
+
+
+def steady(
+    epochs: float = 5.0, epoch_s: float = 2.0, workload: str = "cnn", **other: Any
+) -> Profile:
+    """One batch size, always the same number of epochs of whole seconds at the highest limit."""
+    return profile(workload, runs={32: (epochs,)}, epoch_s=epoch_s, **other)
+
+
+def by_job(*known: Profile) -> Profiles:
+    """Profiles as the replay backend looks them up."""
+    return {(p.workload, p.gpus, p.gpu_type): p for p in known}
+
+
+def job(
+    job_id: str = "a",
+    submit_s: float = 0.0,
+    *,
+    group: str | None = None,
+    recurrence: int = 1,
+    workload: str = "cnn",
+    gpus: int = 1,
+    duration_s: float = 10.0,
+    scale: float = 1.0,
+) -> Job:
+    """A job that is its own group if none is named."""
+    group_id = job_id if group is None else group
+    return Job(
+        job_id, group_id, recurrence, workload, gpus, submit_s, duration_s, scale,
+        estimate_s=duration_s,
+    )  # fmt: skip
+
+
+def trace(jobs: Iterable[Job]) -> Trace:
+    """The source that submits these jobs; it counts recurrences by itself."""
+    listed = list(jobs)
+    columns = {
+        name: pa.array([getattr(one, name) for one in listed], JOBS.field(name).type)
+        for name in JOBS.names
+        if name in JOB_ATTRIBUTES
+    }
+    for name in ("duration_s", "estimate_s"):
+        values = [getattr(one, name) for one in listed]
+        columns[name] = pa.array(values, pa.float64(), from_pandas=True)
+    return Trace(jobs_table(columns))
+
+
+def chosen(**configs: PolicyConfig | str) -> PolicySet:
+    """Policies by decision point: configs, or kinds without settings; the others do nothing."""
+    built: dict[str, PolicyConfig] = {}
+    for point, kind in DEFAULTS.items():
+        config = configs.pop(point, kind)
+        if isinstance(config, str):
+            config = policies(point)[config].model_validate({})
+        built[point] = config
+    assert not configs, f"no decision points: {', '.join(configs)}"
+    return PolicySet(**built)
+
+
+def spec(nodes: int = 1, gpus_per_node: int = 1, idle_power_w: float = 20.0) -> ClusterSpec:
+    """A small cluster."""
+    return ClusterSpec.uniform(GPU, nodes, gpus_per_node, idle_power_w, 250.0)
+
+
+def build_world(
+    jobs: Source | Iterable[Job],
+    profiles: Profiles | None = None,
+    cluster: ClusterSpec | None = None,
+    policy_set: PolicySet | None = None,
+    *,
+    eta: float = 0.5,
+    max_attempts: int = 20,
+    start_on_submit: bool = False,
+    occupancy: Occupancy = "simulated",
+    profiling: Profiling = "measured",
+    seed: int = 1,
+    streams: Streams | None = None,
+) -> World:
+    """A world that has not run yet."""
+    clock = Clock()
+    source = cast("Source", jobs) if hasattr(jobs, "arrivals") else trace(jobs)
+    luck = streams or NamedStreams(seed)
+    rules = Rules(Objective(eta), max_attempts, start_on_submit)
+    known = by_job(profile()) if profiles is None else profiles
+    hardware = Cluster(cluster or spec())
+    backend = Replay(clock, known, luck, rules.objective, hardware.spec, occupancy, profiling)
+    world = World(clock, hardware, source, backend, policy_set or chosen(), rules, luck)
+    backend.listener = world
+    return world
+
+
+def run_world(*parts: Any, **settings: Any) -> World:
+    """`build_world`, and run it to its end."""
+    world = build_world(*parts, **settings)
+    world.run()
+    return world
+
+
+class AttemptRow(NamedTuple):
+    """A row of `jobs.parquet`, less variant and seed."""
+
+    job_id: str
+    group_id: str
+    recurrence: int
+    attempt: int
+    workload: str | None
+    gpu_type: str
+    gpus: int
+    gpu_milli: int
+    node_ids: list[int]
+    time_scale: float
+    submit_time_s: float
+    start_time_s: float
+    finish_time_s: float
+    batch_size: int | None
+    power_limit_w: float | None
+    epochs: int | None
+    energy_j: float
+    time_s: float
+    overhead_s: float
+    cost: float
+    reached_target: bool
+    early_stopped: bool
+    profiled: bool
+    replayed: str
+    parent_model: str | None
+    preemptions: int
+
+
+class DecisionRow(NamedTuple):
+    """A row of `decisions.parquet`, less variant and seed."""
+
+    time_s: float
+    point: str
+    policy: str
+    job_id: str
+    attempt: int
+    saw: int
+    chose: str
+
+
+def attempts(world: World) -> list[AttemptRow]:
+    """The attempts, in order of ending."""
+    recorded = recorded_columns(world.recorder, world.cluster.spec)
+    columns = attempt_columns(recorded, world.source)
+    rows = zip(*(columns[name].to_pylist() for name in AttemptRow._fields), strict=True)
+    return [AttemptRow(*row) for row in rows]
+
+
+def decisions(world: World) -> list[DecisionRow]:
+    """The journal."""
+    columns = decision_columns(world.recorder.journal, world.source)
+    rows = zip(*(columns[name].to_pylist() for name in DecisionRow._fields), strict=True)
+    return [DecisionRow(*row) for row in rows]
+
+
+def timeline_of(world: World) -> Timeline:
+    """The timeline of a world that has run."""
+    rows = attempts(world)
+    submit_s = np.array([row.submit_time_s for row in rows])
+    held = np.array([row.gpus * row.gpu_milli for row in rows])
+    return timeline(world.recorder, world.cluster.spec, submit_s, held)
+
+
+def attempts_by_job(world: World) -> dict[str, list[AttemptRow]]:
+    """The attempts of each job, in order."""
+    found: dict[str, list[AttemptRow]] = {}
+    for row in attempts(world):
+        found.setdefault(row.job_id, []).append(row)
+    return found
+
+
+def starts(world: World) -> dict[str, float]:
+    """When each job started."""
+    return {row.job_id: row.start_time_s for row in attempts(world) if row.attempt == 1}
+
+
+def decided(world: World, point: Point) -> list[tuple[float, str, str]]:
+    """Time, job and choice of every decision of a decision point, in order."""
+    return [(r.time_s, r.job_id, r.chose) for r in decisions(world) if r.point == point]
+
+
+def stub(point: Point, *, needs_foresight: bool = False, **methods: Callable[..., Any]) -> Any:
+    """The config of a policy that answers as told; it is off the registry again.
+
+    Args:
+        point: Its decision point.
+        needs_foresight: What the config declares.
+        methods: Of the policy, each without `self`.
+    """
+    policy = type(
+        "Stub", (registry.BASES[point],), {name: staticmethod(how) for name, how in methods.items()}
+    )
+    body = {
+        "__module__": __name__,
+        "__annotations__": {"kind": Literal["stub"], "point": ClassVar[Point]},
+        "kind": "stub",
+        "point": point,
+        "needs_foresight": needs_foresight,
+        "build": lambda _: policy(),
+    }
+    config = type("StubConfig", (PolicyConfig,), body)
+    registry._configs[point].pop("stub")
+    return config()
+
+
+class ScriptedContext:
+    """A context without a world, and what stands behind it: one profile, and luck by name."""
+
+    def __init__(self, known: Profile, seed: int = 1, eta: float = 0.5) -> None:
+        self.now_s = 0.0
+        self.objective = Objective(eta)
+        self.zoo: ZooView = NoZoo()
+        self.known = known
+        self._names = NamedStreams(seed)
+        self._streams: dict[str, np.random.Generator] = {}
+
+    def rng(self, name: str) -> np.random.Generator:
+        return self._streams.setdefault(name, self._names.policy("test", name))
+
+    def foresight(self, start: Start) -> Profile:
+        return self.known
+
+    def options(self) -> Options:
+        """What may be chosen."""
+        sizes = tuple(self.known.curves)
+        limits = tuple(curve.limits_w for curve in self.known.curves.values())
+        default, most_w = self.known.default_batch_size, self.known.max_power_w
+        return Options("cnn@V100x1", GPU, 1, sizes, limits, default, most_w, self.known.max_epochs)
+
+    def outcome(self, start: Start, decided: Configuration, limit_w: float) -> Outcome:
+        """What becomes of an attempt: one of the recorded runs, cut at the bound."""
+        curve = self.known.curves[decided.batch_size]
+        target = curve.epochs[self._names.pick(start.job, start.attempt, len(curve.epochs))]
+        time_s, energy_j = curve.epoch(limit_w)
+        most: float = self.known.max_epochs
+        if math.isfinite(decided.cost_bound):
+            epoch_cost = self.objective.cost(energy_j, time_s, curve.max_limit_w)
+            most = min(most, decided.cost_bound // epoch_cost)
+        epochs = int(min(target, most))
+        time_s, energy_j = epochs * time_s, epochs * energy_j
+        cost = self.objective.cost(energy_j, time_s, self.known.max_power_w)
+        reached = target <= most
+        return Outcome(start, decided.batch_size, limit_w, epochs, time_s, energy_j, cost, reached)
+
+
+class Setting(NamedTuple):
+    """What a world is made of, drawn at random."""
+
+    jobs: tuple[Job, ...]
+    profiles: Profiles
+    cluster: ClusterSpec
+    policy_set: PolicySet
+    eta: float
+    max_attempts: int
+    occupancy: Occupancy
+    profiling: Profiling
+    seed: int
+
+    def run(self) -> World:
+        """A new world of this setting, at its end."""
+        return run_world(**self._asdict())
+
+
+batch_sizes = st.sampled_from([8, 16, 24, 32, 64, 100, 128])
+
+
+@st.composite
+def curves(draw: st.DrawFn, batch_size: int, max_epochs: int, *, reaches: bool) -> Curve:
+    """A curve with any shape: a lower limit may be faster. It has a limit of 150 W."""
+    limits = {150.0, *draw(st.sets(st.sampled_from([100.0, 125.0, 200.0, 250.0]), max_size=3))}
+    seconds = st.floats(0.25, 20.0) | st.sampled_from([1.0, 2.0, 4.0])
+    points = st.lists(
+        st.tuples(seconds, st.floats(50.0, 400.0)), min_size=len(limits), max_size=len(limits)
+    )
+    times_s, powers_w = zip(*draw(points), strict=True)
+    done = st.integers(1, max_epochs + 2).map(float)
+    runs = draw(st.lists(done | st.just(NEVER), min_size=1, max_size=4))
+    if reaches:
+        runs.append(draw(st.integers(1, max_epochs).map(float)))
+    return Curve(batch_size, tuple(sorted(limits)), times_s, powers_w, tuple(runs))
+
+
+@st.composite
+def profiles(draw: st.DrawFn, workload: str = "cnn", gpus: int = 1, gpu_type: str = GPU) -> Profile:
+    """A profile whose default batch size reaches the target at least in some runs."""
+    max_epochs = draw(st.integers(2, 8))
+    sizes = sorted(draw(st.sets(batch_sizes, min_size=1, max_size=5)))
+    default = draw(st.sampled_from(sizes))
+    found = {b: draw(curves(b, max_epochs, reaches=b == default)) for b in sizes}
+    return Profile(workload, gpu_type, gpus, 0.9, max_epochs, default, 250.0, found)
+
+
+class Asked(NamedTuple):
+    """What the jobs of a group ask for."""
+
+    workload: str | None
+    gpus: int
+    gpu_milli: int
+    gpu_type: str | None
+
+
+@st.composite
+def job_lists(
+    draw: st.DrawFn, asked: Sequence[Asked], *, min_size: int = 1, max_size: int = 12
+) -> tuple[Job, ...]:
+    """Jobs of up to three groups by time of submission, many at the same time."""
+    gaps = st.sampled_from([0.0, 0.0, 1.0, 0.1]) | st.floats(0.0, 60.0)
+    seconds = st.sampled_from([5.0, 10.0]) | st.floats(1.0, 20.0)
+    groups = draw(st.lists(st.sampled_from(list(asked)), min_size=1, max_size=3))
+    found: list[Job] = []
+    now_s = 0.0
+    for number in range(draw(st.integers(min_size, max_size))):
+        now_s += draw(gaps)
+        at = draw(st.integers(0, len(groups) - 1))
+        workload, gpus, gpu_milli, gpu_type = groups[at]
+        found.append(
+            Job(
+                f"job-{number}",
+                f"group-{at}",
+                1 + sum(one.group_id == f"group-{at}" for one in found),
+                workload,
+                gpus,
+                now_s,
+                draw(seconds),
+                draw(st.sampled_from([1.0, 1.0, 0.5, 1.7])),
+                number,
+                gpu_milli,
+                gpu_type,
+                draw(st.sampled_from([None, "ann", "bob"])),
+                draw(seconds),
+            )
+        )
+    return tuple(found)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> ClusterSpec:
+    """One GPU type or two, up to nine GPUs of each, and all that a cluster may do besides."""
+    few = st.integers(1, 3)
+    kinds = [GPU, OTHER_GPU][: draw(st.sampled_from([1, 1, 2]))]
+    groups = tuple(NodeGroup(kind, draw(few), draw(few)) for kind in kinds)
+    seconds = st.sampled_from([0.0, 0.0, 1.0, 2.5])
+    return ClusterSpec(
+        groups,
+        {kind: GpuPower(draw(st.floats(10.0, 60.0)), 250.0, 5.0) for kind in kinds},
+        pue=draw(st.sampled_from([1.0, 1.0, 1.25])),
+        sleep_after_s=draw(st.sampled_from([None, None, 0.0, 5.0])),
+        wake_s=draw(seconds),
+        checkpoint_s=draw(seconds),
+        restore_s=draw(seconds),
+    )
+
+
+@st.composite
+def demands(draw: st.DrawFn, cluster: ClusterSpec) -> tuple[list[Asked], list[Profile]]:
+    """What jobs may ask of a cluster, and the profiles of those that train a workload.
+
+    A workload has profiles on all GPU types that its jobs may run on.
+    """
+    asked: list[Asked] = []
+    known: list[Profile] = []
+    for number in range(draw(st.integers(1, 3))):
+        named = draw(st.sets(st.sampled_from(cluster.gpu_types)).map(sorted))
+        gpu_type = "|".join(named) or None
+        what = draw(st.sampled_from(["profile", "profile", "duration", "part"]))
+        gpus = draw(st.integers(1, 1 if what == "part" else cluster.most_gpus(gpu_type)))
+        gpu_milli = draw(st.sampled_from([250, 500])) if what == "part" else 1000
+        workload = f"net-{number}" if what == "profile" else None
+        asked.append(Asked(workload, gpus, gpu_milli, gpu_type))
+        for at in cluster.types_allowed(gpu_type) if workload else ():
+            known.append(draw(profiles(f"net-{number}", gpus, cluster.gpu_types[at])))
+    return asked, known
+
+
+@st.composite
+def caps(
+    draw: st.DrawFn, cluster: ClusterSpec, asked: Sequence[Asked], known: Sequence[Profile]
+) -> float | None:
+    """No power cap, or one under which every job can start at least alone."""
+    room = draw(st.sampled_from([None, None, 1.0, 1.5, 3.0]))
+    if room is None:
+        return None
+    idle_w = {kind: power.idle_w for kind, power in cluster.power.items()}
+    needs_w = [250.0 * one.gpus * one.gpu_milli / 1000 for one in asked] + [
+        max(max(curve.average_power_w) for curve in one.curves.values())
+        - idle_w[one.gpu_type] * one.gpus
+        for one in known
+    ]
+    return cluster.idle_power_w + room * max(0.0, *needs_w)
+
+
+@st.composite
+def policy_sets(draw: st.DrawFn) -> PolicySet:
+    """Every combination of the policies that are there; a required field takes its example."""
+    drawn: dict[str, PolicyConfig] = {}
+    for point in DEFAULTS:
+        kind = draw(st.sampled_from(list(policies(point))))
+        drawn[point] = example(policies(point)[kind])
+    return PolicySet(**drawn)
+
+
+def example(config: type[PolicyConfig]) -> PolicyConfig:
+    """A config in which every required field takes its first example."""
+    schema = config.model_json_schema()
+    fields = schema["properties"]
+    needed = {name: fields[name]["examples"][0] for name in schema.get("required", [])}
+    return config.model_validate(needed)
+
+
+@st.composite
+def settings_of_worlds(
+    draw: st.DrawFn,
+    occupancies: Sequence[Occupancy] = ("simulated", "recorded"),
+    profilings: Sequence[Profiling] = ("measured", "foreknown"),
+) -> Setting:
+    """All clusters, gangs up to all GPUs of a type, parts of GPUs, all policies."""
+    cluster = draw(clusters())
+    asked, known = draw(demands(cluster))
+    occupancy = draw(st.sampled_from(list(occupancies)))
+    if occupancy == "simulated":
+        cluster = replace(cluster, power_cap_w=draw(caps(cluster, asked, known)))
+    return Setting(
+        jobs=draw(job_lists(asked)),
+        profiles=by_job(*known),
+        cluster=cluster,
+        policy_set=draw(policy_sets()),
+        eta=draw(st.sampled_from([0.0, 0.5, 1.0])),
+        max_attempts=draw(st.integers(1, 4)),
+        occupancy=occupancy,
+        profiling=draw(st.sampled_from(list(profilings))),
+        seed=draw(st.integers(0, 1000)),
+    )

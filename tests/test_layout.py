@@ -1,0 +1,150 @@
+"""The house itself: what the wheel holds, who may import whom, and what `--help` loads."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPTS = Path(sysconfig.get_path("scripts"))
+FLOORS = ("policies", "traces", "sim", "live", "scenarios")
+PACKAGING = ("pyproject.toml", "setup.py", "LICENSE")
+HEAVY = {"matplotlib", "numba", "numpy", "pandas", "pyarrow", "pynvml", "ray", "simpy", "torch"}
+OPTIONAL = {"matplotlib", "psycopg", "pynvml", "ray", "torch"}
+
+# Imports a floor with all its modules, then prints every module that is loaded.
+IMPORT_ALL = f"""
+import importlib, pkgutil, sys
+floor = importlib.import_module(sys.argv[1])
+for module in pkgutil.walk_packages(floor.__path__, floor.__name__ + "."):
+    if module.name.endswith("__main__"):
+        continue
+    try:
+        importlib.import_module(module.name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {OPTIONAL!r}:
+            raise
+print(*sys.modules)
+"""
+
+
+def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command} said:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def floor_files(*suffixes: str) -> set[str]:
+    return {
+        path.relative_to(ROOT).as_posix()
+        for floor in FLOORS
+        for path in (ROOT / floor).rglob("*")
+        if path.suffix in suffixes or path.name in suffixes
+    }
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of what the wheel is built from, since a build leaves files among its sources."""
+    house = tmp_path / "house"
+    for floor in FLOORS:
+        built = shutil.ignore_patterns("__pycache__", "*.so")
+        shutil.copytree(ROOT / floor, house / floor, ignore=built)
+    for name in PACKAGING:
+        shutil.copy(ROOT / name, house / name)
+    shutil.copytree(ROOT / ".static", house / ".static", symlinks=True)
+    return house
+
+
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_wheel_holds_wattkeeper_alone_and_all_of_it(
+    compiled: bool, copy: Path, tmp_path: Path
+) -> None:
+    shutil.copy(ROOT / "README.md", copy)
+    build = (sys.executable, "-m", "build", "--wheel", "--no-isolation")
+    env = dict(os.environ)
+    if not compiled:  # half a minute less
+        stub = tmp_path / "stub/mypyc"
+        stub.mkdir(parents=True)
+        (stub / "__init__.py").touch()
+        (stub / "build.py").write_text("def mypycify(*_, **__):\n    return []\n")
+        env["PYTHONPATH"] = str(stub.parent)
+    run(*build, "--outdir", tmp_path / "dist", cwd=copy, env=env)
+    (path,) = (tmp_path / "dist").glob("*.whl")
+    wheel = set(zipfile.ZipFile(path).namelist())
+    tops = {name.partition("/")[0] for name in wheel}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"wattkeeper"}
+    assert len(tops) == 2
+
+    inside = {name.removeprefix("wattkeeper/") for name in wheel}
+    assert floor_files(".py", ".json", "py.typed") <= inside
+    page = floor_files(".html", ".css", ".js", "LICENSE", "NOTICE", "LICENSE-d3")
+    assert "scenarios/report/vendor/echarts.common.min.js" in page
+    assert page <= inside
+    scenarios = {name for name in floor_files(".yaml") if name.startswith("scenarios/")}
+    assert scenarios, "no scenario is shipped"
+    assert scenarios <= inside
+    assert "wattkeeper/__init__.py" not in wheel, "wattkeeper is a namespace package"
+    built = {name.partition(".")[0] for name in inside if name.endswith(".so")}
+    if compiled and shutil.which("cc"):
+        assert {"sim/engine/world", "policies/protocols"} < built
+    else:
+        assert not built
+
+
+def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
+    command = (sys.executable, "-X", "importtime", SCRIPTS / "wattkeeper", "--help")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Usage: wattkeeper")
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "wattkeeper.scenarios.cli.main" in loaded
+    assert {name.partition(".")[0] for name in loaded} & HEAVY == set()
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_importing_a_floor_loads_no_upper_floor(floor: str, tmp_path: Path) -> None:
+    loaded = run(sys.executable, "-c", IMPORT_ALL, f"wattkeeper.{floor}", cwd=tmp_path).split()
+    upper = FLOORS[FLOORS.index(floor) + 1 :]
+    assert {name for name in loaded if name.startswith("wattkeeper.")} & {
+        f"wattkeeper.{name}" for name in upper
+    } == set()
+    if floor == "policies":
+        assert {"pandas", "pynvml", "simpy", "torch"} & set(loaded) == set()
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("policies", "import time"),
+        ("policies", "from os import path"),
+        ("policies", "import simpy"),
+        ("policies", "from wattkeeper.traces import __doc__"),
+        ("traces", "import wattkeeper.sim"),
+        ("sim", "from wattkeeper import live"),
+        ("live", "def late() -> None:\n    import wattkeeper.scenarios"),
+    ],
+)
+def test_a_forbidden_import_is_refused(copy: Path, module: str, line: str) -> None:
+    (copy / module / "planted.py").write_text(f"{line}\n")
+    command = (SCRIPTS / "lint-imports", "--no-cache")
+    env = {"PYTHONPATH": ".static"}
+    done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"wattkeeper.{module}.planted -> " in done.stdout
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_a_floor_is_not_imported_by_its_bare_name(floor: str, tmp_path: Path) -> None:
+    (tmp_path / "planted.py").write_text(f"import {floor}\n")
+    command = (SCRIPTS / "ruff", "check", "--select=TID", "--config", ROOT / "pyproject.toml")
+    done = subprocess.run(
+        (*command, tmp_path), cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"import wattkeeper.{floor}" in done.stdout

@@ -1,0 +1,222 @@
+"""The CSV reader: whatever the bytes, a table or a `TraceError` that says where."""
+
+import csv
+import gzip
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.traces.readers.csvfile import read_csv
+from wattkeeper.traces.schema import field, table_schema
+
+SCHEMA = table_schema("samples", ["name", "run"], [
+    field("name", pa.string(), "", "a name", "not empty"),
+    field("run", pa.int32(), "", "a number", "> 0"),
+    field("watts", pa.float64(), "W", "power", "> 0"),
+    field("epochs", pa.int32(), "epochs", "may be absent", "> 0", null=True),
+])  # fmt: skip
+
+HEADER = "name,run,watts,epochs"
+GOOD = f"{HEADER}\na,1,2.5,3\na,2,1e2,nan\n"
+
+on_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+
+
+def said(tmp_path: Path, data: bytes | str) -> list[str]:
+    path = tmp_path / "x.csv"
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    with pytest.raises(TraceError) as caught:
+        read_csv(path, SCHEMA)
+    return [str(problem).removeprefix(str(path)).lstrip(":, ") for problem in caught.value.problems]
+
+
+def rows(tmp_path: Path, data: bytes | str) -> list[list[object]]:
+    path = tmp_path / "x.csv"
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    table = read_csv(path, SCHEMA).table
+    assert table.schema.equals(SCHEMA, check_metadata=True)
+    return [list(row.values()) for row in table.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        GOOD,
+        GOOD.rstrip("\n"),
+        GOOD.replace("\n", "\r\n"),
+        GOOD.replace("\n", "\n\n"),
+        "\n\n" + GOOD,
+        "\ufeff" + GOOD,
+        GOOD.replace("a,", '"a",').replace("1e2", '"1e2"'),
+        GOOD.replace(",", " , "),
+        GOOD.replace("nan", ""),
+        GOOD.replace("3", "3.0").replace("nan", "NaN"),
+        gzip.compress(GOOD.encode(), mtime=0),
+    ],
+)
+def test_what_is_read_alike(tmp_path: Path, data: bytes | str) -> None:
+    assert rows(tmp_path, data) == [["a", 1, 2.5, 3], ["a", 2, 100.0, None]]
+
+
+def test_columns_in_any_order_and_further_ones(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("x,epochs,watts,run,name,y\n?,3,2.5,1,a,\n")
+    file = read_csv(path, SCHEMA)
+    assert file.table.to_pylist() == [{"name": "a", "run": 1, "watts": 2.5, "epochs": 3}]
+    assert file.extra == ("x", "y")
+    assert len(file.sha256) == 64
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ("", "is empty; a header and rows are needed"),
+        (" \n\n", "is empty; a header and rows are needed"),
+        (HEADER, "has a header and no rows"),
+        (HEADER + "\n", "has a header and no rows"),
+        (
+            "name,run,watts\na,1,2\n",
+            "header: column epochs is missing; found name, run, watts; "
+            "needed are name, run, watts, epochs",
+        ),
+        (
+            "name,run,watts,epochs,run\na,1,2,3,4\n",
+            "header: column run appears 2 times; found name, run, watts, epochs, run; "
+            "needed are name, run, watts, epochs",
+        ),
+        (GOOD + "a,3\n", "row 3: has 2 values, the header has 4"),
+        (GOOD + "a,3,1,1,1\n", "row 3: has 5 values, the header has 4"),
+        (GOOD + "\na,x,1,1\n", "row 3: run is 'x', must be a whole number below 2147483648"),
+        (GOOD + "a,1.5,1,1\n", "row 3: run is '1.5', must be a whole number below 2147483648"),
+        (GOOD + "a,1e10,1,1\n", "row 3: run is '1e10', must be a whole number below 2147483648"),
+        (GOOD + "a,,1,1\n", "row 3: run is empty, must be a whole number below 2147483648"),
+        (GOOD + "a,0,1,1\n", "row 3: run is 0, must be a whole number > 0"),
+        (GOOD + "a,3,nan,1\n", "row 3: watts is nan, must be a finite number > 0"),
+        (GOOD + "a,3,inf,1\n", "row 3: watts is inf, must be a finite number > 0"),
+        (GOOD + "a,3,1e999,1\n", "row 3: watts is inf, must be a finite number > 0"),
+        (GOOD + "a,3,-2,1\n", "row 3: watts is -2.0, must be a finite number > 0"),
+        (GOOD + "a,3,0x1,1\n", "row 3: watts is '0x1', must be a number"),
+        (GOOD + "a,3,1,-1\n", "row 3: epochs is -1, must be a whole number > 0"),
+        (GOOD + ",3,1,1\n", "row 3: name is '', must be a text that is not empty"),
+        (GOOD + "a,1,1,1\n", "row 3: repeats row 1: name 'a', run 1; must be unique"),
+        (GOOD + '"a,3,1,1\n', "a quotation mark is never closed"),
+        (GOOD + "a\0,3,1,1\n", "row 3: is not text (UTF-8): byte 0x00 at byte 46"),
+        (GOOD.encode() + b"\xff,3,1,1\n", "row 3: is not text (UTF-8): byte 0xff at byte 45"),
+        (GOOD.encode("utf-16"), "header: is not text (UTF-8): byte 0xff at byte 1"),
+        (bytes(range(256)), "is not text (UTF-8): byte 0x00 at byte 1"),
+        (gzip.compress(GOOD.encode(), mtime=0)[:-9], "is a truncated or damaged gzip file"),
+        (gzip.compress(GOOD.encode(), mtime=0)[:10], "is a truncated or damaged gzip file"),
+        (b"\x1f\x8b" + b"x" * 40, "is a truncated or damaged gzip file"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, data: bytes | str, expected: str) -> None:
+    (text,) = said(tmp_path, data)
+    assert expected in text
+
+
+def test_all_bad_rows_are_said_at_once(tmp_path: Path) -> None:
+    data = f"{HEADER}\na,1,2\nb,x,y,1\n\nc,1,-1,0\nd,1,1,1,1\ne,1,1,1\nf,1,-1,1\n"
+    assert said(tmp_path, data) == [
+        "row 1: has 3 values, the header has 4",
+        "row 2: run is 'x', must be a whole number below 2147483648; "
+        "watts is 'y', must be a number",
+        "row 3: watts is -1.0, must be a finite number > 0, at most 1e15; "
+        "epochs is 0, must be a whole number > 0",
+        "row 4: has 5 values, the header has 4",
+        "row 6: watts is -1.0, must be a finite number > 0, at most 1e15",
+    ]
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    for path, text in (
+        (tmp_path, "is a directory"),
+        (tmp_path / "none.csv", "no such file"),
+        (tmp_path / "x\0y", "cannot be read"),
+        (tmp_path / ("x" * 5000), "cannot be read"),
+    ):
+        with pytest.raises(TraceError, match=text):
+            read_csv(path, SCHEMA)
+
+
+names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(
+    lambda text: text == text.strip()
+)
+samples = st.lists(
+    st.tuples(
+        names,
+        st.integers(1, 2**31 - 1),
+        st.floats(1e-300, 1e15),
+        st.none() | st.integers(1, 2**31 - 1),
+    ),
+    min_size=1,
+    unique_by=lambda row: row[:2],
+)
+
+
+@on_one_folder
+@given(samples, st.sampled_from(["\n", "\r\n"]), st.booleans(), st.booleans(), st.booleans())
+def test_what_the_csv_module_writes_is_read_back(
+    tmp_path: Path,
+    values: list[tuple[str, int, float, int | None]],
+    end: str,
+    quoted: bool,
+    mark: bool,
+    packed: bool,
+) -> None:
+    text = io.StringIO()
+    writer = csv.writer(
+        text, lineterminator=end, quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL
+    )
+    writer.writerows([HEADER.split(","), *values])
+    data = text.getvalue().encode("utf-8-sig" if mark else "utf-8")
+    read = rows(tmp_path, gzip.compress(data, mtime=0) if packed else data)
+    assert read == [list(row) for row in values]
+
+
+NASTY = (
+    '|a|1|1.5|-1|nan|inf|1e999|1e-999|+5|.5|1_0|0x10|٣|"|"a|"a""b"|"x\ny"|a,b|\n|\r|\0|\u2028|\ufeff|'
+    "99999999999999999999"
+)
+CELLS = st.sampled_from(NASTY.split("|")) | st.text(max_size=4)
+
+
+@st.composite
+def almost_tables(draw: st.DrawFn) -> bytes:
+    header = draw(st.permutations(HEADER.split(",")) | st.lists(CELLS, max_size=6))
+    lines = draw(st.lists(st.lists(CELLS, min_size=3, max_size=5), max_size=5))
+    end = draw(st.sampled_from(["\n", "\r\n", "\r"]))
+    text = end.join(",".join(line) for line in [header, *lines])
+    return text.encode(draw(st.sampled_from(["utf-8", "utf-8-sig", "utf-16"])), "surrogatepass")
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    data = bytearray(GOOD.encode())
+    if draw(st.booleans()):
+        data = bytearray(gzip.compress(bytes(data), mtime=0))
+    for _ in range(draw(st.integers(1, 5))):
+        at = draw(st.integers(0, len(data)))
+        data[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
+    return bytes(data[: draw(st.integers(0, len(data)))] if draw(st.booleans()) else data)
+
+
+@settings(on_one_folder, max_examples=600)
+@given(st.binary(max_size=300) | almost_tables() | damaged())
+def test_nothing_but_a_trace_error(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(data)
+    problems: Sequence[Problem] = ()
+    try:
+        table = read_csv(path, SCHEMA).table
+    except TraceError as error:
+        problems = error.problems
+    else:
+        assert table.num_rows
+        assert table.schema.equals(SCHEMA)
+    assert all(problem.where.startswith(str(path)) for problem in problems)

@@ -1,0 +1,196 @@
+"""Canonical tables: what is a valid row, and what a message says of one that is not."""
+
+import math
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wattkeeper.policies.errors import SHOWN, InputError, TraceError
+from wattkeeper.traces.files.names import is_name, name_from
+from wattkeeper.traces.schema import CONVERGENCE, JOBS, KINDS, PROFILES, WORKLOADS, validate
+from wattkeeper.traces.trace import Trace
+
+SCHEMAS = [schema for tables in KINDS.values() for schema in tables.values()]
+
+positive = st.floats(min_value=1e-300, max_value=1e15)
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5)
+wholes = st.integers(1, 2**31 - 1)
+
+profile_rows = st.fixed_dictionaries(
+    {
+        "workload": texts,
+        "gpu_type": texts,
+        "gpus": wholes,
+        "batch_size": wholes,
+        "power_limit_w": positive,
+        "time_per_epoch_s": positive,
+        "average_power_w": positive,
+    }
+)
+profile_tables = st.lists(
+    profile_rows,
+    min_size=1,
+    max_size=8,
+    unique_by=lambda r: tuple(r[k] for k in list(r)[:5]),
+)
+
+
+def job(**changes: object) -> dict[str, object]:
+    row: dict[str, object] = {
+        "job_id": "a/1",
+        "group_id": "a",
+        "user": "u",
+        "queue": "q",
+        "submit_time_s": 0.0,
+        "duration_s": 1.0,
+        "estimate_s": 2.0,
+        "gpus": 1,
+        "gpu_milli": 1000,
+        "gpu_type": "A100|V100",
+        "workload": "w",
+        "time_scale": 1.0,
+        "status": "Pass",
+    }
+    return row | changes
+
+
+def jobs(*rows: dict[str, object]) -> pa.Table:
+    nullable = pa.schema([f.with_nullable(True) for f in JOBS])
+    return pa.Table.from_pylist(list(rows), schema=nullable)
+
+
+def refused(table: pa.Table, schema: pa.Schema = JOBS) -> list[str]:
+    with pytest.raises(TraceError) as caught:
+        validate(table, schema, "x.parquet")
+    return [str(problem) for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda s: s.metadata[b"table"].decode())
+def test_every_field_states_unit_meaning_and_rule(schema: pa.Schema) -> None:
+    for field in schema:
+        assert field.metadata[b"doc"]
+        assert {b"unit", b"rule"} <= set(field.metadata)
+        for suffix, unit in (("_s", b"s"), ("_w", b"W")):
+            if field.name.endswith(suffix):
+                assert field.metadata[b"unit"] == unit
+
+
+@given(profile_tables)
+def test_valid_rows_pass_unchanged(rows: list[dict[str, object]]) -> None:
+    table = pa.Table.from_pylist(rows, schema=PROFILES)
+    valid = validate(table.select(list(reversed(table.column_names))), PROFILES, "x")
+    assert valid.to_pylist() == rows
+    assert valid.schema.equals(PROFILES, check_metadata=True)
+
+
+@given(
+    profile_tables,
+    st.data(),
+    st.sampled_from(["power_limit_w", "time_per_epoch_s", "average_power_w"]),
+    st.sampled_from([0.0, -1.0, math.nan, math.inf, -math.inf]),
+)
+def test_each_bad_row_is_named(
+    rows: list[dict[str, object]], data: st.DataObject, column: str, bad: float
+) -> None:
+    wrong = data.draw(st.sets(st.sampled_from(range(len(rows))), min_size=1))
+    for row in wrong:
+        rows[row] = rows[row] | {column: bad}
+    said = refused(pa.Table.from_pylist(rows, schema=PROFILES), PROFILES)
+    assert [text.split(":")[0] for text in said] == [
+        f"x.parquet, row {r + 1}" for r in sorted(wrong)
+    ]
+    assert all(f"{column} is {bad!r}, must be a finite number > 0" in text for text in said)
+
+
+@given(profile_tables, st.data())
+def test_a_repeated_key_is_named_with_both_rows(
+    rows: list[dict[str, object]], data: st.DataObject
+) -> None:
+    again = data.draw(st.sampled_from(range(len(rows))))
+    table = pa.Table.from_pylist([*rows, rows[again]], schema=PROFILES)
+    (text,) = refused(table, PROFILES)
+    assert text.startswith(f"x.parquet, row {len(rows) + 1}: repeats row {again + 1}: ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"job_id": None}, "job_id is absent, must be a text that is not empty"),
+        ({"job_id": ""}, "job_id is '', must be a text that is not empty"),
+        ({"group_id": ""}, "group_id is '', must be a text that is not empty"),
+        ({"submit_time_s": -1.0}, "submit_time_s is -1.0, must be a finite number >= 0"),
+        ({"submit_time_s": None}, "submit_time_s is absent, must be a finite number >= 0"),
+        ({"duration_s": math.nan}, "duration_s is nan, must be a finite number >= 0"),
+        ({"gpus": 0}, "gpus is 0, must be a whole number > 0"),
+        ({"time_scale": 0.0}, "time_scale is 0.0, must be a finite number > 0"),
+        (
+            {"gpus": 0, "time_scale": -1.0},
+            "gpus is 0, must be a whole number > 0; time_scale is",
+        ),
+    ],
+)
+def test_bad_values(changes: dict[str, object], said: str) -> None:
+    (text,) = refused(jobs(job(job_id="b/1"), job(**changes)))
+    assert text.startswith(f"x.parquet, row 2: {said}")
+
+
+def test_what_may_be_absent() -> None:
+    row = job(**{field.name: None for field in JOBS if field.nullable})
+    assert validate(jobs(row), JOBS, "x").to_pylist() == [row]
+
+
+def test_wrong_columns_are_all_named() -> None:
+    table = jobs(job()).drop_columns(["gpus"]).append_column("colour", pa.array(["red"]))
+    table = table.set_column(0, "job_id", pa.array([1]))
+    assert refused(table) == [
+        "x.parquet: column job_id has type int64, must be string",
+        "x.parquet: column gpus is missing; found job_id, group_id, user, queue, submit_time_s, "
+        "duration_s, estimate_s, gpu_milli, gpu_type, workload, time_scale, status, colour",
+        "x.parquet: unknown column colour; allowed are " + ", ".join(JOBS.names),
+    ]
+
+
+def test_an_empty_table_is_refused() -> None:
+    assert refused(JOBS.empty_table()) == [
+        "x.parquet: the table has no rows; a trace needs at least one"
+    ]
+
+
+def test_many_bad_rows_are_kept_and_shown_in_part() -> None:
+    rows = [job(job_id=str(n), gpus=0) for n in range(100)]
+    with pytest.raises(TraceError) as caught:
+        validate(jobs(*rows), JOBS, "x")
+    assert len(caught.value.problems) == 100
+    assert str(caught.value).endswith(f"... and {100 - SHOWN} more")
+
+
+def test_a_trace_needs_its_tables_and_known_workloads() -> None:
+    about = {"format": "f", "origin": "recorded", "source": "s", "licence": "l"}
+    with pytest.raises(TraceError, match="tables are none; a jobs trace has jobs"):
+        Trace("t", "jobs", {}, **about)  # type: ignore[arg-type]
+    workload = dict(zip(WORKLOADS.names, ["w", "d", "n", "o", 1.0, True, 9, 8], strict=True))
+    tables = {
+        "profiles": pa.table([["other"], ["G"], [1], [8], [9.0], [1.0], [1.0]], schema=PROFILES),
+        "convergence": pa.table([["w"], [8], [1], [1.0], [None]], schema=CONVERGENCE),
+        "workloads": pa.Table.from_pylist([workload], schema=WORKLOADS),
+    }
+    with pytest.raises(TraceError, match="workload 'other' has no row in workloads"):
+        Trace("t", "profiles", tables, **about)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/b", "a\\b", "-x", ".x", "a b", "é", "a\n", "a\0", "x" * 101]
+)
+def test_unsafe_names_are_refused(name: str) -> None:
+    assert not is_name(name)
+    with pytest.raises(InputError, match="allowed are"):
+        Trace(name, "jobs", {"jobs": jobs(job())}, "f", "recorded", "s", "l")
+
+
+@given(st.text())
+def test_a_name_can_be_made_of_anything(text: str) -> None:
+    assert is_name(name_from(text))
+    if is_name(text):
+        assert name_from(text) == text

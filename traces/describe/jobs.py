@@ -1,0 +1,384 @@
+"""The report on a trace of kind ``jobs``: what it holds, and how far its data can be trusted.
+
+All of it is computed column by column: a million jobs take seconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from wattkeeper.policies.json_types import Json
+from wattkeeper.traces.describe.rhythm import rates
+from wattkeeper.traces.library.importer import LATE
+from wattkeeper.traces.schema import JOBS
+from wattkeeper.traces.trace import Trace
+
+QUANTILES: Final = (0, 5, 25, 50, 75, 95, 99, 100)
+CLOCK: Final = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
+HOUR_S: Final = 3600.0
+DAY_S: Final = 86400.0
+LONG_S: Final = 30 * DAY_S
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+def report(trace: Trace, gpus: int | None = None) -> Json:
+    """What the jobs are, when they come, what they need, what is missing and what is odd.
+
+    GPU time is GPUs, or parts of GPUs, times recorded duration. Shares are in [0, 1].
+
+    Args:
+        trace: Of kind ``jobs``.
+        gpus: Size of a cluster to hold the jobs against.
+
+    Returns:
+        ``quality``: what the import found (`wattkeeper.traces.formats.Quality`); empty where the
+        trace never went through one.
+        ``jobs``: their number.
+        ``span_s``: from the first submission to the last, s.
+        ``arrivals``, ``load``, ``cluster``, ``nodes``, ``together``, ``users``, ``fractions``,
+        ``estimates``: as the functions below say.
+        ``busy_gpu_s``: GPU time of all jobs, s.
+        ``demand``: by ``gpus``: ``jobs``, ``gpu_s`` (GPU time), and their shares.
+        ``missing``: by column that may lack a value: ``jobs`` without one, and their ``share``.
+        ``gpus``, ``workloads``, ``queues``, ``statuses``, ``gpu_types``: jobs by value; those
+        without one under the empty text.
+        ``groups``: number, jobs in none, groups of one job, jobs of the largest.
+        ``durations_s``, ``time_scale``: quantiles by percent, s and 1.
+        ``overlap``: jobs that are submitted while an earlier one of their group runs, by recorded
+        durations, and their share of all jobs.
+        ``oddities``: what, and how many jobs or groups.
+    """
+    table = trace.tables["jobs"]
+    submit: Floats = np.asarray(table["submit_time_s"])
+    duration: Floats = np.asarray(table["duration_s"].cast(pa.float64()).fill_null(np.nan))
+    known = np.isfinite(duration)
+    width: Floats = np.asarray(table["gpus"]) * (np.asarray(table["gpu_milli"]) / 1000)
+    gpu_s = width * np.where(known, duration, 0)
+    group = _codes(table["group_id"])[0]
+    sizes = np.bincount(group[group >= 0])
+    overlapping = int(_overlaps(group, submit, duration).sum())
+    demand = _demand(np.asarray(table["gpus"]), gpu_s)
+    return {
+        "quality": dict(trace.quality),
+        "jobs": table.num_rows,
+        "span_s": float(submit.max() - submit.min()),
+        "arrivals": _arrivals(submit, str(trace.quality.get("time_origin", ""))),
+        "busy_gpu_s": float(gpu_s.sum()),
+        "load": _load(submit, duration, width, gpu_s),
+        "cluster": _cluster(table, gpu_s, gpus),
+        "nodes": _nodes(table, trace.tables["nodes"]) if "nodes" in trace.tables else None,
+        "demand": demand,
+        "missing": _missing(table),
+        "gpus": {str(row["gpus"]): row["jobs"] for row in demand},
+        **{
+            key: _counts(table[column])
+            for key, column in (
+                ("workloads", "workload"),
+                ("queues", "queue"),
+                ("statuses", "status"),
+                ("gpu_types", "gpu_type"),
+            )
+        },
+        "users": _users(table["user"], gpu_s),
+        "fractions": _fractions(table),
+        "groups": {
+            "number": len(sizes),
+            "without": int((group < 0).sum()),
+            "of_one_job": int((sizes == 1).sum()),
+            "largest": int(sizes.max(initial=0)),
+        },
+        "durations_s": _quantiles(duration[known]),
+        "estimates": _estimates(table, duration),
+        "time_scale": _quantiles(np.asarray(table["time_scale"])),
+        "together": _together(table, submit),
+        "overlap": {"jobs": overlapping, "share": overlapping / table.num_rows},
+        "oddities": _oddities(table, duration, group, trace.quality.get("doubts", {})),
+    }
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[Ints, list[str]]:
+    """A column of texts as numbers of its different values, -1 for none, and these values."""
+    coded = column.combine_chunks().dictionary_encode()
+    return np.asarray(coded.indices.fill_null(-1)).astype(np.int64), coded.dictionary.to_pylist()
+
+
+def _counts(column: pa.ChunkedArray) -> dict[str, int]:
+    """Rows by value, sorted by value; those without one under the empty text."""
+    codes, names = _codes(column)
+    found = np.bincount(codes + 1, minlength=len(names) + 1).tolist()
+    return {name: n for name, n in sorted(zip(["", *names], found, strict=True)) if n}
+
+
+def _quantiles(values: Floats) -> Json:
+    if not len(values):
+        return {}
+    found = np.percentile(values, QUANTILES)
+    return {f"p{q}": float(value) for q, value in zip(QUANTILES, found, strict=True)}
+
+
+def _arrivals(submit: Floats, origin: str) -> Json:
+    """When jobs are submitted.
+
+    Returns:
+        ``clock``: the text that gives date and time of time 0, or None where nobody knows; hours
+        and days then count from time 0.
+        ``per_h``: mean over the span; None for a span of none.
+        ``by_hour``: jobs per hour in each hour of the day; None for a span of less than a day.
+        ``by_weekday``: jobs per day, Monday first; None for a span of less than a week.
+    """
+    span_s = float(submit.max() - submit.min())
+    start = None
+    if found := CLOCK.search(origin):
+        try:
+            start = datetime.fromisoformat(found[0])
+        except ValueError:
+            start = None
+    time_s = submit
+    if start is not None:
+        since_midnight = start - datetime(start.year, start.month, start.day)
+        time_s = submit + start.weekday() * DAY_S + since_midnight.total_seconds()
+    return {
+        "clock": origin if start is not None else None,
+        "per_h": len(submit) / (span_s / HOUR_S) if span_s else None,
+        "by_hour": None if (hours := rates(time_s, HOUR_S, 24)) is None else hours.tolist(),
+        "by_weekday": None if (days := rates(time_s, DAY_S, 7)) is None else days.tolist(),
+    }
+
+
+def _load(submit: Floats, duration: Floats, width: Floats, gpu_s: Floats) -> Json:
+    """How many GPUs the jobs keep busy if none ever waits.
+
+    Returns:
+        ``mean_gpus``: GPU time over the span; None for a span of none.
+        ``peak_gpus``: the most at one time.
+        ``known_share``: of the jobs, those with a recorded duration; others count as none.
+    """
+    span_s = float(submit.max() - submit.min())
+    runs = duration > 0
+    at = np.concatenate([(submit + duration)[runs], submit[runs]])
+    # In whole thousandths sums are exact, and ends go before starts at the same time.
+    change = np.rint(1000 * np.concatenate([-width[runs], width[runs]])).astype(np.int64)
+    busy = np.cumsum(change[np.argsort(at, kind="stable")])
+    return {
+        "mean_gpus": float(gpu_s.sum()) / span_s if span_s else None,
+        "peak_gpus": int(busy.max(initial=0)) / 1000,
+        "known_share": float(np.isfinite(duration).mean()),
+    }
+
+
+def _cluster(table: pa.Table, gpu_s: Floats, gpus: int | None) -> Json | None:
+    """The jobs against a cluster of `gpus` GPUs; None where none is named.
+
+    Returns:
+        ``gpus``: of the cluster. ``too_large``: jobs that ask for more than it has.
+        ``load``: GPU time of the others over what the cluster has in the span; None for a span of
+        none. ``typed``: jobs that name GPU types, which are ``gpu_types``.
+    """
+    if gpus is None:
+        return None
+    codes, names = _codes(table["gpu_type"])
+    large = np.asarray(table["gpus"]) > gpus
+    submit = np.asarray(table["submit_time_s"])
+    span_s = float(submit.max() - submit.min())
+    return {
+        "gpus": gpus,
+        "too_large": int(large.sum()),
+        "load": float(gpu_s[~large].sum()) / (gpus * span_s) if span_s else None,
+        "typed": int((codes >= 0).sum()),
+        "gpu_types": sorted({kind for name in names for kind in name.split("|")}),
+    }
+
+
+def _nodes(jobs: pa.Table, nodes: pa.Table) -> Json:
+    """The nodes, and the jobs that do not fit them.
+
+    Returns:
+        ``nodes``, ``gpus``: their numbers.
+        ``types``: by ``gpu_type``: ``nodes``, ``gpus``, and GPUs of the ``largest`` node.
+        ``too_large``: jobs that ask for more GPUs than there are of the types they may run on.
+        ``over_a_node``: jobs that fit, though on no single node.
+        ``no_such_type``: jobs that may run only on types that no node has; not counted above.
+    """
+    codes, names = _codes(nodes["gpu_type"])
+    sizes = np.asarray(nodes["gpus"]).astype(np.int64)
+    all_of = np.bincount(codes, sizes, len(names)).astype(np.int64)
+    largest: Ints = np.zeros(len(names), dtype=np.int64)
+    np.maximum.at(largest, codes, sizes)
+    by_name = {name: n for n, name in enumerate(names)}
+    asked, wanted = _codes(jobs["gpu_type"])
+    room, one = [], []
+    for want in wanted:
+        at = [by_name[name] for name in want.split("|") if name in by_name]
+        room.append(int(all_of[at].sum()))
+        one.append(int(largest[at].max(initial=0)))
+    # The last entry stands for jobs that may run anywhere: their code is -1.
+    room_of = np.array([*room, int(all_of.sum())])[asked]
+    one_of = np.array([*one, int(largest.max(initial=0))])[asked]
+    demand = np.asarray(jobs["gpus"])
+    return {
+        "nodes": nodes.num_rows,
+        "gpus": int(sizes.sum()),
+        "types": [
+            {
+                "gpu_type": name,
+                "nodes": int((codes == n).sum()),
+                "gpus": int(all_of[n]),
+                "largest": int(largest[n]),
+            }
+            for name, n in sorted(by_name.items())
+        ],
+        "too_large": int(((demand > room_of) & (room_of > 0)).sum()),
+        "over_a_node": int(((demand > one_of) & (demand <= room_of)).sum()),
+        "no_such_type": int((room_of == 0).sum()),
+    }
+
+
+def _demand(gpus: Ints, gpu_s: Floats) -> list[Json]:
+    values, place = np.unique(gpus, return_inverse=True)
+    jobs, time = np.bincount(place), np.bincount(place, gpu_s)
+    whole = float(gpu_s.sum()) or 1.0
+    return [
+        {
+            "gpus": int(values[n]),
+            "jobs": int(jobs[n]),
+            "jobs_share": float(jobs[n] / len(gpus)),
+            "gpu_s": float(time[n]),
+            "gpu_s_share": float(time[n] / whole),
+        }
+        for n in range(len(values))
+    ]
+
+
+def _missing(table: pa.Table) -> Json:
+    counts = {want.name: table[want.name].null_count for want in JOBS if want.nullable}
+    return {name: {"jobs": n, "share": n / table.num_rows} for name, n in counts.items()}
+
+
+def _users(column: pa.ChunkedArray, gpu_s: Floats) -> Json | None:
+    """Who submits; None where no job names a user.
+
+    Returns:
+        ``number`` of users; ``jobs_top_one``, ``jobs_top_ten``: share of the one and of the ten
+        with most jobs in all jobs whose user is known; ``gpu_s_top_one``, ``gpu_s_top_ten``: that
+        of those with most GPU time in all GPU time, who may be others.
+    """
+    codes, names = _codes(column)
+    named = codes >= 0
+    if not names or not named.any():
+        return None
+    found: Json = {"number": len(names)}
+    for key, weights in (("jobs", np.ones(len(codes))), ("gpu_s", gpu_s)):
+        sums = np.sort(np.bincount(codes[named], weights[named]))[::-1]
+        whole = float(sums.sum()) or 1.0
+        found[f"{key}_top_one"] = float(sums[0]) / whole
+        found[f"{key}_top_ten"] = float(sums[:10].sum()) / whole
+    return found
+
+
+def _fractions(table: pa.Table) -> Json:
+    """``jobs`` on part of a GPU, their ``share``, and jobs by thousandths, ``gpu_milli``."""
+    milli = np.asarray(table["gpu_milli"])
+    values, counts = np.unique(milli[milli < 1000], return_counts=True)
+    return {
+        "jobs": int(counts.sum()),
+        "share": float(counts.sum() / len(milli)),
+        "gpu_milli": {str(v): n for v, n in zip(values.tolist(), counts.tolist(), strict=True)},
+    }
+
+
+def _estimates(table: pa.Table, duration: Floats) -> Json | None:
+    """Estimated run times against recorded ones; None where no job has both.
+
+    Returns:
+        ``jobs`` with both; ``outlived``: those that ran longer than estimated, and their
+        ``share``; ``ratio``: quantiles of duration over estimate.
+    """
+    estimate: Floats = np.asarray(table["estimate_s"].cast(pa.float64()).fill_null(np.nan))
+    both = np.isfinite(estimate) & np.isfinite(duration)
+    if not both.any():
+        return None
+    outlived = duration[both] > estimate[both]
+    return {
+        "jobs": int(both.sum()),
+        "outlived": int(outlived.sum()),
+        "share": float(outlived.mean()),
+        "ratio": _quantiles(duration[both] / estimate[both]),
+    }
+
+
+def _together(table: pa.Table, submit: Floats) -> Json:
+    """Submissions at one time.
+
+    Returns:
+        ``jobs``: submitted at the same time as another one, and their ``share``; ``largest``: the
+        most at one time; ``repeated``: jobs that equal another one in all but their id, without
+        the first of each.
+    """
+    _, place, counts = np.unique(submit, return_inverse=True, return_counts=True)
+    shared = counts[place] > 1
+    rest = table.drop_columns(["job_id"]).filter(pa.array(shared))
+    different = rest.group_by(rest.column_names, use_threads=False).aggregate([])
+    return {
+        "jobs": int(shared.sum()),
+        "share": float(shared.mean()),
+        "largest": int(counts.max()),
+        "repeated": rest.num_rows - different.num_rows,
+    }
+
+
+def _overlaps(group: Ints, submit: Floats, duration: Floats) -> Bools:
+    """Which jobs are submitted while an earlier one of their group runs."""
+    order = np.lexsort((submit, group))
+    group, start = group[order], submit[order]
+    ends, rank = np.unique(start + np.nan_to_num(duration[order]), return_inverse=True)
+    # Ranks that are offset by group make the latest end so far one running maximum over all rows.
+    latest = np.maximum.accumulate(rank.reshape(-1) + (group + 1) * len(ends))
+    before = ends[latest[:-1] % len(ends)]
+    found: Bools = np.zeros(len(group), dtype=bool)
+    found[order[1:]] = (group[1:] == group[:-1]) & (group[1:] >= 0) & (start[1:] < before)
+    return found
+
+
+def _oddities(
+    table: pa.Table, duration: Floats, group: Ints, doubts: Mapping[str, int]
+) -> list[Json]:
+    submit = np.asarray(table["submit_time_s"])
+    workload = _codes(table["workload"])[0]
+    trained = _different([group, workload], (group >= 0) & (workload >= 0))[0]
+    moment = np.unique(submit, return_inverse=True)[1].reshape(-1)
+    together = _different([group, moment], group >= 0)[1]
+    long = int((duration > LONG_S).sum())
+    mostly_long = 2 * long > int(np.isfinite(duration).sum())
+    counts = {
+        **{f"jobs: {what}": count for what, count in doubts.items()},
+        "jobs ran longer than 30 days, most of all: milliseconds too?": (
+            long if LATE in doubts and mostly_long else 0
+        ),
+        "jobs without a recorded duration": int(np.isnan(duration).sum()),
+        "jobs of no duration": int((duration == 0).sum()),
+        "jobs without a workload": int((workload < 0).sum()),
+        "groups of more than one workload": int((np.bincount(trained) > 1).sum()),
+        "jobs submitted at the same time as another one of their group": int(
+            together[together > 1].sum()
+        ),
+        "rows not ordered by submission": int((np.diff(submit) < 0).sum()),
+    }
+    return [{"what": what, "count": count} for what, count in counts.items() if count]
+
+
+def _different(pair: Sequence[Ints], chosen: Bools) -> tuple[Ints, Ints]:
+    """Of the different pairs among the chosen rows: the first member, and the number of rows."""
+    first, second = (codes[chosen] for codes in pair)
+    many = int(second.max(initial=0)) + 1
+    values, counts = np.unique(first * many + second, return_counts=True)
+    return values // many, counts

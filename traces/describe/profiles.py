@@ -1,0 +1,194 @@
+"""The report on a trace of kind ``profiles``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Final
+
+from wattkeeper.policies.errors import ProfileMissing
+from wattkeeper.policies.json_types import Json
+from wattkeeper.policies.profile import UNLIMITED_W
+from wattkeeper.traces.describe.potential import Choice, potential
+from wattkeeper.traces.profiles import (
+    Points,
+    ProfileSet,
+    load_profiles,
+    power_points,
+    target_runs,
+)
+from wattkeeper.traces.trace import Trace
+
+SLOWER: Final = 1.02
+"""A higher limit is odd if its epoch takes more than so many times the next lower one's."""
+
+Runs = Mapping[str, Mapping[int, tuple[float, ...]]]
+
+
+def report(trace: Trace, gpu_type: str | None, eta: float) -> Json:
+    """Coverage, convergence, oddities and potential.
+
+    Returns:
+        ``gpu_types``: all in the trace, with their number of GPUs.
+        ``coverage``: by workload and GPU type, what was recorded and what of it can be used.
+        ``convergence``: by workload and batch size, runs, share that reached the target within the
+        largest number of epochs, and the mean epochs of these.
+        ``oddities``: ``one_table_only``, ``above_cap``, ``slower_at_higher_limit``,
+        ``never_reached``.
+        ``unmeasured``: workloads and GPU types whose power nobody measured.
+        ``potential``: `potential.Potential` by workload and GPU type, as dicts; of those whose
+        power nobody measured only where `eta` is 0, and without energy.
+
+    Raises:
+        ProfileMissing: If there is nothing on that GPU type.
+    """
+    table = trace.tables["profiles"]
+    kinds = sorted(set(zip(table["gpu_type"].to_pylist(), table["gpus"].to_pylist(), strict=True)))
+    chosen = [kind for kind in kinds if gpu_type in (None, kind[0])]
+    if not chosen:
+        there = ", ".join(f"{gpus} x {name}" for name, gpus in kinds)
+        raise ProfileMissing(f"no profile on GPU type {gpu_type!r}. There are: {there}")
+    sets = [load_profiles(trace, *kind) for kind in chosen]
+    points = {kind: power_points(table, *kind) for kind in chosen}
+    runs = target_runs(trace.tables)
+    workloads = {row["workload"]: row for row in trace.tables["workloads"].to_pylist()}
+    return {
+        "gpu_types": [{"gpu_type": name, "gpus": gpus} for name, gpus in kinds],
+        "eta": eta,
+        "coverage": [row for s in sets for row in _coverage(s, points[s.gpu_type, s.gpus])],
+        "convergence": [_convergence(row, runs.get(name, {})) for name, row in workloads.items()],
+        "oddities": {
+            "one_table_only": [
+                row for kind in chosen for row in _one_table_only(kind, points[kind], runs)
+            ],
+            "above_cap": [_above_cap(kind, points[kind]) for kind in chosen],
+            "slower_at_higher_limit": [_slower(kind, points[kind]) for kind in chosen],
+            "never_reached": list(_never_reached(workloads, runs)),
+        },
+        "unmeasured": [
+            _on((s.gpu_type, s.gpus)) | {"workload": name}
+            for s in sets
+            for name, profile in s.profiles.items()
+            if not profile.measured
+        ],
+        "potential": [
+            _potential(s, name, eta)
+            for s in sets
+            for name, profile in s.profiles.items()
+            if profile.measured or not eta
+        ],
+    }
+
+
+def _coverage(profiles: ProfileSet, points: Mapping[str, Points]) -> Iterator[Json]:
+    for workload, by_batch in points.items():
+        limits = {b: {point[0] for point in at} for b, at in by_batch.items()}
+        grid = sorted(set().union(*limits.values()))
+        missing = [[b, limit] for b in sorted(limits) for limit in grid if limit not in limits[b]]
+        profile = profiles.profiles.get(workload)
+        yield {
+            "workload": workload,
+            "gpu_type": profiles.gpu_type,
+            "gpus": profiles.gpus,
+            "batch_sizes": sorted(by_batch),
+            "power_limits_w": [limit for limit in grid if limit != UNLIMITED_W],
+            "points": sum(map(len, by_batch.values())),
+            "missing": missing,
+            "usable_batch_sizes": list(profile.curves) if profile else [],
+            "default_batch_size": profile.default_batch_size if profile else None,
+            "why_not": profiles.absent.get(workload),
+        }
+
+
+def _convergence(workload: Json, runs: Mapping[int, tuple[float, ...]]) -> Json:
+    by_batch = []
+    for batch_size, epochs in sorted(runs.items()):
+        reached = [e for e in epochs if e <= workload["max_epochs"]]
+        by_batch.append(
+            {
+                "batch_size": batch_size,
+                "runs": len(epochs),
+                "reached": len(reached) / len(epochs),
+                "mean_epochs": sum(reached) / len(reached) if reached else None,
+            }
+        )
+    keys = ("workload", "target", "higher_is_better", "max_epochs", "default_batch_size")
+    return {key: workload[key] for key in keys} | {"batch_sizes": by_batch}
+
+
+def _one_table_only(
+    kind: tuple[str, int], points: Mapping[str, Points], runs: Runs
+) -> Iterator[Json]:
+    for workload, by_batch in points.items():
+        power, train = set(by_batch), set(runs.get(workload, {}))
+        if power != train:
+            yield _on(kind) | {
+                "workload": workload,
+                "profiles_only": sorted(power - train),
+                "convergence_only": sorted(train - power),
+            }
+
+
+def _above_cap(kind: tuple[str, int], points: Mapping[str, Points]) -> Json:
+    """Rows whose average power is above the cap of all their GPUs together."""
+    found: list[Json] = [
+        {
+            "workload": workload,
+            "batch_size": batch_size,
+            "power_limit_w": limit,
+            "average_power_w": watts,
+            "above_pct": 100 * (watts / (limit * kind[1]) - 1),
+        }
+        for workload, batch_size, at in _curves(points)
+        for limit, _, watts in at
+        if watts > limit * kind[1]
+    ]
+    rows = sum(len(at) for *_, at in _curves(points))
+    worst = max(found, key=lambda row: row["above_pct"], default=None)
+    return _on(kind) | {"rows": len(found), "of": rows, "worst": worst}
+
+
+def _slower(kind: tuple[str, int], points: Mapping[str, Points]) -> Json:
+    """Neighbouring limits of a batch size where the higher one is slower."""
+    found: list[Json] = []
+    pairs = 0
+    for workload, batch_size, at in _curves(points):
+        for (low, fast, _), (high, slow, _) in pairwise(at):
+            pairs += 1
+            if slow > SLOWER * fast:
+                found.append(
+                    {
+                        "workload": workload,
+                        "batch_size": batch_size,
+                        "power_limits_w": [low, high],
+                        "slower_pct": 100 * (slow / fast - 1),
+                    }
+                )
+    worst = max(found, key=lambda row: row["slower_pct"], default=None)
+    share = len(found) / pairs if pairs else 0.0
+    return _on(kind) | {"rows": len(found), "of": pairs, "share": share, "worst": worst}
+
+
+def _curves(
+    points: Mapping[str, Points],
+) -> Iterator[tuple[str, int, list[tuple[float, float, float]]]]:
+    for workload, by_batch in points.items():
+        for batch_size, at in sorted(by_batch.items()):
+            yield workload, batch_size, sorted(at)
+
+
+def _never_reached(workloads: Mapping[str, Json], runs: Runs) -> Iterator[Json]:
+    for workload, by_batch in runs.items():
+        most = workloads[workload]["max_epochs"]
+        never = [b for b, epochs in sorted(by_batch.items()) if min(epochs) > most]
+        if never:
+            yield {"workload": workload, "batch_sizes": never}
+
+
+def _potential(profiles: ProfileSet, workload: str, eta: float) -> Json:
+    found = potential(profiles.profiles[workload], eta)._asdict()
+    return {k: v._asdict() if isinstance(v, Choice) else v for k, v in found.items()}
+
+
+def _on(kind: tuple[str, int]) -> Json:
+    return {"gpu_type": kind[0], "gpus": kind[1]}

@@ -1,0 +1,1 @@
+"""Names, and files that appear whole or not at all."""

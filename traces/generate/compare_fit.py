@@ -1,0 +1,150 @@
+"""How near a sample from a fit is to the trace that was fitted, in numbers.
+
+The Kolmogorov-Smirnov distance is the largest gap between two empirical distribution functions: 0
+for the same distribution, at most 1. The index of dispersion is the variance of the arrivals in
+equal intervals over their mean: 1 for a Poisson process, more where arrivals come in bursts.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from wattkeeper.traces.describe.rhythm import rates
+from wattkeeper.traces.fits import DAY_S, DAYS, HOUR_S, HOURS
+from wattkeeper.traces.generate.fit import Real, start_of_week_s
+from wattkeeper.traces.trace import Trace
+
+DIGITS: Final = 6
+
+
+class JobColumns(NamedTuple):
+    """The columns that are compared, in order of submission.
+
+    Attributes:
+        submit_s: Submission times in seconds since 00:00 of the first day of the week.
+        duration_s: Run times in seconds; NaN where there is none.
+        gpus: GPU demands, parts of GPUs as such.
+    """
+
+    submit_s: Real
+    duration_s: Real
+    gpus: Real
+
+
+def columns(trace: Trace) -> JobColumns:
+    """The columns of a trace of jobs that are compared."""
+    jobs = trace.tables["jobs"]
+    submit_s = np.asarray(jobs["submit_time_s"], dtype=np.float64)
+    order = np.argsort(submit_s, kind="stable")
+    duration_s = np.asarray(jobs["duration_s"].fill_null(np.nan), dtype=np.float64)
+    gpus = np.asarray(jobs["gpus"]) * (np.asarray(jobs["gpu_milli"]) / 1000)
+    offset_s = start_of_week_s(trace) or 0.0
+    return JobColumns(submit_s[order] + offset_s, duration_s[order], gpus[order])
+
+
+def ks_distance(a: Real, b: Real) -> float:
+    """Kolmogorov-Smirnov distance of two samples, neither of them empty."""
+    a, b = np.sort(a), np.sort(b)
+    at = np.concatenate([a, b])
+    below = np.searchsorted(a, at, side="right") / len(a)
+    return _round(np.abs(below - np.searchsorted(b, at, side="right") / len(b)).max())
+
+
+def dispersion(submit_s: Real, interval_s: float) -> float | None:
+    """Index of dispersion of arrivals in intervals; none if they span fewer than two.
+
+    Args:
+        submit_s: Ascending times in seconds.
+        interval_s: Length of an interval in seconds.
+    """
+    counts = np.bincount(((submit_s - submit_s[0]) // interval_s).astype(np.int64))
+    return _round(counts.var() / counts.mean()) if len(counts) > 1 else None
+
+
+def hourly_rates(submit_s: Real) -> Real | None:
+    """Rate of arrivals in each hour of the day over the mean of the 24 rates.
+
+    In local time of the trace. None where the trace is shorter than a day.
+    """
+    return _over_mean(rates(submit_s, HOUR_S, HOURS))
+
+
+def daily_rates(submit_s: Real) -> Real | None:
+    """The same for each day of the week; None where the trace is shorter than a week."""
+    return _over_mean(rates(submit_s, DAY_S, DAYS))
+
+
+def _over_mean(found: Real | None) -> Real | None:
+    return None if found is None else found / found.mean()
+
+
+def compare(real: Trace, sampled: Trace) -> dict[str, Any]:
+    """Compare two traces of jobs that have run times.
+
+    Returns:
+        Distances, and the same figures of both traces, JSON-ready. A distance is none where one of
+        the traces has no such job, or is shorter than the day or week of the rhythm.
+    """
+    one, other = columns(real), columns(sampled)
+    both = (one, other)
+    demands = sorted({float(g) for side in both for g in np.unique(side.gpus)})
+    return {
+        "ks": {
+            "duration_s": _ks(one.duration_s, other.duration_s),
+            "duration_s_by_gpus": {
+                f"{gpus:g}": _ks(*(side.duration_s[side.gpus == gpus] for side in both))
+                for gpus in demands
+            },
+            "inter_arrival_s": _ks(*(np.diff(side.submit_s) for side in both)),
+            "hour_of_day": _largest_gap(*(hourly_rates(side.submit_s) for side in both)),
+            "day_of_week": _largest_gap(*(daily_rates(side.submit_s) for side in both)),
+        },
+        "trace": _figures(one, demands),
+        "sample": _figures(other, demands),
+    }
+
+
+def _ks(a: Real, b: Real) -> float | None:
+    a, b = a[~np.isnan(a)], b[~np.isnan(b)]
+    return ks_distance(a, b) if len(a) and len(b) else None
+
+
+def _largest_gap(a: Real | None, b: Real | None) -> float | None:
+    """The distance of two rhythms, each taken as a distribution over its parts."""
+    if a is None or b is None:
+        return None
+    return _round(np.abs(np.cumsum(a / a.sum()) - np.cumsum(b / b.sum())).max())
+
+
+def _figures(side: JobColumns, demands: list[float]) -> dict[str, Any]:
+    ran_s = side.duration_s[~np.isnan(side.duration_s)]
+    days = float(side.submit_s[-1] - side.submit_s[0]) / DAY_S
+    return {
+        "jobs": len(side.submit_s),
+        "days": _round(days),
+        "jobs_per_day": _round(len(side.submit_s) / days) if days else None,
+        "gpu_hours": _round(np.nansum(side.duration_s * side.gpus) / HOUR_S),
+        "duration_s": {
+            "mean": _round(ran_s.mean()),
+            **{
+                f"p{level:g}": _round(np.quantile(ran_s, level / 100))
+                for level in (1, 10, 50, 90, 99)
+            },
+        },
+        "dispersion_1h": dispersion(side.submit_s, HOUR_S),
+        "dispersion_1d": dispersion(side.submit_s, DAY_S),
+        "same_time": _round(np.mean(np.diff(side.submit_s) == 0)),
+        "share_by_gpus": {f"{gpus:g}": _round(np.mean(side.gpus == gpus)) for gpus in demands},
+        "hour_of_day": _listed(hourly_rates(side.submit_s)),
+        "day_of_week": _listed(daily_rates(side.submit_s)),
+    }
+
+
+def _listed(found: Real | None) -> list[float] | None:
+    return None if found is None else [_round(rate) for rate in found]
+
+
+def _round(value: Any) -> float:
+    return float(f"{float(value):.{DIGITS}g}")

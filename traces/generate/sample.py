@@ -1,0 +1,253 @@
+"""From a fit to any number of jobs: a trace whose shape is the fit's.
+
+Each column has a random stream of its own, derived from the seed. Gaps between arrivals are
+quantiles at the ranks of a sum of autoregressive series, one a `Memory` of the fit, stretched by
+the rhythms of day and week. What is drawn independently of the rest: GPU demands, run times within
+a demand, users and groups; a group's jobs share user and demand, and their run times are alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wattkeeper.policies.errors import InputError
+from wattkeeper.traces.fits import DAY_S, Demand, Fit, Groups, Users, to_json
+from wattkeeper.traces.generate.fit import SHORTEST_S, SOON_S, Real, Whole, clock_of
+from wattkeeper.traces.schema import LARGEST, jobs_table
+from wattkeeper.traces.trace import Trace
+
+MOST_JOBS: Final = 100_000_000
+DECIMALS: Final = 6
+REACH: Final = 200.0
+"""An autoregressive series is summed in blocks of so many memories, so that nothing overflows."""
+
+
+class _Grouping(NamedTuple):
+    """Which group each job belongs to, -1 for none, and the number of groups."""
+
+    of_job: Whole
+    groups: int
+
+
+def sample(
+    fit: Fit, name: str, jobs: int, seed: int = 1, rate_scale: float = 1.0, fit_name: str = ""
+) -> Trace:
+    """Sample a trace of jobs; the same arguments give the same bytes.
+
+    Args:
+        fit: The shape.
+        name: The trace's name.
+        jobs: How many; at the fit's rate, more jobs make a longer trace.
+        seed: Of all random streams, at least 0.
+        rate_scale: How many times the fit's arrival rate; the rhythms of day and week keep their
+            pace.
+        fit_name: What the trace says it was sampled from; by default the fit's source.
+
+    Raises:
+        InputError: If a number or the name is not allowed.
+        TraceError: If times overflow.
+    """
+    if not 1 <= jobs <= MOST_JOBS:
+        raise InputError(f"{jobs} jobs; allowed are 1 to {MOST_JOBS}")
+    if seed < 0 or not 0 < rate_scale <= LARGEST:
+        raise InputError(f"seed {seed}, rate scale {rate_scale}; must be >= 0 and > 0")
+    submit_s = _submit_times(fit, jobs, seed, rate_scale)
+    grouping = _grouping(fit.groups, jobs, seed)
+    which = _choose([demand.share for demand in fit.demands], _uniform(jobs, grouping, seed, "gpu"))
+    duration_s = _durations(fit, which, grouping, seed)
+    columns = {
+        "job_id": _numbered("job", np.arange(jobs)),
+        "submit_time_s": pa.array(submit_s),
+        "duration_s": pa.array(duration_s),
+        "gpus": pa.array(_of(fit.demands, "gpus")[which].astype(np.int32)),
+        "gpu_milli": pa.array(_of(fit.demands, "gpu_milli")[which].astype(np.int32)),
+    }
+    if fit.users is not None:
+        columns["user"] = _numbered("user", _users(fit.users, submit_s, grouping, seed))
+    if fit.groups is not None:
+        columns["group_id"] = _numbered("group", grouping.of_job)
+    return Trace(
+        name=name,
+        kind="jobs",
+        tables={"jobs": jobs_table(columns)},
+        format="fit",
+        origin="synthetic",
+        source=f"sampled from a fit of: {fit.source}",
+        licence=fit.licence,
+        notes=(
+            f"Time 0 is 00:00 of a {fit.arrivals.first_day}."
+            if fit.arrivals.first_day == "Monday"
+            else "Time 0 is the hour of day and the weekday of the fitted trace's start.",
+            *(f"Absent from the fit: {text}." for text in fit.absent),
+        ),
+        parameters={
+            "fit": fit_name or fit.source,
+            "fit_sha256": hashlib.sha256(to_json(fit).encode()).hexdigest(),
+            "jobs": jobs,
+            "seed": seed,
+            "rate_scale": rate_scale,
+        },
+    )
+
+
+def rate_for_load(fit: Fit, load: float, gpus: int) -> float:
+    """The rate scale at which jobs ask for a share of a cluster, on average.
+
+    Args:
+        fit: The shape.
+        load: GPU seconds asked for, over those that there are.
+        gpus: GPUs of the cluster.
+    """
+    return load * gpus * DAY_S / (fit.arrivals.jobs_per_day * fit.mean_gpu_s)
+
+
+def _stream(seed: int, name: str) -> np.random.Generator:
+    sequence = np.random.SeedSequence([seed, zlib.crc32(name.encode())])
+    return np.random.Generator(np.random.PCG64(sequence))
+
+
+def _of(demands: tuple[Demand, ...], name: str) -> Whole:
+    return np.array([getattr(demand, name) for demand in demands], dtype=np.int64)
+
+
+def _numbered(word: str, codes: Whole) -> pa.Array:
+    """Texts ``word1`` on; none where the code is negative."""
+    texts = pc.binary_join_element_wise(word, pa.array(codes + 1).cast(pa.string()), "")
+    return pc.if_else(pa.array(codes >= 0), texts, pa.scalar(None, pa.string()))
+
+
+def normal_cdf(z: Real) -> Real:
+    """Distribution function of a standard normal variable, to 1e-7 (Abramowitz and Stegun 7.1.26).
+
+    In [0, 1).
+    """
+    x = np.abs(z) * np.sqrt(0.5)
+    t = 1 / (1 + 0.3275911 * x)
+    terms = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
+    poly = np.zeros_like(t)
+    for term in terms:
+        poly = (poly + term) * t
+    tail = 0.5 * poly * np.exp(-x * x)
+    found: Real = np.clip(np.where(z >= 0, 1 - tail, tail), 0.0, 1 - 1e-9)
+    return found
+
+
+def autoregressive(noise: Real, memory_jobs: float) -> Real:
+    """A stationary series from standard normal noise: it forgets all but 1/e in `memory_jobs`."""
+    decay = np.exp(-1 / memory_jobs)
+    length = min(max(int(REACH * memory_jobs), 1), len(noise))
+    blocks = -(-len(noise) // length)
+    steps = np.zeros(blocks * length)
+    steps[: len(noise)] = noise * np.sqrt(1 - decay**2)
+    steps[0] = noise[0]
+    powers = np.exp(-np.arange(1, length + 1) / memory_jobs)
+    sums = np.cumsum(steps.reshape(blocks, length) / powers, axis=1)
+    last, carry = 0.0, np.empty(blocks)
+    for block, end in enumerate((sums[:, -1] * powers[-1]).tolist()):
+        carry[block] = last
+        last = end + last * float(powers[-1])
+    found: Real = ((sums + carry[:, None]) * powers).ravel()[: len(noise)]
+    return found
+
+
+def _submit_times(fit: Fit, jobs: int, seed: int, rate_scale: float) -> Real:
+    arrivals = fit.arrivals
+    stream = _stream(seed, "gap")
+    if arrivals.memory:
+        left = max(1 - sum(part.weight for part in arrivals.memory), 0.0)
+        z = np.sqrt(left) * stream.standard_normal(jobs)
+        for n, part in enumerate(arrivals.memory):
+            noise = _stream(seed, f"memory {n}").standard_normal(jobs)
+            z += np.sqrt(part.weight) * autoregressive(noise, part.jobs)
+        ranks = normal_cdf(z)
+    else:
+        ranks = stream.random(jobs)
+    mean_s = DAY_S / arrivals.jobs_per_day / rate_scale
+    if arrivals.gap_s is None:
+        gaps = -np.log1p(-ranks) * mean_s
+    else:
+        gaps = arrivals.gap_s.at(ranks) * (mean_s / arrivals.gap_s.mean)
+    times = clock_of(arrivals).unflatten(np.cumsum(gaps))
+    return np.floor(times) if fit.whole_seconds else np.round(times, DECIMALS)
+
+
+def _grouping(groups: Groups | None, jobs: int, seed: int) -> _Grouping:
+    """Sizes, then a place in the trace for each recurrence: a start, and distances from there."""
+    of_job = np.full(jobs, -1, dtype=np.int64)
+    grouped = 0 if groups is None else round(groups.share * jobs)
+    if groups is None or not grouped:
+        return _Grouping(of_job, 0)
+    stream = _stream(seed, "group")
+    sizes = np.zeros(0, dtype=np.int64)
+    while sizes.sum() < grouped:
+        more = int(grouped / groups.size.mean) + 16
+        drawn = np.rint(groups.size.at(stream.random(more))).astype(np.int64)
+        sizes = np.concatenate([sizes, np.maximum(drawn, 1)])
+    count = int(np.searchsorted(np.cumsum(sizes), grouped)) + 1
+    member = np.repeat(np.arange(count), sizes[:count])[:grouped]
+    steps = groups.distance_jobs.at(stream.random(grouped))
+    first = np.flatnonzero(np.diff(member, prepend=-1))
+    steps[first] = 0.0
+    along = np.cumsum(steps)
+    begin = stream.random(count) * jobs
+    places = np.mod(begin[member] + along - along[first][member], jobs)
+    every = np.concatenate([places, stream.random(jobs - grouped) * jobs])
+    of_job[:grouped] = member
+    of_job = of_job[np.argsort(every, kind="stable")]
+    seen, firsts = np.unique(of_job[of_job >= 0], return_index=True)
+    names = np.empty(count, dtype=np.int64)
+    names[seen[np.argsort(firsts)]] = np.arange(count)
+    return _Grouping(np.where(of_job >= 0, names[of_job], -1), count)
+
+
+def _uniform(jobs: int, grouping: _Grouping, seed: int, name: str) -> Real:
+    """A number in [0, 1) for each job; one for all jobs of a group."""
+    values = _stream(seed, name).random(jobs)
+    if not grouping.groups:
+        return values
+    shared = _stream(seed, f"{name} of group").random(grouping.groups)
+    return np.where(grouping.of_job >= 0, shared[grouping.of_job], values)
+
+
+def _choose(shares: list[float] | Real, levels: Real) -> Whole:
+    bounds = np.cumsum(np.asarray(shares))
+    return np.searchsorted(bounds[:-1] / bounds[-1], levels, side="right").astype(np.int64)
+
+
+def _durations(fit: Fit, which: Whole, grouping: _Grouping, seed: int) -> Real:
+    if fit.groups is None or not grouping.groups:
+        ranks = _stream(seed, "duration").random(len(which))
+    else:
+        like = np.where(grouping.of_job >= 0, fit.groups.likeness, 0.0)
+        shared = _stream(seed, "duration of group").standard_normal(grouping.groups)
+        own = _stream(seed, "duration").standard_normal(len(which))
+        ranks = normal_cdf(np.sqrt(like) * shared[grouping.of_job] + np.sqrt(1 - like) * own)
+    found = np.empty(len(which))
+    for n, demand in enumerate(fit.demands):
+        here = which == n
+        found[here] = demand.duration_s.at(ranks[here])
+    if fit.whole_seconds:
+        return np.maximum(np.rint(found), 1.0)
+    return np.maximum(np.round(found, DECIMALS), SHORTEST_S)
+
+
+def _users(users: Users, submit_s: Real, grouping: _Grouping, seed: int) -> Whole:
+    jobs = len(submit_s)
+    shares = np.asarray(users.shares)
+    if users.others:
+        rest = max(1 - float(shares.sum()), 0.0)
+        shares = np.concatenate([shares, np.full(users.others, rest / users.others)])
+    drawn = _choose(shares, _uniform(jobs, grouping, seed, "user"))
+    if grouping.groups:
+        return drawn
+    soon = np.diff(submit_s, prepend=-np.inf) <= SOON_S
+    chance = np.where(soon, users.repeat_soon, users.repeat_later)
+    fresh = _stream(seed, "repeat").random(jobs) >= chance
+    fresh[0] = True
+    return drawn[np.maximum.accumulate(np.where(fresh, np.arange(jobs), 0))]

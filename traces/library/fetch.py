@@ -1,0 +1,407 @@
+"""Download of well-known traces into the library.
+
+Downloads wait in ``.downloads/NAME`` of the library until their import has succeeded: what broke
+off goes on where it stopped (HTTP ranges, if the file is still the same one), and what arrived
+whole is not downloaded again. Only http and https, through the proxies of the environment.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import lzma
+import os
+import shutil
+import tarfile
+import urllib.error
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from gzip import BadGzipFile
+from http import HTTPStatus
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path, PurePosixPath
+from typing import IO, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, Problem, TraceError
+from wattkeeper.traces.files.atomic import replacing_file
+from wattkeeper.traces.files.names import check_name
+from wattkeeper.traces.formats import JobsFormat, find_format
+from wattkeeper.traces.library import store
+from wattkeeper.traces.library.catalogue import File, WellKnown, find_known
+from wattkeeper.traces.library.folder import META, check_free
+
+DOWNLOADS: Final = ".downloads"
+TIMEOUT_S: Final = 30
+"""Of one wait for the server."""
+CHUNK: Final = 1 << 16
+SHOWN: Final = 10
+BROKEN_ARCHIVE: Final = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    BadGzipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+)
+
+Progress = Callable[[str, int, int | None], None]
+"""Told what is at work, bytes done, and bytes in all where known."""
+
+
+class Fetched(NamedTuple):
+    """What was fetched.
+
+    Attributes:
+        added: What the import put into the library.
+        digests: SHA-256 (hex) of each downloaded file by its name.
+        stated: Of these, the names whose digest was stated beforehand, and is right.
+        changed: One sentence for each file that differs from the one that was replaced.
+    """
+
+    added: store.Added
+    digests: Mapping[str, str]
+    stated: frozenset[str]
+    changed: tuple[str, ...]
+
+
+class _Unreachable(Exception):
+    """The network or the server failed; the text says how."""
+
+
+def fetch(
+    known_name: str,
+    *,
+    name: str | None = None,
+    replace: bool = False,
+    url: str | None = None,
+    sha256: Sequence[str] = (),
+    skip_bad: bool = False,
+    progress: Progress = lambda what, done, total: None,
+) -> Fetched:
+    """Download a well-known trace, check it, and import it into the library.
+
+    Args:
+        known_name: Its name in `wattkeeper.traces.library.catalogue.WELL_KNOWN`.
+        name: Its name in the library; by default the same.
+        replace: Whether an existing trace may be replaced.
+        url: In place of the known address: that of the file; if there are several files, that of
+            the folder which has them under their known names.
+        sha256: In place of the known digests (hex), one a file in the order of the files.
+        skip_bad: Whether malformed rows of a job log are skipped and counted.
+        progress: Called as bytes arrive.
+
+    Raises:
+        InputError: If there is no such trace, its name is taken, or an argument is wrong.
+        TraceError: If a file has the wrong size or digest, or cannot be imported.
+        EnvironmentLacks: If the server cannot be reached or breaks off, or the file system
+            refuses.
+    """
+    known = find_known(known_name)
+    files = _files(known, url, sha256)
+    chosen = check_name(known.name if name is None else name)
+    form = find_format(known.format, [Path(known.name)])
+    if skip_bad and not isinstance(form, JobsFormat):
+        raise InputError(f"format {form.name} has no rows to skip; --skip-bad is for job logs")
+    target = store.root() / chosen
+    check_free(target, overwrite=replace)
+    with _claimed(store.root() / DOWNLOADS / known.name) as place:
+        try:
+            digests = {base: _obtain(file, place / base, progress) for base, file in files.items()}
+        except _Unreachable as error:
+            raise EnvironmentLacks(f"{error}\n{_by_hand(known)}") from error
+        before = _inputs(target)
+        paths = _to_import(known, files, place, progress)
+        added = store.add(known.format, paths, chosen, replace=replace, skip_bad=skip_bad)
+        _record(added.folder, digests, files)
+        shutil.rmtree(place, ignore_errors=True)
+    changed = tuple(
+        f"{file} has changed since it was fetched before: its sha256 was {before[file]}"
+        for file, digest in digests.items()
+        if before.get(file, digest) != digest
+    )
+    return Fetched(added, digests, frozenset(b for b, f in files.items() if f.sha256), changed)
+
+
+def _files(known: WellKnown, url: str | None, digests: Sequence[str]) -> dict[str, File]:
+    """By name the files to download, with what the user said in place of what is known."""
+    files = {unquote(urlsplit(f.url).path).rsplit("/", 1)[-1]: f for f in known.files}
+    if url is not None:
+        _check_address(url)
+        if len(files) == 1:
+            files = {base: file._replace(url=url) for base, file in files.items()}
+        else:
+            folder = url.rstrip("/")
+            files = {base: file._replace(url=f"{folder}/{base}") for base, file in files.items()}
+    if digests:
+        if len(digests) != len(files):
+            need = f"{known.name} needs one for each of {', '.join(files)}"
+            raise InputError(f"--sha256: {len(digests)} given; {need}")
+        for digest in digests:
+            if len(digest) != 64 or not set(digest.lower()) <= set("0123456789abcdef"):
+                raise InputError(f"--sha256: found {digest!r}; allowed are 64 hexadecimal digits")
+        files = {
+            base: file._replace(sha256=digest.lower(), size_bytes=None)
+            for (base, file), digest in zip(files.items(), digests, strict=True)
+        }
+    return files
+
+
+def _check_address(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        good = good and "@" not in parts.netloc and url.isprintable() and " " not in url
+        good = good and url.isascii()
+    except ValueError:
+        good = False
+    if not good:
+        raise InputError(
+            f"address {url!r}: allowed are http://HOST/PATH and https://HOST/PATH, without a user"
+        )
+
+
+def _by_hand(known: WellKnown) -> str:
+    unpacked = " and unpacked" if any(file.members for file in known.files) else ""
+    return (
+        f"{known.name} can also be downloaded by hand (see {known.page}){unpacked}, and imported: "
+        f"wattkeeper traces import {known.format} PATH..."
+    )
+
+
+@contextmanager
+def _claimed(place: Path) -> Iterator[Path]:
+    """The folder of a download, for this process alone."""
+    place.mkdir(parents=True, exist_ok=True)
+    handle = os.open(place, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise EnvironmentLacks(f"{place}: another process is fetching this") from error
+        yield place
+    finally:
+        os.close(handle)
+
+
+def _obtain(file: File, path: Path, progress: Progress) -> str:
+    """Have a file at `path`, downloaded now or before; returns its digest."""
+    state = path.with_name(f"{path.name}.json")
+    digest = _digest(path) if _state(state).get("url") == file.url and path.is_file() else ""
+    if not digest or file.sha256 not in (None, digest):
+        path.unlink(missing_ok=True)
+        _download(file, path, state, progress)
+        digest = _digest(path)
+    if file.sha256 not in (None, digest):
+        path.unlink()
+        text = (
+            f"has sha256 {digest}, not {file.sha256}: it is not the file it should be, and "
+            "was removed. If you trust it, say so with --sha256"
+        )
+        raise TraceError(Problem(text, file.url))
+    return digest
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _state(path: Path) -> dict[str, str]:
+    """Where a download came from: ``url``, and ``validator``, which tells one version by."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _download(file: File, path: Path, state: Path, progress: Progress) -> None:
+    part = path.with_name(f"{path.name}.part")
+    before = _state(state)
+    known = before.get("validator") if before.get("url") == file.url else None
+    have = part.stat().st_size if known and part.is_file() else 0
+    reply, start = _request(file.url, have, known or "")
+    with reply:
+        length = reply.headers.get("Content-Length", "")
+        total = start + int(length) if length.isdecimal() else None
+        if None not in (file.sha256, file.size_bytes, total) and total != file.size_bytes:
+            text = f"has {total:,} bytes, not {file.size_bytes:,}: it is not the file it should be"
+            raise TraceError(Problem(text, file.url))
+        tag = reply.headers.get("ETag", "W/")
+        validator = reply.headers.get("Last-Modified", "") if tag.startswith("W/") else tag
+        state.write_text(json.dumps({"url": file.url, "validator": validator}), encoding="utf-8")
+        with part.open("ab" if start else "wb") as out:
+            _copy(reply, out, file.url, (start, total), progress)
+    part.replace(path)
+
+
+def _request(url: str, have: int, validator: str) -> tuple[HTTPResponse, int]:
+    """The server's reply, and the byte from which it sends."""
+    if have:
+        reply = _open(url, {"Range": f"bytes={have}-", "If-Range": validator})
+        if reply is not None:
+            if reply.status == HTTPStatus.OK:
+                return reply, 0
+            if reply.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+                return reply, have
+            reply.close()
+    reply = _open(url, {})
+    if reply is None or reply.status != HTTPStatus.OK:
+        raise _Unreachable(f"{url}: the server does not send the whole file")
+    return reply, 0
+
+
+def _open(url: str, headers: Mapping[str, str]) -> HTTPResponse | None:
+    """Ask for an address; None if the server has no such range."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (  # no others: a redirection may not lead to a file or to ftp
+        urllib.request.ProxyHandler,
+        urllib.request.UnknownHandler,
+        urllib.request.HTTPHandler,
+        urllib.request.HTTPSHandler,
+        urllib.request.HTTPDefaultErrorHandler,
+        urllib.request.HTTPRedirectHandler,
+        urllib.request.HTTPErrorProcessor,
+    ):
+        opener.add_handler(handler())
+    always = {"User-Agent": "wattkeeper", "Accept-Encoding": "identity"}
+    request = urllib.request.Request(url, headers={**always, **headers})
+    try:
+        reply = opener.open(request, timeout=TIMEOUT_S)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and headers:
+            return None
+        raise _Unreachable(f"{url}: the server answers {error.code} {error.reason}") from error
+    except (OSError, HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        text = getattr(reason, "strerror", None) or reason
+        raise _Unreachable(f"{url}: cannot be reached: {text}") from error
+    assert isinstance(reply, HTTPResponse)
+    if url.startswith("https:") and not reply.url.startswith("https:"):
+        reply.close()
+        raise _Unreachable(f"{url}: leads to {reply.url}, which is not protected (https)")
+    return reply
+
+
+def _copy(
+    reply: HTTPResponse,
+    out: IO[bytes],
+    url: str,
+    span: tuple[int, int | None],
+    progress: Progress,
+) -> None:
+    """Copy the reply's body, from a byte on to the end where that is known."""
+    done, total = span
+    what = unquote(urlsplit(url).path).rsplit("/", 1)[-1]
+    of = "" if total is None else f" of {total:,}"
+    again = "; the same command goes on from there"
+    while True:
+        try:
+            chunk = reply.read1(CHUNK)
+        except (OSError, HTTPException) as error:
+            raise _Unreachable(f"{url}: broke off after {done:,}{of} bytes{again}") from error
+        if not chunk:
+            break
+        out.write(chunk)
+        done += len(chunk)
+        progress(what, done, total)
+    if total not in (None, done):
+        raise _Unreachable(f"{url}: broke off after {done:,}{of} bytes{again}")
+
+
+def _to_import(
+    known: WellKnown, files: Mapping[str, File], place: Path, progress: Progress
+) -> list[Path]:
+    """The paths that the format takes, unpacked where they are in archives."""
+    unpacked = place / "unpacked"
+    shutil.rmtree(unpacked, ignore_errors=True)
+    if known.as_folder:
+        return [place]
+    paths = []
+    for base, file in files.items():
+        path = place / base
+        paths += _unpack(path, file, unpacked, progress) if file.members else [path]
+    return paths
+
+
+def _unpack(path: Path, file: File, folder: Path, progress: Progress) -> list[Path]:
+    """Write the members that are asked for as plain files into a folder, and nothing else."""
+    made: dict[str, Path] = {}
+    names = []
+    try:
+        for name, size, stream in _members(path, file.url):
+            names.append(name)
+            ending = next((e for e in file.members if PurePosixPath(name).match(e)), None)
+            if ending is None or ending in made:
+                continue
+            parts = PurePosixPath(name).parts
+            if name.startswith("/") or ".." in parts or "\\" in name or "\0" in name:
+                raise TraceError(Problem(f"has a member with an unsafe path: {name!r}", file.url))
+            made[ending] = folder.joinpath(*parts)
+            made[ending].parent.mkdir(parents=True, exist_ok=True)
+            with stream() as source, made[ending].open("wb") as out:
+                while chunk := source.read(CHUNK):
+                    out.write(chunk)
+                    progress(name, out.tell(), size)
+            if len(made) == len(file.members):
+                break
+    except BROKEN_ARCHIVE as error:
+        path.unlink()
+        text = f"is a broken archive, and was removed: {error or type(error).__name__}"
+        raise TraceError(Problem(text, file.url)) from error
+    if missing := [ending for ending in file.members if ending not in made]:
+        found = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+        text = f"has no member {' or '.join(missing)}; it has {found or 'none'}"
+        raise TraceError(Problem(text, file.url))
+    return [made[ending] for ending in file.members]
+
+
+def _members(path: Path, url: str) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
+    """Of each plain file in an archive: its path, its size in bytes, and how to open it."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as packed:
+            for info in packed.infolist():
+                if not info.is_dir():
+                    yield info.filename, info.file_size, partial(packed.open, info)
+    elif tarfile.is_tarfile(path):
+        with tarfile.open(path) as tape:
+            for member in tape:
+                if member.isreg():
+                    yield member.name, member.size, partial(_extracted, tape, member)
+    else:
+        raise TraceError(Problem("is neither a tar nor a zip archive", url))
+
+
+def _extracted(tape: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+    stream = tape.extractfile(member)
+    assert stream is not None  # of a plain file there always is one
+    return stream
+
+
+def _inputs(folder: Path) -> dict[str, str]:
+    """What a trace in the library was made of; empty if there is none or it is broken."""
+    try:
+        found = json.loads((folder / META).read_bytes())["inputs"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _record(folder: Path, digests: Mapping[str, str], files: Mapping[str, File]) -> None:
+    """Add the downloaded files to what ``trace.json`` says of the origin."""
+    path = folder / META
+    meta = json.loads(path.read_bytes())
+    meta["inputs"] |= digests
+    meta["notes"] += [f"Fetched from {file.url}" for file in files.values()]
+    text = json.dumps(meta, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    with replacing_file(path) as fresh:
+        fresh.write_text(text, encoding="utf-8")

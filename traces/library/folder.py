@@ -1,0 +1,188 @@
+"""A trace as a folder: ``trace.json`` and one Parquet file a table.
+
+``trace.json`` says where the data comes from and holds a digest of each table, so that a truncated
+or changed file is noticed before it is read. The same trace always gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from wattkeeper.policies.errors import InputError, Problem, TraceError
+from wattkeeper.traces.files.atomic import replacing
+from wattkeeper.traces.schema import KINDS, OPTIONAL
+from wattkeeper.traces.trace import Kind, Origin, Trace
+
+META = "trace.json"
+VERSION: Final = 2
+ABOUT: Final = ("format", "origin", "source", "licence")
+
+
+class _TableMeta(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    rows: int
+    sha256: str
+
+
+class _Meta(BaseModel):
+    """The content of ``trace.json``."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    version: Literal[2]
+    name: str
+    kind: Kind
+    format: str
+    origin: Origin
+    source: str
+    licence: str
+    inputs: dict[str, str]
+    notes: tuple[str, ...]
+    parameters: dict[str, Any]
+    quality: dict[str, Any]
+    tables: dict[str, _TableMeta]
+
+
+def files(trace: Trace) -> dict[str, bytes]:
+    """The trace as files: bytes by file name. Equal traces give equal bytes."""
+    content: dict[str, bytes] = {}
+    tables = {}
+    for name, table in trace.tables.items():
+        sink = pa.BufferOutputStream()
+        extra = origin_metadata({key: getattr(trace, key) for key in ABOUT})
+        pq.write_table(
+            table.replace_schema_metadata(table.schema.metadata | extra), sink, compression="zstd"
+        )
+        data = sink.getvalue().to_pybytes()
+        content[f"{name}.parquet"] = data
+        tables[name] = (table.num_rows, hashlib.sha256(data).hexdigest())
+    fields = {key: getattr(trace, key) for key in _Meta.model_fields if hasattr(trace, key)}
+    return {META: meta_bytes(fields | {"tables": tables}), **content}
+
+
+def origin_metadata(fields: Mapping[str, Any]) -> dict[bytes, bytes]:
+    """What every table's Parquet file says of its origin besides its schema."""
+    return {key.encode(): str(fields[key]).encode() for key in ABOUT}
+
+
+def meta_bytes(fields: Mapping[str, Any]) -> bytes:
+    """The content of ``trace.json``.
+
+    Args:
+        fields: What a `Trace` has; instead of each table, its number of rows and its digest.
+    """
+    tables = {
+        name: _TableMeta(rows=rows, sha256=digest)
+        for name, (rows, digest) in fields["tables"].items()
+    }
+    plain = {key: dict(fields[key]) for key in ("inputs", "parameters", "quality")}
+    meta = _Meta(**{**fields, **plain, "version": VERSION, "tables": tables})
+    text = json.dumps(meta.model_dump(mode="json"), indent=2, sort_keys=True, ensure_ascii=False)
+    return (text + "\n").encode()
+
+
+def check_free(folder: Path, *, overwrite: bool = False) -> None:
+    """Check that a trace may be written there.
+
+    Raises:
+        InputError: If something is there that may not be replaced.
+    """
+    if folder.exists() or folder.is_symlink():
+        if not (folder / META).is_file():
+            raise InputError(Problem("is there and is no trace; choose another name", str(folder)))
+        if not overwrite:
+            raise InputError(
+                Problem("exists; replace it (--replace) or choose another name", str(folder))
+            )
+
+
+def write(trace: Trace, folder: Path, *, overwrite: bool = False) -> None:
+    """Write a trace as a folder, whole or not at all.
+
+    Args:
+        trace: What to write.
+        folder: The folder to make; its parents are made too.
+        overwrite: Whether an existing trace may be replaced. What is no trace is never replaced.
+
+    Raises:
+        InputError: If something is there that may not be replaced.
+        EnvironmentLacks: If the file system refuses.
+    """
+    check_free(folder, overwrite=overwrite)
+    content = files(trace)
+    folder = folder.resolve()
+    with replacing(folder) as fresh:
+        for name, data in content.items():
+            (fresh / name).write_bytes(data)
+
+
+def read(folder: Path) -> Trace:
+    """Read a trace from its folder.
+
+    Raises:
+        TraceError: If the folder, ``trace.json`` or a table is missing, broken, truncated, changed
+            or invalid; the problem names the file.
+    """
+    if not folder.is_dir():
+        state = "is a file, not the folder of a trace" if folder.exists() else "does not exist"
+        raise TraceError(Problem(state, str(folder)))
+    path = folder / META
+    meta = _parse_meta(_bytes(path), path)
+    tables = {name: _read_table(folder / f"{name}.parquet", meta, name) for name in meta.tables}
+    fields = {key: getattr(meta, key) for key in _Meta.model_fields if key != "version"}
+    try:
+        trace = Trace(**(fields | {"tables": tables}))
+    except TraceError:
+        raise
+    except InputError as error:
+        raise TraceError([Problem(p.message, str(path)) for p in error.problems]) from error
+    pa.default_memory_pool().release_unused()
+    return trace
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise TraceError(Problem(f"is missing; a trace needs {path.name}", str(path))) from error
+    except OSError as error:
+        text = f"cannot be read: {error.strerror or error}"
+        raise TraceError(Problem(text, str(path))) from error
+
+
+def _parse_meta(data: bytes, path: Path) -> _Meta:
+    if re.search(rb'"version": 1\b', data):
+        raise TraceError(Problem("was made by an earlier version; import it again", str(path)))
+    try:
+        return _Meta.model_validate_json(data)
+    except ValidationError as error:
+        problems = [
+            Problem(".".join(map(str, e["loc"])) + (": " if e["loc"] else "") + e["msg"], str(path))
+            for e in error.errors(include_url=False)
+        ]
+        raise TraceError(problems) from error
+
+
+def _read_table(path: Path, meta: _Meta, name: str) -> pa.Table:
+    if name not in KINDS[meta.kind] | OPTIONAL[meta.kind]:
+        need = ", ".join(KINDS[meta.kind])
+        raise TraceError(Problem(f"a {meta.kind} trace has {need}, not {name!r}", str(path)))
+    data = _bytes(path)
+    if hashlib.sha256(data).hexdigest() != meta.tables[name].sha256:
+        text = f"is truncated or was changed: it does not fit {META}; import the trace again"
+        raise TraceError(Problem(text, str(path)))
+    try:
+        # One thread: Arrow's pools can abort a process that ends while they start.
+        return pq.ParquetFile(pa.BufferReader(data), pre_buffer=False).read(use_threads=False)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise TraceError(Problem(f"is no valid Parquet file: {error}", str(path))) from error

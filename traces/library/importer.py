@@ -1,0 +1,351 @@
+"""Import of job logs of any size into a trace's folder, batch by batch.
+
+Two passes. The first converts each batch of a log and writes what is kept to a scratch file, with
+the line that each job came from. The second makes ``submit_time_s`` relative to the first
+submission, leaves out repeated jobs, and writes the table. Besides a batch, memory holds 8 bytes a
+job: a hash of its id, so that only the few ids with an equal hash are compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from bisect import insort
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from wattkeeper.policies.errors import SHOWN, Problem, TraceError
+from wattkeeper.traces.files.atomic import replacing
+from wattkeeper.traces.files.names import check_name, name_from
+from wattkeeper.traces.formats import Batch, JobsFormat, Quality, Rows
+from wattkeeper.traces.library import folder as folders
+from wattkeeper.traces.schema import JOBS, NODES, jobs_table, row_problems, validate
+from wattkeeper.traces.trace import Trace
+
+ROW_GROUP: Final = 1 << 16
+LAST_DATE_S: Final = 2.5e11
+YEAR_2100_S: Final = 4102444800.0
+LATE: Final = "submitted after the year 2100 if times count seconds since 1970: milliseconds?"
+"""A doubt about times that are numbers."""
+
+SCRATCH: Final = "scratch.parquet"
+TABLE: Final = "jobs.parquet"
+SUFFIXES: Final = (".gz", ".csv", ".tsv", ".txt", ".swf", ".json", ".trace", ".log")
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the first pass found."""
+
+    rows: int = 0
+    wrong: int = 0
+    faults: list[tuple[int, int, str]] = field(default_factory=list)
+    dropped: dict[str, int] = field(default_factory=dict)
+    doubts: dict[str, int] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    numbers: int = 0
+    dates: int = 0
+    paths: list[Path] = field(default_factory=list)
+    hashes: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    first_s: float = np.inf
+    absolute: bool = False
+
+    def fault(self, file: int, line: int, text: str) -> None:
+        """Count a malformed row; the first ones by file and line are kept."""
+        self.wrong += 1
+        insort(self.faults, (file, line, text))
+        del self.faults[SHOWN:]
+
+    def problems(self) -> list[Problem]:
+        """The faults that are kept."""
+        return [Problem(text, f"{self.paths[at]}, line {line}") for at, line, text in self.faults]
+
+    def examples(self) -> list[str]:
+        """The same, without folders."""
+        return [f"{self.paths[at].name}, line {line}: {text}" for at, line, text in self.faults]
+
+    def count(self, into: dict[str, int], counts: Mapping[str, int]) -> None:
+        """Add counts by reason."""
+        for reason, count in counts.items():
+            into[reason] = into.get(reason, 0) + count
+
+
+# Before it is made relative, a submission may be any time.
+_UNPLACED: Final = pa.schema(
+    [
+        f.with_metadata({**f.metadata, b"rule": b"finite"}) if f.name == "submit_time_s" else f
+        for f in JOBS
+    ],
+    metadata=JOBS.metadata,
+)
+_SCRATCH: Final = _UNPLACED.append(pa.field("file", pa.int32())).append(
+    pa.field("line", pa.int64())
+)
+
+
+def write_jobs(
+    form: JobsFormat,
+    paths: Sequence[Path],
+    name: str | None,
+    folder: Path,
+    *,
+    mapping: Mapping[str, str] | None = None,
+    skip_bad: bool = False,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Import logs into the folder of a trace, whole or not at all.
+
+    Args:
+        form: Their format.
+        paths: What it reads.
+        name: The trace's name; by default that of the first path.
+        folder: The folder to make.
+        mapping: For format ``csv``: canonical column to column of the file.
+        skip_bad: Whether malformed rows are skipped and counted; otherwise they are refused.
+        overwrite: Whether an existing trace may be replaced.
+
+    Returns:
+        What ``trace.json`` says, by field; instead of each table its rows and digest.
+
+    Raises:
+        InputError: If the name or the folder is not free or not allowed.
+        TraceError: If a file is missing or wrong, or no job is left.
+        EnvironmentLacks: If the file system refuses.
+    """
+    chosen = check_name(default_name(paths) if name is None else name)
+    folders.check_free(folder, overwrite=overwrite)
+    with replacing(folder.resolve()) as fresh:
+        scratch = fresh / SCRATCH
+        found = _convert(form.batches(paths, mapping or {}), form, scratch, None)
+        if found.numbers and found.dates:
+            mostly_dates = found.dates > found.numbers
+            found = _convert(form.batches(paths, mapping or {}), form, scratch, mostly_dates)
+        where = ", ".join(map(str, paths))
+        skip = _repeats(found, scratch)
+        if found.wrong and not skip_bad:
+            raise TraceError(_refused(found, where))
+        kept = found.rows - found.wrong - sum(found.dropped.values())
+        if not kept:
+            raise TraceError(Problem(_nothing(found), where))
+        fields = _fields(form, chosen, found, kept)
+        tables = {"jobs": (kept, _place(scratch, fresh / TABLE, found.first_s, skip, fields))}
+        scratch.unlink()
+        if form.nodes is not None and (nodes := form.nodes(paths)) is not None:
+            tables["nodes"] = _write_nodes(nodes, fresh / "nodes.parquet", fields)
+        fields["inputs"] = _inputs([*found.paths, *(path for path in paths if path.is_file())])
+        fields["tables"] = tables
+        (fresh / folders.META).write_bytes(folders.meta_bytes(fields))
+    return fields
+
+
+def read_jobs(form: JobsFormat, paths: Sequence[Path], name: str | None = None) -> Trace:
+    """Read logs into memory.
+
+    Raises:
+        InputError: If the name is not allowed.
+        TraceError: If a file is missing or wrong.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "trace"
+        write_jobs(form, paths, name, folder)
+        return folders.read(folder)
+
+
+def default_name(paths: Sequence[Path]) -> str:
+    """The name of a trace made of these files: that of the first."""
+    name = paths[0].absolute().name
+    for suffix in SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name_from(name)
+
+
+def _convert(
+    batches: Iterator[Batch], form: JobsFormat, scratch: Path, dates: bool | None
+) -> _Found:
+    """The first pass; `dates` as in `Batch`."""
+    found = _Found()
+    with pq.ParquetWriter(scratch, _SCRATCH, compression="zstd") as writer:
+        for batch in batches:
+            if batch.path not in found.paths:
+                found.paths.append(batch.path)
+            rows = form.convert(batch._replace(dates=dates))
+            table, lines = _checked(batch, rows, found)
+            if not table.num_rows:
+                continue
+            found.absolute |= rows.absolute
+            submit = np.asarray(table["submit_time_s"])
+            found.first_s = min(found.first_s, float(np.min(submit)))
+            if not rows.absolute and (late := int((submit > YEAR_2100_S).sum())):
+                found.count(found.doubts, {LATE: late})
+            found.hashes.append(_hashes(table["job_id"]))
+            file = np.full(len(lines), found.paths.index(batch.path), dtype=np.int32)
+            table = table.append_column(_SCRATCH.field("file"), pa.array(file))
+            table = table.append_column(_SCRATCH.field("line"), pa.array(lines))
+            writer.write_table(table.replace_schema_metadata(_SCRATCH.metadata))
+    return found
+
+
+def _checked(batch: Batch, rows: Rows, found: _Found) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+    """The jobs of a batch that keep the rules of the schema, with their lines."""
+    table = jobs_table({"job_id": pa.array([], pa.string()), **rows.jobs})
+    table = table.replace_schema_metadata(_UNPLACED.metadata)
+    lines = batch.lines[rows.kept]
+    breaking = row_problems(table, _UNPLACED, rows.names)
+    found.names = rows.names
+    found.numbers += rows.kinds[0]
+    found.dates += rows.kinds[1]
+    faults = dict(batch.wrong)
+    faults |= {int(batch.lines[row]): text for row, text in rows.wrong.items()}
+    faults |= {int(lines[row]): text for row, text in breaking.items()}
+    for line in sorted(faults):
+        found.fault(found.paths.index(batch.path), line, faults[line])
+    found.rows += len(batch.lines) + len(batch.wrong)
+    found.count(found.dropped, rows.dropped)
+    found.count(found.doubts, rows.doubts)
+    if breaking:
+        good = np.setdiff1d(np.arange(table.num_rows), list(breaking))
+        table, lines = table.take(pa.array(good)), lines[good]
+    return table, lines
+
+
+def _hashes(ids: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    return np.fromiter((hash(text) for text in ids.to_pylist()), np.int64, len(ids))
+
+
+def _repeats(found: _Found, scratch: Path) -> npt.NDArray[np.int64]:
+    """Which rows of the scratch file repeat the id of an earlier one; they count as wrong."""
+    if not found.hashes:
+        return np.array([], dtype=np.int64)
+    hashes = np.concatenate(found.hashes)
+    found.hashes.clear()
+    ordered = np.sort(hashes)
+    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    del ordered
+    if not len(twice):
+        return np.array([], dtype=np.int64)
+    candidates = np.isin(hashes, twice)
+    first: dict[str, tuple[int, int]] = {}
+    skip, start = [], 0
+    for part in _parts(scratch, ["job_id", "file", "line"]):
+        rows = np.flatnonzero(candidates[start : start + part.num_rows])
+        columns = part.take(pa.array(rows)).to_pydict()
+        for row, job, file, line in zip(rows.tolist(), *columns.values(), strict=True):
+            before = first.setdefault(job, (file, line))
+            if before != (file, line):
+                there = f"{found.paths[before[0]].name}, line {before[1]}"
+                name = found.names.get("job_id", "job_id")
+                text = f"{name} {job!r} repeats {there}; must be unique"
+                found.fault(file, line, text)
+                skip.append(start + row)
+        start += part.num_rows
+    return np.array(skip, dtype=np.int64)
+
+
+def _refused(found: _Found, where: str) -> list[Problem]:
+    """The first malformed rows, and after the last of them what can be done."""
+    text = f"{found.wrong} of {found.rows} rows malformed"
+    *others, last = found.problems()
+    if found.wrong > len(found.faults):
+        text += f", the first {len(found.faults)} of them above"
+    hint = f"{last.message}\n{where}: {text}; --skip-bad leaves them out and counts them"
+    return [*others, Problem(hint, last.where)]
+
+
+def _nothing(found: _Found) -> str:
+    if not found.rows:
+        return "has no rows"
+    reasons = [f"{count} {reason}" for reason, count in sorted(found.dropped.items())]
+    reasons += [f"{found.wrong} malformed"] if found.wrong else []
+    return f"has no GPU job: of {found.rows} rows {', '.join(reasons)}"
+
+
+def _fields(form: JobsFormat, name: str, found: _Found, kept: int) -> dict[str, Any]:
+    first = f"{found.first_s:.15g} s in the file"
+    if found.absolute and abs(found.first_s) < LAST_DATE_S:
+        moment = datetime.fromtimestamp(found.first_s, UTC).replace(tzinfo=None)
+        first = f"{moment.isoformat(' ')} ({form.clock})"
+    quality = Quality(
+        rows=found.rows,
+        kept=kept,
+        wrong=found.wrong,
+        wrong_examples=found.examples(),
+        dropped=dict(sorted(found.dropped.items())),
+        doubts=dict(sorted(found.doubts.items())),
+        time_origin=f"the first submission, {first}",
+        time_unit=form.time_unit,
+        cannot_tell=list(form.cannot_tell),
+    )
+    return {
+        "name": name,
+        "kind": "jobs",
+        "format": form.name,
+        "origin": form.origin,
+        "source": form.source,
+        "licence": form.licence,
+        "notes": (),
+        "parameters": {},
+        "quality": quality,
+    }
+
+
+def _place(
+    scratch: Path,
+    path: Path,
+    first_s: float,
+    skip: npt.NDArray[np.int64],
+    fields: Mapping[str, Any],
+) -> str:
+    """The second pass; returns the digest of the table."""
+    schema = JOBS.with_metadata(JOBS.metadata | folders.origin_metadata(fields))
+    at = schema.get_field_index("submit_time_s")
+    start = 0
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for part in _parts(scratch, JOBS.names):
+            keep = np.ones(part.num_rows, dtype=bool)
+            inside = skip[(skip >= start) & (skip < start + part.num_rows)]
+            keep[inside - start] = False
+            start += part.num_rows
+            submit = np.asarray(part["submit_time_s"]) - first_s
+            table = part.set_column(at, schema.field(at), pa.array(submit))
+            if len(inside):
+                table = table.filter(pa.array(keep))
+            writer.write_table(table.cast(schema))
+    return _digest(path)
+
+
+def _parts(path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
+    with pq.ParquetFile(path, pre_buffer=False) as file:
+        for part in file.iter_batches(ROW_GROUP, columns=list(columns), use_threads=False):
+            yield pa.Table.from_batches([part])
+
+
+def _write_nodes(table: pa.Table, path: Path, fields: Mapping[str, Any]) -> tuple[int, str]:
+    table = validate(table, NODES, path.name)
+    extra = folders.origin_metadata(fields)
+    pq.write_table(table.replace_schema_metadata(NODES.metadata | extra), path, compression="zstd")
+    return table.num_rows, _digest(path)
+
+
+def _inputs(paths: Sequence[Path]) -> dict[str, str]:
+    """Digests by file name; a second file of one name gets a number."""
+    digests: dict[str, str] = {}
+    for path in dict.fromkeys(paths):
+        name, count = path.name, 1
+        while name in digests:
+            count += 1
+            name = f"{path.name} ({count})"
+        digests[name] = _digest(path)
+    return digests
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,223 @@
+"""The trace library: a folder of traces, found by name.
+
+It is ``$WATTKEEPER_TRACES``, by default ``wattkeeper/traces`` in the user's cache directory
+(``$XDG_CACHE_HOME``, or ``~/.cache``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyarrow.compute as pc
+
+from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.traces.files.names import check_name, is_name
+from wattkeeper.traces.formats import JobsFormat, find_format
+from wattkeeper.traces.library.folder import META, read, write
+from wattkeeper.traces.library.importer import default_name, write_jobs
+from wattkeeper.traces.trace import Trace
+
+MUCH: Final = 0.1
+"""Of all rows."""
+
+
+class Added(NamedTuple):
+    """What an import put into the library.
+
+    Attributes:
+        folder: Where it is.
+        name: The trace's name.
+        kind: ``jobs`` or ``profiles``.
+        origin: As in `Trace`.
+        rows: Number of rows of each table.
+        notes: As in `Trace`.
+        quality: As in `Trace`; empty where the format counts nothing.
+    """
+
+    folder: Path
+    name: str
+    kind: str
+    origin: str
+    rows: Mapping[str, int]
+    notes: tuple[str, ...]
+    quality: Mapping[str, Any]
+
+
+def root() -> Path:
+    """The folder of the library; it need not exist.
+
+    Raises:
+        EnvironmentLacks: If no home directory is known and nothing else is set.
+    """
+    if path := os.environ.get("WATTKEEPER_TRACES"):
+        return Path(path)
+    if path := os.environ.get("XDG_CACHE_HOME"):
+        return Path(path) / "wattkeeper" / "traces"
+    try:
+        return Path.home() / ".cache" / "wattkeeper" / "traces"
+    except RuntimeError as error:
+        raise EnvironmentLacks("no home directory is known; set WATTKEEPER_TRACES") from error
+
+
+def names() -> tuple[str, ...]:
+    """The names of all traces in the library, sorted.
+
+    Raises:
+        EnvironmentLacks: If the library is there and cannot be listed.
+    """
+    try:
+        with os.scandir(root()) as entries:
+            return tuple(
+                sorted(e.name for e in entries if is_name(e.name) and (Path(e) / META).is_file())
+            )
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise EnvironmentLacks(f"cannot list {root()}: {error.strerror or error}") from error
+
+
+def locate(name_or_path: str | Path) -> Path:
+    """The folder of a trace.
+
+    A name in the library goes before a folder of that name in the working directory (write
+    ``./NAME`` for that one).
+
+    Raises:
+        InputError: If there is no such trace; the message lists what is there.
+    """
+    text = str(name_or_path)
+    if is_name(text) and (root() / text).is_dir():
+        return root() / text
+    try:
+        path = Path(text).expanduser()
+        if text and path.exists():
+            return path
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL byte, ~nobody
+        pass
+    known = ", ".join(names()) or "nothing yet"
+    raise InputError(
+        f"no trace named {text!r}: in the library ({root()}) there is {known}. Import one with "
+        "`wattkeeper traces import FORMAT PATH...`, or give the path of a trace's folder"
+    )
+
+
+def find(name_or_path: str | Path) -> Trace:
+    """Read a trace by its name in the library or by the path of its folder.
+
+    Raises:
+        InputError: If there is no such trace; the message lists what is there.
+        TraceError: If it is there and broken.
+    """
+    return read(locate(name_or_path))
+
+
+def save(trace: Trace, *, replace: bool = False) -> Path:
+    """Put a trace into the library under its name.
+
+    Returns:
+        Its folder.
+
+    Raises:
+        InputError: If the name is taken and `replace` is not given.
+        EnvironmentLacks: If the file system refuses.
+    """
+    folder = root() / check_name(trace.name)
+    write(trace, folder, overwrite=replace)
+    return folder
+
+
+def add(
+    form: str,
+    paths: Sequence[Path],
+    name: str | None = None,
+    *,
+    replace: bool = False,
+    mapping: Mapping[str, str] | None = None,
+    skip_bad: bool = False,
+) -> Added:
+    """Import files into the library; logs of jobs pass through memory in batches.
+
+    Args:
+        form: Name of a format, or `wattkeeper.traces.formats.AUTO`.
+        paths: What it reads.
+        name: The trace's name; by default the format chooses.
+        replace: Whether an existing trace may be replaced.
+        mapping: For format ``csv``: canonical column to column of the file.
+        skip_bad: Whether malformed rows of a job log are skipped and counted.
+
+    Raises:
+        InputError: If there is no such format, the name is taken or not allowed, or `mapping` or
+            `skip_bad` is given for a format that has none.
+        TraceError: If a file is missing or wrong.
+        EnvironmentLacks: If the file system refuses.
+    """
+    known = find_format(form, paths)
+    if mapping and known.name != "csv":
+        raise InputError(f"a mapping of columns is for format csv, not {known.name}")
+    if isinstance(known, JobsFormat):
+        chosen = check_name(default_name(paths) if name is None else name)
+        folder = root() / chosen
+        fields = write_jobs(
+            known,
+            paths,
+            chosen,
+            folder,
+            mapping=mapping,
+            skip_bad=skip_bad,
+            overwrite=replace,
+        )
+        rows = {table: count for table, (count, _) in fields["tables"].items()}
+        return Added(folder, chosen, "jobs", known.origin, rows, (), fields["quality"])
+    read_it = known.read_good if skip_bad else known.read
+    if read_it is None:
+        raise InputError(f"format {known.name} has no rows to skip; --skip-bad is for job logs")
+    trace = read_it(paths)
+    trace = trace if name is None else dataclasses.replace(trace, name=name)
+    rows = {table: content.num_rows for table, content in trace.tables.items()}
+    folder = save(trace, replace=replace)
+    return Added(folder, trace.name, trace.kind, trace.origin, rows, trace.notes, trace.quality)
+
+
+def sizes(trace: Trace) -> dict[str, Any]:
+    """How large a trace is, JSON-ready.
+
+    Returns:
+        ``tables``: rows of each; ``rows``: jobs or profiles;
+        ``most_gpus``: of one of them; ``span_s``: from the first
+        submission to the last, s, None for profiles.
+    """
+    table = trace.tables[trace.kind]
+    bounds = pc.min_max(table["submit_time_s"]).as_py() if trace.kind == "jobs" else None
+    return {
+        "tables": {name: content.num_rows for name, content in trace.tables.items()},
+        "rows": table.num_rows,
+        "most_gpus": pc.max(table["gpus"]).as_py(),
+        "span_s": bounds["max"] - bounds["min"] if bounds else None,
+    }
+
+
+def counted(quality: Mapping[str, Any]) -> list[str]:
+    """Lines that say what an import left out, by reason or by file and line, and what it doubts."""
+    lines = [f"{count:8} dropped: {reason}" for reason, count in quality.get("dropped", {}).items()]
+    lines += [f"{count:8} doubtful: {what}" for what, count in quality.get("doubts", {}).items()]
+    if wrong := quality.get("wrong", 0):
+        examples = quality["wrong_examples"]
+        lines += [f"{wrong:8} malformed, skipped:", *(f"{'':9}{text}" for text in examples)]
+        if wrong > len(examples):
+            lines.append(f"{'':9}... and {wrong - len(examples)} more")
+    return lines
+
+
+def much_left_out(quality: Mapping[str, Any]) -> str:
+    """A warning if an import left out more than `MUCH` of all rows as malformed; else empty."""
+    wrong, rows = quality.get("wrong", 0), quality.get("rows", 0)
+    if wrong <= MUCH * rows:
+        return ""
+    return (
+        f"Warning: {wrong} of {rows} rows ({100 * wrong / rows:.1f} %) are malformed and left out; "
+        "this trace may not be what its file records"
+    )

@@ -1,0 +1,229 @@
+"""Graphs of models from JSON: the form in which ModelKeeper's are published, and our own.
+
+A published file is an object: ``model`` (name), ``num_tensors``, and a value a node of ``opts``
+(operator), ``dims`` (shape of its weight, empty where it has none), ``parents`` (positions of its
+predecessors, ``[-1]`` where it has none) and ``layer`` (name of the layer that holds the weight, or
+null). It says nothing of strides or groups; that a convolution is depthwise shows in its shape: one
+input an output, where it follows something. A file of our own is what `Graph.to_json` writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor
+
+Extent = Annotated[int, Field(ge=1)]
+Place = Annotated[int, Field(ge=SOURCE)]
+Name = Annotated[str, Field(min_length=1)]
+
+OwnTensor = tuple[str, str, list[Extent], bool]
+OwnNode = tuple[Name, list[Place], list[OwnTensor], list[tuple[str, Any]]]
+
+BY_NODE: Final = ("opts", "dims", "parents", "layer")
+STRICT: Final = ConfigDict(strict=True)
+
+
+class Published(BaseModel):
+    """A published graph."""
+
+    model_config = STRICT
+
+    model: Name
+    num_tensors: Annotated[int, Field(ge=0)]
+    opts: Annotated[list[Name], Field(min_length=1)]
+    dims: list[list[Extent]]
+    parents: list[list[Place]]
+    layer: list[str | None]
+
+
+OWN: Final[TypeAdapter[list[OwnNode]]] = TypeAdapter(
+    Annotated[list[OwnNode], Field(min_length=1)], config=STRICT
+)
+
+
+def read_graph(path: Path) -> Graph:
+    """The graph in a file.
+
+    Raises:
+        TraceError: If it cannot be read or is no graph; the message names file and key.
+    """
+    return parse_graph(path.stem, read_bytes(path), str(path))
+
+
+def read_graphs(path: Path) -> list[Graph]:
+    """The graphs of all ``.json`` files in a folder, by file name, or of one file.
+
+    Raises:
+        TraceError: If there is none, one cannot be read, or two models have one name.
+    """
+    graphs: dict[str, Graph] = {}
+    for file in graph_files(path):
+        graph = read_graph(file)
+        check_new(graph.name, graphs, file)
+        graphs[graph.name] = graph
+    return [*graphs.values()]
+
+
+def graph_files(path: Path) -> list[Path]:
+    """The ``.json`` files in a folder, by name, or the file itself.
+
+    Raises:
+        TraceError: If there is none.
+    """
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.suffix == ".json" and file.is_file())
+    if not files:
+        raise TraceError(Problem("has no .json file; a graph a file is needed", str(path)))
+    return files
+
+
+def read_bytes(path: Path) -> bytes:
+    """What is in a file.
+
+    Raises:
+        TraceError: If it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        text = f"cannot be read: {error.strerror or error}"
+        raise TraceError(Problem(text, str(path))) from error
+
+
+def check_new(name: str, known: Collection[str], path: Path) -> None:
+    """Refuse a second model of one name.
+
+    Raises:
+        TraceError: If the name is known.
+    """
+    if name in known:
+        text = f"model: {name!r} is the name of another file's model; names must differ"
+        raise TraceError(Problem(text, str(path)))
+
+
+def parse_graph(name: str, data: bytes, where: str) -> Graph:
+    """The graph that a file holds.
+
+    Args:
+        name: Its name, unless the file says another one.
+        data: The file's content.
+        where: The file's name, for messages.
+
+    Raises:
+        TraceError: If it is no graph.
+    """
+    try:
+        if data.lstrip()[:1] == b"[":
+            return _own(name, data.decode(), where)
+        return _published(Published.model_validate_json(data), where)
+    except UnicodeDecodeError as error:
+        raise TraceError(
+            Problem("is not text in UTF-8; a graph in JSON is needed", where)
+        ) from error
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        problems = [_problem(one["loc"], _said(one), where) for one in found]
+        raise TraceError(problems) from error
+
+
+def _own(name: str, text: str, where: str) -> Graph:
+    problems = [
+        _problem((at, 1), f"input {place} is not before the node; nodes come in order", where)
+        for at, (_, inputs, _, _) in enumerate(OWN.validate_json(text))
+        for place in inputs
+        if place >= at
+    ]
+    if problems:
+        raise TraceError(problems)
+    return Graph.of_json(name, text)
+
+
+def _published(found: Published, where: str) -> Graph:
+    _check(found, where)
+    order = _order(found, where)
+    place = {at: new for new, at in enumerate(order)} | {SOURCE: SOURCE}
+    nodes = (_node(found, at) for at in order)
+    return Graph(
+        found.model,
+        tuple(node._replace(inputs=tuple(place[at] for at in node.inputs)) for node in nodes),
+    )
+
+
+def _check(found: Published, where: str) -> None:
+    count = len(found.opts)
+    for key in BY_NODE:
+        if len(getattr(found, key)) != count:
+            text = f"has {len(getattr(found, key))} values; opts has {count}: one a node is needed"
+            raise TraceError(_problem((key,), text, where))
+    problems = []
+    for at in range(count):
+        for before in found.parents[at]:
+            if before >= count:
+                text = f"names node {before}; the last one is {count - 1}"
+                problems.append(_problem(("parents", at), text, where))
+        if bool(found.dims[at]) != bool(found.layer[at]):
+            text = "has a name without a shape in dims, or a shape without a name"
+            problems.append(_problem(("layer", at), text, where))
+    tensors = len({name for name in found.layer if name})
+    if tensors != found.num_tensors:
+        text = f"is {found.num_tensors}; layer names {tensors} different ones"
+        problems.append(_problem(("num_tensors",), text, where))
+    if problems:
+        raise TraceError(problems)
+
+
+def _order(found: Published, where: str) -> list[int]:
+    """The nodes in topological order: as they stand if that is one, else as published.
+
+    That is Kahn's order with a stack: of the nodes that could come next, the one that became ready
+    last; of those that became ready together, the last one.
+    """
+    count = len(found.opts)
+    if all(before < at for at, places in enumerate(found.parents) for before in places):
+        return list(range(count))
+    after: list[list[int]] = [[] for _ in range(count)]
+    missing = [0] * count
+    for at, places in enumerate(found.parents):
+        for before in {*places} - {SOURCE}:
+            after[before].append(at)
+            missing[at] += 1
+    ready = [at for at in range(count - 1, -1, -1) if not missing[at]]
+    order = []
+    while ready:
+        order.append(at := ready.pop())
+        for later in after[at]:
+            missing[later] -= 1
+            if not missing[later]:
+                ready.append(later)
+    if len(order) < count:
+        circle = min(at for at in range(count) if missing[at])
+        text = "is in a circle or after one; a graph without circles is needed"
+        raise TraceError(_problem(("parents", circle), text, where))
+    return order
+
+
+def _node(found: Published, at: int) -> Node:
+    op, shape, layer = found.opts[at], tuple(found.dims[at]), found.layer[at]
+    inputs = tuple(found.parents[at]) or (SOURCE,)
+    tensors = (Tensor(f"{layer}.weight", "weight", shape),) if shape else ()
+    depthwise = op == "Conv" and len(shape) > 2 and shape[1] == 1 and inputs != (SOURCE,)
+    return Node(op, inputs, tensors, (("depthwise", True),) if depthwise else ())
+
+
+def _said(error: ErrorDetails) -> str:
+    found = error["input"]
+    shown = isinstance(found, str | int | float | None) and error["type"] != "json_invalid"
+    return f"{error['msg']}, not {found!r}" if shown else error["msg"]
+
+
+def _problem(place: Sequence[int | str], text: str, where: str) -> Problem:
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    return Problem(f"{key.removeprefix('.')}: {text}" if key else text, where)

@@ -1,0 +1,314 @@
+"""From columns of text to canonical ones: numbers, times, texts, and which rows stay.
+
+Each function notes the rows that it cannot read in ``wrong`` (by 0-based row, what is wrong) and
+goes on, so that all that is wrong with a batch is found at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wattkeeper.traces.formats import Rows
+from wattkeeper.traces.readers.csvfile import ABSENT, NUMBER, SHOWN_CELL
+from wattkeeper.traces.schema import JOBS
+
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+Wrong = dict[int, str]
+
+DATE: Final = (
+    r"^(?P<time>\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)?)"
+    r"(?P<zone>Z|[+-]\d\d:?\d\d)?$"
+)
+WHOLE_BELOW: Final = 2.0**31
+
+
+def note(wrong: Wrong, row: int, text: str) -> None:
+    """Add a fault to those of a row."""
+    wrong[row] = f"{wrong[row]}; {text}" if row in wrong else text
+
+
+def shown(text: str) -> str:
+    """A value as messages show it."""
+    return repr(text if len(text) <= SHOWN_CELL else text[:SHOWN_CELL] + "...")
+
+
+def cells(table: pa.Table, name: str) -> pa.Array:
+    """A column of texts without white space around them."""
+    column = table.column(name)
+    chunk = (
+        column.chunk(0)
+        if column.num_chunks == 1
+        else pa.chunked_array(column.chunks, pa.string()).combine_chunks()
+    )
+    return pc.utf8_trim_whitespace(chunk)
+
+
+def texts(table: pa.Table, name: str, absent: Sequence[str] = ABSENT) -> pa.Array:
+    """A column of texts; null where absent, or where there is no such column."""
+    if name not in table.column_names:
+        return pa.nulls(table.num_rows, pa.string())
+    found = cells(table, name)
+    gone = pc.is_in(found, value_set=pa.array(absent, pa.string()))
+    return pc.if_else(gone, pa.scalar(None, pa.string()), found)
+
+
+def numbers(
+    table: pa.Table,
+    name: str,
+    wrong: Wrong,
+    *,
+    whole: bool = False,
+    needed: bool = False,
+    absent: Sequence[str] = ABSENT,
+    unit: str = "",
+) -> Floats:
+    """A column of numbers; NaN where absent, wrong, or where there is no such column.
+
+    Args:
+        table: Columns of text.
+        name: The column.
+        wrong: Takes what is wrong.
+        whole: Whether they must be whole numbers that fit 32 bits.
+        needed: Whether one must be there.
+        absent: Texts that stand for no value.
+        unit: What the numbers count, for messages.
+    """
+    if name not in table.column_names:
+        return np.full(table.num_rows, np.nan)
+    found = cells(table, name)
+    gone = pc.is_in(found, value_set=pa.array(absent, pa.string()))
+    try:
+        values = pc.if_else(gone, pa.scalar(None, pa.string()), found).cast(pa.float64())
+        bad: Mask = np.zeros(len(found), dtype=bool)
+    except pa.ArrowInvalid:
+        readable = pc.match_substring_regex(found, NUMBER)
+        values = pc.if_else(readable, found, pa.scalar(None, pa.string())).cast(pa.float64())
+        bad = ~np.asarray(readable) & ~np.asarray(gone)
+    result: Floats = np.array(values.fill_null(math.nan), dtype=float)
+    if needed:
+        bad |= np.asarray(gone)
+    there = ~np.asarray(gone)
+    with np.errstate(invalid="ignore"):
+        bad |= there & ~np.isfinite(result)
+        if whole:
+            fits = (np.floor(result) == result) & (np.abs(result) < WHOLE_BELOW)
+            bad |= there & ~fits
+    must = "a whole number below 2147483648" if whole else "a finite number"
+    must += f" of {unit}" if unit else ""
+    for row in np.flatnonzero(bad).tolist():
+        text = found[row].as_py()
+        note(wrong, row, f"{name} is {shown(text) if text else 'empty'}, must be {must}")
+    result[bad] = np.nan
+    return result
+
+
+def dates(
+    table: pa.Table,
+    name: str,
+    wrong: Wrong,
+    *,
+    needed: bool = False,
+    absent: Sequence[str] = ABSENT,
+) -> Floats:
+    """A column of ISO 8601 dates as seconds since 1970-01-01 00:00:00; NaN as in `numbers`.
+
+    An offset from UTC is taken into account; without one the time is taken as it is written.
+    """
+    if name not in table.column_names:
+        return np.full(table.num_rows, np.nan)
+    found = cells(table, name)
+    gone = np.asarray(pc.is_in(found, value_set=pa.array(absent, pa.string())))
+    seconds = _stamps(found)
+    bad = np.isnan(seconds) & (~gone | needed)
+    for row in np.flatnonzero(bad).tolist():
+        text = found[row].as_py()
+        what = shown(text) if text else "empty"
+        note(wrong, row, f"{name} is {what}, must be a time as 2020-01-31 23:59:59")
+    return seconds
+
+
+class Times(NamedTuple):
+    """A column of times.
+
+    Attributes:
+        seconds: Of each row; of dates since 1970-01-01 00:00:00. NaN as in `numbers`.
+        kinds: How many were written as numbers, and how many as dates.
+    """
+
+    seconds: Floats
+    kinds: tuple[int, int]
+
+
+def times(
+    table: pa.Table,
+    name: str,
+    wrong: Wrong,
+    dates: bool | None,
+    *,
+    needed: bool = False,
+    absent: Sequence[str] = ABSENT,
+) -> Times:
+    """A column of numbers (s) or dates.
+
+    Args:
+        table: Columns of text.
+        name: The column.
+        wrong: Takes what is wrong.
+        dates: As in `Batch`: which of the two the others are; None: each is read as it looks.
+        needed: Whether one must be there.
+        absent: Texts that stand for no value.
+    """
+    if name not in table.column_names:
+        return Times(np.full(table.num_rows, np.nan), (0, 0))
+    found = cells(table, name)
+    gone = np.asarray(pc.is_in(found, value_set=pa.array(absent, pa.string())))
+    stamps, values = _stamps(found), np.full(len(found), np.nan)
+    if not (~np.isnan(stamps) | gone).all():
+        readable = pc.match_substring_regex(found, NUMBER)
+        plain = pc.if_else(readable, found, pa.scalar(None, pa.string())).cast(pa.float64())
+        values = np.array(plain.fill_null(math.nan), dtype=float)
+    dated, counted = ~np.isnan(stamps) & ~gone, np.isfinite(values) & ~gone
+    other = np.zeros(len(found), dtype=bool) if dates is None else (counted if dates else dated)
+    bad = ~dated & ~counted & (~gone | needed)
+    others = "dates" if dates else "numbers of seconds"
+    for row in np.flatnonzero(bad | other).tolist():
+        text = found[row].as_py()
+        must = (
+            f"the others are {others}; all must be of one kind"
+            if other[row]
+            else "must be a number of seconds or a time as 2020-01-31 23:59:59"
+        )
+        note(wrong, row, f"{name} is {shown(text) if text else 'empty'}, {must}")
+    seconds = np.where(dated, stamps, np.where(counted, values, np.nan))
+    seconds[other] = np.nan
+    return Times(seconds, (int(counted.sum()), int(dated.sum())))
+
+
+def each(table: pa.Table, name: str, parse: Callable[[str], float], wrong: Wrong) -> Floats:
+    """A column of few different texts as numbers; NaN where there is no such column.
+
+    Args:
+        table: Columns of text.
+        name: The column.
+        parse: From a text to a number or NaN; a `ValueError` says what it must be.
+        wrong: Takes what is wrong.
+    """
+    if name not in table.column_names:
+        return np.full(table.num_rows, np.nan)
+    coded = cells(table, name).dictionary_encode()
+    values, faults = [], {}
+    for code, text in enumerate(coded.dictionary.to_pylist()):
+        try:
+            values.append(parse(text))
+        except ValueError as error:
+            values.append(math.nan)
+            faults[code] = f"{name} is {shown(text)}, must be {error}"
+    codes = np.asarray(coded.indices)
+    for code, text in faults.items():
+        for row in np.flatnonzero(codes == code).tolist():
+            note(wrong, row, text)
+    return np.array(values, dtype=float)[codes] if values else np.full(len(codes), np.nan)
+
+
+def _stamps(found: pa.Array) -> Floats:
+    """Seconds since 1970 of each text that is a date, NaN of others."""
+    if not pc.any(pc.match_substring_regex(found, r"^\d{4}-")).as_py():
+        return np.full(len(found), np.nan)
+    parts = pc.extract_regex(found, DATE)
+    return _seconds(pc.struct_field(parts, "time")) - _offsets(pc.struct_field(parts, "zone"))
+
+
+def _seconds(found: pa.Array) -> Floats:
+    """Seconds since 1970 of each time, NaN where there is none."""
+    kind = pa.timestamp("us")
+    try:
+        stamps = pc.cast(found, kind)
+    except pa.ArrowInvalid:  # one of them is no day of the calendar
+        stamps = pa.array([_stamp(text) for text in found.to_pylist()], kind)
+    values: Floats = np.array(stamps.cast(pa.int64()).fill_null(0), dtype=float) / 1e6
+    values[np.asarray(stamps.is_null())] = np.nan
+    return values
+
+
+def _stamp(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _offsets(zones: pa.Array) -> Floats:
+    """Seconds that each offset is ahead of UTC; 0 where there is none."""
+    known = {text: _offset(text) for text in zones.unique().to_pylist()}
+    if set(known.values()) == {0.0}:
+        return np.zeros(len(zones))
+    return np.array([known[text] for text in zones.to_pylist()])
+
+
+def _offset(text: str | None) -> float:
+    if not text or text == "Z":
+        return 0.0
+    sign = -1 if text[0] == "-" else 1
+    return sign * (int(text[1:3]) * 3600.0 + int(text[-2:]) * 60.0)
+
+
+def keep_rows(
+    count: int,
+    columns: Mapping[str, Any],
+    wrong: Mapping[int, str],
+    drops: Sequence[tuple[str, Mask]] = (),
+    *,
+    doubts: Sequence[tuple[str, Mask]] = (),
+    absolute: bool = False,
+    kinds: tuple[int, int] = (0, 0),
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> Rows:
+    """Put a batch together.
+
+    Args:
+        count: Rows of the batch.
+        columns: Canonical columns of all its rows: Arrow arrays, or numbers with NaN for absent.
+        wrong: Rows that could not be read.
+        drops: Reasons with the rows that they drop; the first that fits counts. A row that is
+            wrong is not dropped.
+        doubts: What is odd, with the rows; only kept ones count.
+        absolute: As in `Rows`.
+        kinds: As in `Rows`.
+        names: As in `Rows`.
+    """
+    keep: Mask = np.ones(count, dtype=bool)
+    keep[list(wrong)] = False
+    dropped = {}
+    for reason, mask in drops:
+        if hits := int((keep & mask).sum()):
+            dropped[reason] = hits
+        keep &= ~mask
+    kept = np.flatnonzero(keep).astype(np.int64)
+    jobs = {name: _taken(values, kept, JOBS.field(name).type) for name, values in columns.items()}
+    odd = {what: hits for what, mask in doubts if (hits := int((keep & mask).sum()))}
+    return Rows(jobs, kept, wrong, dropped, absolute, odd, kinds, names)
+
+
+def _taken(values: Any, kept: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values.take(pa.array(kept))
+    chosen = np.asarray(values, dtype=float)[kept]
+    gone = np.isnan(chosen)
+    if pa.types.is_integer(kind):
+        return pa.array(np.where(gone, 0, chosen).astype(np.int32), kind, mask=gone)
+    return pa.array(chosen, kind, mask=gone)
+
+
+def line_ids(lines: npt.NDArray[np.int64], header_lines: int = 1) -> pa.Array:
+    """Job ids for a log that has none: the number of the line, not counting the header."""
+    return pa.array(lines - header_lines).cast(pa.string())

@@ -1,0 +1,301 @@
+"""Logs of any size, read in batches of lines that stay numbered as in the file.
+
+A line is a row: a value may not span lines. That costs little (no known log needs it), and lets a
+broken line be named, skipped, and not taken for the start of something longer.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.traces.formats import Batch
+from wattkeeper.traces.readers.csvfile import not_text, odd_byte, reading
+
+BLOCK_BYTES: Final = 1 << 21
+LONGEST_LINE_BYTES: Final = 1 << 24
+SNIFFED_BYTES: Final = 1 << 16
+BOM: Final = b"\xef\xbb\xbf"
+
+
+class Layout(NamedTuple):
+    """How the lines of a log are divided.
+
+    Attributes:
+        delimiter: Between values; empty: any white space.
+        columns: Their names where the log has no header line; otherwise None.
+        quotes: Whether values may stand in double quotes, as in CSV.
+        comment: What a line that is no row starts with; empty: there are none.
+    """
+
+    delimiter: str = ","
+    columns: tuple[str, ...] | None = None
+    quotes: bool = True
+    comment: str = ""
+
+
+def text_batches(
+    path: Path,
+    layout: Layout,
+    needed: Sequence[str] = (),
+    block_bytes: int = BLOCK_BYTES,
+) -> Iterator[Batch]:
+    """Read a log, plain or gzip (told by content), UTF-8 with or without byte order mark.
+
+    Args:
+        path: The file.
+        layout: How its lines are divided.
+        needed: Columns that its header must have.
+        block_bytes: How much text makes a batch.
+
+    Yields:
+        Batches whose ``rows`` is a table of strings and whose ``wrong`` has the lines that are
+        broken: of wrong length, not UTF-8, with a quotation mark that is not closed.
+
+    Raises:
+        TraceError: If the file cannot be read, is damaged, or has not these columns.
+    """
+    header = layout.columns
+    for start, lines in _blocks(path, block_bytes):
+        numbers = np.arange(start, start + len(lines))
+        full = np.array([_is_row(line, layout.comment) for line in lines], dtype=bool)
+        if not full.all():
+            lines = [line for line, is_row in zip(lines, full, strict=True) if is_row]
+            numbers = numbers[full]
+        if header is None and lines:
+            header = _header(lines[0], layout, path, int(numbers[0]))
+            _check_header(header, needed, path, int(numbers[0]))
+            lines, numbers = lines[1:], numbers[1:]
+        if header is not None and lines:
+            yield _batch(path, header, layout, lines, numbers)
+    if header is None:
+        raise TraceError(Problem("is empty; a header and rows are needed", str(path)))
+
+
+def first_line(path: Path, comment: str = "") -> str:
+    """The first line that is a row or a header, for sniffing; empty if there is none of text."""
+    try:
+        with _opened(path) as file:
+            data = file.read(SNIFFED_BYTES).removeprefix(BOM)
+    except (TraceError, OSError, EOFError, zlib.error, ValueError):
+        return ""
+    for line in data.split(b"\n"):
+        if _is_row(line, comment):
+            line = line.removesuffix(b"\r")
+            return "" if _broken(line, quotes=False) else line.decode()
+    return ""
+
+
+def check_text(path: Path) -> None:
+    """Check that a file is there and begins like text; a folder passes.
+
+    Raises:
+        TraceError: If it cannot be read, is empty, or is not text.
+    """
+    if path.is_dir():
+        return
+    try:
+        with _opened(path) as file:
+            data = file.read(SNIFFED_BYTES)
+    except (EOFError, OSError, zlib.error) as error:
+        raise TraceError(Problem(f"cannot be read: {error}", str(path))) from error
+    if not data.removeprefix(BOM).strip():
+        raise TraceError(Problem("is empty; a header and rows are needed", str(path)))
+    whole = data[: data.rfind(b"\n") + 1] or data  # the last line may end within a letter
+    if (at := odd_byte(whole)) is not None:
+        raise TraceError(Problem(not_text(whole, at), str(path)))
+
+
+def has_header(*names: str, delimiter: str = ",") -> Callable[[Path], bool]:
+    """A sniffer: whether the first line of a file has these columns."""
+
+    def sniff(path: Path) -> bool:
+        found = [name.strip().strip('"') for name in first_line(path).split(delimiter)]
+        return set(names) <= set(found)
+
+    return sniff
+
+
+def one_path(paths: Sequence[Path], what: str = "file") -> Path:
+    """The only path.
+
+    Raises:
+        TraceError: If there are more.
+    """
+    if len(paths) != 1:
+        text = f"one {what} is needed, not {len(paths)}"
+        raise TraceError(Problem(text, ", ".join(map(str, paths))))
+    return paths[0]
+
+
+def _opened(path: Path) -> IO[bytes]:
+    with reading(path):
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        return gzip.open(path) if packed else path.open("rb")  # type: ignore[return-value]
+
+
+def _blocks(path: Path, block_bytes: int) -> Iterator[tuple[int, list[bytes]]]:
+    """Whole lines without their ends, with the number of the first."""
+    number, rest, first = 1, b"", True
+    with _opened(path) as file:
+        while True:
+            try:
+                data = file.read(block_bytes)
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                text = f"is a truncated or damaged gzip file: {error}"
+                raise TraceError(Problem(text, str(path))) from error
+            except OSError as error:
+                text = f"cannot be read: {error.strerror or error}"
+                raise TraceError(Problem(text, str(path))) from error
+            block = rest + data
+            if first:
+                block, first = block.removeprefix(BOM), False
+            if not data:
+                if block:
+                    yield number, [block.removesuffix(b"\r")]
+                return
+            *lines, rest = block.split(b"\n")
+            if len(rest) > LONGEST_LINE_BYTES:
+                text = f"has a line longer than {LONGEST_LINE_BYTES} bytes: no log of jobs"
+                raise TraceError(Problem(text, f"{path}, line {number + len(lines)}"))
+            if b"\r" in block:
+                lines = [line.removesuffix(b"\r") for line in lines]
+            if lines:
+                yield number, lines
+            number += len(lines)
+
+
+def _is_row(line: bytes, comment: str) -> bool:
+    if comment and line.startswith(comment.encode()):
+        return False
+    return bool(line) and not line.isspace()
+
+
+def _header(line: bytes, layout: Layout, path: Path, number: int) -> tuple[str, ...]:
+    if text := _broken(line, layout.quotes):
+        raise TraceError(Problem(text, f"{path}, line {number}"))
+    values = _values(line, layout)
+    if isinstance(values, str):
+        raise TraceError(Problem(values, f"{path}, line {number}"))
+    return tuple(name.strip() for name in values)
+
+
+def _check_header(header: Sequence[str], needed: Sequence[str], path: Path, number: int) -> None:
+    problems = []
+    for name in dict.fromkeys([*header, *needed]):
+        if (count := header.count(name)) != 1:
+            state = f"appears {count} times" if count else "is missing"
+            found = ", ".join(header)
+            text = f"column {name} {state}; found {found if len(found) < 500 else found[:500]}"
+            problems.append(Problem(text, f"{path}, line {number}"))
+    if problems:
+        raise TraceError(problems)
+
+
+def _batch(
+    path: Path,
+    header: tuple[str, ...],
+    layout: Layout,
+    lines: list[bytes],
+    numbers: np.ndarray[tuple[int], np.dtype[np.int64]],
+) -> Batch:
+    """Divide lines into a table; most of them by Arrow, those with quotes one by one."""
+    width, wrong, quoted, plain = len(header), {}, {}, []
+    suspect = _suspects(lines, layout.quotes)
+    delimiter = layout.delimiter.encode()
+    for row, line in enumerate(lines):
+        if suspect and (text := _broken(line, layout.quotes)):
+            wrong[int(numbers[row])] = text
+            continue
+        if layout.quotes and b'"' in line:
+            values = _values(line, layout)
+            if isinstance(values, str):
+                wrong[int(numbers[row])] = values
+                continue
+            quoted[row] = values
+            count = len(values)
+        elif delimiter:
+            count = line.count(delimiter) + 1
+        else:
+            parts = line.split()
+            lines[row], count = b" ".join(parts), len(parts)
+        if count != width:
+            quoted.pop(row, None)
+            text = f"has {count} values, must have {width}"
+            wrong[int(numbers[row])] = text
+        elif row not in quoted:
+            plain.append(row)
+    table = _parse([lines[row] for row in plain], header, layout.delimiter or " ")
+    rows = np.array(plain, dtype=np.int64)
+    if quoted:
+        columns = list(zip(*quoted.values(), strict=True))
+        more = pa.table([pa.array(c, pa.string()) for c in columns], names=list(header))
+        rows = np.concatenate([rows, np.array(list(quoted), dtype=np.int64)])
+        order = np.argsort(rows)
+        rows = rows[order]
+        table = pa.concat_tables([table, more]).combine_chunks().take(pa.array(order))
+    return Batch(path, numbers[rows], table, wrong)
+
+
+def _suspects(lines: list[bytes], quotes: bool) -> bool:
+    """Whether any line may be broken, told for all of them at once."""
+    block = b"\n".join(lines)
+    if b"\r" in block or b"\0" in block or (quotes and b'"' in block):
+        return True
+    try:
+        block.decode("utf-8")
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+def _broken(line: bytes, quotes: bool) -> str:
+    """Why a line cannot be divided, or an empty text."""
+    if (at := odd_byte(line)) is not None:
+        return not_text(line, at)
+    if b"\r" in line:
+        return "holds a carriage return; lines must end with LF or CR LF"
+    if quotes and line.count(b'"') % 2:
+        return "has a quotation mark that is not closed on this line"
+    return ""
+
+
+def _values(line: bytes, layout: Layout) -> list[str] | str:
+    """The values of a line, or what is wrong with it."""
+    text = line.decode("utf-8")
+    if not layout.delimiter:
+        return text.split()
+    if not layout.quotes:
+        return text.split(layout.delimiter)
+    try:
+        return next(csv.reader([text], delimiter=layout.delimiter, strict=True))
+    except (csv.Error, StopIteration) as error:
+        return f"is no CSV line: {error}"
+
+
+def _parse(lines: list[bytes], header: tuple[str, ...], delimiter: str) -> pa.Table:
+    """Lines without quotes, all of the right length, as a table of texts."""
+    if not lines:
+        return pa.table({name: pa.array([], pa.string()) for name in header})
+    data = b"\n".join(lines) + b"\n"
+    return pacsv.read_csv(
+        pa.BufferReader(data),
+        read_options=pacsv.ReadOptions(
+            use_threads=False, column_names=list(header), block_size=len(data) + 1
+        ),
+        parse_options=pacsv.ParseOptions(delimiter=delimiter, quote_char=False),
+        convert_options=pacsv.ConvertOptions(
+            column_types=dict.fromkeys(header, pa.string()),
+            strings_can_be_null=False,
+        ),
+    )
