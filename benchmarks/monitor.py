@@ -23,11 +23,11 @@ from pathlib import Path
 import torch
 
 from wattkeeper.live import Session, devices
-from wattkeeper.live.devices.device import Device, Limits
-from wattkeeper.live.devices.energy_meter import Meter
+from wattkeeper.live.devices.device import Device, PowerRange
+from wattkeeper.live.devices.energy_meter import EnergyMeter
 from wattkeeper.live.devices.nvml import SAMPLE_S
-from wattkeeper.live.devices.synthetic import Synthetic
-from wattkeeper.live.host.wall_clock import Wall
+from wattkeeper.live.devices.synthetic import SyntheticDevice
+from wattkeeper.live.host.wall_clock import WallClock
 
 PAIRS = 200
 SECONDS = 0.25
@@ -108,7 +108,7 @@ def compare(bare: Callable[[], object], monitored: Callable[[], object], pairs: 
 
 def metered(training: Training, steps: int, there: list[Device]) -> None:
     """Train with the meter alone."""
-    meter = Meter(there, Wall())
+    meter = EnergyMeter(there, WallClock())
     training.run(range(steps))
     meter.read()
     meter.close()
@@ -116,7 +116,7 @@ def metered(training: Training, steps: int, there: list[Device]) -> None:
 
 def reading(there: list[Device]) -> None:
     """Print what reading the meter takes."""
-    meter = Meter(there, Wall())
+    meter = EnergyMeter(there, WallClock())
     began = time.perf_counter()
     for _ in range(READINGS):
         meter.read()
@@ -133,7 +133,9 @@ def main() -> None:
         there = devices.found()
         if not there:
             path = Path(folder) / "gpu"
-            there = [Synthetic.create(path, "synthetic", Limits(1, 400, 400), 60, Wall())]
+            there = [
+                SyntheticDevice.create(path, "synthetic", PowerRange(1, 400, 400), 60, WallClock())
+            ]
             os.environ["WATTKEEPER_DEVICE"] = f"synthetic:{path}"
         training = Training()
         probe = 20
@@ -143,7 +145,7 @@ def main() -> None:
         print(f"training   {'GPU' if training.cuda else 'one core'} of {os.cpu_count()}, "
               f"steps of {step_s * 1e3:.1f} ms, {pairs} pairs")  # fmt: skip
         kinds: dict[str, list[Device]] = {"counted": list(there)}
-        if isinstance(there[0], Synthetic) or there[0].limits is not None:
+        if isinstance(there[0], SyntheticDevice) or there[0].limits is not None:
             kinds["integrated"] = [Uncounted(device) for device in there]
         for kind, measured in kinds.items():
             print(f"{kind}, {steps} steps")

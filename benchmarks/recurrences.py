@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from wattkeeper.scenarios.run.run import Done, run
+from wattkeeper.scenarios.run.run import ScenarioResult, run
 from wattkeeper.scenarios.spec.loading import load
 from wattkeeper.sim.engine.agenda import Callback
 from wattkeeper.sim.engine.clock import Clock
@@ -39,7 +39,7 @@ def main() -> None:
     loaded = load(name, [f"seeds={SEEDS}"])
     run(load(name))
     began = time.process_time()
-    done: Done = run(loaded)
+    done: ScenarioResult = run(loaded)
     with tempfile.TemporaryDirectory() as folder:
         done.save(Path(folder) / "results")
     cpu_s = time.process_time() - began

@@ -18,7 +18,7 @@ from tests.support.random_graphs import Spec, build, draw, lineage, mutate
 from wattkeeper.policies.matching.clusters import TwoStage
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import MATCHERS, Matcher
-from wattkeeper.policies.matching.search import Search
+from wattkeeper.policies.matching.search import ParentSearch
 
 MODELS, NODES = 2500, 500
 CHILDREN, COMPARED, CHILD_NODES = 40, 5, (180, 280)
@@ -48,7 +48,7 @@ def measure(name: str, matcher: Matcher[Any], parents: list[Graph], children: li
     made_s = time.process_time() - began
     queries = [matcher.arrays(child) for child in children]
     matcher.score(arrays[0], queries[0])  # compiles
-    search = Search(matcher, arrays)
+    search = ParentSearch(matcher, arrays)
     spent_s, scored = [], []
     for child in queries:
         began = time.process_time()
@@ -71,7 +71,7 @@ def measure(name: str, matcher: Matcher[Any], parents: list[Graph], children: li
         f"a cell; the same best parent for {equal} of {COMPARED}"
     )
     began = time.process_time()
-    staged, few = TwoStage(matcher, arrays[:CLUSTERED]), Search(matcher, arrays[:CLUSTERED])
+    staged, few = TwoStage(matcher, arrays[:CLUSTERED]), ParentSearch(matcher, arrays[:CLUSTERED])
     built_s = time.process_time() - began
     found = [(staged.best(child), few.best(child)[0], staged.scored) for child in queries]
     print(

@@ -118,5 +118,5 @@ class NotSupported(DeviceError):
     """A device never does that."""
 
 
-class Lost(DeviceError):
+class DeviceLost(DeviceError):
     """A device is gone: fallen off the bus, or its driver was unloaded."""

@@ -115,7 +115,7 @@ def cost(eta: float, energy_j: float, time_s: float, max_power_w: float) -> floa
     return eta * energy_j + (1 - eta) * max_power_w * time_s
 
 
-class Expected(NamedTuple):
+class ExpectedCost(NamedTuple):
     """Mean time (s), energy (J) and cost (J) until the target, retries included."""
 
     batch_size: int
@@ -125,7 +125,7 @@ class Expected(NamedTuple):
     cost: float
 
 
-def expectations(profile: Profile, objective: Objective) -> Iterator[Expected]:
+def expectations(profile: Profile, objective: Objective) -> Iterator[ExpectedCost]:
     """The expectation of every configuration whose target was ever reached, ascending."""
     for curve in profile.curves.values():
         epochs = curve.expected_epochs(profile.max_epochs)
@@ -135,10 +135,10 @@ def expectations(profile: Profile, objective: Objective) -> Iterator[Expected]:
             time_s, energy_j = curve.epoch(limit_w)
             time_s, energy_j = epochs * time_s, epochs * energy_j
             cost = objective.cost(energy_j, time_s, profile.max_power_w * profile.gpus)
-            yield Expected(curve.batch_size, limit_w, time_s, energy_j, cost)
+            yield ExpectedCost(curve.batch_size, limit_w, time_s, energy_j, cost)
 
 
-def optimum(profile: Profile, objective: Objective, knobs: Turned = "both") -> Expected | None:
+def optimum(profile: Profile, objective: Objective, knobs: Turned = "both") -> ExpectedCost | None:
     """The expectation of the cheapest configuration; ties go to the smaller one.
 
     Args:
@@ -150,7 +150,7 @@ def optimum(profile: Profile, objective: Objective, knobs: Turned = "both") -> E
     Returns:
         None if no configuration ever reached the target.
     """
-    candidates: Iterable[Expected] = expectations(profile, objective)
+    candidates: Iterable[ExpectedCost] = expectations(profile, objective)
     if knobs == "power-limit":
         candidates = (x for x in candidates if x.batch_size == profile.default_batch_size)
     elif knobs == "batch-size":

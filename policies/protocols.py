@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from wattkeeper.policies.profile import Objective, Profile
-    from wattkeeper.policies.zoo_views import Child, Trained
+    from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 
 
 Demand = tuple[int, int, str | None]
@@ -345,10 +345,10 @@ class Selection:
 class ZooView(Protocol):
     """What `Configure` is shown of the zoo."""
 
-    def child(self, job: Job) -> Child | None:
+    def child(self, job: Job) -> ChildModel | None:
         """What a job is about to train; None if it has no part in the zoo."""
 
-    def models(self) -> Sequence[Trained]:
+    def models(self) -> Sequence[TrainedModel]:
         """What is in the zoo now, in the order of addition."""
 
 

@@ -15,7 +15,7 @@ from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import Policy
 
 
-class Stored(NamedTuple):
+class StoredModel(NamedTuple):
     """A model in a store, or one that shall go there.
 
     Attributes:
@@ -40,7 +40,7 @@ class Stored(NamedTuple):
     shared: tuple[tuple[str, int], ...] = ()
 
 
-class Shelf(NamedTuple):
+class StoredModels(NamedTuple):
     """What is in a store.
 
     Attributes:
@@ -49,9 +49,9 @@ class Shelf(NamedTuple):
     """
 
     capacity_bytes: int | None
-    models: tuple[Stored, ...] = ()
+    models: tuple[StoredModel, ...] = ()
 
-    def excess_bytes(self, new: Stored | None, without: Collection[str] = ()) -> int:
+    def excess_bytes(self, new: StoredModel | None, without: Collection[str] = ()) -> int:
         """What is above the capacity with a new model and without some; below 1 if it fits."""
         if self.capacity_bytes is None:
             return 0
@@ -77,18 +77,18 @@ class Retain(Policy):
     """What does a bounded store admit and evict?"""
 
     @abstractmethod
-    def retain(self, shelf: Shelf, new: Stored) -> Retention:
+    def retain(self, shelf: StoredModels, new: StoredModel) -> Retention:
         """Asked when a finished model is to be stored.
 
         What it leaves fits in the capacity, if what was there did.
         """
         raise NotImplementedError
 
-    def used(self, model: Stored) -> None:
+    def used(self, model: StoredModel) -> None:
         """A stored model became the parent of another one; the view shows it before that."""
 
 
-def room_bytes(models: Iterable[Stored]) -> int:
+def room_bytes(models: Iterable[StoredModel]) -> int:
     """What models take together, B: shared tensors count once."""
     total, shared = 0, dict[str, int]()
     for model in models:
@@ -97,7 +97,7 @@ def room_bytes(models: Iterable[Stored]) -> int:
     return total + sum(shared.values())
 
 
-def check_retention(shelf: Shelf, new: Stored, decision: Retention) -> Retention:
+def check_retention(shelf: StoredModels, new: StoredModel, decision: Retention) -> Retention:
     """The decision, if it is allowed.
 
     Raises:
@@ -116,7 +116,7 @@ def check_retention(shelf: Shelf, new: Stored, decision: Retention) -> Retention
     return decision
 
 
-def too_large(shelf: Shelf, new: Stored) -> Retention | None:
+def too_large(shelf: StoredModels, new: StoredModel) -> Retention | None:
     """The refusal of a model that would not fit in an empty store; None if it would."""
     if shelf.capacity_bytes is None or new.size_bytes <= shelf.capacity_bytes:
         return None
@@ -127,7 +127,9 @@ def too_large(shelf: Shelf, new: Stored) -> Retention | None:
     )
 
 
-def evict_in_order(shelf: Shelf, new: Stored, key: Callable[[Stored], Any]) -> Retention:
+def evict_in_order(
+    shelf: StoredModels, new: StoredModel, key: Callable[[StoredModel], Any]
+) -> Retention:
     """Evict models, those with the smallest key first, until the new one fits."""
     if refusal := too_large(shelf, new):
         return refusal

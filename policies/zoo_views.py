@@ -7,7 +7,7 @@ from typing import NamedTuple
 from wattkeeper.policies.matching.graph import Graph
 
 
-class Child(NamedTuple):
+class ChildModel(NamedTuple):
     """The model that a job is about to train.
 
     Attributes:
@@ -23,7 +23,7 @@ class Child(NamedTuple):
     mutated_from: str | None = None
 
 
-class Trained(NamedTuple):
+class TrainedModel(NamedTuple):
     """A trained model in the zoo.
 
     Attributes:

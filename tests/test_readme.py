@@ -283,7 +283,7 @@ def test_policies_are_all_named() -> None:
     ("form", "prefix"),
     [
         (schema.Facility, ""),
-        (schema.Cluster, ""),
+        (schema.UniformCluster, ""),
         (schema.MixedCluster, ""),
         (schema.Nodes, "nodes[]."),
         (schema.Power, "power.TYPE."),
@@ -291,7 +291,7 @@ def test_policies_are_all_named() -> None:
         (schema.Preemption, "preemption."),
     ],
 )
-def test_keys_of_clusters(form: type[schema.Model], prefix: str) -> None:
+def test_keys_of_clusters(form: type[schema.Section], prefix: str) -> None:
     """Each has a row in the page, with its unit and its default."""
     rows = re.findall(r"^\| `([^`]+)` \| (.*?) ?\| (.*?) \|", PAGES["clusters.md"], re.MULTILINE)
     known = {key: (unit, default) for key, unit, default in rows}

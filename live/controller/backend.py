@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from wattkeeper.live.controller.clock import LiveClock, Outside
-from wattkeeper.live.controller.crash_loop import Failures
+from wattkeeper.live.controller.clock import ExternalEvent, LiveClock
+from wattkeeper.live.controller.crash_loop import CrashLoopGuard
 from wattkeeper.live.controller.launchers.local import file_name
-from wattkeeper.live.controller.process_table import Fleet, Setting
+from wattkeeper.live.controller.process_table import LiveSettings, ProcessTable
 from wattkeeper.live.controller.progress import Watch, seen
-from wattkeeper.live.controller.unprofiled_jobs import Nap
-from wattkeeper.live.controller.virtual_time import Standstill
-from wattkeeper.live.controller.workloads import NOTHING, Run, Trainings, pick
-from wattkeeper.live.wire.messages import Ended, Epoch
+from wattkeeper.live.controller.unprofiled_jobs import UnprofiledRun
+from wattkeeper.live.controller.virtual_time import VirtualTime
+from wattkeeper.live.controller.workloads import NOTHING, LiveAttempt, Trainings, pick
+from wattkeeper.live.wire.messages import AttemptResult, EpochReport
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import Job, Knobs, Options
@@ -23,18 +23,18 @@ from wattkeeper.sim.engine.agenda import Callback
 from wattkeeper.sim.engine.backend import Attempt, Backend, Listener
 from wattkeeper.sim.engine.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.replay import modelled_w
-from wattkeeper.sim.engine.rng import Streams
+from wattkeeper.sim.engine.rng import RandomStreams
 
 
-class Ending(NamedTuple):
+class AttemptEnding(NamedTuple):
     """How an attempt ended: what the simulator's tables have no column for."""
 
     job_id: str
     attempt: int
-    outcome: Ended
+    outcome: AttemptResult
 
 
-class Live(Backend):
+class LiveBackend(Backend):
     """Starts processes, hears what they say, and tells the world (`wattkeeper.sim.engine.backend`).
 
     An attempt begins when its process says so; until then it holds its GPUs idle. One that crashed,
@@ -55,24 +55,24 @@ class Live(Backend):
         clock: LiveClock,
         trainings: Trainings,
         cluster: ClusterSpec,
-        streams: Streams,
-        setting: Setting,
+        streams: RandomStreams,
+        setting: LiveSettings,
         watch: Watch = lambda _: None,
     ) -> None:
         self.clock = clock
         self._watch = watch
         self.listener: Listener
-        self.endings: list[Ending] = []
+        self.endings: list[AttemptEnding] = []
         self._trainings, self._cluster = trainings, cluster
         self._streams, self._setting = streams, setting
-        self._runs: dict[tuple[str, int], Run] = {}
+        self._runs: dict[tuple[str, int], LiveAttempt] = {}
         self._needed: dict[str, float] = {}
         self._lost_before = Counter[str]()
-        self._failures = Failures(setting.folder / "output")
+        self._failures = CrashLoopGuard(setting.folder / "output")
         self._active = self._halting = False
         self._asking: dict[tuple[str, int], list[Any]] = {}
-        self._standstill = Standstill(clock, lambda ticket: self._reply(ticket, {}))
-        self.fleet = Fleet(cluster, setting, clock.wall, self._standstill)
+        self._standstill = VirtualTime(clock, lambda ticket: self._reply(ticket, {}))
+        self.fleet = ProcessTable(cluster, setting, clock.wall, self._standstill)
         clock.known, clock.answer, clock.tell = self._known, self._answer, self._tell
         clock.outside, clock.caught_up = self._outside, self._caught_up
 
@@ -103,14 +103,14 @@ class Live(Backend):
         """Start its process, once its GPUs are free."""
         if knobs is None:
             power_w = modelled_w(self._cluster.busy_w, attempt.job, attempt.gpu_type)
-            attempt.plan = nap = Nap(attempt, power_w, self.clock, self.listener)
+            attempt.plan = nap = UnprofiledRun(attempt, power_w, self.clock, self.listener)
             nap.go_on()
             return
         assert attempt.start is not None
         job = attempt.job
         assert job.workload is not None
         training = self._trainings[job.workload, job.gpus, attempt.gpu_type]
-        run = attempt.plan = Run(attempt, training, knobs.profile_w)
+        run = attempt.plan = LiveAttempt(attempt, training, knobs.profile_w)
         self._choose_luck(run)
         self._runs[job.job_id, attempt.number] = run
         self._hold_idle(run)
@@ -118,8 +118,8 @@ class Live(Backend):
 
     def pause(self, attempt: Attempt) -> None:
         """Have it stop, after it saved its state."""
-        plan: Run | Nap = attempt.plan
-        if isinstance(plan, Nap):
+        plan: LiveAttempt | UnprofiledRun = attempt.plan
+        if isinstance(plan, UnprofiledRun):
             plan.pause()
             return
         plan.paused = True
@@ -137,8 +137,8 @@ class Live(Backend):
 
     def resume(self, attempt: Attempt, delay_s: float) -> None:
         """Start a process that goes on where the one before it stopped."""
-        plan: Run | Nap = attempt.plan
-        if isinstance(plan, Nap):
+        plan: LiveAttempt | UnprofiledRun = attempt.plan
+        if isinstance(plan, UnprofiledRun):
             plan.go_on()
             return
         plan.paused = False
@@ -159,7 +159,7 @@ class Live(Backend):
         """Take what a session said, or what is said of it; any thread may call it."""
         job_id, attempt = self.fleet.attempt_of(run)
         now_s = self.clock.wall.now_s()
-        self.clock.live.post(Outside(now_s, job_id, attempt, run, kind, payload, ticket))
+        self.clock.live.post(ExternalEvent(now_s, job_id, attempt, run, kind, payload, ticket))
 
     def halt(self) -> None:
         """Have all trainings save their state, then interrupt the run; a signal handler may."""
@@ -176,7 +176,7 @@ class Live(Backend):
             return False
         return bool(self.fleet) or any(not (run.over or run.paused) for run in self._runs.values())
 
-    def _known(self, news: Outside) -> bool:
+    def _known(self, news: ExternalEvent) -> bool:
         if news.kind == "halt":
             return self._halting
         run = self._runs.get((news.job_id, news.attempt))
@@ -191,7 +191,7 @@ class Live(Backend):
             return bool(payload["epoch"] <= run.heard)
         return news.kind not in {"ended", "lost"}
 
-    def _tell(self, news: Outside) -> None:
+    def _tell(self, news: ExternalEvent) -> None:
         """Let the world know of news, and answer."""
         if news.kind == "halt":
             self._halt()
@@ -208,20 +208,20 @@ class Live(Backend):
         elif news.kind == "profiled":
             self._profiled(run, news.payload["found"])
         elif news.kind == "epoch":
-            self._account(run, Epoch(**_of(Epoch, news.payload)))
+            self._account(run, EpochReport(**_of(EpochReport, news.payload)))
             run.heard = run.last.epoch
             self._failures.reported(str(run.attempt.job.workload))
             if not run.paused:
                 self._show(run, "trains")
             run.answers.setdefault(run.heard, self._goes_on(run))
         elif news.kind == "ended":
-            self._ended(run, Ended(**_of(Ended, news.payload)))
+            self._ended(run, AttemptResult(**_of(AttemptResult, news.payload)))
         else:
             self._lost(run, news.payload)
         if news.ticket is not None:
             self._answer(news)
 
-    def _answer(self, news: Outside) -> None:
+    def _answer(self, news: ExternalEvent) -> None:
         run = self._runs.get((news.job_id, news.attempt))
         if news.kind == "broken":
             raise RuntimeError(f"the link broke: {news.payload['error']}")
@@ -261,13 +261,13 @@ class Live(Backend):
 
     # What becomes of an attempt.
 
-    def _profiled(self, run: Run, found: list[list[float]]) -> None:
+    def _profiled(self, run: LiveAttempt, found: list[list[float]]) -> None:
         attempt = run.attempt
         knobs = self.listener.measured(attempt, run.measured(found))
         for ticket in self._asking.pop((attempt.job.job_id, attempt.number), []):
             self._reply(ticket, {"limit_w": knobs.power_limit_w})
 
-    def _account(self, run: Run, now: Epoch) -> None:
+    def _account(self, run: LiveAttempt, now: EpochReport) -> None:
         """Let the world know of what was drawn since it was last told."""
         if not run.heard and now.time_s < run.kept.time_s:
             self._starts_over(run)
@@ -280,17 +280,17 @@ class Live(Backend):
             self.listener.draws(run.attempt, spent_j / (now_s - run.since_s), run.since_s)
             run.since_s = now_s
 
-    def _starts_over(self, run: Run) -> None:
+    def _starts_over(self, run: LiveAttempt) -> None:
         """What it did before it was stopped was not saved: that was for nothing."""
         run.attempt.overhead_s += run.kept.time_s
         run.attempt.overhead_j += run.kept.energy_j or 0.0
         run.last = run.kept = NOTHING
 
-    def _goes_on(self, run: Run) -> bool:
+    def _goes_on(self, run: LiveAttempt) -> bool:
         return not (run.paused or self._halting)
 
-    def _ended(self, run: Run, outcome: Ended) -> None:
-        came_to = Epoch(outcome.epochs, None, outcome.time_s, outcome.energy_j)
+    def _ended(self, run: LiveAttempt, outcome: AttemptResult) -> None:
+        came_to = EpochReport(outcome.epochs, None, outcome.time_s, outcome.energy_j)
         self._account(run, came_to)
         self.fleet.over(run.id)
         if outcome.cause == "stopped" and (run.told or came_to.epoch > run.kept.epoch):
@@ -309,7 +309,7 @@ class Live(Backend):
             if not run.paused:
                 self._finish(run)
 
-    def _finish(self, run: Run) -> None:
+    def _finish(self, run: LiveAttempt) -> None:
         outcome, attempt = run.outcome, run.attempt
         if outcome is None or run.paused or run.over:
             return
@@ -323,7 +323,7 @@ class Live(Backend):
             self._settle_limit(run, outcome)
         self.listener.ended(attempt, outcome.epochs, time_s, energy_j, reached)
 
-    def _settle_limit(self, run: Run, outcome: Ended) -> None:
+    def _settle_limit(self, run: LiveAttempt, outcome: AttemptResult) -> None:
         """Of an attempt whose limits were not profiled: it ran at one, and that was measured."""
         attempt = run.attempt
         assert attempt.configuration is not None
@@ -334,7 +334,7 @@ class Live(Backend):
         else:
             attempt.power_limit_w = limits[-1]
 
-    def _lost(self, run: Run, payload: Mapping[str, Any]) -> None:
+    def _lost(self, run: LiveAttempt, payload: Mapping[str, Any]) -> None:
         assert run.id is not None
         if payload["cause"] != "crashed":
             self.fleet.kill(run.id)
@@ -353,12 +353,12 @@ class Live(Backend):
                 "it made no Session within" if cause == "silent" else "its Session was silent for"
             )
             message = f"{what} {self._setting.lease_s:g} s (live.lease_s)"
-        outcome = Ended(cause, last.epoch, last.time_s, last.energy_j, message=message)
+        outcome = AttemptResult(cause, last.epoch, last.time_s, last.energy_j, message=message)
         if cause != "crashed" or (run.begun and code is not None and code > 0):
             self._failures.note(run.id, outcome)
         self._give_up(run, outcome)
 
-    def _give_up(self, run: Run, outcome: Ended) -> None:
+    def _give_up(self, run: LiveAttempt, outcome: AttemptResult) -> None:
         if not run.begun:
             self._count_idle(run)
         run.over = True
@@ -369,14 +369,14 @@ class Live(Backend):
         time_s, energy_j = outcome.time_s / run.scale, (outcome.energy_j or 0.0) / run.scale
         self.listener.lost(attempt, outcome.epochs, time_s, energy_j)
 
-    def _forget(self, run: Run, outcome: Ended) -> None:
+    def _forget(self, run: LiveAttempt, outcome: AttemptResult) -> None:
         attempt = run.attempt
-        self.endings.append(Ending(attempt.job.job_id, attempt.number, outcome))
+        self.endings.append(AttemptEnding(attempt.job.job_id, attempt.number, outcome))
         self._show(run, outcome)
         if run.id not in self.fleet:
             self._runs.pop((attempt.job.job_id, attempt.number), None)
 
-    def _choose_luck(self, run: Run) -> None:
+    def _choose_luck(self, run: LiveAttempt) -> None:
         """A rehearsal that is tried again has the luck of the one that was lost.
 
         Those after it have the luck that they would have had without that one.
@@ -390,12 +390,12 @@ class Live(Backend):
 
     # Holding GPUs without training.
 
-    def _hold_idle(self, run: Run) -> None:
+    def _hold_idle(self, run: LiveAttempt) -> None:
         attempt = run.attempt
         run.since_s, attempt.idle = self.clock.now_s, True
         self.listener.draws(attempt, self._cluster.idle_w(attempt.job, attempt.gpu_type))
 
-    def _count_idle(self, run: Run) -> None:
+    def _count_idle(self, run: LiveAttempt) -> None:
         attempt, now_s = run.attempt, self.clock.now_s
         spent_s = now_s - run.since_s
         attempt.overhead_s += spent_s
@@ -421,7 +421,7 @@ class Live(Backend):
         if self._halting and not self.fleet:
             raise KeyboardInterrupt
 
-    def _launch(self, run: Run, delay_s: float = 0.0) -> None:
+    def _launch(self, run: LiveAttempt, delay_s: float = 0.0) -> None:
         """Start its process; a rehearsal's after a delay, which another training takes itself."""
         if delay_s and run.training.command is None:
             run.due = Callback(self._launch_late, run)
@@ -430,15 +430,17 @@ class Live(Backend):
             self.fleet.launch(run)
         self._show(run, "starts")
 
-    def _show(self, run: Run, state: Literal["starts", "trains", "waits"] | Ended) -> None:
+    def _show(
+        self, run: LiveAttempt, state: Literal["starts", "trains", "waits"] | AttemptResult
+    ) -> None:
         if self._active:
             self._watch(seen(run, state, self.fleet.shown(run.id)))
 
-    def _launch_late(self, run: Run) -> None:
+    def _launch_late(self, run: LiveAttempt) -> None:
         run.due = None
         self.fleet.launch(run)
 
-    def _clear(self, news: Outside) -> None:
+    def _clear(self, news: ExternalEvent) -> None:
         """Forget an attempt that was over but for its process."""
         key = news.job_id, news.attempt
         if key in self._runs and self._runs[key].over:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from simpy import Environment
 from simpy.rt import RealtimeEnvironment
 
-from wattkeeper.live.host.wall_clock import Wall
+from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.sim.engine.agenda import Callback
 from wattkeeper.sim.engine.clock import Clock
 
 if TYPE_CHECKING:
-    from wattkeeper.live.controller.event_log import Log
+    from wattkeeper.live.controller.event_log import EventLog
 
 LONGEST_WAIT_S = 86400.0
 
 
-class Outside(NamedTuple):
+class ExternalEvent(NamedTuple):
     """Something that happened outside, or that somebody outside asks.
 
     Attributes:
@@ -45,7 +45,7 @@ class Outside(NamedTuple):
     ticket: Any = None
 
 
-class StillWall(Wall):
+class VirtualWallClock(WallClock):
     """A compressed time that stands still while anybody works, and passes while all wait.
 
     What a slow host needs to start a process or to answer a message takes no time, then: what is
@@ -85,17 +85,17 @@ class LiveEnvironment(RealtimeEnvironment):
         wall: The time.
     """
 
-    def __init__(self, wall: Wall) -> None:
+    def __init__(self, wall: WallClock) -> None:
         super().__init__(0.0, factor=1 / wall.speed, strict=False)
         self._wall = wall
         # Not SimpleQueue: in CPython 3.11 its `get` waits for ever if its timeout is over at once.
-        self._posted: Queue[Outside] = Queue()
+        self._posted: Queue[ExternalEvent] = Queue()
 
-    def post(self, outside: Outside) -> None:
+    def post(self, outside: ExternalEvent) -> None:
         """Tell that something happened; any thread may."""
         self._posted.put(outside)
 
-    def wait(self, until_s: float) -> Outside | None:
+    def wait(self, until_s: float) -> ExternalEvent | None:
         """The next thing that happened outside; None once a time has come.
 
         Args:
@@ -135,14 +135,14 @@ class LiveClock(Clock):
         caught_up: Called when the log was played again, before anything else.
     """
 
-    def __init__(self, wall: Wall, log: Log) -> None:
+    def __init__(self, wall: WallClock, log: EventLog) -> None:
         self.live = LiveEnvironment(wall)
         super().__init__(self.live)
         self.wall = wall
         self.log = log
-        self.known: Callable[[Outside], bool]
-        self.answer: Callable[[Outside], None]
-        self.tell: Callable[[Outside], None]
+        self.known: Callable[[ExternalEvent], bool]
+        self.answer: Callable[[ExternalEvent], None]
+        self.tell: Callable[[ExternalEvent], None]
         self.outside: Callable[[], bool]
         self.caught_up: Callable[[], None]
         self.held: Callable[[], bool] = lambda: False
@@ -164,7 +164,7 @@ class LiveClock(Clock):
             else:
                 self._take(news)
 
-    def _take(self, news: Outside) -> None:
+    def _take(self, news: ExternalEvent) -> None:
         now_s = max(self.now_s, news.time_s)
         self._catch_up(now_s)
         if self.known(news):
@@ -178,6 +178,6 @@ class LiveClock(Clock):
         while (due_s := self.next_s()) <= now_s:
             self.settle(due_s)
 
-    def _happen(self, news: Outside) -> None:
+    def _happen(self, news: ExternalEvent) -> None:
         self.enter(news.time_s, Callback(self.tell, news))
         self.settle(news.time_s)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from wattkeeper.live.controller.process_output import MEMORY, last_said, said
-from wattkeeper.live.controller.workloads import Run
-from wattkeeper.live.wire.messages import Ended
+from wattkeeper.live.controller.workloads import LiveAttempt
+from wattkeeper.live.wire.messages import AttemptResult
 from wattkeeper.policies.errors import InputError
 
 ACCIDENTS: Final = 3
@@ -17,7 +17,7 @@ accident: the first may have met a host that was short of something, the second 
 more. A session of its own counts alike."""
 
 
-class Failures:
+class CrashLoopGuard:
     """Counts them, and ends a run that they would only prolong.
 
     Args:
@@ -29,7 +29,7 @@ class Failures:
         self._quick_ends = Counter[str]()
         self._failures = Counter[str]()
         self._reported: set[str] = set()
-        self._failed: dict[str, Ended] = {}
+        self._failed: dict[str, AttemptResult] = {}
 
     def began(self, workload: str) -> None:
         """A process made a session."""
@@ -60,7 +60,7 @@ class Failures:
                 f"goes on with this run; {said(self._folder, run_id)}"
             )
 
-    def note(self, run_id: str, outcome: Ended) -> None:
+    def note(self, run_id: str, outcome: AttemptResult) -> None:
         """A process failed, or fell silent; all that it said is there once it is gone."""
         self._failed[run_id] = outcome
 
@@ -69,7 +69,7 @@ class Failures:
         if run_id in self._failed and self._failed[run_id].cause == "failed":
             del self._failed[run_id]
 
-    def gone(self, run: Run | None, run_id: str, *, refuse: bool) -> None:
+    def gone(self, run: LiveAttempt | None, run_id: str, *, refuse: bool) -> None:
         """A process is gone. One that was out of memory may work with another batch size.
 
         Args:

@@ -15,15 +15,15 @@ from collections.abc import Mapping
 
 from wattkeeper.live.controller.workloads import REHEARSAL
 from wattkeeper.live.devices import found
-from wattkeeper.live.devices.synthetic import Synthetic
-from wattkeeper.live.host.wall_clock import Wall
+from wattkeeper.live.devices.synthetic import SyntheticDevice
+from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.live.session.session import Session
 from wattkeeper.policies.errors import InputError, WattkeeperError
 
 EARLY_S = 1e-6
 
 
-class Place:
+class Progress:
     """How far it came, which it keeps when it is told to stop.
 
     Attributes:
@@ -33,11 +33,11 @@ class Place:
     part = 0.0
 
     def state_dict(self) -> dict[str, float]:
-        """See `wattkeeper.live.session.checkpoint.Keeps`."""
+        """See `wattkeeper.live.session.checkpoint.Checkpointable`."""
         return {"part": self.part}
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
-        """See `wattkeeper.live.session.checkpoint.Keeps`."""
+        """See `wattkeeper.live.session.checkpoint.Checkpointable`."""
         self.part = state["part"]
 
 
@@ -60,15 +60,15 @@ def rehearse() -> None:
         raise InputError(f"{REHEARSAL} is not set: `wattkeeper run --live` starts rehearsals")
     plan = json.loads(os.environ[REHEARSAL])
     points = {limit: (time_s, power_w) for limit, time_s, power_w in plan["points"]}
-    devices = [device for device in found() if isinstance(device, Synthetic)]
+    devices = [device for device in found() if isinstance(device, SyntheticDevice)]
     if not devices:
         raise InputError("a rehearsal needs synthetic devices (WATTKEEPER_DEVICE)")
-    wall = Wall.from_environment()
+    wall = WallClock.from_environment()
     needed = plan["epochs"]
     with Session("rehearsal", batch_sizes=[1], default_batch_size=1, max_epochs=1) as session:
         limits = session.orders.profile_w
         steps = 2 * len(limits) or 1
-        place = Place()
+        place = Progress()
         session.keep(place=place)
         for device in devices:
             device.draw({limit: w / len(devices) for limit, (_, w) in points.items()})

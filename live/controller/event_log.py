@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from wattkeeper.live.controller.clock import Outside
+from wattkeeper.live.controller.clock import ExternalEvent
 from wattkeeper.policies.errors import StoreError
 
 SCHEMA = """
@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS events (
 """
 
 
-class Log:
+class EventLog:
     """The log of one run, in an SQLite file; a controller that is killed loses nothing of it.
 
     Args:
@@ -57,7 +57,7 @@ class Log:
                 "(--out)"
             ) from None
 
-    def add(self, event: Outside) -> None:
+    def add(self, event: ExternalEvent) -> None:
         """Write an event down; it is there when this returns, whatever becomes of the process."""
         self._db.execute(
             "INSERT INTO events (time_s, job_id, attempt, run, kind, payload) "
@@ -65,13 +65,13 @@ class Log:
             (*event[:5], json.dumps(dict(event.payload))),
         )
 
-    def events(self) -> Iterator[Outside]:
+    def events(self) -> Iterator[ExternalEvent]:
         """All events, in order."""
         rows = self._db.execute(
             "SELECT time_s, job_id, attempt, run, kind, payload FROM events ORDER BY number"
         ).fetchall()
         for time_s, job_id, attempt, run, kind, payload in rows:
-            yield Outside(time_s, job_id, attempt, run, kind, json.loads(payload))
+            yield ExternalEvent(time_s, job_id, attempt, run, kind, json.loads(payload))
 
     def __len__(self) -> int:
         count: int = self._db.execute("SELECT count(*) FROM events").fetchone()[0]

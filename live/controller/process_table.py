@@ -7,25 +7,25 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from wattkeeper.live.controller.launchers.local import Gpu, Runner, Start, shown
-from wattkeeper.live.controller.virtual_time import Standstill
+from wattkeeper.live.controller.launchers.local import Gpu, Launcher, LaunchRequest, shown
+from wattkeeper.live.controller.virtual_time import VirtualTime
 from wattkeeper.live.controller.workloads import (
     REHEARSAL,
     REHEARSE,
-    Run,
+    LiveAttempt,
     rehearsal_of,
     synthetic_devices,
 )
 from wattkeeper.live.devices import VARIABLE
-from wattkeeper.live.host.wall_clock import Wall
+from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.live.wire.client import LINK
-from wattkeeper.live.wire.server import Server
+from wattkeeper.live.wire.server import SessionServer
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import Placement
 from wattkeeper.sim.engine.cluster_spec import ClusterSpec
 
 
-class Setting(NamedTuple):
+class LiveSettings(NamedTuple):
     """What holds for a whole live run.
 
     Attributes:
@@ -41,7 +41,7 @@ class Setting(NamedTuple):
     environment: Mapping[str, str]
 
 
-class Hands(NamedTuple):
+class ExternalLinks(NamedTuple):
     """What reaches out of the controller; without it, a run is only played again.
 
     Attributes:
@@ -50,12 +50,12 @@ class Hands(NamedTuple):
         token: What sessions must tell the server.
     """
 
-    server: Server
-    runner: Runner
+    server: SessionServer
+    runner: Launcher
     token: str
 
 
-class Fleet:
+class ProcessTable:
     """Starts the processes of attempts, each once the GPUs of its placement are free.
 
     A GPU is given to another process only once the one that had it is gone.
@@ -72,15 +72,15 @@ class Fleet:
     """
 
     def __init__(
-        self, cluster: ClusterSpec, setting: Setting, wall: Wall, standstill: Standstill
+        self, cluster: ClusterSpec, setting: LiveSettings, wall: WallClock, standstill: VirtualTime
     ) -> None:
-        self.hands: Hands | None = None
+        self.hands: ExternalLinks | None = None
         self.starts = False
         self._cluster, self._setting = cluster, setting
         self._wall, self._standstill = wall, standstill
         self._held: dict[str, tuple[Gpu, ...]] = {}
         self._attempts: dict[str, tuple[str, int]] = {}
-        self._pending: list[Run] = []
+        self._pending: list[LiveAttempt] = []
 
     def __bool__(self) -> bool:
         """Whether a process is there."""
@@ -97,7 +97,7 @@ class Fleet:
         """The GPUs of a process, as text; empty if it has none."""
         return "" if run_id is None else shown(self._held.get(run_id, ()))
 
-    def launch(self, run: Run) -> None:
+    def launch(self, run: LiveAttempt) -> None:
         """Start its process, or have it wait for GPUs that another one still has."""
         if self.hands is None or not self.starts:
             return
@@ -114,9 +114,9 @@ class Fleet:
             environment[VARIABLE] = synthetic_devices(
                 run, gpus, self._cluster, self._setting.folder / "devices", self._wall
             )
-        runner.start(Start(run_id, run.training.command or REHEARSE, environment, gpus))
+        runner.start(LaunchRequest(run_id, run.training.command or REHEARSE, environment, gpus))
 
-    def recall(self, run: Run) -> None:
+    def recall(self, run: LiveAttempt) -> None:
         """Have no process of an attempt begin that none has begun yet."""
         if run in self._pending:
             self._pending.remove(run)
@@ -151,7 +151,7 @@ class Fleet:
             self.launch(run)
         self._standstill.leave(run_id)
 
-    def take_over(self, runs: Iterable[Run]) -> list[Run]:
+    def take_over(self, runs: Iterable[LiveAttempt]) -> list[LiveAttempt]:
         """Go on with the processes of an earlier controller, end those that nobody wants any more.
 
         Returns:
@@ -189,7 +189,7 @@ class Fleet:
             self.hands.runner.close()
             self.hands.server.close()
 
-    def _has(self, run: Run, run_id: str, gpus: tuple[Gpu, ...]) -> None:
+    def _has(self, run: LiveAttempt, run_id: str, gpus: tuple[Gpu, ...]) -> None:
         assert self.hands is not None
         run.id = run_id
         self._held[run_id] = gpus

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from wattkeeper.live.controller.workloads import Run
-from wattkeeper.live.wire.messages import Cause, Ended
+from wattkeeper.live.controller.workloads import LiveAttempt
+from wattkeeper.live.wire.messages import AttemptResult, Cause
 
 
-class Seen(NamedTuple):
+class AttemptProgress(NamedTuple):
     """An attempt, and how far it is.
 
     Attributes:
@@ -48,10 +48,12 @@ class Seen(NamedTuple):
         return self.state not in {"starts", "trains", "waits"}
 
 
-Watch = Callable[[Seen], None]
+Watch = Callable[[AttemptProgress], None]
 
 
-def seen(run: Run, state: Literal["starts", "trains", "waits"] | Ended, gpus: str) -> Seen:
+def seen(
+    run: LiveAttempt, state: Literal["starts", "trains", "waits"] | AttemptResult, gpus: str
+) -> AttemptProgress:
     """An attempt as it is, or as it ended.
 
     Args:
@@ -61,13 +63,13 @@ def seen(run: Run, state: Literal["starts", "trains", "waits"] | Ended, gpus: st
     """
     attempt, last = run.attempt, run.last
     assert attempt.configuration is not None
-    ended = state if isinstance(state, Ended) else None
+    ended = state if isinstance(state, AttemptResult) else None
     in_force_w = None if ended is None else ended.power_limit_w
     limit_w = attempt.power_limit_w if run.training.force_limits else None
-    return Seen(
+    return AttemptProgress(
         job_id=attempt.job.job_id,
         attempt=attempt.number,
-        state=state.cause if isinstance(state, Ended) else state,
+        state=state.cause if isinstance(state, AttemptResult) else state,
         gpu_type=attempt.gpu_type,
         gpus=gpus,
         batch_size=attempt.configuration.batch_size,

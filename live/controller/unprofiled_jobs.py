@@ -7,7 +7,7 @@ from wattkeeper.sim.engine.backend import Attempt, Listener
 from wattkeeper.sim.engine.clock import Clock
 
 
-class Nap:
+class UnprofiledRun:
     """An attempt of a job that has no workload.
 
     Args:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from wattkeeper.live.controller.clock import LiveClock, StillWall
+from wattkeeper.live.controller.clock import LiveClock, VirtualWallClock
 from wattkeeper.sim.engine.agenda import Callback, Due
 
 
-class Standstill:
-    """Keeps a `StillWall`; where the clock has another wall, nobody works and nobody sleeps.
+class VirtualTime:
+    """Keeps a `VirtualWallClock`; where the clock has another wall, nobody works and nobody sleeps.
 
     Args:
         clock: The clock.
@@ -19,7 +19,7 @@ class Standstill:
 
     def __init__(self, clock: LiveClock, wake: Callable[[Any], None]) -> None:
         self._clock, self._wake = clock, wake
-        self._wall = clock.wall if isinstance(clock.wall, StillWall) else None
+        self._wall = clock.wall if isinstance(clock.wall, VirtualWallClock) else None
         self._awake: set[str] = set()
         self._asleep: dict[str, tuple[Due, Any]] = {}
         clock.held = self._is_held

@@ -9,23 +9,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from wattkeeper.live.wire.messages import Ended, Epoch, Orders
+from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import Measurement, Options
 
 if TYPE_CHECKING:
     from wattkeeper.live.controller.launchers.local import Gpu
-    from wattkeeper.live.host.wall_clock import Wall
+    from wattkeeper.live.host.wall_clock import WallClock
     from wattkeeper.sim.engine.agenda import Due
     from wattkeeper.sim.engine.backend import Attempt
     from wattkeeper.sim.engine.cluster_spec import ClusterSpec
-    from wattkeeper.sim.engine.rng import Streams
+    from wattkeeper.sim.engine.rng import RandomStreams
 
 REHEARSAL: Final = "WATTKEEPER_REHEARSAL"
 """Environment variable: what a rehearsal shall pretend, as JSON (`rehearsal_of`)."""
 
 
-class Training(NamedTuple):
+class TrainingSpec(NamedTuple):
     """How a workload is trained on a number of GPUs of a type.
 
     Attributes:
@@ -45,17 +45,17 @@ class Training(NamedTuple):
     force_limits: bool = True
 
 
-Trainings = Mapping[tuple[str, int, str], Training]
+Trainings = Mapping[tuple[str, int, str], TrainingSpec]
 """By workload, number of GPUs and GPU type."""
 
 REHEARSE: Final = (sys.executable, "-m", "wattkeeper.live.controller.emulator")
 
 
-NOTHING: Final = Epoch(0, None, 0.0, None)
+NOTHING: Final = EpochReport(0, None, 0.0, None)
 """What a training that has not begun came to."""
 
 
-class Run:
+class LiveAttempt:
     """What is known of an attempt that is carried out.
 
     Attributes:
@@ -78,7 +78,9 @@ class Run:
         outcome: How it ended while it was paused.
     """
 
-    def __init__(self, attempt: Attempt, training: Training, profile_w: tuple[float, ...]) -> None:
+    def __init__(
+        self, attempt: Attempt, training: TrainingSpec, profile_w: tuple[float, ...]
+    ) -> None:
         self.attempt = attempt
         self.training = training
         self.profile_w = profile_w
@@ -94,7 +96,7 @@ class Run:
         self.told = False
         self.stopped: str | None = None
         self.answers: dict[int, bool] = {}
-        self.outcome: Ended | None = None
+        self.outcome: AttemptResult | None = None
 
     @property
     def name(self) -> str:
@@ -112,13 +114,13 @@ class Run:
         self.id, self.begun, self.told, self.heard = None, False, False, 0
         self.answers.clear()
 
-    def orders(self, eta: float, checkpoint: str, lease_s: float) -> Orders:
+    def orders(self, eta: float, checkpoint: str, lease_s: float) -> Assignment:
         """What its session is told."""
         attempt, training = self.attempt, self.training
         job, options, chosen = attempt.job, training.options, attempt.configuration
         assert chosen is not None
         rehearsed = training.command is None
-        return Orders(
+        return Assignment(
             job_id=job.job_id,
             recurrence=job.recurrence,
             attempt=attempt.number,
@@ -152,7 +154,7 @@ def rounded(value: float) -> float:
     return float(f"{value:.9g}")
 
 
-def pick(run: Run, number: int, streams: Streams) -> None:
+def pick(run: LiveAttempt, number: int, streams: RandomStreams) -> None:
     """Choose the recorded run that a rehearsal repeats; its number leaves lost attempts out."""
     profile, attempt = run.training.profile, run.attempt
     if run.training.command is None and profile is not None:
@@ -162,23 +164,23 @@ def pick(run: Run, number: int, streams: Streams) -> None:
 
 
 def synthetic_devices(
-    run: Run, gpus: Sequence[Gpu], cluster: ClusterSpec, folder: Path, wall: Wall
+    run: LiveAttempt, gpus: Sequence[Gpu], cluster: ClusterSpec, folder: Path, wall: WallClock
 ) -> str:
     """Make the devices that a rehearsal runs on; what `wattkeeper.live.devices.VARIABLE` says."""
-    from wattkeeper.live.devices.device import Limits
-    from wattkeeper.live.devices.synthetic import PREFIX, Synthetic
+    from wattkeeper.live.devices.device import PowerRange
+    from wattkeeper.live.devices.synthetic import PREFIX, SyntheticDevice
 
     profile, gpu_type = run.training.profile, run.attempt.gpu_type
     assert profile is not None
     all_w = [limit for curve in profile.curves.values() for limit in curve.limits_w]
-    limits = Limits(min(all_w), max(all_w), max(all_w))
+    limits = PowerRange(min(all_w), max(all_w), max(all_w))
     paths = [folder / f"{node}-{gpu}" for node, gpu in gpus]
     for path in paths:
-        Synthetic.create(path, gpu_type, limits, cluster.power[gpu_type].idle_w, wall)
+        SyntheticDevice.create(path, gpu_type, limits, cluster.power[gpu_type].idle_w, wall)
     return PREFIX + ",".join(str(path.absolute()) for path in paths)
 
 
-def rehearsal_of(run: Run, cluster: ClusterSpec) -> str:
+def rehearsal_of(run: LiveAttempt, cluster: ClusterSpec) -> str:
     """What its rehearsal shall pretend: epochs to the target, and an epoch by power limit.
 
     Returns:

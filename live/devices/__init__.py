@@ -77,13 +77,13 @@ def by_uuid(uuid: str) -> Device:
     from wattkeeper.live.devices import nvml, synthetic
 
     if uuid.startswith(synthetic.PREFIX):
-        return synthetic.Synthetic(Path(uuid.removeprefix(synthetic.PREFIX)))
+        return synthetic.SyntheticDevice(Path(uuid.removeprefix(synthetic.PREFIX)))
     return nvml.by_uuid(uuid)
 
 
 def _wanted(wanted: str) -> list[Device]:
-    from wattkeeper.live.devices.synthetic import PREFIX, Synthetic, of_type
-    from wattkeeper.live.host.wall_clock import Wall
+    from wattkeeper.live.devices.synthetic import PREFIX, SyntheticDevice, of_type
+    from wattkeeper.live.host.wall_clock import WallClock
     from wattkeeper.policies.errors import InputError
 
     if wanted == NONE:
@@ -95,6 +95,6 @@ def _wanted(wanted: str) -> list[Device]:
             "/ in it; or leave it unset"
         )
     return [
-        Synthetic(Path(name)) if "/" in name else of_type(name, Wall.from_environment())
+        SyntheticDevice(Path(name)) if "/" in name else of_type(name, WallClock.from_environment())
         for name in names.split(",")
     ]

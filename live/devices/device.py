@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from wattkeeper.policies.errors import DeviceError
 
 
-class Limits(NamedTuple):
+class PowerRange(NamedTuple):
     """The power limits that a device may be given, W.
 
     Attributes:
@@ -36,7 +36,7 @@ class Limits(NamedTuple):
 class Device(Protocol):
     """A GPU, or what else of a host counts its energy.
 
-    Every method raises `wattkeeper.policies.errors.Lost` once the device is gone.
+    Every method raises `wattkeeper.policies.errors.DeviceLost` once the device is gone.
 
     Attributes:
         uuid: Tells it from all others, on all hosts.
@@ -49,7 +49,7 @@ class Device(Protocol):
 
     uuid: str
     gpu_type: str
-    limits: Limits | None
+    limits: PowerRange | None
     has_counter: bool
     read_every_s: float | None
 

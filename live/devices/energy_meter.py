@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from wattkeeper.live.devices.device import Device
-from wattkeeper.live.devices.synthetic import Synthetic
-from wattkeeper.live.host.wall_clock import Wall
-from wattkeeper.policies.errors import DeviceError, Lost, NotSupported
+from wattkeeper.live.devices.synthetic import SyntheticDevice
+from wattkeeper.live.host.wall_clock import WallClock
+from wattkeeper.policies.errors import DeviceError, DeviceLost, NotSupported
 
 How = Literal["counter", "integrated", "synthetic", "absent"]
 """Where an energy is from: the devices' own counters; power that was read again and again; a device
@@ -30,7 +30,7 @@ class Reading(NamedTuple):
     how: How
 
 
-class Meter:
+class EnergyMeter:
     """Measures devices; a thread reads those that must be read again and again, and only those.
 
     Args:
@@ -42,14 +42,14 @@ class Meter:
         Lost: If a device is gone.
     """
 
-    def __init__(self, devices: Sequence[Device], wall: Wall) -> None:
+    def __init__(self, devices: Sequence[Device], wall: WallClock) -> None:
         self._wall = wall
         self._lock = threading.Lock()
         self._error: DeviceError | None = None
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self.how: How = "counter" if all(one.has_counter for one in devices) else "integrated"
-        if any(isinstance(one, Synthetic) for one in devices):
+        if any(isinstance(one, SyntheticDevice) for one in devices):
             self.how = "synthetic"
         if not devices or not all(map(_measures, devices)):
             self.how, devices = "absent", ()
@@ -116,14 +116,14 @@ class _Counter:
     def read(self, now_s: float) -> float:
         energy_j = self._now_j(now_s) - self._begun_j
         if energy_j < 0:
-            raise Lost(
+            raise DeviceLost(
                 f"{self.device.uuid}: its energy counter began anew; the driver was loaded again, "
                 "or the device was reset"
             )
         return energy_j
 
     def _now_j(self, now_s: float) -> float:
-        if isinstance(self.device, Synthetic):  # to the moment: its clock may run fast
+        if isinstance(self.device, SyntheticDevice):  # to the moment: its clock may run fast
             return self.device.energy_j(now_s)
         return self.device.energy_j()
 

@@ -28,7 +28,7 @@ from wattkeeper.policies.errors import NoPermission, WattkeeperError
 from wattkeeper.traces.files.atomic import replacing_file
 
 
-class Record(NamedTuple):
+class LimitRecord(NamedTuple):
     """What was in force.
 
     Attributes:
@@ -50,7 +50,7 @@ class Record(NamedTuple):
         return self.started != 0 and proc.started(self.pid) == self.started
 
 
-class Undone(NamedTuple):
+class RestoredLimit(NamedTuple):
     """What became of a limit that somebody left behind.
 
     Attributes:
@@ -74,10 +74,10 @@ def path(uuid: str) -> Path:
     return folder() / f"{hashlib.sha256(uuid.encode()).hexdigest()[:32]}.json"
 
 
-def load(file: Path) -> Record | None:
+def load(file: Path) -> LimitRecord | None:
     """What a record says; None if there is none."""
     try:
-        return Record(**json.loads(file.read_bytes()))
+        return LimitRecord(**json.loads(file.read_bytes()))
     except FileNotFoundError:
         return None
     except (ValueError, TypeError):  # only a damaged disk: records appear whole
@@ -85,7 +85,7 @@ def load(file: Path) -> Record | None:
         return None
 
 
-def save(record: Record) -> None:
+def save(record: LimitRecord) -> None:
     """Write a record so that it survives the host's sudden end."""
     file = path(record.uuid)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def forget(uuid: str) -> None:
     path(uuid).unlink(missing_ok=True)
 
 
-def undo(record: Record) -> Undone:
+def undo(record: LimitRecord) -> RestoredLimit:
     """Put a limit back, and remove the record; where that fails it stays, as nobody's."""
     try:
         device = by_uuid(record.uuid)
@@ -108,12 +108,12 @@ def undo(record: Record) -> Undone:
             device.set_limit_w(record.before_w)
     except WattkeeperError as error:
         save(record._replace(started=0))
-        return Undone(record.uuid, record.before_w, str(error))
+        return RestoredLimit(record.uuid, record.before_w, str(error))
     forget(record.uuid)
-    return Undone(record.uuid, record.before_w, "")
+    return RestoredLimit(record.uuid, record.before_w, "")
 
 
-def recover(ended: int | None = None) -> list[Undone]:
+def recover(ended: int | None = None) -> list[RestoredLimit]:
     """Put back what others left behind, guard and all; who still trains is left alone.
 
     Args:

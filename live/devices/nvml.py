@@ -10,9 +10,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from wattkeeper.live.devices.device import Limits
+from wattkeeper.live.devices.device import PowerRange
 from wattkeeper.live.devices.nvml_errors import LIBRARY, NoDriver, no_driver, said
-from wattkeeper.policies.errors import EnvironmentLacks, InputError, Lost, NotSupported
+from wattkeeper.policies.errors import DeviceLost, EnvironmentLacks, InputError, NotSupported
 
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 ORDER: Final = "CUDA_DEVICE_ORDER"
@@ -20,7 +20,7 @@ SAMPLE_S: Final = 0.2
 """How often power is read where energy is not counted; recent GPUs give its mean over a second."""
 
 
-class Gpu:
+class NvmlGpu:
     """A GPU; see `wattkeeper.live.devices.device.Device`.
 
     Args:
@@ -82,14 +82,14 @@ class Gpu:
             return ()
         return tuple(sorted({int(one.pid) for one in found} - {os.getpid()}))
 
-    def _limits(self) -> Limits | None:
+    def _limits(self) -> PowerRange | None:
         nvml = self._nvml
         try:
             lowest, highest = self._ask(nvml.nvmlDeviceGetPowerManagementLimitConstraints)
             default = self._ask(nvml.nvmlDeviceGetPowerManagementDefaultLimit)
         except NotSupported:
             return None
-        return Limits(lowest / 1e3, highest / 1e3, default / 1e3)
+        return PowerRange(lowest / 1e3, highest / 1e3, default / 1e3)
 
     def _refuse_mig(self) -> None:
         try:
@@ -118,7 +118,7 @@ class Gpu:
             raise said(error, self.name) from None
 
 
-def gpus(visible: str | None = None, order: str | None = None) -> list[Gpu]:
+def gpus(visible: str | None = None, order: str | None = None) -> list[NvmlGpu]:
     """The GPUs that CUDA shows this process, in CUDA's order.
 
     Args:
@@ -134,7 +134,7 @@ def gpus(visible: str | None = None, order: str | None = None) -> list[Gpu]:
     """
     handles = _handles()
     if visible is None:
-        return [Gpu(handle) for handle in handles]
+        return [NvmlGpu(handle) for handle in handles]
     words = [word.strip() for word in visible.split(",")]
     if mig := [word for word in words if word.startswith("MIG-")]:
         raise NotSupported(
@@ -155,15 +155,15 @@ def gpus(visible: str | None = None, order: str | None = None) -> list[Gpu]:
         chosen.append(at)
     if order != "PCI_BUS_ID" and any(word.isdecimal() for word in words[: len(chosen)]):
         _refuse_ambiguous(handles, visible)
-    return [Gpu(handles[at]) for at in chosen]
+    return [NvmlGpu(handles[at]) for at in chosen]
 
 
-def visible() -> list[Gpu]:
+def visible() -> list[NvmlGpu]:
     """The GPUs that CUDA shows this process, as its environment says; errors as of `gpus`."""
     return gpus(os.environ.get(VISIBLE), os.environ.get(ORDER))
 
 
-def by_uuid(uuid: str) -> Gpu:
+def by_uuid(uuid: str) -> NvmlGpu:
     """The GPU with a UUID.
 
     Raises:
@@ -174,9 +174,11 @@ def by_uuid(uuid: str) -> Gpu:
     import pynvml
 
     try:
-        return Gpu(pynvml.nvmlDeviceGetHandleByUUID(uuid))
+        return NvmlGpu(pynvml.nvmlDeviceGetHandleByUUID(uuid))
     except pynvml.NVMLError_NotFound:
-        raise Lost(f"no GPU has the UUID {uuid}: it was taken out, or has fallen off") from None
+        raise DeviceLost(
+            f"no GPU has the UUID {uuid}: it was taken out, or has fallen off"
+        ) from None
     except pynvml.NVMLError as error:
         raise said(error) from None
 

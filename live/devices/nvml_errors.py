@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from wattkeeper.policies.errors import (
     DeviceError,
+    DeviceLost,
     EnvironmentLacks,
-    Lost,
     NoPermission,
     NotSupported,
 )
@@ -69,13 +69,13 @@ _TEXTS: Final[dict[int, tuple[type[EnvironmentLacks], str]]] = {
     ),
     2: (DeviceError, "the driver refuses the value as out of range"),
     15: (
-        Lost,
+        DeviceLost,
         "the GPU is lost: it has fallen off the bus. Look at `dmesg` for Xid errors; reset it or "
         "restart the host",
     ),
-    16: (Lost, "the GPU needs a reset (nvidia-smi -r, as root, when nothing uses it)"),
-    28: (Lost, "the GPU is not there any more"),
-    1: (Lost, "the driver was unloaded; load it again"),
+    16: (DeviceLost, "the GPU needs a reset (nvidia-smi -r, as root, when nothing uses it)"),
+    28: (DeviceLost, "the GPU is not there any more"),
+    1: (DeviceLost, "the driver was unloaded; load it again"),
     18: (
         EnvironmentLacks,
         "the driver was updated, and the old one is still loaded: restart the host, or reload the "

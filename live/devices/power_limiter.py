@@ -24,7 +24,7 @@ PATIENCE_S: Final = 120.0
 """How long a guard may take to answer, or to put limits back."""
 
 
-class Limiter:
+class PowerLimiter:
     """Sets the power limit of devices while it is entered.
 
     On leaving, on an error and on SIGTERM what was in force before is put back; if this process is
@@ -50,7 +50,7 @@ class Limiter:
         self._handles_sigterm = False
         self.allowed = False
         self.why = "the limiter was not entered"
-        self.undone: list[limit_journal.Undone] = []
+        self.undone: list[limit_journal.RestoredLimit] = []
 
     def __enter__(self) -> Self:
         if self._control == "off":

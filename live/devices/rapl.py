@@ -11,8 +11,8 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from wattkeeper.live.devices.device import Limits
-from wattkeeper.policies.errors import Lost, NoPermission, NotSupported
+from wattkeeper.live.devices.device import PowerRange
+from wattkeeper.policies.errors import DeviceLost, NoPermission, NotSupported
 
 ROOT: Final = Path("/sys/class/powercap")
 CPU: Final = Path("/proc/cpuinfo")
@@ -22,7 +22,7 @@ MOST_W: Final = 1000.0
 SELDOM_S: Final = 60.0
 
 
-class Package:
+class CpuPackage:
     """A CPU package; see `wattkeeper.live.devices.device.Device`.
 
     It takes no limit from here: the cores of a host are not one training's alone.
@@ -35,7 +35,7 @@ class Package:
         Lost: If it is not there.
     """
 
-    limits: Limits | None = None
+    limits: PowerRange | None = None
     has_counter = True
 
     def __init__(self, zone: Path) -> None:
@@ -85,13 +85,13 @@ class Package:
                 f"sudo chmod a+r {self.zone.parent}/intel-rapl:*/energy_uj"
             ) from None
         except OSError as error:
-            raise Lost(
+            raise DeviceLost(
                 f"{self.name}: {path} cannot be read ({error.strerror}); RAPL's driver was "
                 "unloaded, or this is a container without /sys"
             ) from None
 
 
-def packages(root: Path = ROOT) -> list[Package]:
+def packages(root: Path = ROOT) -> list[CpuPackage]:
     """The packages of the host, by number; empty where there is no RAPL.
 
     Raises:
@@ -102,7 +102,7 @@ def packages(root: Path = ROOT) -> list[Package]:
     zones = [zone for zone in root.iterdir() if ZONE.fullmatch(zone.name)]
     zones.sort(key=lambda zone: int(zone.name.partition(":")[2]))
     # The zone of the whole platform, `psys`, would count the packages twice.
-    return [Package(zone) for zone in zones if _kind(zone).startswith("package")]
+    return [CpuPackage(zone) for zone in zones if _kind(zone).startswith("package")]
 
 
 def cpu_type(info: Path = CPU) -> str:

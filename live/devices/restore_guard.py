@@ -26,14 +26,14 @@ PATIENCE_S: Final = 20.0
 """For the guard of a process that was killed just now."""
 
 
-class Request(TypedDict):
+class GuardRequest(TypedDict):
     """What the parent writes first, as a line of JSON."""
 
     pid: int
     uuids: list[str]
 
 
-class Reply(TypedDict):
+class GuardReply(TypedDict):
     """What it is told: whether limits may be set now, and if not, why."""
 
     allowed: bool
@@ -52,18 +52,18 @@ def main() -> int:
         line = pipe.readline()
     if not line:
         return 0
-    request: Request = json.loads(line)
+    request: GuardRequest = json.loads(line)
     with ExitStack() as locks:
-        reply = Reply(allowed=True, why="")
+        reply = GuardReply(allowed=True, why="")
         try:
             for uuid in sorted(request["uuids"]):
                 locks.enter_context(limit_journal.held(uuid, PATIENCE_S))
                 _take(uuid, request["pid"])
         except WattkeeperError as error:
-            reply = Reply(allowed=False, why=str(error))
+            reply = GuardReply(allowed=False, why=str(error))
         except OSError as error:
             why = f"{error.filename}: {error.strerror}; {VARIABLE} names another folder for records"
-            reply = Reply(allowed=False, why=why)
+            reply = GuardReply(allowed=False, why=why)
         if reply["allowed"]:
             _tell(reply)
             _wait(request["pid"])
@@ -86,7 +86,7 @@ def _take(uuid: str, parent: int) -> None:
         device.set_limit_w(left.before_w)
     now_w = device.limit_w()
     before_w = now_w if left is None else left.before_w
-    limit_journal.save(limit_journal.Record(uuid, before_w, parent, proc.started(parent)))
+    limit_journal.save(limit_journal.LimitRecord(uuid, before_w, parent, proc.started(parent)))
     device.set_limit_w(now_w)
 
 
@@ -95,7 +95,7 @@ def _undo(uuid: str, parent: int) -> bool:
     return record is None or record.pid != parent or not limit_journal.undo(record).error
 
 
-def _tell(reply: Reply) -> None:
+def _tell(reply: GuardReply) -> None:
     with suppress(OSError):  # the parent may have ended meanwhile, which is seen next
         os.write(1, json.dumps(reply).encode() + b"\n")
 

@@ -15,17 +15,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from wattkeeper.live.devices.device import Limits
+from wattkeeper.live.devices.device import PowerRange
 from wattkeeper.live.host.state_folder import state_folder
-from wattkeeper.live.host.wall_clock import STILL, Wall
-from wattkeeper.policies.errors import InputError, Lost
+from wattkeeper.live.host.wall_clock import STILL, WallClock
+from wattkeeper.policies.errors import DeviceLost, InputError
 
 PREFIX: Final = "synthetic:"
 SIZE: Final = 1 << 14
 """Bytes of the file: always the same, so that a state is written in one piece."""
 
 
-class State(NamedTuple):
+class SyntheticState(NamedTuple):
     """What the file holds.
 
     Attributes:
@@ -41,7 +41,7 @@ class State(NamedTuple):
     """
 
     gpu_type: str
-    limits: Limits
+    limits: PowerRange
     idle_w: float
     speed: float
     begun_s: float
@@ -69,7 +69,7 @@ class State(NamedTuple):
         return self._replace(energy_j=energy_j, since_s=now_s)
 
 
-class Synthetic:
+class SyntheticDevice:
     """A device in a file; see `wattkeeper.live.devices.device.Device`.
 
     Args:
@@ -91,14 +91,14 @@ class Synthetic:
         self.uuid = f"{PREFIX}{self.path}"
         state = self.state()
         self.gpu_type = state.gpu_type
-        self.limits: Limits | None = state.limits
+        self.limits: PowerRange | None = state.limits
         still = STILL in os.environ
-        self.wall = Wall.from_environment() if still else Wall(state.speed, state.begun_s)
+        self.wall = WallClock.from_environment() if still else WallClock(state.speed, state.begun_s)
 
     @classmethod
     def create(
-        cls, path: Path, gpu_type: str, limits: Limits, idle_w: float, wall: Wall
-    ) -> Synthetic:
+        cls, path: Path, gpu_type: str, limits: PowerRange, idle_w: float, wall: WallClock
+    ) -> SyntheticDevice:
         """Make an idle device at its default limit; a file that is there is overwritten.
 
         Args:
@@ -109,14 +109,16 @@ class Synthetic:
             wall: The clock that it lives on.
         """
         begun = (wall.speed, wall.begun_s)
-        state = State(gpu_type, limits, idle_w, *begun, limits.default_w, since_s=wall.now_s())
+        state = SyntheticState(
+            gpu_type, limits, idle_w, *begun, limits.default_w, since_s=wall.now_s()
+        )
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f"{path.name}.{os.getpid()}")
         new.write_bytes(_bytes(state))
         new.replace(path)
         return cls(path)
 
-    def state(self) -> State:
+    def state(self) -> SyntheticState:
         """What the file holds now."""
         with self._locked(fcntl.LOCK_SH) as file:
             return self._read(file)
@@ -158,16 +160,18 @@ class Synthetic:
         """Let nothing run on it any more, since a time of its clock (s), or now."""
         self.draw({}, at_s)
 
-    def _change(self, change: Callable[[State], State], at_s: float | None) -> None:
+    def _change(
+        self, change: Callable[[SyntheticState], SyntheticState], at_s: float | None
+    ) -> None:
         with self._locked(fcntl.LOCK_EX) as file:
             now_s = self.wall.now_s() if at_s is None else at_s
             os.pwrite(file, _bytes(change(self._read(file).at(now_s))), 0)
 
-    def _read(self, file: int) -> State:
+    def _read(self, file: int) -> SyntheticState:
         try:
             values: dict[str, Any] = json.loads(os.pread(file, SIZE, 0).partition(b"\n")[0])
             busy = tuple((limit, power) for limit, power in values.pop("busy"))
-            return State(limits=Limits(*values.pop("limits")), busy=busy, **values)
+            return SyntheticState(limits=PowerRange(*values.pop("limits")), busy=busy, **values)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise InputError(f"{self.path} is no synthetic device") from None
 
@@ -176,7 +180,7 @@ class Synthetic:
         try:
             file = os.open(self.path, os.O_RDWR)
         except FileNotFoundError:
-            raise Lost(f"the synthetic device {self.path} is not there") from None
+            raise DeviceLost(f"the synthetic device {self.path} is not there") from None
         try:
             fcntl.flock(file, kind)
             yield file
@@ -184,7 +188,7 @@ class Synthetic:
             os.close(file)
 
 
-def of_type(gpu_type: str, wall: Wall) -> Synthetic:
+def of_type(gpu_type: str, wall: WallClock) -> SyntheticDevice:
     """The device of a synthetic GPU type of this user; made, and busy from then on, if not there.
 
     With nobody to say what it draws, it draws what a busy GPU of its type does at its limit.
@@ -203,17 +207,17 @@ def of_type(gpu_type: str, wall: Wall) -> Synthetic:
     spec = types[gpu_type]
     path = state_folder() / "synthetic" / gpu_type
     if path.exists():
-        device = Synthetic(path)
+        device = SyntheticDevice(path)
         same = (device.wall.speed, device.wall.begun_s) == (wall.speed, wall.begun_s)
         if same and device.state().since_s <= wall.now_s():  # else the host was started anew
             return device
-    limits = Limits(spec.min_limit_w, spec.max_limit_w, spec.max_limit_w)
-    device = Synthetic.create(path, gpu_type, limits, spec.idle_power_w, wall)
+    limits = PowerRange(spec.min_limit_w, spec.max_limit_w, spec.max_limit_w)
+    device = SyntheticDevice.create(path, gpu_type, limits, spec.idle_power_w, wall)
     device.draw({limit: min(limit, spec.peak_power_w) for limit in spec.limits_w})
     return device
 
 
-def _bytes(state: State) -> bytes:
+def _bytes(state: SyntheticState) -> bytes:
     line = json.dumps(state._asdict()).encode() + b"\n"
     if len(line) > SIZE:
         raise InputError(f"what a synthetic device draws is given at {len(state.busy)} limits, too "

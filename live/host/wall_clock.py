@@ -15,7 +15,7 @@ STILL: Final = "WATTKEEPER_STILL"
 """Set if a controller keeps the time, which stands still while anybody works."""
 
 
-class Wall:
+class WallClock:
     """Seconds of a run, which may pass faster than the host's.
 
     Args:
@@ -29,7 +29,7 @@ class Wall:
         self.begun_s = begun_s
 
     @classmethod
-    def from_environment(cls) -> Wall:
+    def from_environment(cls) -> WallClock:
         """The clock that whoever started this process gave it; the host's own if nobody did.
 
         Raises:

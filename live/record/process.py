@@ -23,7 +23,7 @@ LOOKS: Final = 6
 """So often in a lease it is looked whether something was heard: twice as often as sessions tell."""
 
 
-class Silent(WattkeeperError):
+class LeaseExpired(WattkeeperError):
     """Nothing was heard of the process for a lease; it was ended."""
 
 
@@ -64,7 +64,7 @@ def execute(
         )
     try:
         _wait(process, events, lease_s)
-    except Silent:
+    except LeaseExpired:
         _kill(process, run)
         raise
     except BaseException:
@@ -104,7 +104,7 @@ def _wait(process: subprocess.Popen[bytes], events: Path, lease_s: float) -> Non
                 heard, heard_s, last = touched, time.monotonic(), read(events)
                 lease_s = max([lease_s, *(row["lease_s"] for row in last[:1])])
             elif time.monotonic() - heard_s > lease_s:
-                raise Silent(_silence(last, lease_s))
+                raise LeaseExpired(_silence(last, lease_s))
     finally:
         os.close(whole)
 

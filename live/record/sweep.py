@@ -23,10 +23,10 @@ from typing import Any, Final, NamedTuple
 
 from wattkeeper.live.controller.launchers.local import by_torchrun, check_torchrun
 from wattkeeper.live.host import process_identity
-from wattkeeper.live.host.wall_clock import Wall
+from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.live.record import process
 from wattkeeper.live.session.arguments import RECORDING, stepped
-from wattkeeper.live.session.recording_coordinator import EVENTS, ORDERS, Wanted
+from wattkeeper.live.session.recording_coordinator import EVENTS, ORDERS, RecordingRequest
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.traces.files.atomic import replacing_file
@@ -38,7 +38,7 @@ LAST_LINES: Final = 5
 Progress = Callable[[int, int], None]
 
 
-class Sweep(NamedTuple):
+class RecordingPlan(NamedTuple):
     """What is recorded.
 
     Attributes:
@@ -102,7 +102,7 @@ class Sweep(NamedTuple):
         return hashlib.sha256(source.read_bytes() if source else b"").hexdigest()
 
 
-class Run(NamedTuple):
+class RecordedRun(NamedTuple):
     """A finished run of the script.
 
     Attributes:
@@ -112,7 +112,7 @@ class Run(NamedTuple):
         events: What its session did: `begun`, `epoch`, `ended`.
     """
 
-    wanted: Wanted
+    wanted: RecordingRequest
     spawned_s: float
     exited_s: float
     events: list[Json]
@@ -149,14 +149,14 @@ class Recording(NamedTuple):
         settle_s: Until a power limit was in force, s; None where none may be set.
     """
 
-    full: list[Run]
-    limited: list[Run]
-    stopped: list[Run]
+    full: list[RecordedRun]
+    limited: list[RecordedRun]
+    stopped: list[RecordedRun]
     settle_s: float | None
 
 
 def record(
-    sweep: Sweep,
+    sweep: RecordingPlan,
     folder: Path,
     check: Callable[[Json], None],
     progress: Progress = lambda done, all_: None,
@@ -184,16 +184,20 @@ def record(
         runs = _Runs(sweep, command, folder, lock)
         most_w = None if sweep.power_limits_w is None else max(sweep.power_limits_w)
         progress(0, 1)
-        first = runs.run(Wanted(None, most_w, 1))
+        first = runs.run(RecordingRequest(None, most_w, 1))
         check(first.begun)
         _check_target(sweep, first.begun)
         _check_gpus(sweep, first.begun)
         sizes, limits_w = _sizes(sweep, first.begun), _limits(sweep, first.begun)
-        full = [Wanted(size, most_w, at) for size in sizes for at in range(1, sweep.repeats + 1)]
-        limited = [Wanted(size, limit_w, 1, epochs=sweep.epochs) for size in sizes
+        full = [
+            RecordingRequest(size, most_w, at)
+            for size in sizes
+            for at in range(1, sweep.repeats + 1)
+        ]
+        limited = [RecordingRequest(size, limit_w, 1, epochs=sweep.epochs) for size in sizes
                    for limit_w in limits_w]  # fmt: skip
         total = len(full) + len(limited) + 2
-        done: list[Run] = []
+        done: list[RecordedRun] = []
         unfit: set[int] = set()
         for wanted in (*full, *limited):
             progress(len(done), total)
@@ -205,7 +209,7 @@ def record(
                 done.append(runs.run(wanted))
                 if not done[-1].fits:
                     unfit.add(size)
-        stopped = list(_stopped(runs, Wanted(None, most_w, 1, 2), folder / "kept"))
+        stopped = list(_stopped(runs, RecordingRequest(None, most_w, 1, 2), folder / "kept"))
         progress(total, total)
         settle_s = _settle_s(limits_w) if first.begun["allowed"] and limits_w else None
     return Recording(
@@ -216,7 +220,7 @@ def record(
     )
 
 
-def _stopped(runs: _Runs, wanted: Wanted, kept: Path) -> Iterator[Run]:
+def _stopped(runs: _Runs, wanted: RecordingRequest, kept: Path) -> Iterator[RecordedRun]:
     """The run that is told to stop after an epoch, and, if it kept its state, that goes on."""
     stopped = runs.run(wanted._replace(stop_after=1, checkpoint=str(kept)))
     yield stopped
@@ -234,11 +238,13 @@ def forget(folder: Path) -> None:
 class _Runs:
     """Runs the script, or finds that it ran."""
 
-    def __init__(self, sweep: Sweep, command: Sequence[str], folder: Path, lock: int) -> None:
+    def __init__(
+        self, sweep: RecordingPlan, command: Sequence[str], folder: Path, lock: int
+    ) -> None:
         self._sweep, self._command, self._folder, self._lock = sweep, command, folder, lock
-        self._wall = Wall.from_environment()
+        self._wall = WallClock.from_environment()
 
-    def run(self, wanted: Wanted) -> Run:
+    def run(self, wanted: RecordingRequest) -> RecordedRun:
         """The finished run of what is wanted.
 
         Raises:
@@ -248,13 +254,13 @@ class _Runs:
         path = self._folder / f"{hashlib.sha256(named.encode()).hexdigest()[:16]}.json"
         if path.exists():
             kept = json.loads(path.read_text(encoding="utf-8"))
-            return Run(Wanted(*kept.pop("wanted")), **kept)
+            return RecordedRun(RecordingRequest(*kept.pop("wanted")), **kept)
         done = self._run(wanted, path.with_suffix(".log"))
         with replacing_file(path) as new:
             new.write_text(json.dumps(done._asdict()), encoding="utf-8")
         return done
 
-    def _run(self, wanted: Wanted, log: Path) -> Run:
+    def _run(self, wanted: RecordingRequest, log: Path) -> RecordedRun:
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="now-") as name:
             now = Path(name)
             told = wanted._replace(lease_s=self._sweep.lease_s, parent=process_identity.me())
@@ -265,7 +271,7 @@ class _Runs:
                     self._command, {RECORDING: name}, log, now / EVENTS, self._sweep.lease_s,
                     self._lock,  # held until the training is over, too
                 )  # fmt: skip
-            except process.Silent as silent:
+            except process.LeaseExpired as silent:
                 what = (
                     f"{silent}, and was ended; --lease, or the Session's lease_s, gives it longer"
                 )
@@ -274,9 +280,9 @@ class _Runs:
             events = process.read(now / EVENTS)
             if why := _fault(events, code):
                 raise self._failure(wanted, why, log, now)
-            return Run(wanted, spawned_s, exited_s, events)
+            return RecordedRun(wanted, spawned_s, exited_s, events)
 
-    def _failure(self, wanted: Wanted, what: str, log: Path, now: Path) -> InputError:
+    def _failure(self, wanted: RecordingRequest, what: str, log: Path, now: Path) -> InputError:
         """What to say of a run that cannot be recorded."""
         events = process.read(now / EVENTS)
         size = events[0]["batch_size"] if events else wanted.batch_size
@@ -304,7 +310,7 @@ def _fault(events: Sequence[Json], code: int) -> str:
     return "ended without an epoch; iterate over session.epochs(loader)"
 
 
-def _check_target(sweep: Sweep, begun: Mapping[str, Any]) -> None:
+def _check_target(sweep: RecordingPlan, begun: Mapping[str, Any]) -> None:
     if begun["terms"]["target"] is None:
         raise InputError(
             f"{sweep.script} gives its Session no target, so that nothing says how many epochs a "
@@ -312,7 +318,7 @@ def _check_target(sweep: Sweep, begun: Mapping[str, Any]) -> None:
         )
 
 
-def _check_gpus(sweep: Sweep, begun: Mapping[str, Any]) -> None:
+def _check_gpus(sweep: RecordingPlan, begun: Mapping[str, Any]) -> None:
     if sweep.torchrun is not None and sweep.torchrun != begun["gpus"]:
         raise InputError(
             f"torchrun starts {sweep.torchrun} processes (--torchrun), and the Session finds "
@@ -321,13 +327,13 @@ def _check_gpus(sweep: Sweep, begun: Mapping[str, Any]) -> None:
         )
 
 
-def _sizes(sweep: Sweep, begun: Mapping[str, Any]) -> list[int]:
+def _sizes(sweep: RecordingPlan, begun: Mapping[str, Any]) -> list[int]:
     """The default batch size, which a profile cannot do without, and those that are asked for."""
     terms = begun["terms"]
     return sorted({terms["default_batch_size"], *(sweep.batch_sizes or terms["batch_sizes"])})
 
 
-def _limits(sweep: Sweep, begun: Mapping[str, Any]) -> list[float]:
+def _limits(sweep: RecordingPlan, begun: Mapping[str, Any]) -> list[float]:
     """The power limits below that of the trainings to the target, W.
 
     Raises:
@@ -354,11 +360,11 @@ def _settle_s(limits_w: Sequence[float]) -> float:
     from statistics import median
 
     from wattkeeper.live.devices import found
-    from wattkeeper.live.devices.power_limiter import Limiter
+    from wattkeeper.live.devices.power_limiter import PowerLimiter
 
     took = []
-    wall = Wall.from_environment()
-    with Limiter(found()) as limiter:
+    wall = WallClock.from_environment()
+    with PowerLimiter(found()) as limiter:
         for limit_w in limits_w:
             began_s = wall.now_s()
             limiter.set_w(limit_w)

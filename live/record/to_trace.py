@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from wattkeeper.live.record.sweep import Recording, Run, Sweep
+from wattkeeper.live.record.sweep import RecordedRun, Recording, RecordingPlan
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.traces.library import store
@@ -60,7 +60,7 @@ def check_new(trace: Trace | None, begun: Mapping[str, Any], replace: bool) -> N
         )
 
 
-def trace_of(name: str, sweep: Sweep, found: Recording, before: Trace | None) -> Trace:
+def trace_of(name: str, sweep: RecordingPlan, found: Recording, before: Trace | None) -> Trace:
     """The trace of a sweep, with the other workloads of one that was recorded before.
 
     Raises:
@@ -124,13 +124,13 @@ def _tables(found: Recording) -> Tables:
     }
 
 
-def _profiles(full: Sequence[Run], limited: Sequence[Run]) -> Iterable[Json]:
+def _profiles(full: Sequence[RecordedRun], limited: Sequence[RecordedRun]) -> Iterable[Json]:
     """A point for each batch size and limit.
 
     What the first epoch of a training takes beyond the others is spread over its epochs, in the
     same proportion at all limits.
     """
-    whole: dict[int, list[Run]] = defaultdict(list)
+    whole: dict[int, list[RecordedRun]] = defaultdict(list)
     for run in full:
         whole[run.begun["batch_size"]].append(run)
     for batch_size, runs in whole.items():
@@ -165,7 +165,7 @@ def _point(
     }
 
 
-def _epochs(run: Run) -> list[tuple[float, float | None]]:
+def _epochs(run: RecordedRun) -> list[tuple[float, float | None]]:
     """Seconds of each epoch, without reporting the one before it, and joules."""
     before_s, before_j = run.wanted.time_done_s, run.wanted.energy_done_j or 0.0
     found = []
@@ -176,12 +176,12 @@ def _epochs(run: Run) -> list[tuple[float, float | None]]:
     return found
 
 
-def _mean(runs: Sequence[Run]) -> tuple[float, float | None]:
+def _mean(runs: Sequence[RecordedRun]) -> tuple[float, float | None]:
     """Mean seconds and joules of an epoch."""
     return _averaged([epoch for run in runs for epoch in _epochs(run)])
 
 
-def _later(runs: Sequence[Run]) -> tuple[float, float | None]:
+def _later(runs: Sequence[RecordedRun]) -> tuple[float, float | None]:
     """The same without the first epochs, where there are others."""
     later = [epoch for run in runs for epoch in _epochs(run)[1:]]
     return _averaged(later) if later else _mean(runs)
@@ -208,13 +208,13 @@ def _latencies(found: Recording, mine: tuple[str, str, int]) -> Json:
     }
 
 
-def _started_s(run: Run) -> float:
+def _started_s(run: RecordedRun) -> float:
     """From the start of its process to its first step."""
     first = run.epochs[0]
     return float(first["at_s"] - (first["time_s"] - run.wanted.time_done_s) - run.spawned_s)
 
 
-def _recording(sweep: Sweep, found: Recording, mine: tuple[str, str, int]) -> Json:
+def _recording(sweep: RecordingPlan, found: Recording, mine: tuple[str, str, int]) -> Json:
     """Where and how it was recorded, and every run."""
     first = found.full[0].begun
     runs = [*found.full, *found.limited]

@@ -10,18 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wattkeeper.live.search.search import TASK, Search
-from wattkeeper.live.search.training_log import Training
+from wattkeeper.live.search.search import TASK, SearchRun
+from wattkeeper.live.search.training_log import TrainingRecord
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import Job, Knobs, Options, Start
 from wattkeeper.policies.retaining import Retention
-from wattkeeper.policies.zoo_views import Child, Trained
+from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.sim.engine.agenda import Callback
 from wattkeeper.sim.engine.backend import Attempt, Backend, Listener
 from wattkeeper.sim.engine.clock import Clock
 from wattkeeper.sim.engine.sources import Source
-from wattkeeper.sim.engine.zoo import BYTES, Finished
+from wattkeeper.sim.engine.zoo import BYTES, FinishedModel
 
 UNKNOWN: Final = math.nan
 """What no meter measures, such as the power and energy of most CPUs."""
@@ -30,7 +30,7 @@ UNLIMITED: Final = math.inf
 """Power limit of what has none."""
 
 
-class Networks(Source):
+class NetworkSource(Source):
     """The networks of a search, each submitted when the one before it finished.
 
     Args:
@@ -64,7 +64,7 @@ class Networks(Source):
         return pa.array([getattr(job, name) for job in jobs])
 
 
-class LiveZoo:
+class SearchZoo:
     """The zoo on disk, as the world sees it: all that is trained is kept.
 
     Args:
@@ -77,18 +77,18 @@ class LiveZoo:
         size_bytes: What their parameters take.
     """
 
-    def __init__(self, search: Search, stores: bool) -> None:
+    def __init__(self, search: SearchRun, stores: bool) -> None:
         self.policy = "keep-all"
-        self.done: list[Finished] = []
+        self.done: list[FinishedModel] = []
         self.size_bytes = 0
         self._search = search
         search.stores = stores
 
-    def child(self, job: Job) -> Child | None:
+    def child(self, job: Job) -> ChildModel | None:
         """See `wattkeeper.policies.protocols.ZooView`."""
         return None if job.model is None else self._search.child(job.model)
 
-    def models(self) -> Sequence[Trained]:
+    def models(self) -> Sequence[TrainedModel]:
         """See `wattkeeper.policies.protocols.ZooView`."""
         return self._search.models
 
@@ -102,13 +102,13 @@ class LiveZoo:
         training = self._search.finish(job.model)
         self.size_bytes += BYTES * training.parameters
         self.done.append(
-            Finished(job.number, now_s, parent, training.coverage, UNKNOWN, training.accuracy,
+            FinishedModel(job.number, now_s, parent, training.coverage, UNKNOWN, training.accuracy,
                      True, len(self.done) + 1, self.size_bytes)
         )  # fmt: skip
         return Retention(admit=True)
 
 
-class InProcess(Backend):
+class InProcessBackend(Backend):
     """Trains a job's network when its attempt begins; the clock goes on by what that took.
 
     Its source submits one network at a time, so that none slows another one down.
@@ -124,10 +124,10 @@ class InProcess(Backend):
         trained: The trainings, in the order in which they ended.
     """
 
-    def __init__(self, clock: Clock, search: Search, batch_size: int, most_epochs: int) -> None:
+    def __init__(self, clock: Clock, search: SearchRun, batch_size: int, most_epochs: int) -> None:
         self.clock = clock
         self.listener: Listener
-        self.trained: list[Training] = []
+        self.trained: list[TrainingRecord] = []
         self._search = search
         self._batch_size, self._most_epochs = batch_size, most_epochs
 
@@ -155,7 +155,7 @@ class InProcess(Backend):
         end_s = self.clock.now_s + delay_s + training.overhead_s + training.time_s
         self.clock.enter(end_s, Callback(self._end, (attempt, training)))
 
-    def _end(self, ended: tuple[Attempt, Training]) -> None:
+    def _end(self, ended: tuple[Attempt, TrainingRecord]) -> None:
         attempt, training = ended
         self.trained.append(training)
         energy_j = UNKNOWN if training.energy_j is None else training.energy_j

@@ -19,7 +19,7 @@ TRAIN, VALIDATION = 0.6, 0.2
 """Shares of the images; the rest is for the test."""
 
 
-class Part(NamedTuple):
+class DatasetSplit(NamedTuple):
     """Images, shape (images, 1, 8, 8), and their digits, shape (images,)."""
 
     images: Tensor
@@ -35,9 +35,9 @@ class Part(NamedTuple):
 class Digits(NamedTuple):
     """The three parts of the data; no image is in two."""
 
-    train: Part
-    validation: Part
-    test: Part
+    train: DatasetSplit
+    validation: DatasetSplit
+    test: DatasetSplit
 
     def to(self, torch_device: str) -> Self:
         """The same on a device of torch's."""
@@ -67,5 +67,5 @@ def load(rng: np.random.Generator) -> Digits:
     parts = []
     for rows in np.split(order, ends):
         images = torch.tensor(data.images[rows] / BRIGHTEST, dtype=torch.float32).unsqueeze(1)
-        parts.append(Part(images, torch.tensor(data.target[rows])))
+        parts.append(DatasetSplit(images, torch.tensor(data.target[rows])))
     return Digits(*parts)

@@ -10,10 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wattkeeper.live import devices
-from wattkeeper.live.devices.energy_meter import Meter, Reading
-from wattkeeper.live.devices.nvml import ORDER, Gpu
-from wattkeeper.live.devices.rapl import Package
-from wattkeeper.live.host.wall_clock import Wall
+from wattkeeper.live.devices.energy_meter import EnergyMeter, Reading
+from wattkeeper.live.devices.nvml import ORDER, NvmlGpu
+from wattkeeper.live.devices.rapl import CpuPackage
+from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ def processor_of(gpu_type: str) -> Processor:
     for at, device in enumerate(there):
         if device.gpu_type != gpu_type:
             continue
-        if isinstance(device, Package):
+        if isinstance(device, CpuPackage):
             return Processor(gpu_type, "cpu", tuple(there))
-        if not isinstance(device, Gpu):
+        if not isinstance(device, NvmlGpu):
             return Processor(gpu_type, "cpu", (device,))
         for name, value in OF_CUDA.items():
             os.environ.setdefault(name, value)
@@ -108,7 +108,7 @@ def metered(processor: Processor) -> Iterator[Callable[[], Reading]]:
         began_s = time.process_time()
         yield lambda: Reading(time.process_time() - began_s, None, "absent")
         return
-    meter = Meter(processor.measured, Wall.from_environment())
+    meter = EnergyMeter(processor.measured, WallClock.from_environment())
 
     def read() -> Reading:
         wait()

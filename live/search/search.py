@@ -22,18 +22,18 @@ import numpy as np
 
 from wattkeeper.live.search import dataset as data
 from wattkeeper.live.search.architectures import Arrival, arrivals, build
-from wattkeeper.live.search.training_log import Training, append, read
+from wattkeeper.live.search.training_log import TrainingRecord, append, read
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.policies.matching.choice import warm_factor
 from wattkeeper.policies.matching.matchers import find_matcher
-from wattkeeper.policies.matching.search import Search as MatcherSearch
-from wattkeeper.policies.zoo_views import Child, Trained
+from wattkeeper.policies.matching.search import ParentSearch as MatcherSearch
+from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from wattkeeper.live.search.processor import Processor
-    from wattkeeper.live.search.trainer import Rule
+    from wattkeeper.live.search.trainer import TrainingRule
     from wattkeeper.live.zoo.zoo import Zoo
     from wattkeeper.policies.matching.graph import Graph
 
@@ -43,7 +43,7 @@ RULES: Final = 3
 """Grows when trainings with the same settings end otherwise."""
 
 
-class Plan(NamedTuple):
+class SearchPlan(NamedTuple):
     """What a search trains, and how.
 
     Attributes:
@@ -52,7 +52,7 @@ class Plan(NamedTuple):
     """
 
     models: int
-    rule: Rule
+    rule: TrainingRule
 
 
 def log_of(folder: Path, variant: str, seed: int) -> Path:
@@ -66,7 +66,7 @@ class _Warm(NamedTuple):
     of: int
 
 
-class Search:
+class SearchRun:
     """One variant with one seed.
 
     Args:
@@ -86,7 +86,7 @@ class Search:
     """
 
     def __init__(
-        self, folder: Path, variant: str, seed: int, plan: Plan, processor: Processor
+        self, folder: Path, variant: str, seed: int, plan: SearchPlan, processor: Processor
     ) -> None:
         self.variant, self.seed, self.plan, self.processor = variant, seed, plan, processor
         settings = {"models": plan.models, **plan.rule._asdict(), "gpu": processor.gpu_type}
@@ -98,7 +98,7 @@ class Search:
         self._zoo_folder = folder / f"{variant}-{seed}.zoo"
         self._over = {one.model: one for one in read(self._log)}
         self._graph: tuple[str, Graph, float] | None = None
-        self.models: list[Trained] = []
+        self.models: list[TrainedModel] = []
         self.stores = False
         self._asked_s = math.nan
         for one in self._over.values():
@@ -152,11 +152,11 @@ class Search:
 
         return (torch.zeros(2, data.CHANNELS, data.SIDE, data.SIDE),)
 
-    def child(self, name: str) -> Child:
+    def child(self, name: str) -> ChildModel:
         """What a policy is shown of a network that is about to be trained."""
         graph, _ = self._graph_of(name)
         self._asked_s = time.process_time()
-        return Child(name, TASK, graph, self.arrivals[name].mutated_from)
+        return ChildModel(name, TASK, graph, self.arrivals[name].mutated_from)
 
     def _graph_of(self, name: str) -> tuple[Graph, float]:
         """A network's graph, from the zoo if it is there, and what it cost to make, s."""
@@ -181,7 +181,7 @@ class Search:
         torch.manual_seed(self._number(f"weights/{name}"))
         return build(self.arrivals[name].architecture, data.CHANNELS, data.CLASSES)
 
-    def train(self, name: str, parent: str | None) -> Training:
+    def train(self, name: str, parent: str | None) -> TrainingRecord:
         """Train a network, or say how that went if it is over already.
 
         Args:
@@ -201,15 +201,15 @@ class Search:
             raise StoreError(f"{self._log}: {found}; name another folder (--out)")
         return over
 
-    def finish(self, name: str) -> Training:
+    def finish(self, name: str) -> TrainingRecord:
         """How a network's training went; from now on it is shown among the models."""
         over = self._over[name]
         if self.stores:
             graph, _ = self._graph_of(name)
-            self.models.append(Trained(name, name, TASK, over.validation_accuracy, graph))
+            self.models.append(TrainedModel(name, name, TASK, over.validation_accuracy, graph))
         return over
 
-    def _train(self, arrival: Arrival, parent: str | None) -> Training:
+    def _train(self, arrival: Arrival, parent: str | None) -> TrainingRecord:
         from wattkeeper.live.search.trainer import train
 
         name, graph_s, query_s = arrival.name, 0.0, 0.0
@@ -237,7 +237,7 @@ class Search:
                 parent=None if parent is None else self._stored(parent),
             )  # fmt: skip
         parameters = sum(tensor.numel() for tensor in net.parameters())
-        return Training(
+        return TrainingRecord(
             variant=self.variant,
             seed=self.seed,
             model=name,

@@ -14,11 +14,11 @@ from wattkeeper.live.search.processor import metered
 
 if TYPE_CHECKING:
     from wattkeeper.live.devices.energy_meter import Reading
-    from wattkeeper.live.search.dataset import Digits, Part
+    from wattkeeper.live.search.dataset import DatasetSplit, Digits
     from wattkeeper.live.search.processor import Processor
 
 
-class Rule(NamedTuple):
+class TrainingRule(NamedTuple):
     """How every network is trained, whatever its weights are at first.
 
     Adam (Kingma and Ba, ICLR '15). It ends when the accuracy on the validation images was not above
@@ -39,7 +39,7 @@ class Rule(NamedTuple):
     most_epochs: int
 
 
-class Trained(NamedTuple):
+class TrainingResult(NamedTuple):
     """What a training came to; the network has the weights of the best epoch.
 
     Attributes:
@@ -60,11 +60,11 @@ class Trained(NamedTuple):
 def train(
     net: nn.Module,
     digits: Digits,
-    rule: Rule,
+    rule: TrainingRule,
     seed: int,
     factor: Callable[[int], float],
     processor: Processor,
-) -> Trained:
+) -> TrainingResult:
     """Train a network in place to convergence.
 
     It leaves torch deterministic and on one thread, and the network on the CPU.
@@ -100,10 +100,10 @@ def train(
         test = accuracy_of(net, digits.test)
         reading = used()
     net.cpu()
-    return Trained(epoch, best_epoch, best, test, reading)
+    return TrainingResult(epoch, best_epoch, best, test, reading)
 
 
-def _load(net: nn.Module, digits: Digits, rule: Rule) -> None:
+def _load(net: nn.Module, digits: Digits, rule: TrainingRule) -> None:
     """Train a copy for a step, so that what is loaded at first is in no training's time."""
     copied = copy.deepcopy(net)
     part = digits.train
@@ -121,7 +121,7 @@ def _weights(net: nn.Module) -> dict[str, torch.Tensor]:
 
 def _epoch(
     net: nn.Module,
-    part: Part,
+    part: DatasetSplit,
     descent: torch.optim.Optimizer,
     batch_size: int,
     order: torch.Generator,
@@ -134,7 +134,7 @@ def _epoch(
         descent.step()
 
 
-def accuracy_of(net: nn.Module, part: Part) -> float:
+def accuracy_of(net: nn.Module, part: DatasetSplit) -> float:
     """Share of the images whose digit the network finds."""
     net.eval()
     with torch.inference_mode():

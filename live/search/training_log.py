@@ -12,7 +12,7 @@ from wattkeeper.policies.errors import EnvironmentLacks, Problem, StoreError
 from wattkeeper.traces.files.atomic import replacing_file
 
 
-class Training(BaseModel):
+class TrainingRecord(BaseModel):
     """A network that was trained to convergence.
 
     Attributes:
@@ -69,7 +69,7 @@ class Training(BaseModel):
         return self.graph_s + self.query_s + self.transfer_s
 
 
-def append(path: Path, training: Training) -> None:
+def append(path: Path, training: TrainingRecord) -> None:
     """Write a training down; when this returns, it is on the disk.
 
     Raises:
@@ -91,7 +91,7 @@ def append(path: Path, training: Training) -> None:
         raise EnvironmentLacks(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def read(path: Path) -> list[Training]:
+def read(path: Path) -> list[TrainingRecord]:
     """The trainings that are over, in the order in which they ended.
 
     Raises:
@@ -102,7 +102,7 @@ def read(path: Path) -> list[Training]:
     found = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
-            found.append(Training.model_validate_json(line))
+            found.append(TrainingRecord.model_validate_json(line))
         except ValidationError as error:
             reason = error.errors()[0]["msg"]
             raise StoreError(

@@ -19,7 +19,7 @@ from wattkeeper.policies.errors import (
 
 if TYPE_CHECKING:
     from wattkeeper.live.devices.device import Device
-    from wattkeeper.live.wire.messages import Guide
+    from wattkeeper.live.wire.messages import Coordinator
     from wattkeeper.policies.registry import PolicyConfig
 
 RECORDING: Final = "WATTKEEPER_RECORDING"
@@ -27,14 +27,14 @@ STEP_W: Final = 25.0
 """Between the power limits that are tried (Zeus, NSDI '23, section 6.1)."""
 
 
-class Limits(Protocol):
+class PowerControl(Protocol):
     """What the limiter says."""
 
     allowed: bool
     why: str
 
 
-class Terms(NamedTuple):
+class SessionArguments(NamedTuple):
     """The arguments of `wattkeeper.live.session.session.Session`."""
 
     job: str
@@ -86,7 +86,9 @@ def is_linked() -> bool:
     return bool(os.environ.get(LINK))
 
 
-def guide_of(terms: Terms, devices: Sequence[Device], limiter: Limits, how: str) -> Guide:
+def guide_of(
+    terms: SessionArguments, devices: Sequence[Device], limiter: PowerControl, how: str
+) -> Coordinator:
     """Who tells a session what to do: who records it or controls it, else the policies.
 
     Args:
@@ -104,17 +106,17 @@ def guide_of(terms: Terms, devices: Sequence[Device], limiter: Limits, how: str)
     if is_linked():
         from wattkeeper.live.wire.client import guide_from_environment
 
-        linked: Guide = guide_from_environment()
+        linked: Coordinator = guide_from_environment()
         return linked
     if not distributed.leads():
-        return distributed.Following()
+        return distributed.FollowerCoordinator()
     if os.environ.get(RECORDING):
-        from wattkeeper.live.session.recording_coordinator import Recorded
+        from wattkeeper.live.session.recording_coordinator import RecordingCoordinator
 
-        return Recorded(Path(os.environ[RECORDING]), terms, devices, limiter, how)
+        return RecordingCoordinator(Path(os.environ[RECORDING]), terms, devices, limiter, how)
     try:
-        from wattkeeper.live.session.local_coordinator import Alone
-        from wattkeeper.live.session.store import Store
+        from wattkeeper.live.session.local_coordinator import LocalCoordinator
+        from wattkeeper.live.session.store import SessionStore
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "sqlalchemy":
             raise
@@ -122,10 +124,10 @@ def guide_of(terms: Terms, devices: Sequence[Device], limiter: Limits, how: str)
             "a session keeps what it learns in a database, for which SQLAlchemy is missing: "
             "pip install 'wattkeeper[live]'"
         ) from error
-    from wattkeeper.live.session.policy_host import Plan, config_of
+    from wattkeeper.live.session.policy_host import JobPlan, config_of
 
     gpu_type, gpus, max_power_w = _hardware(terms, devices, how)
-    plan = Plan(
+    plan = JobPlan(
         job=terms.job,
         batch_sizes=tuple(sorted(set(terms.batch_sizes))),
         default_batch_size=terms.default_batch_size,
@@ -143,10 +145,12 @@ def guide_of(terms: Terms, devices: Sequence[Device], limiter: Limits, how: str)
     if len(plan.limits_w) > 1:
         plan.tune.check(plan.options)
     plan.configure.check(plan.options)
-    return Alone(Store(terms.store), plan, terms.lease_s)
+    return LocalCoordinator(SessionStore(terms.store), plan, terms.lease_s)
 
 
-def _hardware(terms: Terms, devices: Sequence[Device], how: str) -> tuple[str, int, float]:
+def _hardware(
+    terms: SessionArguments, devices: Sequence[Device], how: str
+) -> tuple[str, int, float]:
     """Type and number of the devices, and what the cost counts a second of one with, W."""
     if how == "absent" and terms.eta > 0:
         from wattkeeper.live.devices import absent
@@ -177,7 +181,7 @@ def stepped(lowest_w: float, highest_w: float) -> tuple[float, ...]:
 
 
 def _limits(
-    terms: Terms, devices: Sequence[Device], limiter: Limits, how: str
+    terms: SessionArguments, devices: Sequence[Device], limiter: PowerControl, how: str
 ) -> tuple[float, ...]:
     """The limits that all devices may be given, W, ascending; that in force if none may."""
     ranges = [device.limits for device in devices if device.limits is not None]

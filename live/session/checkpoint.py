@@ -16,7 +16,7 @@ PARENT: Final = "wattkeeper.parent"
 """What the parent in a zoo is saved under; no object can be called so by a keyword."""
 
 
-class Keeps(Protocol):
+class Checkpointable(Protocol):
     """What a session saves and restores: a model, an optimizer, anything with a state."""
 
     def state_dict(self) -> Any:
@@ -26,7 +26,7 @@ class Keeps(Protocol):
         """Take a state over."""
 
 
-def save(path: Path, objects: Mapping[str, Keeps], parent: int | None = None) -> None:
+def save(path: Path, objects: Mapping[str, Checkpointable], parent: int | None = None) -> None:
     """Save the states of objects by name; the file appears whole or not at all.
 
     Args:
@@ -58,7 +58,7 @@ def save(path: Path, objects: Mapping[str, Keeps], parent: int | None = None) ->
         ) from error
 
 
-def restore(path: Path, objects: Mapping[str, Keeps]) -> int | None:
+def restore(path: Path, objects: Mapping[str, Checkpointable]) -> int | None:
     """Give objects the states that were saved under their names; no code of the file is run.
 
     Returns:

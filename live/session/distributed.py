@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from wattkeeper.live.session.termination import Stopped
-from wattkeeper.live.wire.messages import Ended, Epoch, Orders
+from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, WattkeeperError
 from wattkeeper.policies.protocols import Measurement
 
@@ -144,18 +144,18 @@ def _said(error: BaseException | None) -> str:
     return f"failed: {text}"
 
 
-class Following:
+class FollowerCoordinator:
     """The guide of a process that follows that of rank 0."""
 
-    def begin(self) -> Orders:
+    def begin(self) -> Assignment:
         """Orders that those of rank 0 replace."""
-        return Orders("", 1, 1, 1, 1, 1)
+        return Assignment("", 1, 1, 1, 1, 1)
 
     def profiled(self, found: tuple[Measurement, ...]) -> float:
         """Never asked: it measures nothing."""
         return 0.0
 
-    def epoch(self, report: Epoch) -> bool:
+    def epoch(self, report: EpochReport) -> bool:
         """Go on as long as the others do."""
         return True
 
@@ -163,5 +163,5 @@ class Following:
         """Go on as long as the others do."""
         return True
 
-    def ended(self, outcome: Ended) -> None:
+    def ended(self, outcome: AttemptResult) -> None:
         """Store nothing: that of rank 0 does."""

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Final
 
-from wattkeeper.live.wire.messages import Guide
+from wattkeeper.live.wire.messages import Coordinator
 from wattkeeper.policies.errors import EnvironmentLacks
 
 PATIENCE: Final = 20
@@ -16,7 +16,7 @@ PATIENCE: Final = 20
 log = logging.getLogger("wattkeeper.session")
 
 
-class Pulse:
+class Heartbeat:
     """A thread that renews the lease, unless the steps of the training have stopped coming.
 
     Args:
@@ -27,7 +27,7 @@ class Pulse:
         stop: Set once the training shall stop.
     """
 
-    def __init__(self, guide: Guide, lease_s: float) -> None:
+    def __init__(self, guide: Coordinator, lease_s: float) -> None:
         self.stop = threading.Event()
         self._guide, self._lease_s = guide, lease_s
         self._over = threading.Event()

@@ -19,9 +19,9 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from wattkeeper.live.host import process_identity
-from wattkeeper.live.session.policy_host import Configuration, Learners, Plan, digest
-from wattkeeper.live.session.store import FIRST_S, Store, attempts, jobs, observations
-from wattkeeper.live.wire.messages import Cause, Ended, Epoch, Orders
+from wattkeeper.live.session.policy_host import Configuration, JobPlan, PolicyHost, digest
+from wattkeeper.live.session.store import FIRST_S, SessionStore, attempts, jobs, observations
+from wattkeeper.live.wire.messages import Assignment, AttemptResult, Cause, EpochReport
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import Measurement
@@ -35,8 +35,8 @@ MEMORY: Final = frozenset({"MemoryError", "OutOfMemoryError"})
 log = logging.getLogger("wattkeeper.session")
 
 
-class Alone:
-    """See `wattkeeper.live.wire.messages.Guide` for its methods.
+class LocalCoordinator:
+    """See `wattkeeper.live.wire.messages.Coordinator` for its methods.
 
     A store that goes away during the training does not stop it: only its beginning, and its end,
     wait for the store, and fail if it stays away.
@@ -47,12 +47,12 @@ class Alone:
         lease_s: The attempt is taken for hung if nothing is heard of it for so long, s.
     """
 
-    def __init__(self, store: Store, plan: Plan, lease_s: float = 60.0) -> None:
+    def __init__(self, store: SessionStore, plan: JobPlan, lease_s: float = 60.0) -> None:
         self._store, self._plan, self._lease_s = store, plan, lease_s
         self._id = self._new = uuid.uuid4().hex
         self._holder = process_identity.me()
 
-    def begin(self) -> Orders:
+    def begin(self) -> Assignment:
         """Take a lease on the recurrence that is next, and ask the policies."""
         return self._store.run(self._begin, self._lease_s)
 
@@ -60,7 +60,7 @@ class Alone:
         """Ask the policy, once for an attempt."""
         return self._store.run(lambda db: self._tune(db, found), self._lease_s)
 
-    def epoch(self, report: Epoch) -> bool:
+    def epoch(self, report: EpochReport) -> bool:
         """Note how far it came."""
         return self._hear(epochs=report.epoch, time_s=report.time_s, energy_j=report.energy_j)
 
@@ -68,7 +68,7 @@ class Alone:
         """Renew the lease."""
         return self._hear()
 
-    def ended(self, outcome: Ended) -> None:
+    def ended(self, outcome: AttemptResult) -> None:
         """Store the outcome, and let the policies learn from it."""
         self._store.run(lambda db: self._end(db, outcome), self._lease_s)
 
@@ -90,7 +90,7 @@ class Alone:
     def _checkpoint(self, attempt: str) -> Path:
         return self._store.checkpoints / f"{attempt}.state"
 
-    def _begin(self, db: sa.Connection) -> Orders:
+    def _begin(self, db: sa.Connection) -> Assignment:
         job = self._store.job(db, self._plan.job)
         mine = sa.select(attempts).where(*self._mine())
         row = db.execute(mine).mappings().one_or_none()
@@ -112,8 +112,19 @@ class Alone:
                 living += 1
                 continue
             told = f"{row['holder']} had the lease"
-            self._close(db, job, row, Ended(cause, row["epochs"], row["time_s"], row["energy_j"],
-                                            row["power_limit_w"], message=told))  # fmt: skip
+            self._close(
+                db,
+                job,
+                row,
+                AttemptResult(
+                    cause,
+                    row["epochs"],
+                    row["time_s"],
+                    row["energy_j"],
+                    row["power_limit_w"],
+                    message=told,
+                ),
+            )
         return living
 
     def _terms(self) -> str:
@@ -157,7 +168,7 @@ class Alone:
             db.execute(sa.update(attempts).where(a.id == before["id"]).values(again=False))
         values["in_flight"] = living
         self._id = self._new
-        learners = Learners(self._store, db, job, self._plan, values)
+        learners = PolicyHost(self._store, db, job, self._plan, values)
         if before is None:
             learners.submitted()
         chosen = learners.configure()
@@ -183,10 +194,10 @@ class Alone:
         db.execute(sa.insert(attempts).values(row))
         return db.execute(sa.select(attempts).where(a.id == self._id)).mappings().one()
 
-    def _orders(self, row: sa.RowMapping) -> Orders:
+    def _orders(self, row: sa.RowMapping) -> Assignment:
         plan = self._plan
         known = row["power_limit_w"]
-        return Orders(
+        return Assignment(
             job_id=f"{plan.job}-{row['recurrence']}",
             recurrence=row["recurrence"],
             attempt=row["attempt"],
@@ -212,7 +223,7 @@ class Alone:
         mine = attempts.c.id == self._id
         row = db.execute(sa.select(attempts).where(mine)).mappings().one()
         if row["power_limit_w"] is None:
-            learners = Learners(self._store, db, job, self._plan, row)
+            learners = PolicyHost(self._store, db, job, self._plan, row)
             bound = math.inf if row["cost_bound"] is None else row["cost_bound"]
             chosen = Configuration(row["batch_size"], cost_bound=bound)
             limit_w = learners.tune(chosen, found).power_limit_w
@@ -222,14 +233,14 @@ class Alone:
             return limit_w
         return float(row["power_limit_w"])
 
-    def _end(self, db: sa.Connection, outcome: Ended) -> None:
+    def _end(self, db: sa.Connection, outcome: AttemptResult) -> None:
         job = self._store.job(db, self._plan.job)
         row = db.execute(sa.select(attempts).where(*self._mine())).mappings().one_or_none()
         if row is not None:
             self._close(db, job, row, outcome)
 
     def _close(
-        self, db: sa.Connection, job: sa.RowMapping, row: sa.RowMapping, outcome: Ended
+        self, db: sa.Connection, job: sa.RowMapping, row: sa.RowMapping, outcome: AttemptResult
     ) -> None:
         """End an attempt that runs: this is done once, since it does not run afterwards."""
         new: dict[str, Any] = {
@@ -242,7 +253,7 @@ class Alone:
             db.execute(ended.values(status="stopped", **new))
             return
         try:
-            plan = Plan.from_json(row["plan"])
+            plan = JobPlan.from_json(row["plan"])
         except (InputError, ValueError):  # its policy, or that config, is not installed here
             plan = None
         target = json.loads(row["plan"])["target"]
@@ -254,7 +265,7 @@ class Alone:
             told = cost
             if not reached and outcome.cause not in {"epochs", "bound"}:
                 told = max(cost, row["cost_bound"] or 0.0)
-            learners = Learners(self._store, db, job, plan, row)
+            learners = PolicyHost(self._store, db, job, plan, row)
             learners.observe({**row, **new}, told, reached)
             learners.save()
         self._checkpoint(row["id"]).unlink(missing_ok=True)
@@ -278,7 +289,7 @@ class Alone:
             )
         )
 
-    def _is_accident(self, db: sa.Connection, row: sa.RowMapping, outcome: Ended) -> bool:
+    def _is_accident(self, db: sa.Connection, row: sa.RowMapping, outcome: AttemptResult) -> bool:
         """Whether the end of an attempt says nothing of its batch size."""
         if outcome.cause in {"reached", "epochs", "bound", "left"}:
             return False
@@ -296,7 +307,7 @@ class Alone:
         return len(last) < ACCIDENTS - 1 or any(last)
 
 
-def _cost(plan: Plan, outcome: Ended) -> float | None:
+def _cost(plan: JobPlan, outcome: AttemptResult) -> float | None:
     """What an attempt cost, J; None if its energy counts and is not known."""
     if outcome.energy_j is None and plan.eta > 0 and outcome.epochs:
         return None

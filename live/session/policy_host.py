@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
-from wattkeeper.live.session.store import Store
+from wattkeeper.live.session.store import SessionStore
 from wattkeeper.policies.errors import InputError, PolicyError, StoreError
 from wattkeeper.policies.profile import Objective, Profile
 from wattkeeper.policies.protocols import Configuration as Configuration
@@ -20,13 +20,13 @@ from wattkeeper.policies.protocols import Knobs as Knobs
 from wattkeeper.policies.registry import Point, PolicyConfig, built, policies
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.validation import check_configuration, check_knobs
-from wattkeeper.sim.engine.world import NoZoo
+from wattkeeper.sim.engine.world import EmptyZoo
 
 ASKED: Final[tuple[Point, ...]] = ("configure", "tune")
 """The decision points of a session."""
 
 
-class Plan(NamedTuple):
+class JobPlan(NamedTuple):
     """What is said of a job, and of the devices that an attempt runs on.
 
     What is learnt under one plan is not used under another one, but for the two policies: each
@@ -84,7 +84,7 @@ class Plan(NamedTuple):
         return _json(values | configs if policies else values)
 
     @classmethod
-    def from_json(cls, text: str) -> Plan:
+    def from_json(cls, text: str) -> JobPlan:
         """The plan that `to_json` wrote.
 
         Raises:
@@ -155,7 +155,7 @@ class _Context:
     so that the same store gives the same decision.
     """
 
-    zoo = NoZoo()
+    zoo = EmptyZoo()
 
     def __init__(self, seed: int, point: Point, start: Start, now_s: float, eta: float) -> None:
         self.now_s = now_s
@@ -173,7 +173,7 @@ class _Context:
         raise PolicyError("nothing is known before it is measured", self._point)
 
 
-class Learners:
+class PolicyHost:
     """The two policies of a plan with what they learnt, inside a transaction.
 
     Args:
@@ -186,10 +186,10 @@ class Learners:
 
     def __init__(
         self,
-        store: Store,
+        store: SessionStore,
         db: sa.Connection,
         job: sa.RowMapping,
-        plan: Plan,
+        plan: JobPlan,
         row: Mapping[str, Any] | sa.RowMapping,
     ) -> None:
         self._store, self._db, self._plan = store, db, plan

@@ -16,7 +16,7 @@ WARM_PART, WARM_MOST = 5, 10
 """A fifth of a limit's steps, but at most ten, warm up: they are done and paid, not measured."""
 
 
-class Profiling:
+class PowerProfiler:
     """Shares the steps of an epoch out among limits, and measures each.
 
     Where the number of steps is not known, or below two a limit, each limit has a whole epoch.

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from wattkeeper.live.host import process_identity
-from wattkeeper.live.host.wall_clock import Wall
+from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.live.session import distributed
-from wattkeeper.live.session.arguments import Limits, Terms
-from wattkeeper.live.wire.messages import Ended, Epoch, Orders
+from wattkeeper.live.session.arguments import PowerControl, SessionArguments
+from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
 from wattkeeper.policies.errors import InputError, NotSupported
 from wattkeeper.policies.protocols import Measurement
 
@@ -26,7 +26,7 @@ ORDERS: Final = "orders.json"
 EVENTS: Final = "events.jsonl"
 
 
-class Wanted(NamedTuple):
+class RecordingRequest(NamedTuple):
     """What is recorded of a training.
 
     Attributes:
@@ -57,8 +57,8 @@ class Wanted(NamedTuple):
     parent: str = ""
 
 
-class Recorded:
-    """See `wattkeeper.live.wire.messages.Guide` for its methods.
+class RecordingCoordinator:
+    """See `wattkeeper.live.wire.messages.Coordinator` for its methods.
 
     Args:
         folder: Where orders are, and events go.
@@ -69,19 +69,24 @@ class Recorded:
     """
 
     def __init__(
-        self, folder: Path, terms: Terms, devices: Sequence[Device], limiter: Limits, how: str
+        self,
+        folder: Path,
+        terms: SessionArguments,
+        devices: Sequence[Device],
+        limiter: PowerControl,
+        how: str,
     ) -> None:
         self._terms, self._devices, self._limiter, self._how = terms, devices, limiter, how
         self._events = folder / EVENTS
-        self._wall = Wall.from_environment()
-        self._wanted = Wanted(**json.loads((folder / ORDERS).read_text(encoding="utf-8")))
+        self._wall = WallClock.from_environment()
+        self._wanted = RecordingRequest(**json.loads((folder / ORDERS).read_text(encoding="utf-8")))
         self._report_s = 0.0
 
-    def begin(self) -> Orders:
+    def begin(self) -> Assignment:
         """What is recorded now."""
         terms, wanted = self._terms, self._wanted
         batch_size = wanted.batch_size or terms.default_batch_size
-        orders = Orders(
+        orders = Assignment(
             job_id=f"{terms.job}/{wanted.recurrence}",
             recurrence=wanted.recurrence,
             attempt=1,
@@ -106,7 +111,7 @@ class Recorded:
         """Nothing is profiled within a training that is recorded."""
         raise AssertionError(found)
 
-    def epoch(self, report: Epoch) -> bool:
+    def epoch(self, report: EpochReport) -> bool:
         """Write it down."""
         at_s = self._wall.now_s()
         self._write("epoch", report._asdict() | {"report_s": self._report_s})
@@ -119,7 +124,7 @@ class Recorded:
             os.utime(self._events)
         return not process_identity.is_dead(self._wanted.parent)
 
-    def ended(self, outcome: Ended) -> None:
+    def ended(self, outcome: AttemptResult) -> None:
         """Write it down."""
         self._write("ended", outcome._asdict() | {"report_s": self._report_s})
 

@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from wattkeeper.live.session import checkpoint, distributed, lr_scaling
-from wattkeeper.live.session.arguments import Terms, guide_of, is_linked
-from wattkeeper.live.session.heartbeat import Pulse
-from wattkeeper.live.session.power_profiler import Profiling
+from wattkeeper.live.session.arguments import SessionArguments, guide_of, is_linked
+from wattkeeper.live.session.heartbeat import Heartbeat
+from wattkeeper.live.session.power_profiler import PowerProfiler
 from wattkeeper.live.session.termination import Stopped, Terminations
-from wattkeeper.live.wire.messages import Cause, Ended, Epoch, Guide, Orders
+from wattkeeper.live.wire.messages import Assignment, AttemptResult, Cause, Coordinator, EpochReport
 from wattkeeper.policies.errors import DeviceError, EnvironmentLacks, InputError, WattkeeperError
 from wattkeeper.policies.profile import Objective
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from wattkeeper.live.devices.energy_meter import Reading
-    from wattkeeper.live.session.warm_start import Warm
+    from wattkeeper.live.session.warm_start import WarmStart
     from wattkeeper.live.transfer.ir import Inputs
     from wattkeeper.live.transfer.report import TransferReport
     from wattkeeper.policies.registry import PolicyConfig
@@ -94,8 +94,8 @@ class Session:
         power_limit_w: The limit in force, W; None where none is known.
     """
 
-    orders: Orders
-    outcome: Ended
+    orders: Assignment
+    outcome: AttemptResult
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Session:
         store: str | Path | None = None,
         lease_s: float = 60.0,
     ) -> None:
-        self._terms = Terms(
+        self._terms = SessionArguments(
             job, tuple(batch_sizes), default_batch_size, max_epochs, target, higher_is_better, eta,
             configure, tune, None if power_limits_w is None else tuple(power_limits_w), store,
             lease_s,
@@ -122,7 +122,7 @@ class Session:
         self._terms.check()
         self._control = power_control
         self.power_limit_w: float | None = None
-        self._kept: dict[str, checkpoint.Keeps] = {}
+        self._kept: dict[str, checkpoint.Checkpointable] = {}
         self._restored = False
         self._cause: Cause | None = None
         self._begun = self._open = False
@@ -131,33 +131,35 @@ class Session:
         self._costs: list[float] = []
         self._epoch_cost: float | None = None
         self._spent_before = 0.0
-        self._profiling: Profiling | None = None
-        self._warm: Warm | None = None
+        self._profiling: PowerProfiler | None = None
+        self._warm: WarmStart | None = None
         self._parent: int | None = None
 
     def __enter__(self) -> Session:
         from wattkeeper.live.devices import found
-        from wattkeeper.live.devices.energy_meter import Meter
-        from wattkeeper.live.devices.power_limiter import Limiter
-        from wattkeeper.live.host.wall_clock import Wall
+        from wattkeeper.live.devices.energy_meter import EnergyMeter
+        from wattkeeper.live.devices.power_limiter import PowerLimiter
+        from wattkeeper.live.host.wall_clock import WallClock
 
-        def begin() -> Orders:
+        def begin() -> Assignment:
             devices = found() if distributed.leads() else []
             with suppress(DeviceError):
                 self.power_limit_w = min((one.limit_w() for one in devices), default=None)
             off = os.environ.get(POWER_CONTROL) == "off" or not distributed.leads()
-            limiter = Limiter(devices, "off" if off else self._control)
+            limiter = PowerLimiter(devices, "off" if off else self._control)
             self._limiter = stack.enter_context(limiter)
-            self._meter = Meter(devices, Wall.from_environment())
+            self._meter = EnergyMeter(devices, WallClock.from_environment())
             stack.callback(self._meter.close)
-            self._guide: Guide = guide_of(self._terms, devices, self._limiter, self._meter.how)
+            self._guide: Coordinator = guide_of(
+                self._terms, devices, self._limiter, self._meter.how
+            )
             return self._guide.begin()
 
         self._pid = os.getpid()
         self._ranks = distributed.Ranks()
         with ExitStack() as stack:
             self.orders = begin() if is_linked() else self._ranks.together(begin)
-            self._pulse = Pulse(self._guide, self.orders.lease_s)
+            self._pulse = Heartbeat(self._guide, self.orders.lease_s)
             self._signals = Terminations()
             self._held = stack.pop_all()
         self._objective = Objective(self.orders.eta)
@@ -246,7 +248,7 @@ class Session:
         path = self.orders.checkpoint
         return self.orders.time_done_s > 0 and path is not None and Path(path).exists()
 
-    def keep(self, **objects: checkpoint.Keeps) -> bool:
+    def keep(self, **objects: checkpoint.Checkpointable) -> bool:
         """Save these objects if the training is told to stop; restore them if it goes on now.
 
         To be called before `epochs`. Without it, a training that was stopped starts over.
@@ -293,7 +295,7 @@ class Session:
             self._meter.begin()
             self._spent_before = self._cost(*self._spent())
             if orders.profile_w and self._limiter.allowed:
-                self._profiling = Profiling(orders.profile_w, steps, self._reading, self._limit)
+                self._profiling = PowerProfiler(orders.profile_w, steps, self._reading, self._limit)
             return self._enough()
 
         self._cause = self._ranks.together(begin)
@@ -374,7 +376,7 @@ class Session:
         if not profiled:
             self._costs.append(cost - self._spent_before)
         self._spent_before = cost
-        goes_on = self._guide.epoch(Epoch(self._epochs, self._metric, time_s, energy_j))
+        goes_on = self._guide.epoch(EpochReport(self._epochs, self._metric, time_s, energy_j))
         return self._enough(), not goes_on or self._told_to_stop()
 
     def _told_to_stop(self) -> bool:
@@ -455,7 +457,7 @@ class Session:
             time_s, energy_j = self._spent() if self._begun else before
         except DeviceError as lost:
             message, time_s, energy_j = message or str(lost), self._before[0], None
-        self.outcome = Ended(
+        self.outcome = AttemptResult(
             cause, epochs, time_s, energy_j, self.power_limit_w,
             self._limiter.allowed or (orders.power_limit_w is None and not orders.profile_w),
             self._meter.how, message,

@@ -98,7 +98,7 @@ observations = sa.Table(
 )
 
 
-class Store:
+class SessionStore:
     """The database of sessions, made if it is not there.
 
     Every use opens a connection of its own, so that a process may fork, and a server be started

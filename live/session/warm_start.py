@@ -14,9 +14,9 @@ from wattkeeper.live.session import distributed
 from wattkeeper.live.transfer.example_inputs import inputs_for
 from wattkeeper.live.transfer.model_graph import traced
 from wattkeeper.live.transfer.transfer import transfer
-from wattkeeper.live.zoo.matching import Parents
+from wattkeeper.live.zoo.matching import ParentRanking
 from wattkeeper.live.zoo.zoo import Zoo
-from wattkeeper.policies.configure.modelkeeper import ModelkeeperConfig
+from wattkeeper.policies.configure.modelkeeper import ModelkeeperParentConfig
 from wattkeeper.policies.errors import InputError, StoreError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wattkeeper.policies.matching.graph import Graph
 
 
-class Warm(NamedTuple):
+class WarmStart(NamedTuple):
     """A model that started from a zoo, or could have.
 
     Attributes:
@@ -51,7 +51,7 @@ def begin(
     inputs: Inputs | None,
     *,
     fill: bool,
-) -> Warm:
+) -> WarmStart:
     """Fill a model in place from the parent that ModelKeeper's rule chooses (NSDI '23, section 4).
 
     Code is never taken from the zoo: a parent is of the architecture of the model, or of one of
@@ -76,18 +76,18 @@ def begin(
     by_digest = {graph.digest: one for graph, one in zip(graphs, known, strict=True)}
     chosen = _chosen(zoo, graphs[0], task, by_digest) if fill else None
     if chosen is None:
-        return Warm(model, graphs[0], zoo, None, None)
+        return WarmStart(model, graphs[0], zoo, None, None)
     number, digest = chosen
     source = copy.deepcopy(by_digest[digest])
     source.load_state_dict(zoo.load(number))
-    return Warm(model, graphs[0], zoo, number, transfer(source, model, example))
+    return WarmStart(model, graphs[0], zoo, number, transfer(source, model, example))
 
 
 def _chosen(zoo: Zoo, child: Graph, task: str, known: Collection[str]) -> tuple[int, str] | None:
     """Number and architecture of the parent; one that is evicted meanwhile is passed over."""
-    minimum = ModelkeeperConfig().minimum
+    minimum = ModelkeeperParentConfig().minimum
     while True:
-        parents = Parents(zoo, child)
+        parents = ParentRanking(zoo, child)
         may = [one for one in parents.sound(task, minimum) if one.digest in known]
         match = parents.best(may, minimum)
         if match is None:
@@ -124,7 +124,7 @@ def _on_cpu(value: Any) -> Any:
     return value.cpu() if isinstance(value, torch.Tensor) else value
 
 
-def keep(warm: Warm, task: str, name: str, accuracy: float, parent: int | None) -> str:
+def keep(warm: WarmStart, task: str, name: str, accuracy: float, parent: int | None) -> str:
     """Offer a trained model to its zoo.
 
     Args:

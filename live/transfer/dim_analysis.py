@@ -7,13 +7,13 @@ from typing import Any
 
 from wattkeeper.live.transfer import layer_rules, shape_rules
 from wattkeeper.live.transfer.dim_rules import Axes, all_fixed, pin_all
-from wattkeeper.live.transfer.dims import Axis, fixed, unify
-from wattkeeper.live.transfer.ir import Held, Op, Program, Ref
+from wattkeeper.live.transfer.dims import Dim, fixed, unify
+from wattkeeper.live.transfer.ir import Op, Program, Ref, StateTensor
 
 RULES = layer_rules.RULES | shape_rules.RULES
 
 
-class Spaces:
+class DimAnalysis:
     """Axes of everything in a program.
 
     Attributes:
@@ -27,7 +27,7 @@ class Spaces:
         self.program = program
         self.values: list[Any] = []
         self.tensors: dict[str, Axes] = {}
-        self.contracted: dict[int, Axis] = {}
+        self.contracted: dict[int, Dim] = {}
         for op in program.ops:
             self.values.append(self._result(op))
         for at in program.outputs:
@@ -40,13 +40,13 @@ class Spaces:
         axes: Axes = self.values[value.op] if isinstance(value, Ref) else self.tensors[value.name]
         return axes
 
-    def hold(self, value: Any, axes: Sequence[Axis]) -> None:
+    def hold(self, value: Any, axes: Sequence[Dim]) -> None:
         """Say what the dimensions of a parameter are; of nothing for an absent one."""
         if isinstance(value, str):
-            value = Held(value)
+            value = StateTensor(value)
         if value is None:
             return
-        if isinstance(value, Held) and value.name not in self.tensors:
+        if isinstance(value, StateTensor) and value.name not in self.tensors:
             self.tensors[value.name] = tuple(axes)
         else:
             for mine, theirs in zip(self.of(value), axes, strict=True):

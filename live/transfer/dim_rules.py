@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wattkeeper.live.transfer.dims import Axis, fixed, pin
+from wattkeeper.live.transfer.dims import Dim, fixed, pin
 from wattkeeper.live.transfer.ir import Op
 
 if TYPE_CHECKING:
-    from wattkeeper.live.transfer.dim_analysis import Spaces
+    from wattkeeper.live.transfer.dim_analysis import DimAnalysis
 
-Axes = tuple[Axis, ...]
+Axes = tuple[Dim, ...]
 
-Rule: TypeAlias = Callable[["Spaces", Op], Any]
+Rule: TypeAlias = Callable[["DimAnalysis", Op], Any]
 """Gives the axes of an operator's result, a tuple of them where it has several results, and tells
 the spaces what the dimensions of its parameters are."""
 
@@ -33,7 +33,7 @@ def adder(rules: dict[str, Rule]) -> Callable[..., Callable[[Rule], Rule]]:
 
 def pin_all(axes: Any) -> None:
     """Pin an axis, or all in a nest of tuples: nobody may change these units."""
-    if isinstance(axes, Axis):
+    if isinstance(axes, Dim):
         pin(axes)
     else:
         for item in axes:

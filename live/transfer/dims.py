@@ -1,6 +1,6 @@
 """Units of a network, unified over everything that forces two tensors to share them.
 
-An `Axis` is one dimension of a tensor. It is `free` (units that may be replicated or left out),
+An `Dim` is one dimension of a tensor. It is `free` (units that may be replicated or left out),
 `fixed` (an extent that must be as in the parent: batch, time, classes), a `product` of axes
 (heads times units of a head, channels times pixels) or a `concat` of axes, as terms are in
 unification. Structural pruning groups layers alike (DepGraph, Fang et al., CVPR '23, section 3).
@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 
-class Axis:
+class Dim:
     """One dimension of a tensor; axes that must agree are bound to one another.
 
     Attributes:
@@ -23,13 +23,13 @@ class Axis:
 
     __slots__ = ("_bound", "extent", "kind", "parts")
 
-    def __init__(self, extent: int, kind: str = "free", parts: tuple[Axis, ...] = ()) -> None:
+    def __init__(self, extent: int, kind: str = "free", parts: tuple[Dim, ...] = ()) -> None:
         self.extent = extent
         self.kind = kind
         self.parts = parts
-        self._bound: Axis | None = None
+        self._bound: Dim | None = None
 
-    def find(self) -> Axis:
+    def find(self) -> Dim:
         """The axis that stands for this one."""
         axis = self
         while axis._bound is not None:
@@ -38,39 +38,39 @@ class Axis:
             self._bound = axis
         return axis
 
-    def bind(self, other: Axis) -> None:
+    def bind(self, other: Dim) -> None:
         """Let another axis stand for this one."""
         self._bound = other
 
 
-def free(extent: int) -> Axis:
+def free(extent: int) -> Dim:
     """Units of their own; a single one may still become several."""
-    return Axis(extent)
+    return Dim(extent)
 
 
-def fixed(extent: int) -> Axis:
+def fixed(extent: int) -> Dim:
     """An extent that must not change."""
-    return Axis(extent, "fixed")
+    return Dim(extent, "fixed")
 
 
-def product(parts: Iterable[Axis]) -> Axis:
+def product(parts: Iterable[Dim]) -> Dim:
     """Axes merged into one, the first the outermost."""
     flat = [factor for part in parts for factor in factors(part)]
     flat = [factor for factor in flat if (factor.extent, factor.kind) != (1, "fixed")]
     if len(flat) < 2:
         return flat[0] if flat else fixed(1)
-    return Axis(math.prod(part.extent for part in flat), "product", tuple(flat))
+    return Dim(math.prod(part.extent for part in flat), "product", tuple(flat))
 
 
-def concat(parts: Iterable[Axis]) -> Axis:
+def concat(parts: Iterable[Dim]) -> Dim:
     """Axes one after another."""
     flat = [piece for part in parts for piece in pieces(part)]
     if len(flat) == 1:
         return flat[0]
-    return Axis(sum(part.extent for part in flat), "concat", tuple(flat))
+    return Dim(sum(part.extent for part in flat), "concat", tuple(flat))
 
 
-def factors(axis: Axis) -> list[Axis]:
+def factors(axis: Dim) -> list[Dim]:
     """What an axis is a product of; itself if it is none."""
     axis = axis.find()
     if axis.kind != "product":
@@ -78,7 +78,7 @@ def factors(axis: Axis) -> list[Axis]:
     return [factor for part in axis.parts for factor in factors(part)]
 
 
-def pieces(axis: Axis) -> list[Axis]:
+def pieces(axis: Dim) -> list[Dim]:
     """What an axis is a concatenation of; itself if it is none."""
     axis = axis.find()
     if axis.kind != "concat":
@@ -86,7 +86,7 @@ def pieces(axis: Axis) -> list[Axis]:
     return [piece for part in axis.parts for piece in pieces(part)]
 
 
-def pin(axis: Axis) -> None:
+def pin(axis: Dim) -> None:
     """Make an axis and all its parts fixed."""
     axis = axis.find()
     if axis.kind == "free":
@@ -95,7 +95,7 @@ def pin(axis: Axis) -> None:
         pin(part)
 
 
-def unify(first: Axis, second: Axis) -> None:
+def unify(first: Dim, second: Dim) -> None:
     """Let two axes have the same units; what cannot be reconciled is fixed on both sides."""
     a, b = first.find(), second.find()
     if a is b:
@@ -121,7 +121,7 @@ def unify(first: Axis, second: Axis) -> None:
         _distribute(b, a)
 
 
-def _distribute(whole: Axis, joined: Axis) -> None:
+def _distribute(whole: Dim, joined: Dim) -> None:
     """Unify a product with a concatenation that cuts nothing but its outermost factor."""
     outer, *inner = factors(whole)
     size = math.prod(axis.extent for axis in inner)
@@ -137,7 +137,7 @@ def _distribute(whole: Axis, joined: Axis) -> None:
         unify(end, product((part, *inner)))
 
 
-def _zip(a: list[Axis], b: list[Axis], cut: Callable[[Axis, int], Axis | None]) -> None:
+def _zip(a: list[Dim], b: list[Dim], cut: Callable[[Dim, int], Dim | None]) -> None:
     """Unify two lists part by part, cutting the larger part where they do not match."""
     while a and b:
         x, y = a.pop(0).find(), b.pop(0).find()
@@ -154,25 +154,25 @@ def _zip(a: list[Axis], b: list[Axis], cut: Callable[[Axis, int], Axis | None]) 
         unify(x, y)
 
 
-def _outer(axis: Axis, extent: int) -> Axis | None:
+def _outer(axis: Dim, extent: int) -> Dim | None:
     if axis.parts or axis.extent % extent:
         return None
     return _replace(axis, "product", (extent, axis.extent // extent))
 
 
-def _first(axis: Axis, extent: int) -> Axis | None:
+def _first(axis: Dim, extent: int) -> Dim | None:
     if axis.parts:
         return None
     return _replace(axis, "concat", (extent, axis.extent - extent))
 
 
-def _replace(axis: Axis, kind: str, extents: Sequence[int]) -> Axis:
-    whole = Axis(axis.extent, kind, tuple(Axis(extent, axis.kind) for extent in extents))
+def _replace(axis: Dim, kind: str, extents: Sequence[int]) -> Dim:
+    whole = Dim(axis.extent, kind, tuple(Dim(extent, axis.kind) for extent in extents))
     axis.bind(whole)
     return whole
 
 
-def split(axis: Axis, extents: Sequence[int]) -> tuple[Axis, ...]:
+def split(axis: Dim, extents: Sequence[int]) -> tuple[Dim, ...]:
     """Take an axis as a product of these extents, the first the outermost."""
     if sum(extent != 1 for extent in extents) < 2:
         whole = next((at for at, extent in enumerate(extents) if extent != 1), 0)
@@ -182,7 +182,7 @@ def split(axis: Axis, extents: Sequence[int]) -> tuple[Axis, ...]:
     return parts
 
 
-def cut(axis: Axis, extents: Sequence[int]) -> tuple[Axis, ...]:
+def cut(axis: Dim, extents: Sequence[int]) -> tuple[Dim, ...]:
     """Take an axis as a concatenation of these extents."""
     parts = tuple(free(extent) for extent in extents)
     if len(parts) == 1:

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from wattkeeper.live.transfer.dims import Axis
+from wattkeeper.live.transfer.dims import Dim
 from wattkeeper.live.transfer.fill import in_kernel, read_dim
-from wattkeeper.live.transfer.ir import Held, Op, Program, Ref
-from wattkeeper.live.transfer.model_graph import Traced
+from wattkeeper.live.transfer.ir import Op, Program, Ref, StateTensor
+from wattkeeper.live.transfer.model_graph import TracedModule
 from wattkeeper.live.transfer.op_sets import (
     CLAMPS,
     KEEPS_RANGE,
@@ -76,7 +76,7 @@ def _constants(op: Op) -> Any:
     return [
         value
         for name, value in op.args.items()
-        if name not in SIZES and not isinstance(value, Ref | Held)
+        if name not in SIZES and not isinstance(value, Ref | StateTensor)
     ]
 
 
@@ -119,13 +119,13 @@ def scalar(op: Op) -> float | None:
     return float(other) if op.kind == "mul" else 1 / other
 
 
-class Pair:
+class OperatorPair:
     """Whether an operator of the child does what one of the parent does, widths apart."""
 
     def __init__(
         self,
-        child: Traced,
-        parent: Traced,
+        child: TracedModule,
+        parent: TracedModule,
         maps: UnitMaps,
         scaled: frozenset[int],
         averaged: frozenset[int],
@@ -173,9 +173,9 @@ class Pair:
         return self._same(x, y)
 
     def _same(self, x: Any, y: Any) -> bool:
-        if isinstance(x, Axis) and isinstance(y, Axis):
+        if isinstance(x, Dim) and isinstance(y, Dim):
             return self.maps.build(x, y) is not None
-        if isinstance(x, Axis) or isinstance(y, Axis) or len(x) != len(y):
+        if isinstance(x, Dim) or isinstance(y, Dim) or len(x) != len(y):
             return False
         return all(self._same(a, b) for a, b in zip(x, y, strict=True))
 
@@ -221,7 +221,7 @@ class Pair:
         mine, theirs = self.child.program.ops[at], self.parent.program.ops[there]
         if mine.kind == "group_norm":
             return self._groups_loss(at, there)
-        over: list[tuple[Axis, Axis]] = []
+        over: list[tuple[Dim, Dim]] = []
         x, y = (
             traced.spaces.of(Ref(op.refs[0])) if op.refs and not _several(traced, op) else ()
             for traced, op in ((self.child, mine), (self.parent, theirs))
@@ -328,15 +328,15 @@ def label(op: Op, at: int) -> str:
     return f"{op.kind} (operator {at})"
 
 
-def _several(traced: Traced, op: Op) -> bool:
+def _several(traced: TracedModule, op: Op) -> bool:
     shape = traced.program.ops[op.refs[0]].shape
     return bool(shape) and isinstance(shape[0], tuple)
 
 
-def _axes(child: Traced, parent: Traced, at: int, there: int) -> list[tuple[Axis, Axis]]:
+def _axes(child: TracedModule, parent: TracedModule, at: int, there: int) -> list[tuple[Dim, Dim]]:
     """The dimensions of an operator's result, of the first one if it has several, in pairs."""
     x, y = (
-        values[0] if values and not isinstance(values[0], Axis) else values
+        values[0] if values and not isinstance(values[0], Dim) else values
         for values in (child.spaces.values[at], parent.spaces.values[there])
     )
     return list(zip(x, y, strict=True))
@@ -348,8 +348,8 @@ def _sliced(units: Ints, op: Op) -> Ints:
 
 
 def _like(mine: Any, theirs: Any) -> bool:
-    if isinstance(mine, Ref | Held) or isinstance(theirs, Ref | Held):
-        return isinstance(mine, Ref | Held) == isinstance(theirs, Ref | Held)
+    if isinstance(mine, Ref | StateTensor) or isinstance(theirs, Ref | StateTensor):
+        return isinstance(mine, Ref | StateTensor) == isinstance(theirs, Ref | StateTensor)
     if isinstance(mine, tuple) and isinstance(theirs, tuple):
         return len(mine) == len(theirs) and all(map(_like, mine, theirs))
     return bool(mine == theirs)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from wattkeeper.live.transfer.dim_rules import Axes
-from wattkeeper.live.transfer.dims import Axis
-from wattkeeper.live.transfer.model_graph import Traced
+from wattkeeper.live.transfer.dims import Dim
+from wattkeeper.live.transfer.model_graph import TracedModule
 from wattkeeper.live.transfer.op_sets import CONVOLUTIONS, NORMS, TABLES, TRANSPOSED
 from wattkeeper.live.transfer.unit_maps import NOBODY, Floats, Ints, UnitMaps, spread
 
@@ -31,7 +31,7 @@ def read_dim(kind: str, role: str, dims: int) -> int | None:
     return 0 if kind in TRANSPOSED else 1
 
 
-def state(traced: Traced) -> dict[str, Tensor]:
+def state(traced: TracedModule) -> dict[str, Tensor]:
     """Parameters and buffers of a module by name."""
     module = traced.module
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
@@ -107,7 +107,7 @@ def _along(dim: int, nobody: npt.NDArray[np.bool_], value: Tensor, own: Tensor) 
 
 
 def _factor(
-    maps: UnitMaps, mine: Axis, theirs: Axis, units: Ints, rows: int, reads: bool
+    maps: UnitMaps, mine: Dim, theirs: Dim, units: Ints, rows: int, reads: bool
 ) -> Floats | None:
     """What to multiply by along a dimension, shape (rows or 1, units); None if by nothing."""
     amplitude = maps.amplitude(mine, theirs)
@@ -129,7 +129,7 @@ def _broadcast(factor: Floats, dim: int, value: Tensor) -> Tensor:
     return torch.from_numpy(factor).to(value.device).view(shape)
 
 
-def importance(traced: Traced, leaf: Axis) -> Floats:
+def importance(traced: TracedModule, leaf: Dim) -> Floats:
     """How much each unit matters: L1 norm of what it reads, times that of what reads it.
 
     The scale of norms on the way is a factor, too.
@@ -159,6 +159,6 @@ def importance(traced: Traced, leaf: Axis) -> Floats:
     return result
 
 
-def _holds(axis: Axis, leaf: Axis) -> Ints | None:
+def _holds(axis: Dim, leaf: Dim) -> Ints | None:
     units = spread(axis, leaf)
     return units if (units != NOBODY).any() else None

@@ -16,7 +16,7 @@ from wattkeeper.live.transfer.op_sets import TRANSPARENT
 from wattkeeper.live.transfer.unit_maps import Floats, Ints, UnitMaps
 
 
-class Passed(NamedTuple):
+class IdentityInit(NamedTuple):
     """How a layer was made to pass its input on.
 
     Attributes:
@@ -97,7 +97,9 @@ def moments(program: Program, tensors: Mapping[str, Tensor], at: int) -> Moments
     return of(at)
 
 
-def pass_batch_norm(op: Op, own: Mapping[str, Tensor], given: Moments | None) -> Passed | None:
+def pass_batch_norm(
+    op: Op, own: Mapping[str, Tensor], given: Moments | None
+) -> IdentityInit | None:
     """Batch norm passes its input in eval mode if its scale undoes its statistics.
 
     If these are what a batch has on average, it changes little in train mode.
@@ -120,19 +122,19 @@ def pass_batch_norm(op: Op, own: Mapping[str, Tensor], given: Moments | None) ->
         "running_mean": mean,
         "running_var": variance,
     }
-    return Passed(
+    return IdentityInit(
         {op.tensors[role]: value for role, value in made.items()},
         "passes its input through in eval mode",
         lost_in_train=f"{_layer(op)} is an inserted batch norm, which takes its batch's mean",
     )
 
 
-def pass_layer_norm(op: Op, own: Mapping[str, Tensor]) -> Passed | None:
+def pass_layer_norm(op: Op, own: Mapping[str, Tensor]) -> IdentityInit | None:
     """A layer norm without scale changes nothing if all that reads it normalises again."""
     if not {"weight", "bias"} <= op.tensors.keys():
         return None
     weight, bias = op.tensors["weight"], op.tensors["bias"]
-    return Passed(
+    return IdentityInit(
         {weight: torch.ones_like(own[weight]), bias: torch.zeros_like(own[bias])},
         "normalises only, since what reads it normalises again",
         lost_in_eval=f"{_layer(op)} is an inserted layer norm: the function is kept up to its eps "
@@ -146,7 +148,7 @@ def _layer(op: Op) -> str:
 
 def pass_linear(
     op: Op, own: Mapping[str, Tensor], maps: UnitMaps, out: Ints, taken: Ints
-) -> Passed | None:
+) -> IdentityInit | None:
     """A convolution or linear layer passes its input if its weight is the identity.
 
     Args:
@@ -163,7 +165,7 @@ def pass_linear(
     values = {op.tensors["weight"]: weight}
     if "bias" in op.tensors:
         values[op.tensors["bias"]] = torch.zeros_like(own[op.tensors["bias"]])
-    return Passed(values, "passes its input through")
+    return IdentityInit(values, "passes its input through")
 
 
 def _identity(op: Op, own: Tensor, out: Ints, taken: Ints, shares: Floats | None) -> Tensor | None:

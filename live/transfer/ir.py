@@ -32,7 +32,7 @@ class Ref(NamedTuple):
     op: int
 
 
-class Held(NamedTuple):
+class StateTensor(NamedTuple):
     """A parameter or buffer, by its name in the module's state."""
 
     name: str
@@ -44,7 +44,7 @@ class Op:
 
     Attributes:
         kind: ATen's name, without overload and without the underscore of an in-place operator.
-        args: Its arguments by the names of ATen's schema; `Ref` and `Held` stand for tensors.
+        args: Its arguments by the names of ATen's schema; tensors are a `Ref` or `StateTensor`.
         shape: Shape of its result; a tuple of shapes if it has several results.
         pointwise: Whether an element of its result depends on the same element of its inputs only.
         tensors: Names in the module's state of what it holds, by role.
@@ -292,7 +292,7 @@ class _Reader:
     def _argument(self, value: Any, kind: str, role: str) -> Any:
         if isinstance(value, fx.Node):
             if kind in HOLDERS and value in self.held and role not in DATA:
-                return Held(self.held[value])
+                return StateTensor(self.held[value])
             return self.value(value)
         if isinstance(value, list | tuple):
             return tuple(self._argument(item, kind, role) for item in value)
@@ -312,10 +312,10 @@ class _Reader:
     def _tensors(self, kind: str, args: dict[str, Any]) -> dict[str, str]:
         listed = {"lstm": "params", "gru": "params", "attention": "held"}.get(kind)
         if listed:
-            names = [item.name for item in args[listed] if isinstance(item, Held)]
+            names = [item.name for item in args[listed] if isinstance(item, StateTensor)]
             inside = "out_proj." if kind == "attention" else ""
             return {_role(name, inside): name for name in names}
-        held = {role: item.name for role, item in args.items() if isinstance(item, Held)}
+        held = {role: item.name for role, item in args.items() if isinstance(item, StateTensor)}
         counter = held.get("running_mean", "").removesuffix("running_mean") + "num_batches_tracked"
         if "running_mean" in held and counter in self.shapes:
             held["num_batches_tracked"] = counter
@@ -352,7 +352,7 @@ def _flat(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         for item in value.values():
             yield from _flat(item)
-    elif isinstance(value, tuple) and not isinstance(value, Ref | Held):
+    elif isinstance(value, tuple) and not isinstance(value, Ref | StateTensor):
         for item in value:
             yield from _flat(item)
     else:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from wattkeeper.live.transfer.dim_rules import Axes, Rule, adder, pin_all
-from wattkeeper.live.transfer.dims import Axis, concat, fixed, free, product, split, unify
-from wattkeeper.live.transfer.ir import Held, Op, Shape
+from wattkeeper.live.transfer.dims import Dim, concat, fixed, free, product, split, unify
+from wattkeeper.live.transfer.ir import Op, Shape, StateTensor
 from wattkeeper.live.transfer.op_sets import CONVOLUTIONS, TRANSPOSED, UNIFORM
 
 if TYPE_CHECKING:
-    from wattkeeper.live.transfer.dim_analysis import Spaces
+    from wattkeeper.live.transfer.dim_analysis import DimAnalysis
 
 RULES: Final[dict[str, Rule]] = {}
 """By the operator's kind."""
@@ -21,7 +21,7 @@ _rule = adder(RULES)
 
 
 @_rule(*CONVOLUTIONS, *TRANSPOSED)
-def _convolution(spaces: Spaces, op: Op) -> Axes:
+def _convolution(spaces: DimAnalysis, op: Op) -> Axes:
     data = spaces.of(op.args["input"])
     batched = len(data) == len(op.shape) == _rank(op)
     channel = 1 if batched else 0
@@ -49,18 +49,18 @@ def _rank(op: Op) -> int:
     return int(op.kind[-2]) + 2
 
 
-def _weight_shape(spaces: Spaces, op: Op) -> Shape:
+def _weight_shape(spaces: DimAnalysis, op: Op) -> Shape:
     weight = op.args["weight"]
     shape: Shape = (
         spaces.program.shapes[weight.name]
-        if isinstance(weight, Held)
+        if isinstance(weight, StateTensor)
         else spaces.program.ops[weight.op].shape
     )
     return shape
 
 
 @_rule("linear")
-def _linear(spaces: Spaces, op: Op) -> Axes:
+def _linear(spaces: DimAnalysis, op: Op) -> Axes:
     data = spaces.of(op.args["input"])
     out = free(op.shape[-1])
     spaces.hold(op.args["weight"], (out, data[-1]))
@@ -69,14 +69,14 @@ def _linear(spaces: Spaces, op: Op) -> Axes:
 
 
 @_rule("embedding")
-def _embedding(spaces: Spaces, op: Op) -> Axes:
+def _embedding(spaces: DimAnalysis, op: Op) -> Axes:
     rows = _weight_shape(spaces, op)[0]
     spaces.hold(op.args["weight"], (fixed(rows), free(op.shape[-1])))
     return (*spaces.of(op.args["indices"]), spaces.of(op.args["weight"])[1])
 
 
 @_rule("batch_norm", "instance_norm")
-def _batch_norm(spaces: Spaces, op: Op) -> Axes:
+def _batch_norm(spaces: DimAnalysis, op: Op) -> Axes:
     data = spaces.of(op.args["input"])
     for role in ("weight", "bias", "running_mean", "running_var"):
         spaces.hold(op.args[role], (data[1],))
@@ -86,7 +86,7 @@ def _batch_norm(spaces: Spaces, op: Op) -> Axes:
 
 
 @_rule("layer_norm", "rms_norm")
-def _layer_norm(spaces: Spaces, op: Op) -> Axes:
+def _layer_norm(spaces: DimAnalysis, op: Op) -> Axes:
     data = spaces.of(op.args["input"])
     normal = data[len(data) - len(op.args["normalized_shape"]) :]
     spaces.hold(op.args["weight"], normal)
@@ -95,7 +95,7 @@ def _layer_norm(spaces: Spaces, op: Op) -> Axes:
 
 
 @_rule("group_norm")
-def _group_norm(spaces: Spaces, op: Op) -> Axes:
+def _group_norm(spaces: DimAnalysis, op: Op) -> Axes:
     data = spaces.of(op.args["input"])
     groups = op.args["num_groups"]
     split(data[1], (groups, data[1].extent // groups))
@@ -105,7 +105,7 @@ def _group_norm(spaces: Spaces, op: Op) -> Axes:
 
 
 @_rule("prelu")
-def _prelu(spaces: Spaces, op: Op) -> Axes:
+def _prelu(spaces: DimAnalysis, op: Op) -> Axes:
     data = spaces.of(op.args["self"])
     (slopes,) = _weight_shape(spaces, op)
     spaces.hold(op.args["weight"], (fixed(1) if slopes == 1 else data[1],))
@@ -113,11 +113,11 @@ def _prelu(spaces: Spaces, op: Op) -> Axes:
 
 
 @_rule("lstm", "gru")
-def _recurrent(spaces: Spaces, op: Op) -> Any:
+def _recurrent(spaces: DimAnalysis, op: Op) -> Any:
     """Gates are blocks of the same units; so are the states that go from step to step."""
     data = spaces.of(op.args["input"])
     fed, gates = data[-1], GATES[op.kind]
-    outputs: list[Axis] = []
+    outputs: list[Dim] = []
     for layer in range(op.args["num_layers"]):
         outputs = []
         for suffix in ("", "_reverse") if op.args["bidirectional"] else ("",):
@@ -143,7 +143,7 @@ def _recurrent(spaces: Spaces, op: Op) -> Any:
 
 
 @_rule("attention")
-def _attention(spaces: Spaces, op: Op) -> Any:
+def _attention(spaces: DimAnalysis, op: Op) -> Any:
     query, key, value = (spaces.of(op.args[name])[-1] for name in ("query", "key", "value"))
     heads = op.args["heads"]
     each = query.extent // heads
@@ -167,7 +167,7 @@ def _attention(spaces: Spaces, op: Op) -> Any:
 
 
 @_rule("scaled_dot_product_attention")
-def _scaled_dot_product(spaces: Spaces, op: Op) -> Axes:
+def _scaled_dot_product(spaces: DimAnalysis, op: Op) -> Axes:
     query, key, value = (spaces.of(op.args[name]) for name in ("query", "key", "value"))
     unify(query[-1], key[-1])
     for q, k, v in zip(query[:-2], key[:-2], value[:-2], strict=True):
@@ -178,7 +178,7 @@ def _scaled_dot_product(spaces: Spaces, op: Op) -> Axes:
 
 
 @_rule("matmul", "bmm")
-def _matmul(spaces: Spaces, op: Op) -> Axes:
+def _matmul(spaces: DimAnalysis, op: Op) -> Axes:
     left, right = (spaces.of(value) for value in list(op.args.values())[:2])
     if min(len(left), len(right)) < 2:
         pin_all((left, right))

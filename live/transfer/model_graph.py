@@ -8,15 +8,15 @@ from typing import Any
 
 from torch import nn
 
-from wattkeeper.live.transfer.dim_analysis import Spaces
-from wattkeeper.live.transfer.dims import Axis, factors
-from wattkeeper.live.transfer.ir import Held, Inputs, Op, Program, program_of
+from wattkeeper.live.transfer.dim_analysis import DimAnalysis
+from wattkeeper.live.transfer.dims import Dim, factors
+from wattkeeper.live.transfer.ir import Inputs, Op, Program, StateTensor, program_of
 from wattkeeper.live.transfer.op_sets import SCALED, SILENT, TABLES
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Traced:
+class TracedModule:
     """A module with its graph and what the graph was made from.
 
     Attributes:
@@ -29,7 +29,7 @@ class Traced:
 
     module: nn.Module
     program: Program
-    spaces: Spaces
+    spaces: DimAnalysis
     graph: Graph
     positions: tuple[int, ...]
 
@@ -53,10 +53,10 @@ def graph_of(module: nn.Module, example_inputs: Inputs, name: str) -> Graph:
     return traced(module, example_inputs, name).graph
 
 
-def traced(module: nn.Module, example_inputs: Inputs, name: str) -> Traced:
+def traced(module: nn.Module, example_inputs: Inputs, name: str) -> TracedModule:
     """Trace a module and make its graph; see `graph_of`."""
     program = program_of(module, example_inputs, name)
-    spaces = Spaces(program)
+    spaces = DimAnalysis(program)
     kept: dict[int, int] = {}
     nodes: list[Node] = []
     positions: list[int] = []
@@ -70,7 +70,9 @@ def traced(module: nn.Module, example_inputs: Inputs, name: str) -> Traced:
         name = "embedding" if op.kind in TABLES else op.kind
         nodes.append(Node(name, inputs, tensors, attributes))
         positions.append(at)
-    return Traced(module, program, spaces, Graph(program.name, tuple(nodes)), tuple(positions))
+    return TracedModule(
+        module, program, spaces, Graph(program.name, tuple(nodes)), tuple(positions)
+    )
 
 
 def _feeds(program: Program, at: int, kept: dict[int, int]) -> list[int]:
@@ -106,14 +108,14 @@ def _shown(op: Op, shape: tuple[int, ...]) -> tuple[int, ...]:
     return (1, *shape) if len(shape) == 1 else shape[rows : rows + 2]
 
 
-def _attributes(program: Program, spaces: Spaces, op: Op) -> tuple[tuple[str, Any], ...]:
+def _attributes(program: Program, spaces: DimAnalysis, op: Op) -> tuple[tuple[str, Any], ...]:
     attributes: list[tuple[str, Any]] = []
     if op.kind.startswith("conv"):
         for key in ("stride", "dilation"):
             attributes.append((key, tuple(op.args[key])))
         groups = op.args["groups"]
         weight = op.args["weight"]
-        depthwise = isinstance(weight, Held) and program.shapes[weight.name][1] == 1 < groups
+        depthwise = isinstance(weight, StateTensor) and program.shapes[weight.name][1] == 1 < groups
         attributes.append(("depthwise", True) if depthwise else ("groups", groups))
     if op.kind in TABLES:
         attributes.append(("table", op.kind))
@@ -129,7 +131,7 @@ def _attributes(program: Program, spaces: Spaces, op: Op) -> tuple[tuple[str, An
     return tuple(attributes)
 
 
-def _sign(axis: Axis) -> Any:
+def _sign(axis: Dim) -> Any:
     """What of an axis must be equal for weights to fit."""
     signs: list[Any] = []
     for factor in factors(axis):

@@ -21,17 +21,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wattkeeper.live.transfer.dims import Axis
+from wattkeeper.live.transfer.dims import Dim
 from wattkeeper.live.transfer.equivalence import scalar
 from wattkeeper.live.transfer.fill import read_dim, state
 from wattkeeper.live.transfer.ir import Op, Ref
-from wattkeeper.live.transfer.model_graph import Traced
+from wattkeeper.live.transfer.model_graph import TracedModule
 from wattkeeper.live.transfer.op_sets import CARRIERS, WRITERS
 from wattkeeper.live.transfer.unit_maps import UnitMaps
-from wattkeeper.live.transfer.zero_init_blocks import Blocks
+from wattkeeper.live.transfer.zero_init_blocks import InsertedBlocks
 
 
-class Averaged(NamedTuple):
+class MeanUnits(NamedTuple):
     """Operators of a child with units that carry the mean of all others.
 
     Attributes:
@@ -43,7 +43,9 @@ class Averaged(NamedTuple):
     norms: frozenset[int]
 
 
-def average(child: Traced, origins: Mapping[int, int], blocks: Blocks, maps: UnitMaps) -> Averaged:
+def average(
+    child: TracedModule, origins: Mapping[int, int], blocks: InsertedBlocks, maps: UnitMaps
+) -> MeanUnits:
     """Find the units that can be widened so, and let the maps do it.
 
     Args:
@@ -65,12 +67,12 @@ def average(child: Traced, origins: Mapping[int, int], blocks: Blocks, maps: Uni
             maps.average(leaf, origin)
             writers |= given
             norms |= {*readers}
-    return Averaged(frozenset(writers), frozenset(norms))
+    return MeanUnits(frozenset(writers), frozenset(norms))
 
 
-def _normalised(child: Traced, blocks: Blocks) -> dict[Axis, list[int]]:
+def _normalised(child: TracedModule, blocks: InsertedBlocks) -> dict[Dim, list[int]]:
     """Layer norms over units alone, by those units."""
-    found: dict[Axis, list[int]] = defaultdict(list)
+    found: dict[Dim, list[int]] = defaultdict(list)
     for at, op in enumerate(child.program.ops):
         alone = op.kind == "layer_norm" and len(op.args["normalized_shape"]) == 1
         if alone and at not in blocks.inside:
@@ -79,7 +81,7 @@ def _normalised(child: Traced, blocks: Blocks) -> dict[Axis, list[int]]:
 
 
 def _writers(
-    child: Traced, leaf: Axis, norms: Sequence[int], blocks: Blocks
+    child: TracedModule, leaf: Dim, norms: Sequence[int], blocks: InsertedBlocks
 ) -> frozenset[int] | None:
     """What gives the units that norms read; None if they must not be averaged.
 
@@ -111,7 +113,7 @@ def _writers(
     return frozenset(writers)
 
 
-def _gives(child: Traced, tensors: Mapping[str, Tensor], op: Op, leaf: Axis) -> bool:
+def _gives(child: TracedModule, tensors: Mapping[str, Tensor], op: Op, leaf: Dim) -> bool:
     """Whether the units are what an operator's own floating-point weights give."""
     if op.args.get("groups", 1) != 1 or isinstance(op.args.get("bias"), Ref):
         return False
@@ -142,7 +144,7 @@ def _hold_alone(ops: Sequence[Op], writers: Iterable[int], norms: Iterable[int])
 
 
 def norm_tensor(
-    maps: UnitMaps, value: Tensor, role: str, axes: tuple[Axis, Axis], rng: np.random.Generator
+    maps: UnitMaps, value: Tensor, role: str, axes: tuple[Dim, Dim], rng: np.random.Generator
 ) -> Tensor:
     """The scale or shift of a norm of which some units carry the mean of all others.
 

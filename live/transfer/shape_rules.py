@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from wattkeeper.live.transfer.dim_rules import Axes, Rule, adder, all_fixed, pin_all
-from wattkeeper.live.transfer.dims import Axis, concat, cut, fixed, free, pin, product, split, unify
+from wattkeeper.live.transfer.dims import Dim, concat, cut, fixed, free, pin, product, split, unify
 from wattkeeper.live.transfer.ir import Op, Ref
 from wattkeeper.live.transfer.op_sets import ORDERINGS, TABLES, UNIFORM, VIEWS
 
 if TYPE_CHECKING:
-    from wattkeeper.live.transfer.dim_analysis import Spaces
+    from wattkeeper.live.transfer.dim_analysis import DimAnalysis
 
 RULES: Final[dict[str, Rule]] = {}
 """By the operator's kind."""
@@ -21,27 +21,27 @@ _rule = adder(RULES)
 
 
 @_rule("input", "constant", "unused", "arange")
-def _given(spaces: Spaces, op: Op) -> Axes:
+def _given(spaces: DimAnalysis, op: Op) -> Axes:
     for name in op.tensors.values():
         spaces.tensors[name] = tuple(map(fixed, op.shape))
     return tuple(map(fixed, op.shape))
 
 
 @_rule(*UNIFORM)
-def _uniform(spaces: Spaces, op: Op) -> Axes:
+def _uniform(spaces: DimAnalysis, op: Op) -> Axes:
     return tuple(map(free, op.shape))
 
 
 @_rule(*TABLES)
-def _direct(spaces: Spaces, op: Op) -> Axes:
+def _direct(spaces: DimAnalysis, op: Op) -> Axes:
     axes = tuple(fixed(1) if extent == 1 else free(extent) for extent in op.shape)
     spaces.hold(op.tensors["weight"], axes)
     return spaces.tensors[op.tensors["weight"]]
 
 
-def broadcast(spaces: Spaces, op: Op) -> Axes:
+def broadcast(spaces: DimAnalysis, op: Op) -> Axes:
     """Axes of what a pointwise operator gives."""
-    result: list[Axis] = [fixed(extent) for extent in op.shape]
+    result: list[Dim] = [fixed(extent) for extent in op.shape]
     known = [False] * len(result)
     for at in op.refs:
         axes = spaces.values[at]
@@ -56,7 +56,7 @@ def broadcast(spaces: Spaces, op: Op) -> Axes:
 
 
 @_rule(*VIEWS)
-def _view(spaces: Spaces, op: Op) -> Axes:
+def _view(spaces: DimAnalysis, op: Op) -> Axes:
     data = list(spaces.of(op.args["self"]))
     if op.kind == "unsqueeze":
         at = op.args["dim"] % len(op.shape)
@@ -64,9 +64,9 @@ def _view(spaces: Spaces, op: Op) -> Axes:
     return _reshape(data, list(op.shape))
 
 
-def _reshape(data: list[Axis], shape: list[int]) -> Axes:
+def _reshape(data: list[Dim], shape: list[int]) -> Axes:
     """Group dimensions whose extents multiply to the same, then merge and split each group."""
-    result: list[Axis] = []
+    result: list[Dim] = []
     while data or shape:
         taken = [data.pop(0)] if data else [fixed(1)]
         given = [shape.pop(0)] if shape else [1]
@@ -82,7 +82,7 @@ def _reshape(data: list[Axis], shape: list[int]) -> Axes:
 
 
 @_rule(*ORDERINGS)
-def _permute(spaces: Spaces, op: Op) -> Axes:
+def _permute(spaces: DimAnalysis, op: Op) -> Axes:
     data = spaces.of(op.args["self"])
     if op.kind == "permute":
         return tuple(data[at] for at in op.args["dims"])
@@ -98,7 +98,7 @@ def _permute(spaces: Spaces, op: Op) -> Axes:
 
 
 @_rule("expand", "repeat")
-def _expand(spaces: Spaces, op: Op) -> Axes:
+def _expand(spaces: DimAnalysis, op: Op) -> Axes:
     data = spaces.of(op.args["self"])
     new = len(op.shape) - len(data)
     kept = zip(data, op.shape[new:], strict=True)
@@ -109,7 +109,7 @@ def _expand(spaces: Spaces, op: Op) -> Axes:
 
 
 @_rule("cat")
-def _cat(spaces: Spaces, op: Op) -> Axes:
+def _cat(spaces: DimAnalysis, op: Op) -> Axes:
     parts = [spaces.of(value) for value in op.args["tensors"]]
     at = op.args["dim"] % len(op.shape)
     for other in parts[1:]:
@@ -120,7 +120,7 @@ def _cat(spaces: Spaces, op: Op) -> Axes:
 
 
 @_rule("chunk", "split", "split_with_sizes", "unbind", "tensor_split")
-def _split(spaces: Spaces, op: Op) -> Any:
+def _split(spaces: DimAnalysis, op: Op) -> Any:
     data = spaces.of(op.args["self"])
     at = op.args["dim"] % len(data)
     if op.kind == "unbind":
@@ -131,12 +131,12 @@ def _split(spaces: Spaces, op: Op) -> Any:
 
 
 @_rule("getitem")
-def _getitem(spaces: Spaces, op: Op) -> Any:
+def _getitem(spaces: DimAnalysis, op: Op) -> Any:
     return spaces.values[op.args["self"].op][op.args["index"]]
 
 
 @_rule("select")
-def _select(spaces: Spaces, op: Op) -> Axes:
+def _select(spaces: DimAnalysis, op: Op) -> Axes:
     data = spaces.of(op.args["self"])
     at = op.args["dim"] % len(data)
     pin(data[at])
@@ -144,7 +144,7 @@ def _select(spaces: Spaces, op: Op) -> Axes:
 
 
 @_rule("slice")
-def _slice(spaces: Spaces, op: Op) -> Axes:
+def _slice(spaces: DimAnalysis, op: Op) -> Axes:
     data = spaces.of(op.args["self"])
     at, extent = op.args["dim"] % len(data), data[op.args["dim"]].extent
     if op.shape[at] == extent:
@@ -162,7 +162,7 @@ def _slice(spaces: Spaces, op: Op) -> Axes:
 
 
 @_rule("mean", "sum", "amax", "amin", "max", "softmax", "_softmax", "log_softmax", "argmax")
-def _reduce(spaces: Spaces, op: Op) -> Any:
+def _reduce(spaces: DimAnalysis, op: Op) -> Any:
     """Reduces or normalises along dimensions; how units stand there is checked later."""
     data = spaces.of(op.args["self"])
     dims = op.args.get("dim")
@@ -191,7 +191,7 @@ def _reduce(spaces: Spaces, op: Op) -> Any:
     *("adaptive_max_pool1d", "adaptive_max_pool2d", "upsample_nearest2d", "upsample_bilinear2d"),
     *("max_pool2d_with_indices", "upsample_nearest1d"),
 )
-def _pool(spaces: Spaces, op: Op) -> Any:
+def _pool(spaces: DimAnalysis, op: Op) -> Any:
     data = next(iter(spaces.of(value) for value in op.args.values() if isinstance(value, Ref)))
     if op.shape and isinstance(op.shape[0], tuple):
         return tuple((*data[:2], *map(fixed, shape[2:])) for shape in op.shape)
@@ -199,7 +199,7 @@ def _pool(spaces: Spaces, op: Op) -> Any:
 
 
 @_rule("pad")
-def _pad(spaces: Spaces, op: Op) -> Axes:
+def _pad(spaces: DimAnalysis, op: Op) -> Axes:
     data = list(spaces.of(op.args["self"]))
     pads = op.args["pad"]
     for back in range(len(pads) // 2):

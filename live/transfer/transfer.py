@@ -17,19 +17,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from wattkeeper.live.transfer.dims import Axis
-from wattkeeper.live.transfer.equivalence import Pair, base, clamped, label, scales, users
+from wattkeeper.live.transfer.dims import Dim
+from wattkeeper.live.transfer.equivalence import OperatorPair, base, clamped, label, scales, users
 from wattkeeper.live.transfer.fill import filled, importance, in_kernel, read_dim, state
 from wattkeeper.live.transfer.identity_init import (
+    IdentityInit,
     Moments,
-    Passed,
     moments,
     pass_batch_norm,
     pass_layer_norm,
     pass_linear,
 )
 from wattkeeper.live.transfer.ir import Inputs, Op, Program, Ref
-from wattkeeper.live.transfer.model_graph import Traced, traced
+from wattkeeper.live.transfer.model_graph import TracedModule, traced
 from wattkeeper.live.transfer.norm_expansion import average, norm_tensor
 from wattkeeper.live.transfer.op_sets import (
     CLAMPS,
@@ -41,7 +41,7 @@ from wattkeeper.live.transfer.op_sets import (
 )
 from wattkeeper.live.transfer.report import Status, TensorReport, TransferReport
 from wattkeeper.live.transfer.unit_maps import UnitMaps, root
-from wattkeeper.live.transfer.zero_init_blocks import Blocks, find_blocks, zeros
+from wattkeeper.live.transfer.zero_init_blocks import InsertedBlocks, find_blocks, zeros
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.matching.alignment import align
 from wattkeeper.policies.matching.graph import Ints
@@ -89,7 +89,9 @@ def _check_values(role: str, module: nn.Module) -> None:
         raise InputError(f"the {role}'s {name!r} {what}")
 
 
-def grow(parent: Traced, child: Traced, alignment: Ints | None = None) -> TransferReport:
+def grow(
+    parent: TracedModule, child: TracedModule, alignment: Ints | None = None
+) -> TransferReport:
     """Fill a traced child from a traced parent; see `transfer`.
 
     Args:
@@ -110,7 +112,7 @@ def grow(parent: Traced, child: Traced, alignment: Ints | None = None) -> Transf
 class _Transfer:
     """One transfer: new tensors are collected first, and written when all is known."""
 
-    def __init__(self, parent: Traced, child: Traced, origins: dict[int, int]) -> None:
+    def __init__(self, parent: TracedModule, child: TracedModule, origins: dict[int, int]) -> None:
         self.parent, self.child, self.origins = parent, child, origins
         self.rng = np.random.default_rng(SEED)
         self.maps = UnitMaps(lambda leaf: importance(parent, leaf), self.rng)
@@ -124,7 +126,7 @@ class _Transfer:
             for name in op.tensors.values():
                 self.holders.setdefault(name, []).append(at)
         shared = {at for places in self.holders.values() if len(places) > 1 for at in places}
-        self.blocks: Blocks = find_blocks(child.program, frozenset({*origins, *shared}))
+        self.blocks: InsertedBlocks = find_blocks(child.program, frozenset({*origins, *shared}))
         self.stands: list[int | None] = []  # for each value of the child, which of the parent it is
         self.taken = users(parent.program)
         self.readers = users(child.program)
@@ -133,7 +135,7 @@ class _Transfer:
         self._relate()
         scaled = self._scale()
         self.averaged = average(self.child, self.origins, self.blocks, self.maps)
-        self.pair = Pair(self.child, self.parent, self.maps, scaled, self.averaged.norms)
+        self.pair = OperatorPair(self.child, self.parent, self.maps, scaled, self.averaged.norms)
         for at in sorted(self.origins):
             self._fill(at, self.origins[at])
         for at, op in enumerate(self.child.program.ops):
@@ -160,7 +162,7 @@ class _Transfer:
 
     def _scale(self) -> frozenset[int]:
         """Amplitudes for units that are multiplied by each other, as queries and keys are."""
-        there: dict[Axis, float] = {}
+        there: dict[Dim, float] = {}
         scaled: set[int] = set()
         for at, axis in self.parent.spaces.contracted.items():
             there.setdefault(axis.find(), scales(self.parent.program, at)[0])
@@ -363,7 +365,7 @@ class _Transfer:
                 for there in self.taken[source]
             )
 
-    def _passed(self, at: int, op: Op, source: int) -> Passed | None:
+    def _passed(self, at: int, op: Op, source: int) -> IdentityInit | None:
         """How an operator passes its input on; None if it cannot."""
         if op.kind == "batch_norm":
             return pass_batch_norm(op, self.own, self._moments(at, source))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wattkeeper.live.transfer.dims import Axis, factors, pieces
+from wattkeeper.live.transfer.dims import Dim, factors, pieces
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -31,16 +31,16 @@ class UnitMaps:
             exceed 1 (see `amplitude`).
     """
 
-    def __init__(self, importance: Callable[[Axis], Floats], rng: np.random.Generator) -> None:
-        self.origins: dict[Axis, Axis] = {}
-        self.scales: dict[Axis, float] = {}
+    def __init__(self, importance: Callable[[Dim], Floats], rng: np.random.Generator) -> None:
+        self.origins: dict[Dim, Dim] = {}
+        self.scales: dict[Dim, float] = {}
         self._importance = importance
         self._rng = rng
-        self._averaged: set[tuple[Axis, Axis]] = set()
-        self._leaves: dict[tuple[Axis, Axis], Ints] = {}
-        self._amplitudes: dict[tuple[Axis, Axis], Floats] = {}
+        self._averaged: set[tuple[Dim, Dim]] = set()
+        self._leaves: dict[tuple[Dim, Dim], Ints] = {}
+        self._amplitudes: dict[tuple[Dim, Dim], Floats] = {}
 
-    def relate(self, child: Axis, parent: Axis) -> None:
+    def relate(self, child: Dim, parent: Dim) -> None:
         """Note where the child's units come from; the first to say so is believed."""
         for split in (factors, pieces):
             mine, theirs = split(child), split(parent)
@@ -51,7 +51,7 @@ class UnitMaps:
         if child.find().kind == parent.find().kind == "free":
             self.origins.setdefault(child.find(), parent.find())
 
-    def build(self, child: Axis, parent: Axis) -> Ints | None:
+    def build(self, child: Dim, parent: Dim) -> Ints | None:
         """The parent's unit of each unit of the child.
 
         Returns:
@@ -76,12 +76,12 @@ class UnitMaps:
             return self._joined(mine, theirs)
         return self._leaf(child.find(), parent.find())
 
-    def forced(self, child: Axis, parent: Axis) -> Ints:
+    def forced(self, child: Dim, parent: Dim) -> Ints:
         """As `build`; axes that are not built alike are mapped as if they were plain units."""
         found = self.build(child, parent)
         return np.arange(child.extent) % parent.extent if found is None else found
 
-    def _leaf(self, child: Axis, parent: Axis) -> Ints | None:
+    def _leaf(self, child: Dim, parent: Dim) -> Ints | None:
         if child.extent == parent.extent:
             return np.arange(child.extent)
         if "fixed" in (child.kind, parent.kind):
@@ -98,7 +98,7 @@ class UnitMaps:
                 self._leaves[key] = np.sort(order[: child.extent])
         return self._leaves[key]
 
-    def average(self, child: Axis, parent: Axis) -> None:
+    def average(self, child: Dim, parent: Dim) -> None:
         """Replicate all units of a free axis equally often; what is left over carries their mean.
 
         The others stand away from that mean by more than in the parent, by the `gain`, so that the
@@ -106,17 +106,17 @@ class UnitMaps:
         """
         self._averaged.add((child.find(), parent.find()))
 
-    def is_averaged(self, child: Axis, parent: Axis) -> bool:
+    def is_averaged(self, child: Dim, parent: Dim) -> bool:
         """Whether some units carry the mean of all others."""
         return (child.find(), parent.find()) in self._averaged
 
-    def gain(self, child: Axis, parent: Axis) -> float:
+    def gain(self, child: Dim, parent: Dim) -> float:
         """By how much units stand further away from their mean than in the parent."""
         if not self.is_averaged(child, parent):
             return 1.0
         return math.sqrt(child.extent / _replicated(child, parent))
 
-    def mixture(self, child: Axis, parent: Axis) -> Floats | None:
+    def mixture(self, child: Dim, parent: Dim) -> Floats | None:
         """How units are made of the parent's if some carry the mean of all others.
 
         Returns:
@@ -130,7 +130,7 @@ class UnitMaps:
         apart: Floats = np.where(units[:, None] < 0, mean, np.eye(parent.extent)[units])
         return mean + gain * (apart - mean)
 
-    def _joined(self, mine: list[Axis], theirs: list[Axis]) -> Ints | None:
+    def _joined(self, mine: list[Dim], theirs: list[Dim]) -> Ints | None:
         """Concatenations: every piece goes where its units come from."""
         starts = np.cumsum([0, *(axis.extent for axis in theirs)])
         roots = [root(axis) for axis in theirs]
@@ -156,7 +156,7 @@ class UnitMaps:
             parts.append(part)
         return np.concatenate(parts)
 
-    def amplitude(self, child: Axis, parent: Axis) -> Floats | None:
+    def amplitude(self, child: Dim, parent: Dim) -> Floats | None:
         """By what each unit of the child exceeds the parent's unit that it copies.
 
         Where two computed tensors are multiplied and summed over units (queries and keys), no
@@ -186,7 +186,7 @@ class UnitMaps:
         return self._amplitudes[key]
 
     def _nested(
-        self, mine: list[Axis], theirs: list[Axis], join: Callable[[Floats, Floats], Any]
+        self, mine: list[Dim], theirs: list[Dim], join: Callable[[Floats, Floats], Any]
     ) -> Floats | None:
         parts = [self.amplitude(x, y) for x, y in zip(mine, theirs, strict=True)]
         if all(part is None for part in parts):
@@ -214,7 +214,7 @@ class UnitMaps:
         return share
 
 
-def _replicated(child: Axis, parent: Axis) -> int:
+def _replicated(child: Dim, parent: Dim) -> int:
     """How many units there are if all are replicated equally often."""
     return child.extent - child.extent % parent.extent
 
@@ -223,12 +223,12 @@ def _append(first: Floats, second: Floats) -> Floats:
     return np.concatenate([first, second])
 
 
-def root(axis: Axis) -> Axis:
+def root(axis: Dim) -> Dim:
     """The axis whose units tell pieces of a concatenation apart."""
     return factors(axis)[0].find()
 
 
-def spread(axis: Axis, leaf: Axis) -> Ints:
+def spread(axis: Dim, leaf: Dim) -> Ints:
     """Which unit of `leaf` every element of an axis belongs to, `NOBODY` if none."""
     parts: Any = factors(axis)
     if len(parts) > 1:

@@ -28,7 +28,7 @@ ENDS: Final = {
 """Operators that give zero if these tensors are zero."""
 
 
-class Blocks(NamedTuple):
+class InsertedBlocks(NamedTuple):
     """Inserted residual blocks.
 
     Attributes:
@@ -44,7 +44,7 @@ class Blocks(NamedTuple):
     held: frozenset[str]
 
 
-def find_blocks(program: Program, filled: frozenset[int]) -> Blocks:
+def find_blocks(program: Program, filled: frozenset[int]) -> InsertedBlocks:
     """Additions and concatenations with a branch that holds weights, none of them from the parent.
 
     What a branch gives a concatenation is read by nobody at first: its readers' weights are zero.
@@ -86,7 +86,7 @@ def find_blocks(program: Program, filled: frozenset[int]) -> Blocks:
                 ends |= last
                 break
     held = {name for one in inside for name in program.ops[one].tensors.values()}
-    return Blocks(frozenset(inside), passed, frozenset(ends), frozenset(held))
+    return InsertedBlocks(frozenset(inside), passed, frozenset(ends), frozenset(held))
 
 
 def _unread(program: Program, before: list[int], op: Op, filled: frozenset[int]) -> set[int]:
@@ -134,7 +134,7 @@ def _ends(program: Program, at: int, own: set[int]) -> set[int]:
     return set()
 
 
-def zeros(program: Program, blocks: Blocks, own: dict[str, Tensor]) -> dict[str, Tensor]:
+def zeros(program: Program, blocks: InsertedBlocks, own: dict[str, Tensor]) -> dict[str, Tensor]:
     """The tensors that make the inserted blocks add nothing, by name."""
     made = {}
     for at in sorted(blocks.ends):

@@ -12,8 +12,8 @@ from functools import cache
 from threading import local
 from typing import Any, Final
 
-from wattkeeper.live.host.wall_clock import Wall
-from wattkeeper.live.wire.messages import Ended, Epoch, Orders
+from wattkeeper.live.host.wall_clock import WallClock
+from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.protocols import Measurement
 
@@ -29,8 +29,8 @@ FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 1.0
 
 
-class LinkGuide:
-    """A guide that asks the controller; see `wattkeeper.live.wire.messages.Guide`.
+class RemoteCoordinator:
+    """A guide that asks the controller; see `wattkeeper.live.wire.messages.Coordinator`.
 
     A question whose answer got lost is asked again: the controller knows what it was told already.
     Threads have a connection each, so that a sign of life waits for no other question.
@@ -53,17 +53,17 @@ class LinkGuide:
         self._mine = local()
         self.now_s = 0.0
 
-    def begin(self) -> Orders:
+    def begin(self) -> Assignment:
         """See `Guide`."""
         orders = self._ask("begun")["orders"]
         orders["profile_w"] = tuple(orders["profile_w"])
-        return Orders(**orders)
+        return Assignment(**orders)
 
     def profiled(self, found: tuple[Measurement, ...]) -> float:
         """See `Guide`."""
         return float(self._ask("profiled", found=[list(point) for point in found])["limit_w"])
 
-    def epoch(self, report: Epoch) -> bool:
+    def epoch(self, report: EpochReport) -> bool:
         """See `Guide`."""
         return bool(self._ask("epoch", **report._asdict())["goes_on"])
 
@@ -71,7 +71,7 @@ class LinkGuide:
         """See `Guide`."""
         return bool(self._ask("alive")["goes_on"])
 
-    def ended(self, outcome: Ended) -> None:
+    def ended(self, outcome: AttemptResult) -> None:
         """See `Guide`."""
         self._ask("ended", **outcome._asdict())
 
@@ -135,14 +135,14 @@ class LinkGuide:
             self._mine.connection = None
 
 
-class LinkWall(Wall):
+class RemoteWallClock(WallClock):
     """The time that the controller keeps.
 
     Args:
         guide: The link to it; once nobody answers there any more, the time stands still for good.
     """
 
-    def __init__(self, guide: LinkGuide) -> None:
+    def __init__(self, guide: RemoteCoordinator) -> None:
         super().__init__()
         self._guide = guide
         self._heard = False
@@ -168,7 +168,7 @@ class LinkWall(Wall):
             self._guide.sleep_until(time_s)
 
 
-def guide_from_environment() -> LinkGuide:
+def guide_from_environment() -> RemoteCoordinator:
     """The guide of the attempt that a live run started this process for.
 
     Raises:
@@ -184,10 +184,10 @@ def guide_from_environment() -> LinkGuide:
             "`wattkeeper run --live` sets it"
         )
     rank, lease_s = int(os.environ.get("RANK", "0")), float(os.environ.get(LEASE, "60"))
-    return LinkGuide(host, int(port), token, run, rank, lease_s)
+    return RemoteCoordinator(host, int(port), token, run, rank, lease_s)
 
 
 @cache
-def still_wall() -> LinkWall:
+def still_wall() -> RemoteWallClock:
     """The time that the controller of this process keeps, the same for all that ask."""
-    return LinkWall(guide_from_environment())
+    return RemoteWallClock(guide_from_environment())

@@ -23,7 +23,7 @@ bound; was told to stop; its script left the loop on its own; its script failed;
 it stopped reporting; it never did. Without a target, who left is done."""
 
 
-class Orders(NamedTuple):
+class Assignment(NamedTuple):
     """What an attempt is told before it trains.
 
     Attributes:
@@ -68,7 +68,7 @@ class Orders(NamedTuple):
     lease_s: float = 60.0
 
 
-class Epoch(NamedTuple):
+class EpochReport(NamedTuple):
     """An epoch that a session did, and what it came to so far.
 
     Attributes:
@@ -85,7 +85,7 @@ class Epoch(NamedTuple):
     energy_j: float | None
 
 
-class Ended(NamedTuple):
+class AttemptResult(NamedTuple):
     """What an attempt came to.
 
     Attributes:
@@ -110,24 +110,24 @@ class Ended(NamedTuple):
     message: str = ""
 
 
-class Guide(Protocol):
+class Coordinator(Protocol):
     """Decides for a session.
 
     Every method raises `wattkeeper.policies.errors.EnvironmentLacks` if whoever decides cannot be
     reached for longer than the lease.
     """
 
-    def begin(self) -> Orders:
+    def begin(self) -> Assignment:
         """What this attempt shall do."""
 
     def profiled(self, found: tuple[Measurement, ...]) -> float:
-        """The limit that holds from now on (W), after the limits of `Orders.profile_w`."""
+        """The limit that holds from now on (W), after the limits of `Assignment.profile_w`."""
 
-    def epoch(self, report: Epoch) -> bool:
+    def epoch(self, report: EpochReport) -> bool:
         """Learn of an epoch; whether the training goes on."""
 
     def alive(self) -> bool:
         """Renew the lease; whether the training goes on. A thread calls it while it trains."""
 
-    def ended(self, outcome: Ended) -> None:
+    def ended(self, outcome: AttemptResult) -> None:
         """Store the outcome, once: a second call of the same attempt changes nothing."""

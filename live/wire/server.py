@@ -23,7 +23,7 @@ Post = Callable[[str, str, Mapping[str, Any], Any], None]
 """Takes the run that something is about, its kind, more about it, and to whom the answer goes."""
 
 
-class Ticket(NamedTuple):
+class ReplyTicket(NamedTuple):
     """To whom an answer goes."""
 
     peer: _Peer
@@ -56,7 +56,7 @@ class _Lease:
         self.ends_s = time.monotonic() + self.lease_s
 
 
-class Server:
+class SessionServer:
     """Hears what sessions say and answers them.
 
     It sleeps until something is said, a process ends, or a lease may be over. Who it does not
@@ -236,7 +236,7 @@ class Server:
             peer.run = str(said["run"])
         number, kind = int(said["number"]), str(said["kind"])
         said = {name: value for name, value in said.items() if name not in ENVELOPE}
-        ticket = Ticket(peer, number)
+        ticket = ReplyTicket(peer, number)
         lease = self._leases.get(peer.run)
         if lease is None:
             self._say(ticket, {"gone": True})
@@ -248,7 +248,7 @@ class Server:
         else:
             self._post(peer.run, kind, said, ticket)
 
-    def _say(self, ticket: Ticket, reply: Mapping[str, Any]) -> None:
+    def _say(self, ticket: ReplyTicket, reply: Mapping[str, Any]) -> None:
         peer = ticket.peer
         peer.to_say += json.dumps({"number": ticket.number, **reply}).encode() + b"\n"
         self._write(peer)

@@ -25,7 +25,7 @@ SUFFIX: Final = ".safetensors"
 LOCK: Final = "lock"
 
 
-class Files:
+class BlobStore:
     """The folders of tensors and of operations in flight.
 
     Args:

@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from wattkeeper.live.zoo.blobs import Files
+from wattkeeper.live.zoo.blobs import BlobStore
 from wattkeeper.policies.errors import EnvironmentLacks, Problem, StoreError
 
 NAME: Final = "index.sqlite"
@@ -95,7 +95,7 @@ class Index:
     """
 
     def __init__(self, root: Path) -> None:
-        self.path, self.files = root / NAME, Files(root)
+        self.path, self.files = root / NAME, BlobStore(root)
         if root.exists() and not root.is_dir():
             raise StoreError(Problem("a file; name the folder of a zoo", str(root)))
         if root.is_symlink() and not root.exists():

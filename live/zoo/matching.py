@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from wattkeeper.live.zoo import rows
-from wattkeeper.live.zoo.rows import Model, task_key
+from wattkeeper.live.zoo.rows import ZooModel, task_key
 from wattkeeper.live.zoo.zoo import Zoo
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.policies.matching.choice import Candidate, best, eligible
@@ -16,12 +16,12 @@ from wattkeeper.policies.matching.coverage import kept
 from wattkeeper.policies.matching.graph import Graph, Ints
 from wattkeeper.policies.matching.matchers import Matcher, find_matcher
 from wattkeeper.policies.matching.packing import pack, unpack
-from wattkeeper.policies.matching.search import Search
+from wattkeeper.policies.matching.search import ParentSearch
 
 A = TypeVar("A", bound=tuple[Ints, ...])
 
 
-class Match(NamedTuple):
+class ParentMatch(NamedTuple):
     """A model as the parent of a new one.
 
     Attributes:
@@ -30,12 +30,12 @@ class Match(NamedTuple):
         over_own: The score over that of the new model for itself; None if that is 0.
     """
 
-    model: Model
+    model: ZooModel
     score: float
     over_own: float | None
 
 
-class Parents:
+class ParentRanking:
     """The models of a zoo as parents of a new one.
 
     Args:
@@ -60,9 +60,9 @@ class Parents:
         self._own = by.own(self._wanted)
         self._digests = list(arrays)
         self._at = {digest: at for at, digest in enumerate(self._digests)}
-        self._search: Search[Any] = Search(by, arrays.values())
+        self._search: ParentSearch[Any] = ParentSearch(by, arrays.values())
 
-    def rank(self, count: int | None = None) -> list[Match]:
+    def rank(self, count: int | None = None) -> list[ParentMatch]:
         """The `count` most similar ones, or all, the best first.
 
         Of equally similar ones the more accurate one comes first. Only for all are all scored.
@@ -74,13 +74,13 @@ class Parents:
         found = self._matches(self.models, scores)
         return sorted(found, key=lambda match: (-match.score, -match.model.accuracy))[:count]
 
-    def score(self, model: Model) -> Match:
+    def score(self, model: ZooModel) -> ParentMatch:
         """One of them."""
         at = self._at[model.digest]
         (found,) = self._search.best(self._wanted, among=np.array([at]))
         return self._matches([model], dict([found]))[0]
 
-    def sound(self, task: str, minimum: float) -> list[Model]:
+    def sound(self, task: str, minimum: float) -> list[ZooModel]:
         """The models of a task key that are not clearly less accurate than their peers."""
         keys = [task_key(model.task, model.dataset) for model in self.models]
         peers = [
@@ -90,7 +90,7 @@ class Parents:
         sound = eligible(peers, task, minimum)
         return [model for model, good in zip(self.models, sound, strict=True) if good]
 
-    def best(self, among: Iterable[Model], minimum: float) -> Match | None:
+    def best(self, among: Iterable[ZooModel], minimum: float) -> ParentMatch | None:
         """The one that `wattkeeper.policies.matching.choice.best` takes; not all are scored.
 
         Args:
@@ -116,22 +116,22 @@ class Parents:
         ]
         return top[best(candidates)]
 
-    def _matches(self, models: Iterable[Model], scores: dict[int, float]) -> list[Match]:
+    def _matches(self, models: Iterable[ZooModel], scores: dict[int, float]) -> list[ParentMatch]:
         own = self._own
         return [
-            Match(model, scores[at], scores[at] / own if own else None)
+            ParentMatch(model, scores[at], scores[at] / own if own else None)
             for model in models
             if (at := self._at[model.digest]) in scores
         ]
 
-    def _kept(self, model: Model) -> float:
+    def _kept(self, model: ZooModel) -> float:
         try:
             return kept(self._zoo.graph(model.model_id), self._child)
         except StoreError:  # it went meanwhile
             return 0.0
 
 
-def arrays_of(zoo: Zoo, models: tuple[Model, ...], matcher: Matcher[A]) -> dict[str, A]:
+def arrays_of(zoo: Zoo, models: tuple[ZooModel, ...], matcher: Matcher[A]) -> dict[str, A]:
     """The graphs of models as a matcher takes them, by digest; they are kept in the index.
 
     Models that went meanwhile are left out.

@@ -13,13 +13,13 @@ from wattkeeper.live.zoo.tensors import Tensors
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.matching.graph import Graph, digest_of
 from wattkeeper.policies.registry import built, policies
-from wattkeeper.policies.retaining import Retain, Shelf, Stored
+from wattkeeper.policies.retaining import Retain, StoredModel, StoredModels
 
 SEVERAL: Final = "SELECT digest FROM parts GROUP BY digest HAVING COUNT(DISTINCT model) > 1"
 TOTAL: Final = "SELECT TOTAL(bytes) FROM tensors WHERE digest IN (SELECT digest FROM parts)"
 
 
-class Model(NamedTuple):
+class ZooModel(NamedTuple):
     """A model in the zoo.
 
     Attributes:
@@ -51,7 +51,7 @@ class Model(NamedTuple):
     uses: int
 
 
-COLUMNS: Final = ", ".join(("id", *Model._fields[1:]))
+COLUMNS: Final = ", ".join(("id", *ZooModel._fields[1:]))
 
 
 def one(db: sqlite3.Connection, query: str, *values: Any) -> Any:
@@ -96,15 +96,15 @@ def policy_of(db: sqlite3.Connection) -> Retain:
     return policy
 
 
-def models(db: sqlite3.Connection) -> list[Model]:
+def models(db: sqlite3.Connection) -> list[ZooModel]:
     """All models, in the order of their addition."""
-    return [Model(*row) for row in db.execute(f"SELECT {COLUMNS} FROM models ORDER BY id")]
+    return [ZooModel(*row) for row in db.execute(f"SELECT {COLUMNS} FROM models ORDER BY id")]
 
 
-def model(db: sqlite3.Connection, model_id: int) -> Model | None:
+def model(db: sqlite3.Connection, model_id: int) -> ZooModel | None:
     """One of them; None if it is not there."""
     row = db.execute(f"SELECT {COLUMNS} FROM models WHERE id = ?", (model_id,)).fetchone()
-    return row and Model(*row)
+    return row and ZooModel(*row)
 
 
 def parts(db: sqlite3.Connection, model_id: int) -> dict[str, str]:
@@ -118,7 +118,7 @@ def last_number(db: sqlite3.Connection) -> int:
     return number
 
 
-def insert(db: sqlite3.Connection, new: Model, graph: Graph, tensors: Tensors) -> None:
+def insert(db: sqlite3.Connection, new: ZooModel, graph: Graph, tensors: Tensors) -> None:
     """Add a model whose tensors are on the disk."""
     known = (graph.digest, graph.to_json())
     db.execute("INSERT OR IGNORE INTO graphs (digest, graph) VALUES (?, ?)", known)
@@ -142,7 +142,7 @@ def delete(db: sqlite3.Connection, model_id: int, lease: Lease) -> bool:
     return True
 
 
-def graph(db: sqlite3.Connection, of: Model) -> Graph:
+def graph(db: sqlite3.Connection, of: ZooModel) -> Graph:
     """The architecture of a model that is there."""
     text = one(db, "SELECT graph FROM graphs WHERE digest = ?", of.digest)
     if text is None or digest_of(text) != of.digest:
@@ -155,13 +155,17 @@ def task_key(task: str, dataset: str) -> str:
     return f"{task} on {dataset}" if dataset else task
 
 
-def stored(of: Model, shared: tuple[tuple[str, int], ...] = ()) -> Stored:
+def stored(of: ZooModel, shared: tuple[tuple[str, int], ...] = ()) -> StoredModel:
     """A model as the policy sees it."""
     task = task_key(of.task, of.dataset)
-    return Stored(str(of.model_id), task, of.accuracy, of.bytes, of.added, of.used, of.uses, shared)
+    return StoredModel(
+        str(of.model_id), task, of.accuracy, of.bytes, of.added, of.used, of.uses, shared
+    )
 
 
-def shelf(db: sqlite3.Connection, new: Model, sizes: Mapping[str, int]) -> tuple[Shelf, Stored]:
+def shelf(
+    db: sqlite3.Connection, new: ZooModel, sizes: Mapping[str, int]
+) -> tuple[StoredModels, StoredModel]:
     """What the policy sees when a model shall be added, given the sizes of its tensors.
 
     Which tensors are shared is looked up only if they might decide whether all fits.
@@ -180,4 +184,4 @@ def shelf(db: sqlite3.Connection, new: Model, sizes: Mapping[str, int]) -> tuple
                 shared[model_id].append((digest, size))
         shared[new.model_id] = [(digest, sizes[digest]) for digest in sorted(ours)]
     views = tuple(stored(each, tuple(shared[each.model_id])) for each in known)
-    return Shelf(capacity, views), stored(new, tuple(shared[new.model_id]))
+    return StoredModels(capacity, views), stored(new, tuple(shared[new.model_id]))

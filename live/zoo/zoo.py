@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from wattkeeper.live.zoo import rows
 from wattkeeper.live.zoo.index import Index, Lease
-from wattkeeper.live.zoo.rows import Model
+from wattkeeper.live.zoo.rows import ZooModel
 from wattkeeper.live.zoo.tensors import RawTensor, check, mismatches, of_state
 from wattkeeper.policies.errors import InputError, Problem, StoreError
 from wattkeeper.policies.matching.graph import Graph
@@ -26,7 +26,7 @@ RETAIN: Final = "modelkeeper"
 """The policy of a new zoo."""
 
 
-class Offer(NamedTuple):
+class OfferResult(NamedTuple):
     """What became of a model that was offered.
 
     Attributes:
@@ -40,7 +40,7 @@ class Offer(NamedTuple):
     reason: str
 
 
-class Freed(NamedTuple):
+class FreedSpace(NamedTuple):
     """What was removed from the disk: files of tensors, and their bytes."""
 
     files: int
@@ -142,7 +142,7 @@ class Zoo:
         name: str | None = None,
         parent: int | None = None,
         source: str = "",
-    ) -> Offer:
+    ) -> OfferResult:
         """Offer a model to the zoo, whose policy decides whether it is kept, and who goes for it.
 
         Once this returns, the model is there, whatever becomes of the process or the machine.
@@ -170,7 +170,7 @@ class Zoo:
         check(tensors, graph)
         contents = {tensor.digest: tensor for tensor in tensors.values()}
         sizes = {digest: tensor.file_bytes for digest, tensor in contents.items()}
-        offered = Model(
+        offered = ZooModel(
             model_id=0,
             name=name or graph.name,
             digest=graph.digest,
@@ -202,7 +202,7 @@ class Zoo:
                 if admit:
                     rows.put(db, "count", count)
                     rows.insert(db, new, graph, tensors)
-        return Offer(new.model_id if admit else None, tuple(map(int, evict)), reason)
+        return OfferResult(new.model_id if admit else None, tuple(map(int, evict)), reason)
 
     @contextmanager
     def _lease(self, sizes: Mapping[str, int]) -> Iterator[Lease]:
@@ -215,7 +215,7 @@ class Zoo:
             finally:
                 os.close(lease.lock)
 
-    def models(self) -> tuple[Model, ...]:
+    def models(self) -> tuple[ZooModel, ...]:
         """The models, in the order of their addition."""
         with self.index.read() as db:
             return tuple(rows.models(db))
@@ -299,14 +299,14 @@ class Zoo:
         if not found:
             raise self.absent(model_id)
 
-    def gc(self) -> Freed:
+    def gc(self) -> FreedSpace:
         """Remove what nobody needs: of processes that were killed, and files that nobody knows."""
         count, size = self.index.sweep()
         with self.index.write() as db:
             known = {digest for (digest,) in db.execute("SELECT digest FROM tensors")}
             strange = [digest for digest in self._files.digests() if digest not in known]
             freed = [self._files.unlink(digest) for digest in strange]
-        return Freed(count + len(freed), size + sum(freed))
+        return FreedSpace(count + len(freed), size + sum(freed))
 
     def check(self) -> tuple[Problem, ...]:
         """Read everything: what is damaged, missing or needed by nobody, and whom it concerns."""

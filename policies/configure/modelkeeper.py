@@ -14,13 +14,13 @@ from wattkeeper.policies.matching.choice import Candidate, Rule, best, bucketed,
 from wattkeeper.policies.matching.coverage import kept
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import find_matcher
-from wattkeeper.policies.matching.search import Search
+from wattkeeper.policies.matching.search import ParentSearch
 from wattkeeper.policies.protocols import Configuration, Configure, Context, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.zoo_views import Trained
+from wattkeeper.policies.zoo_views import TrainedModel
 
 
-class ModelkeeperConfig(PolicyConfig):
+class ModelkeeperParentConfig(PolicyConfig):
     """Starts from the most similar of the stored models of the same task (ModelKeeper, NSDI '23).
 
     A model that is clearly less accurate than its peers is no parent.
@@ -41,18 +41,18 @@ class ModelkeeperConfig(PolicyConfig):
     """Seconds that a query takes while the job holds its GPUs; none where the zoo holds nothing of
     the task. ModelKeeper reports 8 against 2,500 models."""
 
-    def build(self) -> Modelkeeper:
+    def build(self) -> ModelkeeperParent:
         """A new policy."""
-        return Modelkeeper(self)
+        return ModelkeeperParent(self)
 
 
-class Modelkeeper(Configure):
-    """See `ModelkeeperConfig`. What it keeps is derived from graphs: nothing is learnt."""
+class ModelkeeperParent(Configure):
+    """See `ModelkeeperParentConfig`. What it keeps is derived from graphs: nothing is learnt."""
 
-    def __init__(self, config: ModelkeeperConfig) -> None:
+    def __init__(self, config: ModelkeeperParentConfig) -> None:
         self._config = config
         self._matcher = find_matcher(config.matcher)
-        self._search: Search[Any] = Search(self._matcher)
+        self._search: ParentSearch[Any] = ParentSearch(self._matcher)
         self._places: dict[str, int] = {}
         self._place_of: dict[str, int] = {}
         self._graphs: list[Graph] = []
@@ -68,7 +68,7 @@ class Modelkeeper(Configure):
         parent = self._parent(peers, child.task, child.graph)
         return started_from(start, parent, self._config.query_s)
 
-    def _parent(self, peers: Sequence[Trained], task: str, graph: Graph) -> str | None:
+    def _parent(self, peers: Sequence[TrainedModel], task: str, graph: Graph) -> str | None:
         arrays = self._matcher.arrays(graph)
         own = self._matcher.own(arrays)
         minimum = self._config.minimum * own
@@ -101,7 +101,7 @@ class Modelkeeper(Configure):
         rule = best if most_similar else partial(bucketed, own=own)
         return peers[finalists[rule(candidates)]].model_id
 
-    def _place(self, model: Trained) -> int:
+    def _place(self, model: TrainedModel) -> int:
         """Position of a model's architecture in the search; those with one graph share it."""
         place = self._place_of.get(model.model_id)
         if place is None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from wattkeeper.policies.matching.graph import Ints
 from wattkeeper.policies.matching.matchers import Floats, Matcher
-from wattkeeper.policies.matching.search import Found
+from wattkeeper.policies.matching.search import ScoredParent
 
 A = TypeVar("A", bound=tuple[Ints, ...])
 
@@ -50,7 +50,7 @@ class TwoStage(Generic[A]):
         self.parents = parents
         self.clusters = cluster(distances(matcher, parents), max(isqrt(len(parents)), 1))
 
-    def best(self, child: A, clusters: int = 1) -> Found:
+    def best(self, child: A, clusters: int = 1) -> ScoredParent:
         """The best parent in the clusters whose medoids are most similar to the child.
 
         Args:
@@ -65,7 +65,7 @@ class TwoStage(Generic[A]):
                 scores[at] = self._score(at, child)
         self.scored = len(scores)
         at = min(scores, key=lambda at: (-scores[at], at))
-        return Found(at, scores[at])
+        return ScoredParent(at, scores[at])
 
     def _score(self, at: int, child: A) -> float:
         return self._matcher.score(self.parents[at], child)

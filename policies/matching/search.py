@@ -13,7 +13,7 @@ from wattkeeper.policies.matching.matchers import Floats, Matcher
 A = TypeVar("A", bound=tuple[Ints, ...])
 
 
-class Found(NamedTuple):
+class ScoredParent(NamedTuple):
     """A parent that a search found.
 
     Attributes:
@@ -25,7 +25,7 @@ class Found(NamedTuple):
     score: float
 
 
-class Search(Generic[A]):
+class ParentSearch(Generic[A]):
     """Finds the best parents among many without scoring them all, yet exactly.
 
     Attributes:
@@ -72,7 +72,7 @@ class Search(Generic[A]):
         score: Callable[[int], float] | None = None,
         *,
         ties: bool = False,
-    ) -> list[Found]:
+    ) -> list[ScoredParent]:
         """The parents with the highest scores, as if all had been scored.
 
         They are scored in the order of their bounds, the highest first, until no bound that is
@@ -92,7 +92,7 @@ class Search(Generic[A]):
         bounds = self.bounds(child)
         allowed = np.arange(len(bounds)) if among is None else np.unique(among)
         order = allowed[np.argsort(-bounds[allowed], kind="stable")]
-        found: list[Found] = []
+        found: list[ScoredParent] = []
         self.scored = 0
         for at in order.tolist():
             if len(found) >= count and bounds[at] < found[-1].score:
@@ -102,7 +102,7 @@ class Search(Generic[A]):
                 continue
             self.scored += 1
             scored = self._matcher.score(self.parents[at], child) if score is None else score(at)
-            found.append(Found(at, scored))
+            found.append(ScoredParent(at, scored))
             found.sort(key=lambda one: (-one.score, one.at))
             last = found[min(count, len(found)) - 1].score
             while len(found) > count and not (ties and found[-1].score == last):

@@ -8,8 +8,8 @@ from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.retaining import (
     Retain,
     Retention,
-    Shelf,
-    Stored,
+    StoredModel,
+    StoredModels,
     evict_in_order,
     too_large,
 )
@@ -39,7 +39,7 @@ class Gdsf(Retain):
         self._clock = 0.0
         self._priority: dict[str, float] = {}
 
-    def retain(self, shelf: Shelf, new: Stored) -> Retention:
+    def retain(self, shelf: StoredModels, new: StoredModel) -> Retention:
         """Admit it if those that had to go have lower priorities than it."""
         if refusal := too_large(shelf, new):
             return refusal
@@ -56,16 +56,16 @@ class Gdsf(Retain):
         self._priority = {**kept, new.model_id: own}
         return retention
 
-    def used(self, model: Stored) -> None:
+    def used(self, model: StoredModel) -> None:
         """Set its priority anew."""
         self._priority[model.model_id] = self._at_use(model._replace(uses=model.uses + 1))
 
-    def _of(self, model: Stored) -> float:
+    def _of(self, model: StoredModel) -> float:
         """Its priority; that of a use now if it came before this policy did."""
         known = self._priority.get(model.model_id)
         return self._at_use(model) if known is None else known
 
-    def _at_use(self, model: Stored) -> float:
+    def _at_use(self, model: StoredModel) -> float:
         return self._clock + (1 + model.uses) / max(model.size_bytes, 1)
 
     def state_dict(self) -> dict[str, Any]:

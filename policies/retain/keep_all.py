@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.retaining import Retain, Retention, Shelf, Stored
+from wattkeeper.policies.retaining import Retain, Retention, StoredModel, StoredModels
 
 
 class KeepAllConfig(PolicyConfig):
@@ -22,7 +22,7 @@ class KeepAllConfig(PolicyConfig):
 class KeepAll(Retain):
     """See `KeepAllConfig`."""
 
-    def retain(self, shelf: Shelf, new: Stored) -> Retention:
+    def retain(self, shelf: StoredModels, new: StoredModel) -> Retention:
         """Admit it if there is room."""
         excess = shelf.excess_bytes(new)
         if excess <= 0:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.retaining import Retain, Retention, Shelf, Stored, evict_in_order
+from wattkeeper.policies.retaining import (
+    Retain,
+    Retention,
+    StoredModel,
+    StoredModels,
+    evict_in_order,
+)
 
 
 class LfuConfig(PolicyConfig):
@@ -22,6 +28,6 @@ class LfuConfig(PolicyConfig):
 class Lfu(Retain):
     """See `LfuConfig`."""
 
-    def retain(self, shelf: Shelf, new: Stored) -> Retention:
+    def retain(self, shelf: StoredModels, new: StoredModel) -> Retention:
         """Admit it, and evict the least frequently used ones."""
         return evict_in_order(shelf, new, lambda model: (model.uses, model.used))

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.retaining import Retain, Retention, Shelf, Stored, evict_in_order
+from wattkeeper.policies.retaining import (
+    Retain,
+    Retention,
+    StoredModel,
+    StoredModels,
+    evict_in_order,
+)
 
 
 class LruConfig(PolicyConfig):
@@ -22,6 +28,6 @@ class LruConfig(PolicyConfig):
 class Lru(Retain):
     """See `LruConfig`."""
 
-    def retain(self, shelf: Shelf, new: Stored) -> Retention:
+    def retain(self, shelf: StoredModels, new: StoredModel) -> Retention:
         """Admit it, and evict the least recently used ones."""
         return evict_in_order(shelf, new, lambda model: model.used)

@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.retain._knapsack import cheapest_cover
-from wattkeeper.policies.retaining import Retain, Retention, Shelf, Stored, too_large
+from wattkeeper.policies.retaining import Retain, Retention, StoredModel, StoredModels, too_large
 
 DECAY: Final = 0.99
 DEVIATIONS: Final = 3.0
 
 
-class ModelkeeperConfig(PolicyConfig):
+class ModelkeeperRetentionConfig(PolicyConfig):
     """Keeps the models of the largest total value that fit in the capacity.
 
     ModelKeeper (F. Lai et al., NSDI '23), as published: a model's value is 1 at its addition,
@@ -30,18 +30,18 @@ class ModelkeeperConfig(PolicyConfig):
     point: ClassVar[Point] = "retain"
     kind: Literal["modelkeeper"] = "modelkeeper"
 
-    def build(self) -> Modelkeeper:
+    def build(self) -> ModelkeeperRetention:
         """A new policy."""
-        return Modelkeeper()
+        return ModelkeeperRetention()
 
 
-class Modelkeeper(Retain):
-    """See `ModelkeeperConfig`."""
+class ModelkeeperRetention(Retain):
+    """See `ModelkeeperRetentionConfig`."""
 
     def __init__(self) -> None:
         self._value: dict[str, float] = {}
 
-    def retain(self, shelf: Shelf, new: Stored) -> Retention:
+    def retain(self, shelf: StoredModels, new: StoredModel) -> Retention:
         """Admit it unless its accuracy is an outlier or the knapsack is worth more without it."""
         if refusal := too_large(shelf, new) or _outlier(shelf.models, new):
             return refusal
@@ -56,11 +56,11 @@ class Modelkeeper(Retain):
         self._value = {name: worth for name, worth in value.items() if name not in gone}
         return Retention(True, evicted)
 
-    def used(self, model: Stored) -> None:
+    def used(self, model: StoredModel) -> None:
         """Raise its value by 1."""
         self._value[model.model_id] = self._of(model) + 1.0
 
-    def _of(self, model: Stored) -> float:
+    def _of(self, model: StoredModel) -> float:
         """Its value; where it came before this policy did, without decay."""
         known = self._value.get(model.model_id)
         return 1.0 + model.uses if known is None else known
@@ -74,7 +74,7 @@ class Modelkeeper(Retain):
         self._value = dict(state["value"])
 
 
-def _outlier(models: Sequence[Stored], new: Stored) -> Retention | None:
+def _outlier(models: Sequence[StoredModel], new: StoredModel) -> Retention | None:
     peers = np.array([model.accuracy for model in models if model.task == new.task])
     if not len(peers) or peers.min() == peers.max():
         return None
@@ -88,7 +88,7 @@ def _outlier(models: Sequence[Stored], new: Stored) -> Retention | None:
     )
 
 
-def _left_out(shelf: Shelf, new: Stored, value: dict[str, float]) -> set[str]:
+def _left_out(shelf: StoredModels, new: StoredModel, value: dict[str, float]) -> set[str]:
     """What the knapsack leaves out; nothing of it can be spared.
 
     Bytes that several models share are divided among those that are still in. Where nothing is
@@ -113,7 +113,7 @@ def _left_out(shelf: Shelf, new: Stored, value: dict[str, float]) -> set[str]:
     return alone if fits(alone) and sum(map(value.__getitem__, gone)) > 1.0 else gone
 
 
-def _shares(models: Sequence[Stored]) -> npt.NDArray[np.int64]:
+def _shares(models: Sequence[StoredModel]) -> npt.NDArray[np.int64]:
     """Bytes of each, those of a shared tensor divided by the number of models that have it."""
     holders = Counter(name for model in models for name, _ in model.shared)
     return np.array(

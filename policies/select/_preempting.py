@@ -17,7 +17,7 @@ SLACK = 1e-6
 """A job whose place is behind another's by no more is not preempted for it: it may be rounding."""
 
 
-class Run:
+class RunningJob:
     """A job, and how long it has run.
 
     Attributes:
@@ -56,7 +56,7 @@ class Run:
         self.border_s = math.inf
 
 
-Entry = tuple[float, int, Run]
+Entry = tuple[float, int, RunningJob]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -71,19 +71,19 @@ class Preempting(Select):
     """
 
     def __init__(self) -> None:
-        self._runs: dict[int, Run] = {}
+        self._runs: dict[int, RunningJob] = {}
         self._waiting: dict[Key, list[Entry]] = {}
         self._running: list[Entry] = []
         self._barred: set[Key] = set()
         self._passed_s = -math.inf
 
     @abstractmethod
-    def waiting_order(self, run: Run) -> float:
+    def waiting_order(self, run: RunningJob) -> float:
         """Place of a job that waits, smallest first."""
         raise NotImplementedError
 
     @abstractmethod
-    def running_order(self, run: Run) -> float:
+    def running_order(self, run: RunningJob) -> float:
         """Place of a job that runs; less `shift`, it compares with those of waiting ones."""
         raise NotImplementedError
 
@@ -100,7 +100,7 @@ class Preempting(Select):
 
     def submitted(self, ctx: Context, job: Job) -> None:
         """Queue it."""
-        self._runs[job.number] = run = Run(job)
+        self._runs[job.number] = run = RunningJob(job)
         self._wait(run)
 
     def ended(self, ctx: Context, job: Job) -> None:
@@ -124,7 +124,7 @@ class Preempting(Select):
         heads = sorted(heap[0] for key, heap in self._waiting.items() if key not in self._barred)
         for _, _, run in heads:
             job = run.job
-            victims: list[Run] = []
+            victims: list[RunningJob] = []
             if not room.fits(job):
                 victims = self._victims(room, run, now)
                 if not victims:
@@ -137,13 +137,13 @@ class Preempting(Select):
             return Selection((job,), tuple(victim.job for victim in victims))
         return NOTHING
 
-    def _victims(self, room: RoomView, run: Run, now: float) -> list[Run]:
+    def _victims(self, room: RoomView, run: RunningJob, now: float) -> list[RunningJob]:
         """The jobs to be preempted for one that does not fit; empty if it would not fit then."""
         running, shift, job = self._running, self.shift(now), run.job
         first = bisect_right(running, run.order + SLACK, key=lambda entry: entry[0] - shift)
         worst = (running[at][2] for at in range(len(running) - 1, first - 1, -1))
         behind = (other for other in worst if other.started_s != now)
-        victims: list[Run] = []
+        victims: list[RunningJob] = []
         gpus = room.free_gpus
         for other in behind:
             victims.append(other)
@@ -164,11 +164,11 @@ class Preempting(Select):
             few += 1 + bisect_left(range(few + 1, len(victims)), True, key=enough)
         return _needed(room, job, victims[:few])
 
-    def _wait(self, run: Run) -> None:
+    def _wait(self, run: RunningJob) -> None:
         run.order = self.waiting_order(run)
         heappush(self._waiting.setdefault(run.key, []), (run.order, run.job.number, run))
 
-    def _start(self, run: Run, now: float) -> None:
+    def _start(self, run: RunningJob, now: float) -> None:
         heap = self._waiting[run.key]
         heappop(heap)
         if not heap:
@@ -177,17 +177,17 @@ class Preempting(Select):
         run.began_s = now - run.attained_s
         self._enter(run)
 
-    def _enter(self, run: Run) -> None:
+    def _enter(self, run: RunningJob) -> None:
         run.order = self.running_order(run)
         insort(self._running, (run.order, run.job.number, run))
 
-    def _stop(self, run: Run, now: float) -> None:
+    def _stop(self, run: RunningJob, now: float) -> None:
         self._leave(run)
         if run.started_s != now:
             run.attained_s = now - run.began_s
         run.started_s = math.nan
 
-    def _leave(self, run: Run) -> None:
+    def _leave(self, run: RunningJob) -> None:
         del self._running[bisect_left(self._running, (run.order, run.job.number))]
 
     def _reorder(self) -> None:
@@ -213,7 +213,7 @@ class Levelled(Preempting):
 
     def __init__(self) -> None:
         super().__init__()
-        self._borders: list[tuple[float, int, Run]] = []
+        self._borders: list[tuple[float, int, RunningJob]] = []
 
     @abstractmethod
     def limit_gpu_s(self, level: int) -> float:
@@ -239,11 +239,11 @@ class Levelled(Preempting):
         """
         raise NotImplementedError
 
-    def waiting_order(self, run: Run) -> float:
+    def waiting_order(self, run: RunningJob) -> float:
         """By level."""
         return self.order_of(run.level)
 
-    def running_order(self, run: Run) -> float:
+    def running_order(self, run: RunningJob) -> float:
         """By level."""
         return self.order_of(run.level)
 
@@ -274,7 +274,7 @@ class Levelled(Preempting):
                 wake_s = passes_s
         return wake_s
 
-    def _start(self, run: Run, now: float) -> None:
+    def _start(self, run: RunningJob, now: float) -> None:
         super()._start(run, now)
         if self._border_s(run) <= now:  # by rounding
             self._leave(run)
@@ -283,25 +283,25 @@ class Levelled(Preempting):
         else:
             self._watch(run)
 
-    def _stop(self, run: Run, now: float) -> None:
+    def _stop(self, run: RunningJob, now: float) -> None:
         super()._stop(run, now)
         run.border_s = math.inf
 
-    def _climb(self, run: Run, now: float) -> None:
+    def _climb(self, run: RunningJob, now: float) -> None:
         while self._border_s(run) <= now:
             run.level += 1
         self._watch(run)
 
-    def _watch(self, run: Run) -> None:
+    def _watch(self, run: RunningJob) -> None:
         run.border_s = self._border_s(run)
         if run.border_s < math.inf:
             heappush(self._borders, (run.border_s, run.job.number, run))
 
-    def _border_s(self, run: Run) -> float:
+    def _border_s(self, run: RunningJob) -> float:
         return run.began_s + self.limit_gpu_s(run.level) / run.gpus
 
 
-def _needed(room: RoomView, job: Job, victims: list[Run]) -> list[Run]:
+def _needed(room: RoomView, job: Job, victims: list[RunningJob]) -> list[RunningJob]:
     """Spare those without whose GPUs the job fits too, the best ones first."""
     parts = any(one.gpu_milli < WHOLE for one in (job, *(run.job for run in victims)))
     spare = room.free_gpus + sum(run.job.gpus for run in victims) - job.gpus

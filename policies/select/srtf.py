@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.select._preempting import Preempting, Run
+from wattkeeper.policies.select._preempting import Preempting, RunningJob
 
 
 class SrtfConfig(PolicyConfig):
@@ -36,11 +36,11 @@ class SrtfConfig(PolicyConfig):
 class Srtf(Preempting):
     """See `SrtfConfig`."""
 
-    def waiting_order(self, run: Run) -> float:
+    def waiting_order(self, run: RunningJob) -> float:
         """By remaining time, s."""
         return run.job.duration_s - run.attained_s
 
-    def running_order(self, run: Run) -> float:
+    def running_order(self, run: RunningJob) -> float:
         """By the time at which it will end, s."""
         return run.began_s + run.job.duration_s
 

@@ -15,7 +15,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.sim_vs_live import flat
-from wattkeeper.scenarios.analysis.study import Saved
+from wattkeeper.scenarios.analysis.study import StoredStudy
 from wattkeeper.sim.results.folder import is_sweep
 from wattkeeper.sim.results.metrics import COSTS, METRICS
 from wattkeeper.sim.results.statistics import holm, interval, p_value, same, versus
@@ -30,7 +30,7 @@ FACTS: Final = ("backend", "versions", "dropped_jobs", "ignored_gpu_types")
 """Of a manifest, what is compared besides the scenario and the inputs."""
 
 
-class Results(NamedTuple):
+class ComparedFolder(NamedTuple):
     """A folder with a study, or with those of a sweep.
 
     Attributes:
@@ -40,7 +40,7 @@ class Results(NamedTuple):
     """
 
     folder: Path
-    points: dict[str, Saved]
+    points: dict[str, StoredStudy]
     failed: list[str]
 
     @property
@@ -49,21 +49,21 @@ class Results(NamedTuple):
         return is_sweep(self.folder)
 
 
-def read(folder: Path) -> Results:
+def read(folder: Path) -> ComparedFolder:
     """Read the folder of a run, or of a sweep.
 
     Raises:
         InputError: If it is neither, or a file in it is broken.
     """
     if not is_sweep(folder):
-        return Results(folder, {"{}": study.read(folder)}, [])
+        return ComparedFolder(folder, {"{}": study.read(folder)}, [])
     sweep = study.read_sweep(folder)
     done = {_text(point["values"]): saved for point, saved in study.finished(folder, sweep)}
     every = [_text(point["values"]) for point in sweep["points"]]
-    return Results(folder, done, [values for values in every if values not in done])
+    return ComparedFolder(folder, done, [values for values in every if values not in done])
 
 
-def compare(reference: Results, others: Sequence[Results]) -> Json:
+def compare(reference: ComparedFolder, others: Sequence[ComparedFolder]) -> Json:
     """Compare studies with the first one.
 
     Returns:
@@ -79,7 +79,7 @@ def compare(reference: Results, others: Sequence[Results]) -> Json:
     }
 
 
-def compare_with(reference: Results, other: Results) -> Json:
+def compare_with(reference: ComparedFolder, other: ComparedFolder) -> Json:
     """Compare a study with another, metric by metric of whole runs, over the seeds of both.
 
     Returns:
@@ -140,7 +140,7 @@ def _text(values: object) -> str:
     return json.dumps(values, sort_keys=True)
 
 
-def _about(results: Results) -> Json:
+def _about(results: ComparedFolder) -> Json:
     studies = results.points.values()
     return {
         "folder": str(results.folder),
@@ -151,7 +151,7 @@ def _about(results: Results) -> Json:
     }
 
 
-def _runs(results: Results) -> str:
+def _runs(results: ComparedFolder) -> str:
     """Points, and variants and seeds of the first one, for a message."""
     points = f"{len(results.points)} points; " if results.is_sweep else ""
     first = next(iter(results.points.values()), None)
@@ -170,7 +170,7 @@ def _both(left: Any, right: Any, alone: list[list[str]], label: Any) -> list[Any
 
 
 def _compared(
-    point: Json, sides: tuple[Saved, Saved], alone: list[list[str]], seeds: set[int]
+    point: Json, sides: tuple[StoredStudy, StoredStudy], alone: list[list[str]], seeds: set[int]
 ) -> Iterator[Json]:
     """A row for each variant and metric that two studies have; what is left out is named."""
     values = [_values(side) for side in sides]
@@ -198,7 +198,7 @@ def _unit(metric: str) -> str | None:
     return METRICS[metric].unit if metric in METRICS else None
 
 
-def _values(saved: Saved) -> Values:
+def _values(saved: StoredStudy) -> Values:
     """Metrics of whole runs, by variant, name and seed."""
     found: Values = {}
     columns = ("by", "variant", "metric", "seed", "value")
@@ -209,7 +209,7 @@ def _values(saved: Saved) -> Values:
     return found
 
 
-def _etas(saved: Saved) -> dict[str, float | None]:
+def _etas(saved: StoredStudy) -> dict[str, float | None]:
     """Under which eta the cost of each variant is."""
     scenario = saved.manifest["scenario"]
     own = scenario.get("objective", {}).get("eta")
@@ -292,7 +292,7 @@ def stands_alone(row: Mapping[str, Any]) -> bool:
     return row["verdict"] in ("lower", "higher")
 
 
-def _differences(left: Saved, right: Saved) -> Iterator[Json]:
+def _differences(left: StoredStudy, right: StoredStudy) -> Iterator[Json]:
     """Where what was run, on what, and with what are not the same."""
     sides = [dict(flat(_facts(one.manifest))) for one in (left, right)]
     for path in sorted(sides[0].keys() | sides[1].keys()):

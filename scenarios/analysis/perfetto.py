@@ -61,7 +61,7 @@ DECISIONS: Final = ("time_s", "point", "policy", "job_id", "attempt", "chose")
 Event = Callable[[str], object]
 
 
-class Written(NamedTuple):
+class EventCounts(NamedTuple):
     """What a trace has: of each kind of events, how many."""
 
     jobs: int
@@ -76,7 +76,7 @@ def runs(study: Study) -> list[tuple[str, int]]:
     return [(variant, seed) for variant in study.summary["variants"] for seed in seeds]
 
 
-def write(study: Study, variant: str, seed: int, path: Path) -> Written:
+def write(study: Study, variant: str, seed: int, path: Path) -> EventCounts:
     """Write the timeline of a run; it appears whole, compressed if its name ends in ``.gz``.
 
     Raises:
@@ -111,7 +111,7 @@ def write(study: Study, variant: str, seed: int, path: Path) -> Written:
             tids = _name(event, held, drawn, attempts, decisions)
             slices = _slices(event, held, drawn, attempts, zero_s, tids)
             _decisions(event, decisions, zero_s, tids)
-            return Written(jobs, slices, len(decisions), _counters(event, line, zero_s))
+            return EventCounts(jobs, slices, len(decisions), _counters(event, line, zero_s))
     except LookupError as error:
         raise InputError(
             f"jobs and decisions of {variant} with seed {seed} do not fit together ({error} is "

@@ -36,7 +36,7 @@ _READ: Final = (*KEY, "group_id", "recurrence", "workload", "submit_time_s", "fi
                 *CHOSEN, "epochs", "energy_j", "time_s")  # fmt: skip
 
 
-class Results(NamedTuple):
+class ComparedStudy(NamedTuple):
     """A study, as far as it is compared.
 
     Attributes:
@@ -50,17 +50,17 @@ class Results(NamedTuple):
     attempts: pa.Table
 
 
-def read(folder: Path) -> Results:
+def read(folder: Path) -> ComparedStudy:
     """Read a results folder.
 
     Raises:
         InputError: If it is none, or a file in it is broken.
     """
     saved = study.read(folder)
-    return Results(folder, saved.manifest, saved.table("jobs", _READ))
+    return ComparedStudy(folder, saved.manifest, saved.table("jobs", _READ))
 
 
-def compare(measured: Results, predicted: Results) -> Json:
+def compare(measured: ComparedStudy, predicted: ComparedStudy) -> Json:
     """Compare the attempts that both have.
 
     Returns:
@@ -122,7 +122,7 @@ def compare(measured: Results, predicted: Results) -> Json:
     }  # fmt: skip
 
 
-def _about(results: Results) -> Json:
+def _about(results: ComparedStudy) -> Json:
     manifest = results.manifest
     return {
         "folder": str(results.folder),
@@ -131,7 +131,7 @@ def _about(results: Results) -> Json:
     }
 
 
-def _runs(results: Results) -> str:
+def _runs(results: ComparedStudy) -> str:
     """Variants and seeds for a message."""
     variants, seeds = (
         ", ".join(str(value) for value in sorted(results.attempts[name].unique().to_pylist()))
@@ -227,7 +227,7 @@ def _total(attempts: Sequence[Json], name: str) -> Json:
     }
 
 
-def _differences(measured: Results, predicted: Results) -> Iterator[Json]:
+def _differences(measured: ComparedStudy, predicted: ComparedStudy) -> Iterator[Json]:
     """Where the resolved scenarios say different things."""
     left, right = (dict(flat(r.manifest["scenario"])) for r in (measured, predicted))
     for path in sorted(left.keys() | right.keys()):

@@ -79,7 +79,7 @@ class Study(ABC):
 
 
 @dataclass(frozen=True)
-class Saved(Study):
+class StoredStudy(Study):
     """Results in a folder; tables are read when they are asked for.
 
     Attributes:
@@ -107,7 +107,7 @@ class Saved(Study):
         return table if columns is None else table.select(list(columns))
 
 
-def read(folder: str | Path) -> Saved:
+def read(folder: str | Path) -> StoredStudy:
     """The study that `wattkeeper run` wrote into a folder.
 
     Raises:
@@ -123,7 +123,7 @@ def read(folder: str | Path) -> Saved:
     if not well_formed:
         raise InputError(Problem("holds no manifest of results; run the scenario again",
                                  str(folder)))  # fmt: skip
-    return Saved(folder, manifest, summary)
+    return StoredStudy(folder, manifest, summary)
 
 
 def read_sweep(folder: Path) -> Json:
@@ -146,7 +146,7 @@ def read_sweep(folder: Path) -> Json:
     return found
 
 
-def finished(folder: Path, sweep: Json) -> Iterator[tuple[Json, Saved]]:
+def finished(folder: Path, sweep: Json) -> Iterator[tuple[Json, StoredStudy]]:
     """The points of a sweep that are done, as `sweep.json` lists them, and the study of each.
 
     Raises:

@@ -14,7 +14,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, PositiveInt, ValidationError, model_validator
 
 from wattkeeper.policies.errors import InputError, Problem
-from wattkeeper.scenarios.spec.schema import MAX_SEEDS, Model
+from wattkeeper.scenarios.spec.schema import MAX_SEEDS, Section
 from wattkeeper.traces.files.atomic import replacing_file
 
 SHIPPED: Final = Path(__file__).parents[1] / "baselines.json"
@@ -23,7 +23,7 @@ Core = Literal["compiled", "interpreted"]
 """How the core runs; speeds of one kind alone can be compared."""
 
 
-class MadeJobs(Model):
+class MadeJobs(Section):
     """A trace of jobs, as `wattkeeper traces generate jobs` makes it."""
 
     kind: Literal["jobs"]
@@ -39,7 +39,7 @@ class MadeJobs(Model):
     """GPUs that the load refers to."""
 
 
-class MadeModels(Model):
+class MadeModels(Section):
     """A trace of jobs that train models, each but the first a mutation of an earlier one."""
 
     kind: Literal["models"]
@@ -54,7 +54,7 @@ class MadeModels(Model):
 Tolerance = Annotated[float, Field(gt=0)]
 
 
-class OfVariant(Model):
+class ExpectedVariant(Section):
     """What a variant left, all seeds together."""
 
     digest: str | None
@@ -67,20 +67,20 @@ class OfVariant(Model):
     """Means over seeds, as in `summary.json`; null where there is none."""
 
 
-class Expected(Model):
+class ExpectedResult(Section):
     """What came out."""
 
     versions: dict[str, str]
     """Of what digests may depend on."""
     inputs: dict[str, str]
     """SHA-256 of the content of the traces that it read, by name."""
-    variants: dict[str, OfVariant]
+    variants: dict[str, ExpectedVariant]
     """By name."""
     cpu: dict[Core, float]
     """CPU time of a run over that of the reference loop."""
 
 
-class Entry(Model):
+class Entry(Section):
     """A scenario with settings, and what is expected of it."""
 
     name: str
@@ -98,7 +98,7 @@ class Entry(Model):
     tolerances: Annotated[dict[str, Tolerance], Field(min_length=1)] | None = None
     """Where results differ from run to run: what is compared, and how far it may be off, as a share
     of the baseline. Everything is compared exactly if absent."""
-    expected: Expected | None = None
+    expected: ExpectedResult | None = None
     """Nothing yet if absent."""
 
     @model_validator(mode="after")
@@ -108,7 +108,7 @@ class Entry(Model):
         return self
 
 
-class Baselines(Model):
+class Baselines(Section):
     """The whole file."""
 
     entries: tuple[Entry, ...] = ()

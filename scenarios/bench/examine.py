@@ -19,12 +19,17 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, WattkeeperError
-from wattkeeper.scenarios.bench.baselines import Entry, Expected, OfVariant
+from wattkeeper.scenarios.bench.baselines import Entry, ExpectedResult, ExpectedVariant
 from wattkeeper.scenarios.bench.speed import SLOWER, Speed, core, measure
 from wattkeeper.scenarios.bench.traces import NAME, make
-from wattkeeper.scenarios.run.run import Done, run
-from wattkeeper.scenarios.spec.loading import Loaded, load, shipped
-from wattkeeper.scenarios.spec.schema import MixedCluster, Recurring, Synthetic, TraceJobs
+from wattkeeper.scenarios.run.run import ScenarioResult, run
+from wattkeeper.scenarios.spec.loading import LoadedScenario, load, shipped
+from wattkeeper.scenarios.spec.schema import (
+    MixedCluster,
+    RecurringWorkload,
+    SyntheticSource,
+    TraceWorkload,
+)
 from wattkeeper.traces.library import folder, store
 
 DIGEST_LIBRARIES: Final = ("numpy", "pyarrow")
@@ -64,7 +69,7 @@ class Change:
 
 
 @dataclass
-class Outcome:
+class EntryResult:
     """What became of an entry.
 
     Attributes:
@@ -83,12 +88,12 @@ class Outcome:
     why: str = ""
     changes: list[Change] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    found: Expected | None = None
+    found: ExpectedResult | None = None
     speed: Speed | None = None
     runs: int = 0
 
 
-def examine(entry: Entry, beside: Path, accept: bool = False) -> Outcome:
+def examine(entry: Entry, beside: Path, accept: bool = False) -> EntryResult:
     """Run an entry and hold it against its baseline.
 
     Args:
@@ -100,17 +105,17 @@ def examine(entry: Entry, beside: Path, accept: bool = False) -> Outcome:
         with tempfile.TemporaryDirectory(prefix="wattkeeper-bench-") as scratch:
             loaded = _load(entry, beside, Path(scratch))
             if absent := _absent(loaded):
-                return Outcome(entry, "skipped", absent)
+                return EntryResult(entry, "skipped", absent)
             return _examine(entry, loaded, Path(scratch), accept)
     except EnvironmentLacks as error:
-        return Outcome(entry, "skipped", str(error))
+        return EntryResult(entry, "skipped", str(error))
     except WattkeeperError as error:
-        return Outcome(entry, "failed", str(error))
+        return EntryResult(entry, "failed", str(error))
     except Exception as error:  # a defect of one entry does not hide what the others find
-        return Outcome(entry, "failed", f"{type(error).__name__}: {error}")
+        return EntryResult(entry, "failed", f"{type(error).__name__}: {error}")
 
 
-def _load(entry: Entry, beside: Path, scratch: Path) -> Loaded:
+def _load(entry: Entry, beside: Path, scratch: Path) -> LoadedScenario:
     settings = list(entry.settings)
     if entry.trace is not None:
         made = scratch / NAME
@@ -121,13 +126,13 @@ def _load(entry: Entry, beside: Path, scratch: Path) -> Loaded:
     return load(name, settings, None if entry.seeds is None else range(1, entry.seeds + 1))
 
 
-def _absent(loaded: Loaded) -> str:
+def _absent(loaded: LoadedScenario) -> str:
     """What to say of a trace that is not at hand; empty if all are."""
     scenario = loaded.scenario
     names: list[object] = []
-    if isinstance(scenario.workload, Recurring | TraceJobs):
+    if isinstance(scenario.workload, RecurringWorkload | TraceWorkload):
         names.append(scenario.workload.profiles)
-    if isinstance(scenario.workload, TraceJobs):
+    if isinstance(scenario.workload, TraceWorkload):
         names.append(scenario.workload.trace)
     if isinstance(scenario.cluster, MixedCluster):
         names.append(scenario.cluster.nodes)
@@ -140,14 +145,14 @@ def _absent(loaded: Loaded) -> str:
     return ""
 
 
-def _examine(entry: Entry, loaded: Loaded, scratch: Path, accept: bool) -> Outcome:
+def _examine(entry: Entry, loaded: LoadedScenario, scratch: Path, accept: bool) -> EntryResult:
     laps, begun = 0, False
 
     def progress(_done: int, _all: int) -> None:
         nonlocal begun
         begun = True
 
-    def lap() -> Done:
+    def lap() -> ScenarioResult:
         nonlocal laps
         laps += 1
         place = scratch / f"{laps}"
@@ -162,11 +167,11 @@ def _examine(entry: Entry, loaded: Loaded, scratch: Path, accept: bool) -> Outco
 
     done = lap()
     found = _expected(entry, done)
-    outcome = Outcome(entry, "same", found=found, runs=len(done.results))
+    outcome = EntryResult(entry, "same", found=found, runs=len(done.results))
     expected = entry.expected
     _check_tolerances(entry, found)
     if expected is not None and (other := _other_input(entry, loaded, expected, found)):
-        return Outcome(entry, "skipped", other)
+        return EntryResult(entry, "skipped", other)
     if entry.tolerances is None:
         digests: set[str] = set()
         kind = core()
@@ -184,7 +189,7 @@ def _examine(entry: Entry, loaded: Loaded, scratch: Path, accept: bool) -> Outco
     return outcome
 
 
-def _check_tolerances(entry: Entry, found: Expected) -> None:
+def _check_tolerances(entry: Entry, found: ExpectedResult) -> None:
     """Refuse what is never compared, as a misspelt name.
 
     Raises:
@@ -197,7 +202,7 @@ def _check_tolerances(entry: Entry, found: Expected) -> None:
         raise InputError(f"tolerances: no variant has the metric {', '.join(unknown)}")
 
 
-def _digest(done: Done, variant: str | None = None) -> str:
+def _digest(done: ScenarioResult, variant: str | None = None) -> str:
     state = sha256()
     for result in done.results:
         if variant in (None, result.variant):
@@ -205,7 +210,7 @@ def _digest(done: Done, variant: str | None = None) -> str:
     return state.hexdigest()
 
 
-def _expected(entry: Entry, done: Done) -> Expected:
+def _expected(entry: Entry, done: ScenarioResult) -> ExpectedResult:
     """What came out, in the form of a baseline."""
     exact = entry.tolerances is None
     variants = {}
@@ -214,13 +219,13 @@ def _expected(entry: Entry, done: Done) -> Expected:
         metrics = {metric: seen["mean"] for metric, seen in about["metrics"].items()}
         if entry.tolerances is not None:
             metrics = {name: metrics[name] for name in entry.tolerances if name in metrics}
-        variants[name] = OfVariant(
+        variants[name] = ExpectedVariant(
             digest=_digest(done, name) if exact else None,
             events=sum(result.events for result in results) if exact else None,
             decisions=sum(len(r.tables["decisions"]) for r in results) if exact else None,
             metrics=metrics,
         )
-    return Expected(
+    return ExpectedResult(
         versions=digest_versions(),
         inputs={each["trace"]: each["content"] for each in done.manifest["inputs"]},
         variants=variants,
@@ -235,10 +240,12 @@ def digest_versions() -> dict[str, str]:
     return {"python": python, **libraries, "machine": platform.machine()}
 
 
-def _other_input(entry: Entry, loaded: Loaded, expected: Expected, found: Expected) -> str:
+def _other_input(
+    entry: Entry, loaded: LoadedScenario, expected: ExpectedResult, found: ExpectedResult
+) -> str:
     """What to say where a trace of the library is not the one that the baseline was made with."""
     made = {NAME} if entry.trace is not None else set()
-    if isinstance(getattr(loaded.scenario.workload, "profiles", None), Synthetic):
+    if isinstance(getattr(loaded.scenario.workload, "profiles", None), SyntheticSource):
         made.add(SYNTHETIC)
     for name, content in expected.inputs.items():
         if name not in made and found.inputs.get(name, content) != content:
@@ -246,7 +253,9 @@ def _other_input(entry: Entry, loaded: Loaded, expected: Expected, found: Expect
     return ""
 
 
-def _changes(entry: Entry, expected: Expected, found: Expected, notes: list[str]) -> list[Change]:
+def _changes(
+    entry: Entry, expected: ExpectedResult, found: ExpectedResult, notes: list[str]
+) -> list[Change]:
     changes = [
         Change("", f"input {name}", before[:12], found.inputs.get(name, "missing")[:12])
         for name, before in expected.inputs.items()
@@ -270,7 +279,7 @@ def _changes(entry: Entry, expected: Expected, found: Expected, notes: list[str]
 
 
 def _of_variant(
-    entry: Entry, name: str, before: OfVariant | None, now: OfVariant | None
+    entry: Entry, name: str, before: ExpectedVariant | None, now: ExpectedVariant | None
 ) -> Iterator[Change]:
     if before is None or now is None:
         yield Change(name, "variant", *("missing" if of is None else "there"
@@ -299,7 +308,7 @@ def _near(was: float | None, now: float | None, tolerance: float) -> bool:
 
 
 def _under_other_versions(
-    changes: list[Change], expected: Expected, found: Expected, notes: list[str]
+    changes: list[Change], expected: ExpectedResult, found: ExpectedResult, notes: list[str]
 ) -> list[Change]:
     """Without what other versions of libraries may do to results; notes say what that was."""
     kept = [
@@ -327,7 +336,7 @@ def _small(change: Change) -> bool:
     return _near(was, now, OTHER_VERSIONS)
 
 
-def to_json(outcome: Outcome) -> Mapping[str, Any]:
+def to_json(outcome: EntryResult) -> Mapping[str, Any]:
     """For `--json`."""
     entry, speed = outcome.entry, outcome.speed
     return {

@@ -15,7 +15,7 @@ from wattkeeper.scenarios.spec.wording import count
 
 if TYPE_CHECKING:
     from wattkeeper.scenarios.bench.baselines import Baselines, Entry
-    from wattkeeper.scenarios.bench.examine import Outcome
+    from wattkeeper.scenarios.bench.examine import EntryResult
 
 
 @click.command()
@@ -95,7 +95,7 @@ def _entry(name: str, path: Path) -> Entry:
     return Entry(name=Path(name).stem, scenario=found)
 
 
-def _accept(path: Path, file: Baselines, outcomes: Sequence[Outcome]) -> list[str]:
+def _accept(path: Path, file: Baselines, outcomes: Sequence[EntryResult]) -> list[str]:
     """Write what came out where it is not as before; lines that say what that is."""
     from wattkeeper.scenarios.bench import baselines as bench_file
 
@@ -125,7 +125,7 @@ def _accept(path: Path, file: Baselines, outcomes: Sequence[Outcome]) -> list[st
     return lines
 
 
-def _verdict(outcomes: Sequence[Outcome], path: Path, update: bool) -> str:
+def _verdict(outcomes: Sequence[EntryResult], path: Path, update: bool) -> str:
     count = {
         state: sum(outcome.state == state for outcome in outcomes)
         for state in ("same", "changed", "failed", "new", "skipped")

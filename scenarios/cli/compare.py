@@ -10,7 +10,7 @@ import click
 from wattkeeper.scenarios.cli import terminal
 
 if TYPE_CHECKING:
-    from wattkeeper.scenarios.analysis.compare import Results
+    from wattkeeper.scenarios.analysis.compare import ComparedFolder
 
 
 @click.command()
@@ -51,7 +51,7 @@ def compare(folders: tuple[Path, ...], as_json: bool) -> None:
         show(terminal.console(), found)
 
 
-def _twins(results: list[Results]) -> int | None:
+def _twins(results: list[ComparedFolder]) -> int | None:
     """Which of two folders was run live, if the other one was simulated."""
     if any(one.is_sweep for one in results):
         return None

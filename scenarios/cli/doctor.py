@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, NamedTuple
 from wattkeeper.live import devices
 from wattkeeper.live.devices import limit_journal
 from wattkeeper.live.devices.device import Device
-from wattkeeper.live.devices.nvml import VISIBLE, Gpu, visible
-from wattkeeper.live.devices.power_limiter import Limiter
+from wattkeeper.live.devices.nvml import VISIBLE, NvmlGpu, visible
+from wattkeeper.live.devices.power_limiter import PowerLimiter
 from wattkeeper.live.host.state_folder import VARIABLE, state_folder
 from wattkeeper.policies.errors import EnvironmentLacks, NotSupported, WattkeeperError
 
@@ -161,8 +161,8 @@ def _values(device: Device) -> dict[str, Any]:
     """What a device says; None where it does not."""
     limits = device.limits
     return {
-        "name": device.name if isinstance(device, Gpu) else device.uuid,
-        "is_gpu": isinstance(device, Gpu),
+        "name": device.name if isinstance(device, NvmlGpu) else device.uuid,
+        "is_gpu": isinstance(device, NvmlGpu),
         "uuid": device.uuid,
         "gpu_type": device.gpu_type,
         "has_counter": device.has_counter,
@@ -170,7 +170,7 @@ def _values(device: Device) -> dict[str, Any]:
         "limit_w": _said(device.limit_w),
         "power_w": _said(device.power_w),
         "utilisation": _said(device.utilisation),
-        "others": list(device.others()) if isinstance(device, Gpu) else [],
+        "others": list(device.others()) if isinstance(device, NvmlGpu) else [],
     }
 
 
@@ -219,7 +219,7 @@ def _limits(there: Sequence[Device]) -> Iterator[Finding]:
     """Whether limits may be set, and what was put back."""
     able = [device for device in there if device.limits is not None]
     if able:
-        with Limiter(able) as limiter:
+        with PowerLimiter(able) as limiter:
             allowed, why, undone = limiter.allowed, limiter.why, limiter.undone
         if allowed:
             yield Finding("limits", "good", "power limits can be set")

@@ -23,7 +23,7 @@ from wattkeeper.scenarios.cli.traces import traces
 from wattkeeper.scenarios.cli.zoo import zoo
 
 if TYPE_CHECKING:
-    from wattkeeper.scenarios.spec.loading import Loaded
+    from wattkeeper.scenarios.spec.loading import LoadedScenario
 
 INTERRUPTED = 130
 LACKING = 3
@@ -85,7 +85,7 @@ def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) ->
     click.echo(f"{loaded.document.name}: good; {count(variants, 'variant')}, {count(runs, 'run')}")
 
 
-def _validate_sweep(loaded: Loaded) -> None:
+def _validate_sweep(loaded: LoadedScenario) -> None:
     from wattkeeper.scenarios.sweep.points import points, with_inputs
 
     found = points(loaded)

@@ -70,7 +70,7 @@ def record(
     from wattkeeper.traces.library import store
 
     before = existing(check_name(name))
-    sweep = recorder.Sweep(
+    sweep = recorder.RecordingPlan(
         script, arguments, batch_sizes, power_limits, repeats, epochs, torchrun, lease
     )
     folder = store.root() / ".recording" / name

@@ -12,7 +12,7 @@ import click
 from wattkeeper.scenarios.cli import terminal
 
 if TYPE_CHECKING:
-    from wattkeeper.scenarios.spec.loading import Loaded
+    from wattkeeper.scenarios.spec.loading import LoadedScenario
 
 FAILED: Final = 1
 
@@ -101,7 +101,9 @@ def run(
     click.echo(f"\nResults: {folder}")
 
 
-def _run_sweep(loaded: Loaded, folder: Path, workers: int, ray: str | None, as_json: bool) -> None:
+def _run_sweep(
+    loaded: LoadedScenario, folder: Path, workers: int, ray: str | None, as_json: bool
+) -> None:
     from wattkeeper.scenarios.cli.tables import sweep
     from wattkeeper.scenarios.sweep.points import points
     from wattkeeper.scenarios.sweep.run import run_sweep

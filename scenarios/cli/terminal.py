@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    from wattkeeper.live.controller.progress import Seen
+    from wattkeeper.live.controller.progress import AttemptProgress
     from wattkeeper.scenarios.spec.variants import RunSpec
 
 REFRESHES: Final = 10
@@ -35,7 +35,7 @@ def progress(title: str) -> Iterator[Callable[[int, int], None]]:
 @contextmanager
 def trainings(
     title: str, *, live: bool
-) -> Iterator[tuple[Callable[[int, int], None], Callable[[RunSpec, Seen], None]]]:
+) -> Iterator[tuple[Callable[[int, int], None], Callable[[RunSpec, AttemptProgress], None]]]:
     """Progress over runs, and what a live one does.
 
     On a terminal there is a bar for each attempt that is under way; in a pipe a line for each one
@@ -48,7 +48,7 @@ def trainings(
         runs = bars.add_task(title, total=None)
         tasks: dict[tuple[str, int], TaskID] = {}
 
-        def watch(spec: RunSpec, seen: Seen) -> None:
+        def watch(spec: RunSpec, seen: AttemptProgress) -> None:
             key = seen.job_id, seen.attempt
             if seen.ended:
                 if key in tasks:
@@ -73,7 +73,7 @@ def _bars(refreshes: float) -> Progress:
                     refresh_per_second=refreshes)  # fmt: skip
 
 
-def _say_ended(spec: RunSpec, seen: Seen) -> None:
+def _say_ended(spec: RunSpec, seen: AttemptProgress) -> None:
     """A line for an attempt that ended; that nobody reads it any more is no harm to the run."""
     if not seen.ended:
         return
@@ -86,7 +86,7 @@ def _say_ended(spec: RunSpec, seen: Seen) -> None:
         print(" ".join(line.split()), file=sys.stderr, flush=True)
 
 
-def _doing(seen: Seen) -> str:
+def _doing(seen: AttemptProgress) -> str:
     """What an attempt does, with what, and where."""
     limit = "" if seen.power_limit_w is None else f", {seen.power_limit_w:g} W"
     metric = "" if seen.metric is None or seen.ended else f", metric {seen.metric:.4g}"

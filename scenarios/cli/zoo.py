@@ -16,7 +16,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.cli import terminal
 
 if TYPE_CHECKING:
-    from wattkeeper.live.zoo.rows import Model
+    from wattkeeper.live.zoo.rows import ZooModel
     from wattkeeper.live.zoo.zoo import Zoo
 
 NOT_KEPT = 1
@@ -152,11 +152,11 @@ def list_models(folder: Path, as_json: bool) -> None:
 @_json
 def match(folder: Path, child: str, shape: str | None, matcher: str, as_json: bool) -> None:
     """Rank the models of a zoo as parents of a new one, the most similar one first."""
-    from wattkeeper.live.zoo.matching import Parents
+    from wattkeeper.live.zoo.matching import ParentRanking
     from wattkeeper.scenarios.cli.tables.zoo import SHOWN, show_matches
     from wattkeeper.scenarios.zoo.inputs import graph_of
 
-    parents = Parents(_open(folder), graph_of(child, shape), matcher)
+    parents = ParentRanking(_open(folder), graph_of(child, shape), matcher)
     matches = parents.rank(None if as_json else SHOWN)
     if as_json:
         found = [
@@ -169,7 +169,7 @@ def match(folder: Path, child: str, shape: str | None, matcher: str, as_json: bo
     show_matches(terminal.console(), title, matches, len(parents.models))
 
 
-def _named(model: Model) -> dict[str, Any]:
+def _named(model: ZooModel) -> dict[str, Any]:
     names = ("model_id", "name", "task", "dataset", "accuracy")
     return {name: getattr(model, name) for name in names}
 
@@ -223,11 +223,11 @@ def warm_start(
     This imports and runs your code: the child's, and the parent's as noted when it was added, if
     that is in the same module as the child's or in one that --trust names.
     """
-    from wattkeeper.scenarios.zoo.warm_start import Wanted, warm_start
+    from wattkeeper.scenarios.zoo.warm_start import WarmStartRequest, warm_start
 
     if (task is None) == (parent is None):
         raise click.UsageError("give --task, for the best parent of it, or --parent NUMBER")
-    wanted = Wanted(child, shape, task, dataset, parent, matcher, minimum, trust)
+    wanted = WarmStartRequest(child, shape, task, dataset, parent, matcher, minimum, trust)
     start = warm_start(_open(folder), wanted, out)
     if as_json:
         about = {"parent": _named(start.parent), "score": start.score, "out": str(out)}

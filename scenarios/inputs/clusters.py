@@ -5,20 +5,20 @@ from __future__ import annotations
 from itertools import groupby
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.spec.schema import Cluster, MixedCluster
+from wattkeeper.scenarios.spec.schema import MixedCluster, UniformCluster
 from wattkeeper.sim.engine.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.traces.library import store
 from wattkeeper.traces.trace import Trace
 
 
-def cluster_spec(cluster: Cluster | MixedCluster) -> tuple[ClusterSpec, Trace | None]:
+def cluster_spec(cluster: UniformCluster | MixedCluster) -> tuple[ClusterSpec, Trace | None]:
     """What a scenario says of its cluster, and the trace that its nodes are from, if any.
 
     Raises:
         InputError: If the trace knows no nodes, or the power of a type is not stated.
     """
     trace = None
-    if isinstance(cluster, Cluster):
+    if isinstance(cluster, UniformCluster):
         per_node = cluster.gpus_per_node or cluster.gpus
         groups = [NodeGroup(cluster.gpu, cluster.gpus // per_node, per_node)]
         stated = {cluster.gpu: (cluster.idle_power_w, cluster.busy_power_w)}

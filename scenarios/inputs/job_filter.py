@@ -45,7 +45,7 @@ class Reason(NamedTuple):
     advice: tuple[str, ...] = ()
 
 
-class Sieve:
+class FilteredJobs:
     """The jobs of a trace, less those that cannot be replayed; each counts for one reason.
 
     Attributes:

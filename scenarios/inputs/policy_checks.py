@@ -5,8 +5,8 @@ from __future__ import annotations
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, WattkeeperError
 from wattkeeper.policies.registry import PolicyConfig, policies
 from wattkeeper.scenarios.inputs.job_filter import first
-from wattkeeper.scenarios.inputs.read import Inputs
-from wattkeeper.scenarios.spec.loading import Loaded
+from wattkeeper.scenarios.inputs.read import RunInputs
+from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.variants import DEFAULTS, policy_of, zoo_of
 from wattkeeper.sim.engine.replay import options_of
 
@@ -14,7 +14,7 @@ COLUMNS = {"duration_s": "recorded duration", "estimate_s": "estimate"}
 """How messages call what jobs may lack."""
 
 
-def check_policies(loaded: Loaded, inputs: Inputs) -> None:
+def check_policies(loaded: LoadedScenario, inputs: RunInputs) -> None:
     """Refuse policies that cannot work on these jobs and the profiles that they need.
 
     Raises:
@@ -42,7 +42,7 @@ def check_policies(loaded: Loaded, inputs: Inputs) -> None:
                     raise located(loaded, variant, error) from None
 
 
-def _check_search(loaded: Loaded, variant: str, configure: PolicyConfig) -> None:
+def _check_search(loaded: LoadedScenario, variant: str, configure: PolicyConfig) -> None:
     """Refuse policies that choose what networks that train for real have no choice of."""
     tune = policy_of(loaded.scenario, variant, "tune").kind
     if tune != DEFAULTS["tune"]:
@@ -58,7 +58,7 @@ def _check_search(loaded: Loaded, variant: str, configure: PolicyConfig) -> None
         raise located(loaded, variant, PolicyError(what, "configure"))
 
 
-def _check_energy(loaded: Loaded, inputs: Inputs, variant: str) -> None:
+def _check_energy(loaded: LoadedScenario, inputs: RunInputs, variant: str) -> None:
     """Refuse to count energy where nobody measured power."""
     objective = loaded.scenario.variants[variant].objective or loaded.scenario.objective
     for (workload, _, gpu_type), profile in inputs.profiles.items():
@@ -79,7 +79,9 @@ def _check_energy(loaded: Loaded, inputs: Inputs, variant: str) -> None:
         raise located(loaded, variant, InputError(what))
 
 
-def _check_zoo(loaded: Loaded, inputs: Inputs, variant: str, configure: PolicyConfig) -> None:
+def _check_zoo(
+    loaded: LoadedScenario, inputs: RunInputs, variant: str, configure: PolicyConfig
+) -> None:
     """Refuse a zoo of which too little is known, and policies that need one where there is none."""
     zoo = zoo_of(loaded.scenario, variant)
     if zoo is None:
@@ -115,7 +117,7 @@ def _check_zoo(loaded: Loaded, inputs: Inputs, variant: str, configure: PolicyCo
             "what they reach from scratch (zoo.accuracy)"))  # fmt: skip
 
 
-def _lacks(config: PolicyConfig, inputs: Inputs) -> str:
+def _lacks(config: PolicyConfig, inputs: RunInputs) -> str:
     """What the jobs do not say though the policy must know it; empty if they do."""
     for column, advice in config.needed_columns.items():
         named = COLUMNS.get(column, column)
@@ -130,7 +132,9 @@ def _lacks(config: PolicyConfig, inputs: Inputs) -> str:
     return ""
 
 
-def located(loaded: Loaded, variant: str, error: InputError | PolicyError) -> WattkeeperError:
+def located(
+    loaded: LoadedScenario, variant: str, error: InputError | PolicyError
+) -> WattkeeperError:
     """The same error with the variant, and where the scenario chose the policy that is to blame."""
     scenario, document = loaded
     point = error.point if isinstance(error, PolicyError) else None

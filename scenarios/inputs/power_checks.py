@@ -10,9 +10,9 @@ import pyarrow as pa
 from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import WHOLE, Job
-from wattkeeper.scenarios.inputs.job_filter import Reason, Sieve
+from wattkeeper.scenarios.inputs.job_filter import FilteredJobs, Reason
 from wattkeeper.scenarios.spec.wording import count, do
-from wattkeeper.scenarios.spec.yaml_document import Document
+from wattkeeper.scenarios.spec.yaml_document import YamlDocument
 from wattkeeper.sim.engine.clock import Clock
 from wattkeeper.sim.engine.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.node_states import PowerBudget
@@ -23,7 +23,7 @@ Kind = tuple[str | None, int, int, str | None]
 """What the power of a job depends on: workload, GPUs, thousandths of each, types allowed."""
 
 
-def check_cap(cluster: ClusterSpec, recorded: bool, document: Document) -> None:
+def check_cap(cluster: ClusterSpec, recorded: bool, document: YamlDocument) -> None:
     """Refuse a power cap that the idle cluster exceeds, or that cannot be kept.
 
     Args:
@@ -51,7 +51,7 @@ def check_cap(cluster: ClusterSpec, recorded: bool, document: Document) -> None:
         raise InputError(Problem(what, document.where(("cluster", "power_cap_w"))))
 
 
-def check_busy_power(jobs: pa.Table, cluster: ClusterSpec, document: Document) -> None:
+def check_busy_power(jobs: pa.Table, cluster: ClusterSpec, document: YamlDocument) -> None:
     """Refuse GPU types of unstated power where jobs without a workload may run on them.
 
     Raises:
@@ -78,7 +78,7 @@ def check_busy_power(jobs: pa.Table, cluster: ClusterSpec, document: Document) -
         raise InputError(problems)
 
 
-class Cap:
+class PowerCapCheck:
     """Says which jobs a power cap never lets start, even if nothing else runs.
 
     Args:
@@ -92,7 +92,7 @@ class Cap:
         # Nothing runs on this backend: it says what jobs may draw.
         self._backend = Replay(Clock(), profiles, NamedStreams(0), Objective(0.5), cluster)
 
-    def reasons(self, sieve: Sieve) -> list[Reason]:
+    def reasons(self, sieve: FilteredJobs) -> list[Reason]:
         """Why jobs that are left in a sieve can never start."""
         names = ["workload", "gpus", "gpu_milli", "gpu_type"]
         kinds = sieve.jobs.group_by(names, use_threads=False).aggregate([]).select(names)

@@ -15,22 +15,27 @@ from wattkeeper.policies.errors import InputError, Problem, ScenarioError
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.scenarios.inputs.clusters import cluster_spec
-from wattkeeper.scenarios.inputs.job_filter import Sieve, at_odds, check_groups, on_any_type
+from wattkeeper.scenarios.inputs.job_filter import FilteredJobs, at_odds, check_groups, on_any_type
 from wattkeeper.scenarios.inputs.latencies import NO_LATENCIES, latencies_of, with_preemption
-from wattkeeper.scenarios.inputs.power_checks import Cap, check_busy_power, check_cap
-from wattkeeper.scenarios.inputs.zoo_models import NO_MODELS, Models, read_models, timed_by_model
+from wattkeeper.scenarios.inputs.power_checks import PowerCapCheck, check_busy_power, check_cap
+from wattkeeper.scenarios.inputs.zoo_models import (
+    NO_MODELS,
+    TraceModels,
+    read_models,
+    timed_by_model,
+)
 from wattkeeper.scenarios.run import search_run
-from wattkeeper.scenarios.spec.loading import Loaded
+from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import (
     ArchitectureSearch,
     ProfileSource,
-    Recurring,
+    RecurringWorkload,
     Scenario,
-    Synthetic,
+    SyntheticSource,
 )
 from wattkeeper.scenarios.spec.variants import occupancy_of
 from wattkeeper.scenarios.spec.wording import count
-from wattkeeper.scenarios.spec.yaml_document import Document
+from wattkeeper.scenarios.spec.yaml_document import YamlDocument
 from wattkeeper.sim.engine.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.latencies import AllLatencies
 from wattkeeper.sim.engine.replay import Profiles
@@ -43,7 +48,7 @@ from wattkeeper.traces.trace import Trace
 NO_ROWS: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
 
-class Inputs(NamedTuple):
+class RunInputs(NamedTuple):
     """What all runs of a scenario read.
 
     Attributes:
@@ -72,7 +77,7 @@ class Inputs(NamedTuple):
     ignored: Mapping[str, int] = {}
     rows: npt.NDArray[np.int64] = NO_ROWS
     mapping: Sequence[Mapping[str, Any]] = ()
-    models: Models = NO_MODELS
+    models: TraceModels = NO_MODELS
     timed: int = 0
     search: ArchitectureSearch | None = None
     folder: Path = Path()
@@ -80,7 +85,7 @@ class Inputs(NamedTuple):
 
 
 @contextmanager
-def named_at(document: Document, *path: str) -> Iterator[None]:
+def named_at(document: YamlDocument, *path: str) -> Iterator[None]:
     """Inside, input errors say where the scenario named what is wrong."""
     try:
         yield
@@ -90,7 +95,7 @@ def named_at(document: Document, *path: str) -> Iterator[None]:
         raise type(error)(problems) from None
 
 
-def read_inputs(loaded: Loaded, *, live: bool = False) -> Inputs:
+def read_inputs(loaded: LoadedScenario, *, live: bool = False) -> RunInputs:
     """Find and check the traces of a scenario.
 
     Args:
@@ -111,14 +116,14 @@ def read_inputs(loaded: Loaded, *, live: bool = False) -> Inputs:
     return inputs._replace(latencies=latencies, cluster=cluster)
 
 
-def _read_inputs(loaded: Loaded, live: bool) -> Inputs:
+def _read_inputs(loaded: LoadedScenario, live: bool) -> RunInputs:
     scenario, document = loaded
     workload = scenario.workload
     if isinstance(workload, ArchitectureSearch):
         with named_at(document, "cluster"):
             cluster, _ = cluster_spec(scenario.cluster)
             search_run.processor(cluster)
-        return Inputs({}, None, {}, (), cluster, search=workload)
+        return RunInputs({}, None, {}, (), cluster, search=workload)
     profiles = None
     if workload.profiles is not None:
         with named_at(document, "workload", "profiles"):
@@ -127,7 +132,7 @@ def _read_inputs(loaded: Loaded, live: bool) -> Inputs:
         cluster, nodes = cluster_spec(scenario.cluster)
     recorded = any(occupancy_of(scenario, variant) == "recorded" for variant in scenario.variants)
     check_cap(cluster, recorded, document)
-    if isinstance(workload, Recurring):
+    if isinstance(workload, RecurringWorkload):
         if live and scenario.live is not None and scenario.live.workloads:
             return _live_inputs(scenario, workload, document, profiles, cluster)
         if profiles is None:
@@ -154,16 +159,16 @@ def _read_inputs(loaded: Loaded, live: bool) -> Inputs:
     if workload.durations is not None:
         jobs, timed = timed_by_model(jobs, models, workload.durations)
     check_groups(jobs, trace.name)
-    sieve = Sieve(jobs, trace.name, cluster)
+    sieve = FilteredJobs(jobs, trace.name, cluster)
     sieve.reject(at_odds(jobs, cluster, recorded))
     with named_at(document, "cluster"):
         found = _needed_profiles(sieve.jobs, profiles, cluster)
     check_busy_power(sieve.jobs, cluster, document)
     if cluster.power_cap_w is not None:
-        sieve.reject(Cap(cluster, found).reasons(sieve))
+        sieve.reject(PowerCapCheck(cluster, found).reasons(sieve))
     sieve.finish(drop=workload.unusable == "drop")
     sources = tuple(source for source in (profiles, trace, nodes) if source is not None)
-    return Inputs(
+    return RunInputs(
         found,
         sieve.jobs,
         {},
@@ -217,11 +222,11 @@ def _needed_profiles(jobs: pa.Table, trace: Trace | None, cluster: ClusterSpec) 
 
 def _recurring_inputs(
     scenario: Scenario,
-    workload: Recurring,
-    document: Document,
+    workload: RecurringWorkload,
+    document: YamlDocument,
     trace: Trace,
     cluster: ClusterSpec,
-) -> Inputs:
+) -> RunInputs:
     with named_at(document, "cluster", "gpu"):
         known = [load_profiles(trace, name, workload.gpus) for name in cluster.gpu_types]
     _check_room(workload, document, cluster)
@@ -239,7 +244,7 @@ def _recurring_inputs(
             for of_type in known
         }
     with named_at(document, "cluster", "power_cap_w"):
-        cap = Cap(cluster, profiles)
+        cap = PowerCapCheck(cluster, profiles)
         for name in names:
             above = cap.above((name, workload.gpus, WHOLE, None))
             if above:
@@ -252,16 +257,16 @@ def _recurring_inputs(
         name: often if isinstance(often, int) else often.per_configuration * profile.configurations
         for (name, _, _), profile in reversed(profiles.items())
     }
-    return Inputs(profiles, None, {name: recurrences[name] for name in names}, (trace,), cluster)
+    return RunInputs(profiles, None, {name: recurrences[name] for name in names}, (trace,), cluster)
 
 
 def _live_inputs(
     scenario: Scenario,
-    workload: Recurring,
-    document: Document,
+    workload: RecurringWorkload,
+    document: YamlDocument,
     trace: Trace | None,
     cluster: ClusterSpec,
-) -> Inputs:
+) -> RunInputs:
     """What a live run reads where workloads have commands: the profiles of the others.
 
     Raises:
@@ -287,10 +292,10 @@ def _live_inputs(
             raise InputError("per_configuration: say a number; a live run knows no profiles")
     _check_room(workload, document, cluster)
     sources = () if trace is None else (trace,)
-    return Inputs(profiles, None, dict.fromkeys(names, often), sources, cluster)
+    return RunInputs(profiles, None, dict.fromkeys(names, often), sources, cluster)
 
 
-def _check_room(workload: Recurring, document: Document, cluster: ClusterSpec) -> None:
+def _check_room(workload: RecurringWorkload, document: YamlDocument, cluster: ClusterSpec) -> None:
     """Refuse jobs that are larger than the cluster."""
     with named_at(document, "workload", "gpus"):
         if workload.gpus > cluster.most_gpus(None):
@@ -301,7 +306,7 @@ def _check_room(workload: Recurring, document: Document, cluster: ClusterSpec) -
 
 
 def _profile_trace(source: ProfileSource) -> Trace:
-    if isinstance(source, Synthetic):
+    if isinstance(source, SyntheticSource):
         return generate(source.synthetic, "synthetic")
     trace = store.find(source)
     if trace.kind != "profiles":

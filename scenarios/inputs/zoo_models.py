@@ -9,24 +9,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.matching.graph import Graph
-from wattkeeper.policies.zoo_views import Child
+from wattkeeper.policies.zoo_views import ChildModel
 from wattkeeper.scenarios.run.arrow import with_column
-from wattkeeper.scenarios.spec.schema import Durations, Zoo
+from wattkeeper.scenarios.spec.schema import Durations, ZooSection
 from wattkeeper.sim.engine.warm_start import shipped
-from wattkeeper.sim.engine.zoo import Known, ZooSpec
+from wattkeeper.sim.engine.zoo import ModelOfJob, ZooSpec
 from wattkeeper.traces.trace import Trace
 
 BYTES_PER_GB = 10**9
 
 
-class Model(NamedTuple):
+class TraceModel(NamedTuple):
     """A model, and its accuracy from scratch if the trace has it."""
 
-    child: Child
+    child: ChildModel
     accuracy: float | None
 
 
-class Models(NamedTuple):
+class TraceModels(NamedTuple):
     """What a trace says of models.
 
     Attributes:
@@ -35,13 +35,13 @@ class Models(NamedTuple):
     """
 
     of_job: Mapping[str, str]
-    known: Mapping[str, Model]
+    known: Mapping[str, TraceModel]
 
 
-NO_MODELS = Models({}, {})
+NO_MODELS = TraceModels({}, {})
 
 
-def read_models(trace: Trace) -> Models:
+def read_models(trace: Trace) -> TraceModels:
     """The models of a trace; none if it has no such tables.
 
     Raises:
@@ -58,14 +58,16 @@ def read_models(trace: Trace) -> Models:
         if text not in graphs:
             where = f"{trace.name}/models.parquet, {name}"
             graphs[text] = parse_graph(name, text.encode(), where)
-        child = Child(name, row["task"], graphs[text], row["mutated_from"])
-        known[name] = Model(child, row["accuracy"])
+        child = ChildModel(name, row["task"], graphs[text], row["mutated_from"])
+        known[name] = TraceModel(child, row["accuracy"])
     trains = trace.tables["trainings"]
     pairs = zip(trains["job_id"].to_pylist(), trains["model"].to_pylist(), strict=True)
-    return Models(dict(pairs), known)
+    return TraceModels(dict(pairs), known)
 
 
-def timed_by_model(jobs: pa.Table, models: Models, durations: Durations) -> tuple[pa.Table, int]:
+def timed_by_model(
+    jobs: pa.Table, models: TraceModels, durations: Durations
+) -> tuple[pa.Table, int]:
     """Give a duration to jobs that train a model and have none.
 
     Returns:
@@ -85,12 +87,12 @@ def timed_by_model(jobs: pa.Table, models: Models, durations: Durations) -> tupl
     return with_column(jobs, "duration_s", filled), count
 
 
-def zoo_spec(zoo: Zoo, models: Models) -> ZooSpec:
+def zoo_spec(zoo: ZooSection, models: TraceModels) -> ZooSpec:
     """What a simulated zoo needs to know."""
     known = {}
     for name, (child, accuracy) in models.known.items():
         from_scratch = zoo.accuracy if accuracy is None else accuracy
         assert from_scratch is not None  # checked before
-        known[name] = Known(child, from_scratch)
+        known[name] = ModelOfJob(child, from_scratch)
     capacity = None if zoo.capacity_gb is None else round(zoo.capacity_gb * BYTES_PER_GB)
     return ZooSpec(capacity, known, shipped())

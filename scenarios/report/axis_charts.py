@@ -9,9 +9,9 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.vocabulary import knows_energy, units_of
 from wattkeeper.scenarios.report.chart import Chart, numbers, unit_for
 from wattkeeper.scenarios.report.downsample import thinned
-from wattkeeper.scenarios.report.pareto import Pair, energy_and_time, fewer, on_front, scatter
+from wattkeeper.scenarios.report.pareto import EnergyTime, energy_and_time, fewer, on_front, scatter
 from wattkeeper.scenarios.report.points import (
-    Point,
+    PointRow,
     bounds_of,
     in_order,
     is_number,
@@ -24,7 +24,7 @@ DASHES = ("solid", "dashed", "dotted", "dash-dotted")
 """How lines are told apart that differ in the other axes; as `report.js` draws them."""
 
 
-def charts(sweep: Json, done: Sequence[Point], variants: list[str]) -> Iterator[Chart]:
+def charts(sweep: Json, done: Sequence[PointRow], variants: list[str]) -> Iterator[Chart]:
     """All charts of a sweep."""
     if not done:
         return
@@ -53,7 +53,9 @@ def charts(sweep: Json, done: Sequence[Point], variants: list[str]) -> Iterator[
             )
 
 
-def _energy_against_time(sweep: Json, done: Sequence[Point], variants: list[str]) -> Chart | None:
+def _energy_against_time(
+    sweep: Json, done: Sequence[PointRow], variants: list[str]
+) -> Chart | None:
     summary = done[0].summary
     if summary["by"]["workload"] and not knows_energy(summary):
         return None
@@ -61,7 +63,7 @@ def _energy_against_time(sweep: Json, done: Sequence[Point], variants: list[str]
     single = len(sweep["axes"]) == 1
     ordered = in_order(done, *sweep["axes"]) if single else done
     points = [
-        Pair(variants.index(name), one["metrics"][time], one["metrics"][energy],
+        EnergyTime(variants.index(name), one["metrics"][time], one["metrics"][energy],
              place(point.values), shown(next(iter(point.values.values()))) if single else "",
              name in point.bounds)
         for point in ordered for name, one in point.summary["variants"].items()
@@ -83,12 +85,12 @@ def _energy_against_time(sweep: Json, done: Sequence[Point], variants: list[str]
     )
 
 
-def _eta_varies(done: Sequence[Point]) -> bool:
+def _eta_varies(done: Sequence[PointRow]) -> bool:
     """Whether costs of different points weigh energy and time differently."""
     return len({point.etas for point in done}) > 1
 
 
-def _others(path: str, done: Sequence[Point]) -> tuple[list[Json], int]:
+def _others(path: str, done: Sequence[PointRow]) -> tuple[list[Json], int]:
     """Values of the other axes for which lines are drawn, and how many are left out."""
     known: dict[str, Json] = {}
     counts: dict[str, set[str]] = {}
@@ -101,7 +103,7 @@ def _others(path: str, done: Sequence[Point]) -> tuple[list[Json], int]:
     return kept, len(several) - len(kept)
 
 
-def _along(path: str, others: Sequence[Json], done: Sequence[Point], variants: list[str],
+def _along(path: str, others: Sequence[Json], done: Sequence[PointRow], variants: list[str],
            metrics: Mapping[str, str], baseline: str, *, relative: bool) -> Json:  # fmt: skip
     """Each metric against one axis; empty if only one value of it is done.
 
@@ -154,7 +156,7 @@ def _along(path: str, others: Sequence[Json], done: Sequence[Point], variants: l
 
 
 def _spread(
-    metric: str, name: str, point: Point | None, as_change: bool
+    metric: str, name: str, point: PointRow | None, as_change: bool
 ) -> tuple[float, float, float]:
     """Mean and the bounds of its interval, or those of the change against the baseline."""
     nothing = (math.nan,) * 3

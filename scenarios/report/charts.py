@@ -18,11 +18,19 @@ from wattkeeper.scenarios.report.chart import (
     span_unit,
     unit_for,
 )
-from wattkeeper.scenarios.report.columns import Run, attempts, floats, jobs, optima, regrets, runs
+from wattkeeper.scenarios.report.columns import (
+    RunColumns,
+    attempts,
+    floats,
+    jobs,
+    optima,
+    regrets,
+    runs,
+)
 from wattkeeper.scenarios.report.downsample import binned, distribution
 from wattkeeper.scenarios.report.learning import choices, regret, zoo
 from wattkeeper.scenarios.report.pareto import energy_against_time
-from wattkeeper.sim.results.metrics import Jobs
+from wattkeeper.sim.results.metrics import JobOutcomes
 
 
 def charts(study: Study) -> Iterator[Chart]:
@@ -54,7 +62,9 @@ TIMES_OF_JOBS = {
 }
 
 
-def _distributions(ended: list[tuple[Run, Jobs]], variants: list[str]) -> Iterator[Chart]:
+def _distributions(
+    ended: list[tuple[RunColumns, JobOutcomes]], variants: list[str]
+) -> Iterator[Chart]:
     for key, (title, meaning) in TIMES_OF_JOBS.items():
         found = {}
         for name in variants:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.sim.results.metrics import Jobs, jobs_of
+from wattkeeper.sim.results.metrics import JobOutcomes, jobs_of
 
 ALWAYS = ("variant", "seed", "attempt", "recurrence", "time_scale", "submit_time_s", "start_time_s",
           "finish_time_s", "energy_j", "time_s", "overhead_s", "cost", "gpus", "reached_target",
@@ -26,7 +26,7 @@ Optima = dict[tuple[str, int, str], float]
 Regrets = dict[tuple[str, int], dict[str, float]]
 
 
-class Run(NamedTuple):
+class RunColumns(NamedTuple):
     """The rows of one run in a table.
 
     Attributes:
@@ -40,7 +40,7 @@ class Run(NamedTuple):
     rows: dict[str, pa.Array]
 
 
-def runs(table: pa.Table, first_seed: bool = False) -> Iterator[Run]:
+def runs(table: pa.Table, first_seed: bool = False) -> Iterator[RunColumns]:
     """Cut a table of all runs, one after the other, into runs.
 
     Args:
@@ -61,7 +61,7 @@ def runs(table: pa.Table, first_seed: bool = False) -> Iterator[Run]:
         seen.add(variant)
         part = table.slice(begin, end - begin)
         rows = {name: _in_one(part[name]) for name in part.column_names}
-        yield Run(variant, int(seeds[begin]), rows)
+        yield RunColumns(variant, int(seeds[begin]), rows)
 
 
 def _in_one(column: pa.ChunkedArray) -> pa.Array:
@@ -69,7 +69,7 @@ def _in_one(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def attempts(study: Study) -> Iterator[Run]:
+def attempts(study: Study) -> Iterator[RunColumns]:
     """The rows of the jobs table that charts need, run by run."""
     table = study.table("jobs", ALWAYS)
     more: list[str] = []
@@ -93,7 +93,7 @@ def floats(column: pa.Array) -> Any:
     return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
-def jobs(run: Run, optima: Optima) -> Jobs:
+def jobs(run: RunColumns, optima: Optima) -> JobOutcomes:
     """What became of each job of a run, as its metrics are made of."""
     rows = run.rows
     first = rows["attempt"].to_numpy() == 1
@@ -111,7 +111,7 @@ def jobs(run: Run, optima: Optima) -> Jobs:
     return jobs_of(rows, number, pauses, optima)
 
 
-def optima(run: Run, regrets: Mapping[str, float]) -> Optima:
+def optima(run: RunColumns, regrets: Mapping[str, float]) -> Optima:
     """The smallest expected cost of each workload, from the cost and the regret of the run.
 
     Where jobs of a workload differ in GPUs or their type, they have several optima, of which the

@@ -20,9 +20,9 @@ from wattkeeper.scenarios.report.chart import (
     span_unit,
     unit_for,
 )
-from wattkeeper.scenarios.report.columns import Run, floats, runs
+from wattkeeper.scenarios.report.columns import RunColumns, floats, runs
 from wattkeeper.scenarios.report.downsample import thinned
-from wattkeeper.sim.results.metrics import Jobs
+from wattkeeper.sim.results.metrics import JobOutcomes
 
 CHOICES = 400
 """Recurrences whose choices are drawn."""
@@ -36,7 +36,7 @@ MEANINGS = {
 }
 
 
-def regret(ended: list[tuple[Run, Jobs]], variants: list[str]) -> Iterator[Chart]:
+def regret(ended: list[tuple[RunColumns, JobOutcomes]], variants: list[str]) -> Iterator[Chart]:
     """Regret summed up over recurrences, or cost where no optimum is known."""
     sums = {name: _sums(ended, name, "regret") for name in variants}
     what = "regret" if any(sums.values()) else "cost"
@@ -76,7 +76,7 @@ def regret(ended: list[tuple[Run, Jobs]], variants: list[str]) -> Iterator[Chart
     )  # fmt: skip
 
 
-def _sums(ended: list[tuple[Run, Jobs]], variant: str, what: str) -> list[Floats]:
+def _sums(ended: list[tuple[RunColumns, JobOutcomes]], variant: str, what: str) -> list[Floats]:
     """The sum over recurrences up to each one, for each seed of which it is known."""
     found = []
     for run, its in ended:
@@ -88,7 +88,7 @@ def _sums(ended: list[tuple[Run, Jobs]], variant: str, what: str) -> list[Floats
     return found
 
 
-def choices(of_each: list[Run], variants: list[str]) -> Iterator[Chart]:
+def choices(of_each: list[RunColumns], variants: list[str]) -> Iterator[Chart]:
     """Batch sizes and power limits by recurrence, of one group of each workload."""
     views: dict[str, list[Json]] = {}
     groups: dict[str, str] = {}
@@ -151,7 +151,7 @@ def _widen(panel: Json) -> None:
         panel["y"] |= {"log": True, "base": 2, "min": min(values), "max": max(values)}
 
 
-def _longest_groups(run: Run, of_group: Any, names: list[str]) -> dict[str, str]:
+def _longest_groups(run: RunColumns, of_group: Any, names: list[str]) -> dict[str, str]:
     """The group with the most rows of each workload."""
     counts = np.bincount(of_group, minlength=len(names))
     first = np.unique(of_group, return_index=True)[1]

@@ -38,7 +38,7 @@ def energy_against_time(study: Study, variants: list[str]) -> Iterator[Chart]:
          study.summary["variants"][name]["metrics"][energy]) for name in variants
     ]  # fmt: skip
     bounds = oracles(study.manifest["scenario"])
-    points = [Pair(at, *pair, bound=variants[at] in bounds) for at, pair in enumerate(found)]
+    points = [EnergyTime(at, *pair, bound=variants[at] in bounds) for at, pair in enumerate(found)]
     drawn = scatter(points, names)
     if drawn is None:
         return
@@ -58,7 +58,7 @@ def energy_and_time(summary: Json) -> tuple[str, str, tuple[str, str]]:
     return "jct_s", "cluster_energy_j", ("mean job completion time", "energy of the cluster")
 
 
-class Pair(NamedTuple):
+class EnergyTime(NamedTuple):
     """A point of energy against time.
 
     Attributes:
@@ -95,7 +95,7 @@ def on_front(bounds: Collection[str]) -> str:
     return FRONT + (BOUND.format(" and ".join(bounds)) if bounds else "")
 
 
-def fewer(points: Sequence[Pair]) -> tuple[list[Pair], str]:
+def fewer(points: Sequence[EnergyTime]) -> tuple[list[EnergyTime], str]:
     """The points to draw, `MOST_DOTS` at most, in their order, and what to say if some are not.
 
     Each variant keeps what no other point of its own beats, so that the front is right whichever
@@ -125,7 +125,7 @@ def fewer(points: Sequence[Pair]) -> tuple[list[Pair], str]:
     return [points[at] for at in sorted(kept)], f"Drawn are {len(kept):,} of {many:,}: {what}. "
 
 
-def _unbeaten(points: Sequence[Pair], mine: Sequence[int]) -> list[int]:
+def _unbeaten(points: Sequence[EnergyTime], mine: Sequence[int]) -> list[int]:
     """Those of some points that no other one of them beats, by time."""
     found: list[int] = []
     least = math.inf
@@ -136,7 +136,9 @@ def _unbeaten(points: Sequence[Pair], mine: Sequence[int]) -> list[int]:
     return found
 
 
-def scatter(points: Sequence[Pair], names: tuple[str, str], path: bool = False) -> Json | None:
+def scatter(
+    points: Sequence[EnergyTime], names: tuple[str, str], path: bool = False
+) -> Json | None:
     """A chart of energy against time; None if no point is known.
 
     Args:

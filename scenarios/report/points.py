@@ -20,7 +20,7 @@ MOST_NAMED = 3
 """Points that a sentence names one by one."""
 
 
-class Point(NamedTuple):
+class PointRow(NamedTuple):
     """What is shown of a point that was run; there may be thousands, so no more is kept.
 
     Attributes:
@@ -40,13 +40,19 @@ class Point(NamedTuple):
     cautions: tuple[str, ...]
 
 
-def finished(folder: Path, sweep: Json) -> list[Point]:
+def finished(folder: Path, sweep: Json) -> list[PointRow]:
     """The points of a sweep that are done."""
     return [
-        Point(one["id"], one["values"], _brief(found.summary), oracles(found.manifest["scenario"]),
-              _etas(found.manifest["scenario"]), tuple(cautions(found.manifest, found.summary)))
+        PointRow(
+            one["id"],
+            one["values"],
+            _brief(found.summary),
+            oracles(found.manifest["scenario"]),
+            _etas(found.manifest["scenario"]),
+            tuple(cautions(found.manifest, found.summary)),
+        )
         for one, found in study.finished(folder, sweep)
-    ]  # fmt: skip
+    ]
 
 
 def _brief(summary: Json) -> Json:
@@ -77,7 +83,7 @@ def place(values: Mapping[str, Any]) -> str:
     )
 
 
-def places(found: Sequence[Point], among: Sequence[Point]) -> str:
+def places(found: Sequence[PointRow], among: Sequence[PointRow]) -> str:
     """Where some of the points lie, as `at eta = 0.75 to 1` or `at every point`.
 
     Args:
@@ -102,7 +108,7 @@ def places(found: Sequence[Point], among: Sequence[Point]) -> str:
     return f"at {place(said)}"
 
 
-def _values(path: str, points: Sequence[Point]) -> list[Any]:
+def _values(path: str, points: Sequence[PointRow]) -> list[Any]:
     """Of an axis, each once, numbers in their order."""
     values = list({shown(point.values[path]): point.values[path] for point in points}.values())
     return sorted(values) if all(map(is_number, values)) else values
@@ -115,7 +121,7 @@ def _together(values: list[Any], known: list[Any]) -> str:
     return " and ".join(map(shown, values))
 
 
-def metrics_of(done: Sequence[Point]) -> dict[str, str]:
+def metrics_of(done: Sequence[PointRow]) -> dict[str, str]:
     """What is shown of any point."""
     found: dict[str, str] = {}
     for point in done:
@@ -123,7 +129,7 @@ def metrics_of(done: Sequence[Point]) -> dict[str, str]:
     return found
 
 
-def bounds_of(done: Sequence[Point]) -> list[str]:
+def bounds_of(done: Sequence[PointRow]) -> list[str]:
     """All variants that know the future at some point."""
     return list(dict.fromkeys(name for point in done for name in point.bounds))
 
@@ -133,7 +139,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def in_order(done: Sequence[Point], path: str) -> Sequence[Point]:
+def in_order(done: Sequence[PointRow], path: str) -> Sequence[PointRow]:
     """By the value of an axis if all are numbers."""
     if not all(is_number(point.values[path]) for point in done):
         return done

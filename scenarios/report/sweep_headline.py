@@ -11,10 +11,10 @@ from wattkeeper.scenarios.report.headline import SENTENCES
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.pareto import energy_and_time
 from wattkeeper.scenarios.report.phrases import FUTURE, WORDS, Words, change, line, listed, variant
-from wattkeeper.scenarios.report.points import Point, places
+from wattkeeper.scenarios.report.points import PointRow, places
 
 
-def sentences(sweep: Json, done: Sequence[Point], variants: Sequence[str]) -> Iterator[Element]:
+def sentences(sweep: Json, done: Sequence[PointRow], variants: Sequence[str]) -> Iterator[Element]:
     """Where energy and time are least, and what each variant changes from where to where."""
     if not done:
         yield tag("li", "No point is done: there is nothing to compare.")
@@ -38,7 +38,7 @@ def sentences(sweep: Json, done: Sequence[Point], variants: Sequence[str]) -> It
             )  # fmt: skip
 
 
-def _least(metric: str, done: Sequence[Point], names: Json) -> list[Words]:
+def _least(metric: str, done: Sequence[PointRow], names: Json) -> list[Words]:
     """The least of what policies can reach, and the least of those that know the future."""
     found = [
         (one["metrics"][metric], point, name)
@@ -53,7 +53,7 @@ def _least(metric: str, done: Sequence[Point], names: Json) -> list[Words]:
             continue
         of, _, first = min(its, key=lambda one: one[0]["mean"])
         least = value_text(of["mean"], metric)
-        by: dict[str, list[Point]] = {}
+        by: dict[str, list[PointRow]] = {}
         for its_of, point, who in its:
             if value_text(its_of["mean"], metric) == least:
                 by.setdefault(who, []).append(point)
@@ -80,7 +80,7 @@ def _interval(of: Json, metric: str) -> Element | None:
     return tag("small", f" [{low}, {high}]")
 
 
-def _range(name: str, metric: str, done: Sequence[Point]) -> list[Words]:
+def _range(name: str, metric: str, done: Sequence[PointRow]) -> list[Words]:
     """From which to which change against the baseline a variant goes, and where."""
     found = [
         (versus, point)
@@ -108,7 +108,7 @@ def _range(name: str, metric: str, done: Sequence[Point]) -> list[Words]:
     return [f"{noun} from ", *said[0], " to ", *said[1]]
 
 
-def _everywhere(points: Sequence[Point]) -> str:
+def _everywhere(points: Sequence[PointRow]) -> str:
     return places(points, points)
 
 

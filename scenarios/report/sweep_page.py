@@ -15,7 +15,7 @@ from wattkeeper.scenarios.report.axis_charts import charts
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.page import chips, figures, header, whole
 from wattkeeper.scenarios.report.phrases import variant
-from wattkeeper.scenarios.report.points import Point, finished, metrics_of, place
+from wattkeeper.scenarios.report.points import PointRow, finished, metrics_of, place
 from wattkeeper.scenarios.report.sweep_headline import sentences
 from wattkeeper.scenarios.report.tables import value_cell, verdicts
 from wattkeeper.scenarios.spec.wording import count
@@ -92,7 +92,7 @@ def _basis(sweep: Json, done: int, first: Study | None) -> Element:
     return about.listed(facts)
 
 
-def _table(sweep: Json, done: Sequence[Point], variants: Sequence[str]) -> Element:
+def _table(sweep: Json, done: Sequence[PointRow], variants: Sequence[str]) -> Element:
     """A row a point and variant."""
     metrics = metrics_of(done)
     names = {"variants": dict.fromkeys(variants)}

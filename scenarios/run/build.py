@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from wattkeeper.policies.profile import optimum
-from wattkeeper.scenarios.inputs.read import Inputs
+from wattkeeper.scenarios.inputs.read import RunInputs
 from wattkeeper.scenarios.inputs.zoo_models import zoo_spec
 from wattkeeper.scenarios.run import search_run
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.engine.clock import Clock
 from wattkeeper.sim.engine.cluster import Cluster
 from wattkeeper.sim.engine.replay import Replay
-from wattkeeper.sim.engine.rng import NamedStreams, PublishedStreams, Streams, checksum
-from wattkeeper.sim.engine.sources import Recurring as RecurringSource
-from wattkeeper.sim.engine.sources import Source
-from wattkeeper.sim.engine.sources import Trace as TraceSource
+from wattkeeper.sim.engine.rng import NamedStreams, PublishedStreams, RandomStreams, checksum
+from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource
 from wattkeeper.sim.engine.world import World
-from wattkeeper.sim.engine.zoo import Zoo as SimulatedZoo
+from wattkeeper.sim.engine.zoo import SimulatedZoo
 from wattkeeper.sim.results.tables import RunResult, collect
 
 
-def execute(spec: RunSpec, inputs: Inputs) -> RunResult:
+def execute(spec: RunSpec, inputs: RunInputs) -> RunResult:
     """Run one variant with one seed."""
     if inputs.search is not None:
         return search_run.execute(spec, inputs.search, inputs.cluster, inputs.folder)
@@ -61,7 +59,7 @@ def execute(spec: RunSpec, inputs: Inputs) -> RunResult:
     )
 
 
-def source_of(inputs: Inputs) -> Source:
+def source_of(inputs: RunInputs) -> Source:
     """Where the jobs come from."""
     if inputs.jobs is not None:
         return TraceSource(inputs.jobs, inputs.models.of_job)
@@ -69,14 +67,14 @@ def source_of(inputs: Inputs) -> Source:
     return RecurringSource(inputs.recurrences, gpus)
 
 
-def streams_of(spec: RunSpec, inputs: Inputs) -> Streams:
+def streams_of(spec: RunSpec, inputs: RunInputs) -> RandomStreams:
     """Published: sequential groups take the run's seed, those of a trace the sum of their id."""
     if not spec.published:
         return NamedStreams(spec.seed)
     return PublishedStreams(checksum if inputs.jobs is not None else lambda _: spec.seed)
 
 
-def optima_of(spec: RunSpec, inputs: Inputs) -> dict[tuple[str, int, str], float]:
+def optima_of(spec: RunSpec, inputs: RunInputs) -> dict[tuple[str, int, str], float]:
     """Smallest expected costs; absent where no configuration ever succeeded."""
     found = {
         key: optimum(profile, spec.rules.objective) for key, profile in inputs.profiles.items()

@@ -20,25 +20,25 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
-from wattkeeper.live.controller.backend import Ending, Live
-from wattkeeper.live.controller.clock import LiveClock, StillWall
-from wattkeeper.live.controller.event_log import Log
+from wattkeeper.live.controller.backend import AttemptEnding, LiveBackend
+from wattkeeper.live.controller.clock import LiveClock, VirtualWallClock
+from wattkeeper.live.controller.event_log import EventLog
 from wattkeeper.live.controller.launchers import ray as ray_runner
 from wattkeeper.live.controller.launchers.local import (
-    Runner,
-    Subprocesses,
+    Launcher,
+    LocalLauncher,
     check_torchrun,
     command_line,
 )
-from wattkeeper.live.controller.process_table import Hands, Setting
+from wattkeeper.live.controller.process_table import ExternalLinks, LiveSettings
 from wattkeeper.live.controller.progress import Watch
-from wattkeeper.live.controller.workloads import Training, Trainings
+from wattkeeper.live.controller.workloads import Trainings, TrainingSpec
 from wattkeeper.live.host import proc
-from wattkeeper.live.host.wall_clock import STILL, Wall
+from wattkeeper.live.host.wall_clock import STILL, WallClock
 from wattkeeper.live.session.arguments import stepped
 from wattkeeper.live.session.session import POWER_CONTROL
 from wattkeeper.live.wire.client import LEASE
-from wattkeeper.live.wire.server import Server
+from wattkeeper.live.wire.server import SessionServer
 from wattkeeper.policies.errors import (
     EnvironmentLacks,
     InputError,
@@ -49,11 +49,11 @@ from wattkeeper.policies.errors import (
 )
 from wattkeeper.policies.protocols import WHOLE, Options
 from wattkeeper.scenarios.inputs.policy_checks import located
-from wattkeeper.scenarios.inputs.read import Inputs
+from wattkeeper.scenarios.inputs.read import RunInputs
 from wattkeeper.scenarios.run.arrow import with_column
-from wattkeeper.scenarios.spec.loading import Loaded
-from wattkeeper.scenarios.spec.schema import ArchitectureSearch, LiveWorkload, Recurring
-from wattkeeper.scenarios.spec.schema import Live as LivePart
+from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.spec.schema import ArchitectureSearch, LiveWorkload, RecurringWorkload
+from wattkeeper.scenarios.spec.schema import LiveSection as LivePart
 from wattkeeper.scenarios.spec.variants import (
     DEFAULTS,
     RunSpec,
@@ -64,8 +64,7 @@ from wattkeeper.scenarios.spec.variants import (
 )
 from wattkeeper.sim.engine.cluster import Cluster
 from wattkeeper.sim.engine.replay import options_of
-from wattkeeper.sim.engine.sources import Recurring as RecurringSource
-from wattkeeper.sim.engine.sources import Source
+from wattkeeper.sim.engine.sources import RecurringSource, Source
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.results.tables import RunResult, collect, digest_tables
 from wattkeeper.traces.files.atomic import replacing_file
@@ -123,7 +122,9 @@ class Equipment:
     measured: bool
 
 
-def equip(loaded: Loaded, inputs: Inputs, folder: Path, ray: str | None = None) -> Equipment:
+def equip(
+    loaded: LoadedScenario, inputs: RunInputs, folder: Path, ray: str | None = None
+) -> Equipment:
     """Check that a scenario can run live here, and find out what there is to run it on.
 
     Raises:
@@ -140,7 +141,7 @@ def equip(loaded: Loaded, inputs: Inputs, folder: Path, ray: str | None = None) 
     elif part.runner == "ray":
         ray_runner.connect(ray)
     trainings = {
-        key: Training(options_of(profile), profile=profile)
+        key: TrainingSpec(options_of(profile), profile=profile)
         for key, profile in inputs.profiles.items()
     }
     if not part.workloads:
@@ -169,11 +170,15 @@ def equip(loaded: Loaded, inputs: Inputs, folder: Path, ray: str | None = None) 
             f"the scenario's cluster has {most} GPUs, this host shows {hardware.gpus}: make it "
             "smaller (cluster), or use more hosts (live.runner: ray)"
         )
-    gpus = loaded.scenario.workload.gpus if isinstance(loaded.scenario.workload, Recurring) else 1
+    gpus = (
+        loaded.scenario.workload.gpus
+        if isinstance(loaded.scenario.workload, RecurringWorkload)
+        else 1
+    )
     for name, workload in part.workloads.items():
         for gpu_type in inputs.cluster.gpu_types:
             options = _options(name, workload, gpu_type, gpus, hardware.limits_w)
-            trainings[name, gpus, gpu_type] = Training(
+            trainings[name, gpus, gpu_type] = TrainingSpec(
                 options, workload.command, workload.target, workload.higher_is_better, None,
                 hardware.allowed,
             )  # fmt: skip
@@ -181,7 +186,7 @@ def equip(loaded: Loaded, inputs: Inputs, folder: Path, ray: str | None = None) 
     return Equipment(part, folder, trainings, hardware.types, shown, hardware.how != "absent")
 
 
-def _check(loaded: Loaded, inputs: Inputs, part: LivePart) -> None:
+def _check(loaded: LoadedScenario, inputs: RunInputs, part: LivePart) -> None:
     scenario, document = loaded
     here = document.where(("workload",))
     if isinstance(scenario.workload, ArchitectureSearch):
@@ -226,13 +231,13 @@ def _check(loaded: Loaded, inputs: Inputs, part: LivePart) -> None:
 
 def _hardware(control: Literal["auto", "off"]) -> Hardware:
     from wattkeeper.live.devices import found
-    from wattkeeper.live.devices.energy_meter import Meter
-    from wattkeeper.live.devices.power_limiter import Limiter
+    from wattkeeper.live.devices.energy_meter import EnergyMeter
+    from wattkeeper.live.devices.power_limiter import PowerLimiter
 
     devices = found()
-    meter = Meter(devices, Wall())
+    meter = EnergyMeter(devices, WallClock())
     meter.close()
-    with Limiter(devices, control) as limiter:
+    with PowerLimiter(devices, control) as limiter:
         return Hardware(
             types=tuple(sorted({device.gpu_type for device in devices})),
             gpus=sum(device.limits is not None for device in devices),
@@ -270,7 +275,7 @@ def _options(
     )
 
 
-def begin(loaded: Loaded, folder: Path) -> bool:
+def begin(loaded: LoadedScenario, folder: Path) -> bool:
     """Make the folder of a scenario's live runs, or go on with what is in it.
 
     Another `live.lease_s` may be said to go on with, as for a script that starts slowly.
@@ -318,7 +323,7 @@ def _write(mark: Path, content: dict[str, Any]) -> None:
         fresh.write_text(json.dumps(content), encoding="utf-8")
 
 
-def replay(loaded: Loaded, inputs: Inputs, folder: Path) -> list[RunResult]:
+def replay(loaded: LoadedScenario, inputs: RunInputs, folder: Path) -> list[RunResult]:
     """Play the logs of live runs again, without starting anything: the decisions are the same.
 
     Args:
@@ -336,13 +341,13 @@ def replay(loaded: Loaded, inputs: Inputs, folder: Path) -> list[RunResult]:
 
 def execute(
     spec: RunSpec,
-    inputs: Inputs,
-    loaded: Loaded,
+    inputs: RunInputs,
+    loaded: LoadedScenario,
     equipment: Equipment,
     *,
     again: bool = False,
     watch: Watch = lambda _: None,
-) -> tuple[RunResult, list[Ending]]:
+) -> tuple[RunResult, list[AttemptEnding]]:
     """Run one variant with one seed, or go on with it.
 
     Args:
@@ -357,12 +362,12 @@ def execute(
 
     folder = equipment.folder / spec.variant / str(spec.seed)
     part, hardware = equipment.part, inputs.cluster
-    log = Log(folder / "log.sqlite")
+    log = EventLog(folder / "log.sqlite")
     try:
         wall = _wall(part, log)
         clock = LiveClock(wall, log)
         if inputs.jobs is None:
-            assert isinstance(loaded.scenario.workload, Recurring)
+            assert isinstance(loaded.scenario.workload, RecurringWorkload)
             source: Source = RecurringSource(inputs.recurrences, loaded.scenario.workload.gpus)
         else:
             source = build.source_of(inputs)
@@ -373,15 +378,15 @@ def execute(
         if part.power_control == "off":
             environment[POWER_CONTROL] = "off"
         environment |= {STILL: "1"} if part.speed is not None else wall.environment()
-        setting = Setting(spec.rules.objective, folder, part.lease_s, environment)
-        backend = Live(clock, equipment.trainings, hardware, streams, setting, watch)
+        setting = LiveSettings(spec.rules.objective, folder, part.lease_s, environment)
+        backend = LiveBackend(clock, equipment.trainings, hardware, streams, setting, watch)
         world = World(clock, Cluster(hardware), source, backend, spec.policies, spec.rules, streams)
         backend.listener = world
         if not again:
             capacity = hardware.capacity.tolist()
             server = _server(backend, token, log, part)
             runner = _runner(server, backend, part, folder, token, capacity)
-            backend.fleet.hands = Hands(server, runner, token)
+            backend.fleet.hands = ExternalLinks(server, runner, token)
         try:
             with _halted_by_signals(backend):
                 world.run()
@@ -400,7 +405,7 @@ def execute(
 
 
 @contextmanager
-def _halted_by_signals(backend: Live) -> Iterator[None]:
+def _halted_by_signals(backend: LiveBackend) -> Iterator[None]:
     """Inside, an interruption or SIGTERM lets trainings save their state; a second one does not."""
     if current_thread() is not main_thread():
         yield
@@ -424,9 +429,9 @@ def _halted_by_signals(backend: Live) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _wall(part: LivePart, log: Log) -> Wall:
+def _wall(part: LivePart, log: EventLog) -> WallClock:
     if part.speed is not None:
-        return StillWall(part.speed)
+        return VirtualWallClock(part.speed)
     boot = proc.boot()
     known = json.loads(log.get("began") or "null")
     if known is None:
@@ -435,30 +440,35 @@ def _wall(part: LivePart, log: Log) -> Wall:
         last_s = max((event.time_s for event in log.events()), default=0.0)
         known = {"boot": boot, "s": time.monotonic() - last_s}
     log.note("began", json.dumps(known))
-    return Wall(1.0, known["s"])
+    return WallClock(1.0, known["s"])
 
 
-def _server(backend: Live, token: str, log: Log, part: LivePart) -> Server:
+def _server(backend: LiveBackend, token: str, log: EventLog, part: LivePart) -> SessionServer:
     host = "" if part.runner == "ray" else "127.0.0.1"
     try:
-        server = Server(backend.post, token, int(log.get("port") or 0), host)
+        server = SessionServer(backend.post, token, int(log.get("port") or 0), host)
     except EnvironmentLacks:  # somebody else has the port now: sessions will not find the way back
-        server = Server(backend.post, token, host=host)
+        server = SessionServer(backend.post, token, host=host)
     log.note("port", str(server.port))
     return server
 
 
 def _runner(
-    server: Server, backend: Live, part: LivePart, folder: Path, token: str, capacity: list[int]
-) -> Runner:
+    server: SessionServer,
+    backend: LiveBackend,
+    part: LivePart,
+    folder: Path,
+    token: str,
+    capacity: list[int],
+) -> Launcher:
     if part.runner == "ray":
-        return ray_runner.RayProcesses(backend.exited, folder, capacity)
+        return ray_runner.RayLauncher(backend.exited, folder, capacity)
     first_gpu = [0, *accumulate(capacity)]
     torchrun = part.runner == "torchrun"
-    return Subprocesses(server, backend.exited, folder, token, first_gpu, torchrun=torchrun)
+    return LocalLauncher(server, backend.exited, folder, token, first_gpu, torchrun=torchrun)
 
 
-def _as_measured(ran: RunResult, endings: Sequence[Ending]) -> RunResult:
+def _as_measured(ran: RunResult, endings: Sequence[AttemptEnding]) -> RunResult:
     """Results that say which limits were in force."""
     tables = dict(ran.tables)
     jobs = tables["jobs"]
@@ -480,7 +490,7 @@ def _as_measured(ran: RunResult, endings: Sequence[Ending]) -> RunResult:
 
 
 def about(
-    equipment: Equipment, ended: Sequence[tuple[RunSpec, Sequence[Ending]]]
+    equipment: Equipment, ended: Sequence[tuple[RunSpec, Sequence[AttemptEnding]]]
 ) -> dict[str, Any]:
     """What the manifest says of live runs; attempts that were lost are listed."""
     endings = [ending for _, some in ended for ending in some]

@@ -11,10 +11,10 @@ from typing import Any, Final, TypeVar
 
 from wattkeeper.live.controller.launchers import ray as ray_runner
 from wattkeeper.policies.errors import EnvironmentLacks
-from wattkeeper.scenarios.inputs.read import Inputs
+from wattkeeper.scenarios.inputs.read import RunInputs
 from wattkeeper.scenarios.run.arrow import settle
 from wattkeeper.scenarios.run.process_pool import LOST, TRIES
-from wattkeeper.scenarios.run.unit import Attempt, attempt, code_digest
+from wattkeeper.scenarios.run.unit import UnitResult, attempt, code_digest
 from wattkeeper.scenarios.spec.variants import RunSpec
 
 T = TypeVar("T")
@@ -27,9 +27,9 @@ AHEAD: Final = 4
 def each(
     tasks: deque[T],
     of_task: Callable[[T], tuple[RunSpec, K]],
-    inputs_of: Callable[[K], Inputs],
+    inputs_of: Callable[[K], RunInputs],
     address: str,
-) -> Generator[tuple[T, Attempt | EnvironmentLacks], None, None]:
+) -> Generator[tuple[T, UnitResult | EnvironmentLacks], None, None]:
     """Run on a Ray cluster what tasks ask for; yield each result as soon as it is there.
 
     Args:
@@ -62,7 +62,7 @@ def each(
             over, _ = ray.wait(list(running))
             task = running.pop(over[0])
             try:
-                outcome: Attempt | EnvironmentLacks = ray.get(over[0])
+                outcome: UnitResult | EnvironmentLacks = ray.get(over[0])
             except ray.exceptions.RayTaskError as error:
                 raise error.cause from None
             except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError,
@@ -79,7 +79,7 @@ def each(
         ray.shutdown()
 
 
-def _attempt(spec: RunSpec, inputs: Inputs, code: str) -> Attempt:
+def _attempt(spec: RunSpec, inputs: RunInputs, code: str) -> UnitResult:
     """Run on a host of the cluster, if its wattkeeper is the same.
 
     Raises:

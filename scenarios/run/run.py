@@ -19,11 +19,11 @@ import pyarrow as pa
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.inputs.policy_checks import check_policies, located
-from wattkeeper.scenarios.inputs.read import Inputs, read_inputs
+from wattkeeper.scenarios.inputs.read import RunInputs, read_inputs
 from wattkeeper.scenarios.run import search_run
 from wattkeeper.scenarios.run.process_pool import each
-from wattkeeper.scenarios.run.unit import Attempt, attempt, software_versions
-from wattkeeper.scenarios.spec.loading import Loaded
+from wattkeeper.scenarios.run.unit import UnitResult, attempt, software_versions
+from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.scenarios.spec.wording import count
@@ -41,12 +41,12 @@ from wattkeeper.sim.results.tables import (
 from wattkeeper.traces.trace import Trace
 
 if TYPE_CHECKING:
-    from wattkeeper.live.controller.progress import Seen
+    from wattkeeper.live.controller.progress import AttemptProgress
     from wattkeeper.scenarios.run.live_run import Equipment
 
 
 @dataclass(frozen=True)
-class Done(Study):
+class ScenarioResult(Study):
     """A scenario's results, in memory.
 
     Attributes:
@@ -84,15 +84,15 @@ class Done(Study):
 
 
 def run(
-    loaded: Loaded,
+    loaded: LoadedScenario,
     workers: int = 1,
     progress: Callable[[int, int], None] = lambda done, all_: None,
     trainings: Path = Path("trainings"),
     live: Path | None = None,
     ray: str | None = None,
     tell: Callable[[str], None] = lambda line: None,
-    watch: Callable[[RunSpec, Seen], None] = lambda spec, seen: None,
-) -> Done:
+    watch: Callable[[RunSpec, AttemptProgress], None] = lambda spec, seen: None,
+) -> ScenarioResult:
     """Run all variants with all seeds. The results do not depend on `workers`.
 
     Args:
@@ -145,10 +145,10 @@ def run(
 
 def conclude(
     scenario: Scenario,
-    inputs: Inputs,
+    inputs: RunInputs,
     sources: Sequence[dict[str, Any]],
     results: list[RunResult],
-) -> Done:
+) -> ScenarioResult:
     """What all runs of a scenario come to.
 
     Args:
@@ -165,11 +165,11 @@ def conclude(
     summary = summarise(results, baselines, etas)
     if inputs.search is not None:
         summary["saved"] = search_run.savings(results, scenario.baseline)
-    return Done(results, summary, _manifest(scenario, inputs, sources, results, summary))
+    return ScenarioResult(results, summary, _manifest(scenario, inputs, sources, results, summary))
 
 
 def _results(
-    specs: Sequence[RunSpec], inputs: Inputs, workers: int, ray: str | None
+    specs: Sequence[RunSpec], inputs: RunInputs, workers: int, ray: str | None
 ) -> Iterator[RunResult]:
     """Results in the order of their runs; the first error in that order is raised."""
     left = deque(enumerate(specs))
@@ -185,7 +185,7 @@ def _results(
         for (number, spec), outcome in ran:
             there[number] = (
                 outcome.result
-                if isinstance(outcome, Attempt)
+                if isinstance(outcome, UnitResult)
                 else EnvironmentLacks(f"variant {spec.variant!r}, seed {spec.seed}: {outcome}")
             )
             if isinstance(there[number], Exception):
@@ -198,12 +198,16 @@ def _results(
                 following += 1
 
 
-def _attempt(inputs: Inputs, task: tuple[int, RunSpec]) -> Attempt:
+def _attempt(inputs: RunInputs, task: tuple[int, RunSpec]) -> UnitResult:
     return attempt(task[1], inputs)
 
 
 def _equipment(
-    loaded: Loaded, inputs: Inputs, folder: Path, ray: str | None, tell: Callable[[str], None]
+    loaded: LoadedScenario,
+    inputs: RunInputs,
+    folder: Path,
+    ray: str | None,
+    tell: Callable[[str], None],
 ) -> Equipment:
     """What live runs use; what is wrong with the scenario as a whole is said of no variant."""
     from wattkeeper.scenarios.run import live_run
@@ -216,11 +220,11 @@ def _equipment(
 
 def _live_results(
     specs: Sequence[RunSpec],
-    inputs: Inputs,
-    loaded: Loaded,
+    inputs: RunInputs,
+    loaded: LoadedScenario,
     equipment: Equipment,
     of_live: dict[str, Any],
-    watch: Callable[[RunSpec, Seen], None],
+    watch: Callable[[RunSpec, AttemptProgress], None],
 ) -> Iterator[RunResult]:
     """Run live, one after the other; what the manifest says of it goes into `of_live`."""
     from wattkeeper.scenarios.run import live_run
@@ -237,7 +241,7 @@ def _live_results(
 
 def _manifest(
     scenario: Scenario,
-    inputs: Inputs,
+    inputs: RunInputs,
     sources: Sequence[dict[str, Any]],
     results: Sequence[RunResult],
     summary: dict[str, Any],
@@ -264,7 +268,7 @@ def _manifest(
     }
 
 
-def modelled(inputs: Inputs, results: Sequence[RunResult]) -> list[str]:
+def modelled(inputs: RunInputs, results: Sequence[RunResult]) -> list[str]:
     """What of the input nobody recorded."""
     if inputs.search is not None:
         return []

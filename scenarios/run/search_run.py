@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from wattkeeper.live.search.processor import Processor
-    from wattkeeper.live.search.training_log import Training
+    from wattkeeper.live.search.training_log import TrainingRecord
     from wattkeeper.scenarios.spec.variants import RunSpec
 
 SAVED: Final = {
@@ -71,7 +71,7 @@ def processor(cluster: ClusterSpec) -> Processor:
     return processor_of(cluster.gpu_types[0])
 
 
-def logs(folder: Path, specs: Sequence[RunSpec]) -> list[Training]:
+def logs(folder: Path, specs: Sequence[RunSpec]) -> list[TrainingRecord]:
     """The trainings that are over, of all runs."""
     from wattkeeper.live.search.search import log_of
     from wattkeeper.live.search.training_log import read
@@ -113,22 +113,22 @@ def execute(
     spec: RunSpec, workload: ArchitectureSearch, hardware: ClusterSpec, folder: Path
 ) -> RunResult:
     """Run one variant with one seed; trainings that are over are not run again."""
-    from wattkeeper.live.search.backend import InProcess, LiveZoo, Networks
-    from wattkeeper.live.search.search import Plan, Search
-    from wattkeeper.live.search.trainer import Rule
+    from wattkeeper.live.search.backend import InProcessBackend, NetworkSource, SearchZoo
+    from wattkeeper.live.search.search import SearchPlan, SearchRun
+    from wattkeeper.live.search.trainer import TrainingRule
 
     clock = Clock()
     training = workload.training
-    plan = Plan(workload.models, Rule(**training.model_dump()))
-    search = Search(folder, spec.variant, spec.seed, plan, processor(hardware))
-    backend = InProcess(clock, search, training.batch_size, training.most_epochs)
+    plan = SearchPlan(workload.models, TrainingRule(**training.model_dump()))
+    search = SearchRun(folder, spec.variant, spec.seed, plan, processor(hardware))
+    backend = InProcessBackend(clock, search, training.batch_size, training.most_epochs)
     zoo = None
     configure = spec.policies.configure
     if spec.zoo is not None:  # what nobody would ask for need not be stored
-        zoo = LiveZoo(search, stores=configure.kind != "none")
+        zoo = SearchZoo(search, stores=configure.kind != "none")
         if search.stores:
             search.warm_up(getattr(configure, "matcher", None))
-    source = Networks(tuple(search.arrivals))
+    source = NetworkSource(tuple(search.arrivals))
     streams = NamedStreams(spec.seed)
     world = World(
         clock, Cluster(hardware), source, backend, spec.policies, spec.rules, streams, zoo
@@ -139,7 +139,7 @@ def execute(
     return _measured(ran, backend.trained)
 
 
-def _measured(ran: RunResult, trained: Sequence[Training]) -> RunResult:
+def _measured(ran: RunResult, trained: Sequence[TrainingRecord]) -> RunResult:
     """Results without what nobody measured, and with what was."""
     tables = dict(ran.tables)
     jobs, line = tables["jobs"], tables["timeline"]

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.policies.registry import POINTS, policies
-from wattkeeper.scenarios.inputs.read import Inputs
+from wattkeeper.scenarios.inputs.read import RunInputs
 from wattkeeper.scenarios.run.build import execute
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.results.tables import RunResult
@@ -24,7 +24,7 @@ SOFTWARE: Final = ("wattkeeper", "numpy", "pandas", "pyarrow", "pydantic", "simp
 FLOORS: Final = ("policies", "traces", "sim", "live", "scenarios")
 
 
-class Attempt(NamedTuple):
+class UnitResult(NamedTuple):
     """What became of a unit.
 
     Attributes:
@@ -36,7 +36,7 @@ class Attempt(NamedTuple):
     wall_s: float
 
 
-def attempt(spec: RunSpec, inputs: Inputs) -> Attempt:
+def attempt(spec: RunSpec, inputs: RunInputs) -> UnitResult:
     """Run one variant with one seed; what it raises is returned, fit to be sent elsewhere."""
     began = time.perf_counter()
     result: RunResult | Exception
@@ -49,7 +49,7 @@ def attempt(spec: RunSpec, inputs: Inputs) -> Attempt:
         where = f"{Path(last.filename).name}, line {last.lineno}"
         result = RuntimeError(f"{type(error).__name__}: {error} ({where})")
         result.add_note(traceback.format_exc())
-    return Attempt(result, time.perf_counter() - began)
+    return UnitResult(result, time.perf_counter() - began)
 
 
 def software_versions() -> dict[str, str]:

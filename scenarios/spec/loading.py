@@ -16,10 +16,10 @@ from pydantic_core import ErrorDetails
 from wattkeeper.policies.errors import InputError, Problem, ScenarioError
 from wattkeeper.policies.registry import policies
 from wattkeeper.scenarios.spec.schema import OneOf, Scenario
-from wattkeeper.scenarios.spec.yaml_document import Document, describe, read
+from wattkeeper.scenarios.spec.yaml_document import YamlDocument, describe, read
 
 if TYPE_CHECKING:
-    from wattkeeper.scenarios.run.run import Done
+    from wattkeeper.scenarios.run.run import ScenarioResult
 
 SUFFIX = ".yaml"
 WORDS = {
@@ -32,13 +32,13 @@ WORDS = {
 """What YAML calls what JSON calls otherwise."""
 
 
-class Loaded(NamedTuple):
+class LoadedScenario(NamedTuple):
     """A scenario, and the file that its messages refer to."""
 
     scenario: Scenario
-    document: Document
+    document: YamlDocument
 
-    def run(self, workers: int = 1) -> Done:
+    def run(self, workers: int = 1) -> ScenarioResult:
         """Simulate all variants with all seeds, in so many processes.
 
         Raises:
@@ -90,7 +90,7 @@ def load(
     settings: Sequence[str] | Mapping[str, Any] = (),
     seeds: int | Sequence[int] | None = None,
     axes: Sequence[str] = (),
-) -> Loaded:
+) -> LoadedScenario:
     """Read and check a scenario.
 
     Args:
@@ -118,7 +118,7 @@ def load(
     return check(document)
 
 
-def check(document: Document) -> Loaded:
+def check(document: YamlDocument) -> LoadedScenario:
     """Hold a document against the schema.
 
     Raises:
@@ -128,10 +128,10 @@ def check(document: Document) -> Loaded:
         scenario = Scenario.model_validate_json(json.dumps(document.data), strict=True)
     except ValidationError as error:
         raise ScenarioError(_problems(error, document)) from None
-    return Loaded(scenario, document)
+    return LoadedScenario(scenario, document)
 
 
-def _problems(error: ValidationError, document: Document) -> list[Problem]:
+def _problems(error: ValidationError, document: YamlDocument) -> list[Problem]:
     """Each problem once, in the order of the file."""
     problems: dict[str, Problem] = {}
     for detail in _fitting(error.errors(), document):
@@ -143,7 +143,7 @@ def _problems(error: ValidationError, document: Document) -> list[Problem]:
     return sorted(problems.values(), key=line_and_column)
 
 
-def _where(detail: ErrorDetails, document: Document) -> str:
+def _where(detail: ErrorDetails, document: YamlDocument) -> str:
     loc = detail["loc"]
     if detail["type"] == "extra_forbidden":
         return document.where_key(document.known(loc))
@@ -159,12 +159,12 @@ def _misfit(detail: ErrorDetails) -> bool:
     return detail["type"].endswith("_type")
 
 
-def _name(detail: ErrorDetails, document: Document) -> str:
+def _name(detail: ErrorDetails, document: YamlDocument) -> str:
     known = document.known(detail["loc"])
     return next((step for step in reversed(known) if isinstance(step, str)), "")
 
 
-def _fitting(details: list[ErrorDetails], document: Document) -> list[ErrorDetails]:
+def _fitting(details: list[ErrorDetails], document: YamlDocument) -> list[ErrorDetails]:
     """Where one form of a value fits but for its content, leave out that others do not fit."""
     found = [(document.known(detail["loc"]), _misfit(detail)) for detail in details]
 
@@ -184,7 +184,7 @@ def line_and_column(problem: Problem) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def _explain(detail: ErrorDetails, document: Document) -> str:
+def _explain(detail: ErrorDetails, document: YamlDocument) -> str:
     """What was found and what is allowed, in one line."""
     loc, kind, ctx = detail["loc"], detail["type"], detail.get("ctx", {})
     key = str(loc[-1]) if loc else ""

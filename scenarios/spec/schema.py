@@ -77,7 +77,7 @@ def _frozen(value: object) -> object:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-class Model(Described):
+class Section(Described):
     """Base of all parts of a scenario: nothing unknown, nothing infinite, nothing changes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -87,7 +87,7 @@ Watts = Annotated[float, Field(ge=0, le=MAX_POWER_W)]
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
 
 
-class Nodes(Model):
+class Nodes(Section):
     """Equal nodes."""
 
     gpu: str
@@ -109,7 +109,7 @@ def _check_power(idle: str, idle_w: float, busy: str, busy_w: float | None) -> N
         )  # fmt: skip
 
 
-class Power(Model):
+class Power(Section):
     """What a GPU of a type draws where nobody measured it: results call it modelled."""
 
     idle_w: Watts
@@ -123,7 +123,7 @@ class Power(Model):
         return self
 
 
-class Sleep(Model):
+class Sleep(Section):
     """A node whose GPUs are all free goes to sleep, all of it."""
 
     after_s: Seconds
@@ -134,7 +134,7 @@ class Sleep(Model):
     """How long it takes to wake, s: a job that starts there holds its GPUs so long, idle, first."""
 
 
-class Preemption(Model):
+class Preemption(Section):
     """What it costs to take GPUs away from a job that goes on later."""
 
     checkpoint_s: Seconds = 0.0
@@ -144,7 +144,7 @@ class Preemption(Model):
     """How long it holds its GPUs, idle, before it goes on, s."""
 
 
-class Facility(Model):
+class Facility(Section):
     """What all clusters have."""
 
     pue: Annotated[float, Field(ge=1, le=10)] = 1.0
@@ -158,7 +158,7 @@ class Facility(Model):
     """What it costs to preempt a job."""
 
 
-class Cluster(Facility):
+class UniformCluster(Facility):
     """Equal nodes with GPUs of one type."""
 
     gpu: str
@@ -214,17 +214,17 @@ def _form_of(cluster: object) -> str | None:
         return type(cluster).__name__
     keys = set(cluster) if isinstance(cluster, dict) else set()
     if keys.isdisjoint(_own_keys(MixedCluster)):
-        return Cluster.__name__
-    return MixedCluster.__name__ if keys.isdisjoint(_own_keys(Cluster)) else None
+        return UniformCluster.__name__
+    return MixedCluster.__name__ if keys.isdisjoint(_own_keys(UniformCluster)) else None
 
 
 AnyCluster = Annotated[
-    Annotated[Cluster, Tag("Cluster")] | Annotated[MixedCluster, Tag("MixedCluster")],
+    Annotated[UniformCluster, Tag("Cluster")] | Annotated[MixedCluster, Tag("MixedCluster")],
     Discriminator(
         _form_of,
         custom_error_type="both_forms",
         custom_error_message=(
-            f"a cluster has either {', '.join(_own_keys(Cluster))} or "
+            f"a cluster has either {', '.join(_own_keys(UniformCluster))} or "
             f"{', '.join(_own_keys(MixedCluster))}; this one mixes both"
         ),
     ),
@@ -232,24 +232,24 @@ AnyCluster = Annotated[
 """Told apart by their own keys."""
 
 
-class Synthetic(Model):
+class SyntheticSource(Section):
     """Profiles from a model of GPUs and workloads that nobody recorded."""
 
     synthetic: SyntheticProfiles
     """What is generated; `{}` for the defaults."""
 
 
-class PerConfiguration(Model):
+class PerConfiguration(Section):
     """As many recurrences as the profile has configurations, times a factor."""
 
     per_configuration: Annotated[int, Field(gt=0, le=1000)]
     """The factor; the Zeus paper uses 2."""
 
 
-ProfileSource = str | Synthetic
+ProfileSource = str | SyntheticSource
 
 
-class Recurring(Model):
+class RecurringWorkload(Section):
     """Jobs that recur, each recurrence submitted when the one before it finished."""
 
     kind: Literal["recurring"]
@@ -266,14 +266,14 @@ class Recurring(Model):
     """GPUs that each job holds; the profiles must have been recorded on as many."""
 
 
-class WorkloadMapping(Model):
+class WorkloadMapping(Section):
     """Jobs of a plain trace get workloads as in the Zeus study (NSDI '23, section 6.3)."""
 
     by: tuple[Literal["user", "queue", "gpus"], ...] = ("user", "queue", "gpus")
     """What ties the recurrences of a job where the trace has no groups."""
 
 
-class Durations(Model):
+class Durations(Section):
     """How long training from scratch takes where the trace does not say: a model."""
 
     base_s: Seconds
@@ -282,7 +282,7 @@ class Durations(Model):
     """What a million parameters add, s."""
 
 
-class TraceJobs(Model):
+class TraceWorkload(Section):
     """The jobs of a trace, each at its recorded time."""
 
     kind: Literal["trace"]
@@ -302,7 +302,7 @@ class TraceJobs(Model):
     lacks, above its power cap, or without a recorded duration."""
 
 
-class Training(Model):
+class SearchTraining(Section):
     """How Adam trains every network of a search to convergence, with or without a parent."""
 
     batch_size: Annotated[int, Field(gt=0, le=1024)] = 64
@@ -315,20 +315,22 @@ class Training(Model):
     """It ends after so many at the latest."""
 
 
-class ArchitectureSearch(Model):
+class ArchitectureSearch(Section):
     """A search for architectures whose networks are trained for real, one after the other."""
 
     kind: Literal["search"]
     models: Annotated[int, Field(gt=0, le=10_000)]
     """How many different networks arrive, each a mutation of an earlier one."""
-    training: Training = Training()
+    training: SearchTraining = SearchTraining()
     """The same for all."""
 
 
-Workload = Annotated[Recurring | TraceJobs | ArchitectureSearch, Field(discriminator="kind")]
+Workload = Annotated[
+    RecurringWorkload | TraceWorkload | ArchitectureSearch, Field(discriminator="kind")
+]
 
 
-class LiveWorkload(Model):
+class LiveWorkload(Section):
     """A script that trains a workload, with `wattkeeper.live.Session` in it."""
 
     command: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -354,7 +356,7 @@ class LiveWorkload(Model):
         return self
 
 
-class Live(Model):
+class LiveSection(Section):
     """What `wattkeeper run --live` does. The simulator reads nothing of it."""
 
     runner: Literal["subprocess", "torchrun", "ray"] = "subprocess"
@@ -380,14 +382,14 @@ class Live(Model):
         return self
 
 
-class Objective(Model):
+class ObjectiveSection(Section):
     """What a job costs."""
 
     eta: Annotated[float, Field(ge=0, le=1)] = 0.5
     """1 counts energy alone, 0 counts time alone."""
 
 
-class Latencies(Model):
+class LatenciesSection(Section):
     """How long a job with a profile holds its GPUs, idle, for other things than training.
 
     What a preemption takes is in `cluster.preemption`.
@@ -403,7 +405,7 @@ class Latencies(Model):
     """Until a power limit is in force, each time that one is set, s."""
 
 
-class Zoo(Model):
+class ZooSection(Section):
     """Trained models, which the next ones may start from; it is empty when the run begins."""
 
     capacity_gb: Annotated[float, Field(gt=0, le=1e9)] | None = None
@@ -412,7 +414,7 @@ class Zoo(Model):
     """What models reach from scratch of which the trace says nothing; modelled."""
 
 
-class Policies(Model):
+class Policies(Section):
     """The policy of each decision point."""
 
     configure: Annotated[PolicyConfig | None, OneOf("configure")] = None
@@ -422,18 +424,18 @@ class Policies(Model):
     retain: Annotated[PolicyConfig | None, OneOf("retain")] = None
 
 
-class Variant(Model):
+class Variant(Section):
     """What differs from the scenario."""
 
     policies: Policies = Policies()
     """Policies of some decision points; the others are the scenario's."""
-    objective: Objective | None = None
+    objective: ObjectiveSection | None = None
     """Instead of the scenario's."""
     occupancy: Occupancy | None = None
     """Instead of the scenario's."""
     profiling: Profiling | None = None
     """Instead of the scenario's."""
-    zoo: Zoo | None = None
+    zoo: ZooSection | None = None
     """What it says goes before what the scenario's says; `capacity_gb: null` means no bound."""
     baseline: str | None = None
     """The variant that this one is compared with, instead of the scenario's."""
@@ -444,7 +446,7 @@ Seed = Annotated[int, Field(ge=0)]
 Axes = Annotated[dict[str, Any], Field(min_length=1)]
 
 
-class Scenario(Model):
+class Scenario(Section):
     """A question, the jobs and the cluster it is asked of, and the variants that are compared."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
@@ -453,7 +455,7 @@ class Scenario(Model):
     """What the comparison answers."""
     cluster: AnyCluster
     workload: Workload
-    objective: Objective = Objective()
+    objective: ObjectiveSection = ObjectiveSection()
     occupancy: Occupancy = "simulated"
     """Whether a decision changes how long a job holds its GPUs, or the trace says it."""
     profiling: Profiling = "measured"
@@ -462,12 +464,12 @@ class Scenario(Model):
     """Random streams by name, the same luck for all variants; or the published Zeus simulator's,
     which takes the seeds of a trace's jobs from the names of their groups: `seeds` change nothing
     there."""
-    latencies: Latencies | Literal["recorded"] | None = None
+    latencies: LatenciesSection | Literal["recorded"] | None = None
     """What live runs take besides training; nothing if absent. `recorded`: as they were recorded
     with the profiles, and so `cluster.preemption` if it is absent."""
-    live: Live | None = None
+    live: LiveSection | None = None
     """What `--live` does; the defaults if absent."""
-    zoo: Zoo | None = None
+    zoo: ZooSection | None = None
     """Keeps trained models; there is none if absent. A trace must say which models jobs train."""
     max_attempts: PositiveInt = 20
     """A job is given up after so many failed attempts."""
@@ -522,7 +524,7 @@ class Scenario(Model):
             (variant.occupancy or self.occupancy) == "recorded"
             for variant in self.variants.values()
         )
-        if recorded and not isinstance(self.workload, TraceJobs):
+        if recorded and not isinstance(self.workload, TraceWorkload):
             raise ValueError("occupancy: recorded needs a workload of kind trace")
         if self.latencies is not None and (
             recorded
@@ -536,7 +538,7 @@ class Scenario(Model):
                 {"at": ("latencies",)},
             )
         zoos = [self.zoo, *(variant.zoo for variant in self.variants.values())]
-        if any(zoos) and (recorded or isinstance(self.workload, Recurring)):
+        if any(zoos) and (recorded or isinstance(self.workload, RecurringWorkload)):
             raise ValueError(
                 "zoo: it needs a workload of kind trace or search, and occupancy: simulated"
             )

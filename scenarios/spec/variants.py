@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
-from wattkeeper.scenarios.spec.schema import Scenario, Zoo
+from wattkeeper.scenarios.spec.schema import Scenario, ZooSection
 from wattkeeper.sim.engine.replay import Occupancy, Profiling
-from wattkeeper.sim.engine.run_config import PolicySet, Rules
+from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 
 DEFAULTS: dict[Point, str] = {
     "configure": "fixed",
@@ -27,11 +27,11 @@ class RunSpec:
     variant: str
     seed: int
     policies: PolicySet
-    rules: Rules
+    rules: RunRules
     occupancy: Occupancy
     profiling: Profiling
     published: bool
-    zoo: Zoo | None = None
+    zoo: ZooSection | None = None
 
 
 def occupancy_of(scenario: Scenario, variant: str) -> Occupancy:
@@ -54,7 +54,7 @@ def _run_spec(scenario: Scenario, name: str, seed: int) -> RunSpec:
         variant=name,
         seed=seed,
         policies=PolicySet(**{point: policy_of(scenario, name, point) for point in DEFAULTS}),
-        rules=Rules(Objective(objective.eta), scenario.max_attempts, occupancy == "recorded"),
+        rules=RunRules(Objective(objective.eta), scenario.max_attempts, occupancy == "recorded"),
         occupancy=occupancy,
         profiling=variant.profiling or scenario.profiling,
         published=scenario.rng == "published",
@@ -62,7 +62,7 @@ def _run_spec(scenario: Scenario, name: str, seed: int) -> RunSpec:
     )
 
 
-def zoo_of(scenario: Scenario, variant: str) -> Zoo | None:
+def zoo_of(scenario: Scenario, variant: str) -> ZooSection | None:
     """The scenario's zoo with what the variant says of its own."""
     own = scenario.variants[variant].zoo
     if own is None or scenario.zoo is None:

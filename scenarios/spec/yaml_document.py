@@ -39,7 +39,7 @@ _Loader.add_implicit_resolver(
 )
 
 
-class Document:
+class YamlDocument:
     """Data of a scenario file, and the place of every value in it.
 
     Attributes:
@@ -203,7 +203,7 @@ class Document:
         inner[key] = value
         self._forget(done, where, where_key or where)
 
-    def copy(self) -> Document:
+    def copy(self) -> YamlDocument:
         """The same document, to be changed apart."""
         made = copy(self)
         made.data = deepcopy(self.data)
@@ -238,7 +238,7 @@ def _parted(text: str, where: str, form: str) -> tuple[str, str]:
 
 def _parsed(text: str, where: str) -> Any:
     try:
-        return Document(f"value:\n  {text}", where).data["value"]
+        return YamlDocument(f"value:\n  {text}", where).data["value"]
     except ScenarioError as error:
         raise ScenarioError([Problem(p.message, where) for p in error.problems]) from None
 
@@ -269,7 +269,7 @@ def _step_into(inner: Any, key: str | int, path: Path_, where: str) -> Any:
     return inner[key]
 
 
-def read(path: Path) -> Document:
+def read(path: Path) -> YamlDocument:
     """Read a scenario file.
 
     Raises:
@@ -285,7 +285,7 @@ def read(path: Path) -> Document:
     if len(data) > MAX_BYTES:
         raise ScenarioError(Problem(f"is larger than {MAX_BYTES} bytes", str(path)))
     try:
-        return Document(data.decode("utf-8-sig"), str(path))
+        return YamlDocument(data.decode("utf-8-sig"), str(path))
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ScenarioError(Problem("is not UTF-8", f"{path}:{line}:1")) from None

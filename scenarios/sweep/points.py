@@ -15,11 +15,11 @@ from typing import Any, Final, NamedTuple
 
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, ScenarioError
 from wattkeeper.scenarios.inputs.policy_checks import check_policies
-from wattkeeper.scenarios.inputs.read import Inputs, read_inputs
-from wattkeeper.scenarios.spec.loading import Loaded, check, line_and_column
+from wattkeeper.scenarios.inputs.read import RunInputs, read_inputs
+from wattkeeper.scenarios.spec.loading import LoadedScenario, check, line_and_column
 from wattkeeper.scenarios.spec.variants import occupancy_of
-from wattkeeper.scenarios.spec.yaml_document import Document
 from wattkeeper.scenarios.spec.yaml_document import Path_ as Place
+from wattkeeper.scenarios.spec.yaml_document import YamlDocument
 
 MAX_POINTS: Final = 9_999
 MAX_RUNS: Final = 100_000
@@ -35,7 +35,7 @@ OF_THE_WHOLE: Final = {
 """Keys that are no axis, and why."""
 
 
-class Point(NamedTuple):
+class SweepPoint(NamedTuple):
     """A point of a sweep.
 
     Attributes:
@@ -46,7 +46,7 @@ class Point(NamedTuple):
 
     id: str
     values: Mapping[str, Any]
-    loaded: Loaded
+    loaded: LoadedScenario
 
     def __str__(self) -> str:
         return ", ".join(f"{path}={shown(value)}" for path, value in self.values.items())
@@ -57,7 +57,7 @@ def shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def points(loaded: Loaded) -> list[Point]:
+def points(loaded: LoadedScenario) -> list[SweepPoint]:
     """The points of a scenario's sweep, checked against the schema.
 
     Raises:
@@ -71,13 +71,13 @@ def points(loaded: Loaded) -> list[Point]:
     _check_size(items, loaded)
     plain = document.copy()
     plain.data.pop("sweep")
-    found: list[Point] = []
+    found: list[SweepPoint] = []
     problems: dict[Problem, None] = {}
     known: dict[str, str] = {}
     for number, chosen in enumerate(_chosen(items), 1):
         values = {path: value for path, (value, _) in chosen.items()}
         try:
-            point = Point(f"{number:04}", values, _at(plain, document, chosen))
+            point = SweepPoint(f"{number:04}", values, _at(plain, document, chosen))
         except ScenarioError as error:
             problems |= dict.fromkeys(error.problems)
             continue
@@ -112,8 +112,8 @@ def _chosen(items: Sequence[Item]) -> Iterator[dict[str, tuple[Any, Place]]]:
 
 
 def _at(
-    plain: Document, document: Document, chosen: Mapping[str, tuple[Any, Place]]
-) -> Loaded:  # fmt: skip
+    plain: YamlDocument, document: YamlDocument, chosen: Mapping[str, tuple[Any, Place]]
+) -> LoadedScenario:  # fmt: skip
     """The scenario with the values of a point."""
     own = plain.copy()
     for path, (value, place) in chosen.items():
@@ -126,7 +126,7 @@ def _at(
     return check(own)
 
 
-def _check_axes(items: Sequence[Item], document: Document) -> None:
+def _check_axes(items: Sequence[Item], document: YamlDocument) -> None:
     problems = []
     first = items[0][1]
     for place, axes in items:
@@ -152,7 +152,7 @@ def _check_axes(items: Sequence[Item], document: Document) -> None:
         raise ScenarioError(problems)
 
 
-def _check_size(items: Sequence[Item], loaded: Loaded) -> None:
+def _check_size(items: Sequence[Item], loaded: LoadedScenario) -> None:
     many = sum(prod(len(_values(axis)) for axis in axes.values()) for _, axes in items)
     runs = many * len(loaded.scenario.variants) * len(loaded.scenario.all_seeds)
     for found, most, what in ((many, MAX_POINTS, "points"), (runs, MAX_RUNS, "runs")):
@@ -161,16 +161,16 @@ def _check_size(items: Sequence[Item], loaded: Loaded) -> None:
                                         loaded.document.where(("sweep",))))  # fmt: skip
 
 
-def with_inputs(found: Sequence[Point]) -> Iterator[tuple[list[Point], Inputs]]:
+def with_inputs(found: Sequence[SweepPoint]) -> Iterator[tuple[list[SweepPoint], RunInputs]]:
     """Inputs, each with all points that read the same; their policies are checked on them.
 
     Raises:
         ScenarioError: At the end, if anything is wrong at any point; all problems at once.
     """
-    alike: dict[str, list[Point]] = {}
+    alike: dict[str, list[SweepPoint]] = {}
     for point in found:
         alike.setdefault(_read_by(point.loaded), []).append(point)
-    wrong: dict[Problem, list[Point]] = {}
+    wrong: dict[Problem, list[SweepPoint]] = {}
     for same in alike.values():
         try:
             inputs = read_inputs(same[0].loaded)
@@ -195,14 +195,14 @@ def with_inputs(found: Sequence[Point]) -> Iterator[tuple[list[Point], Inputs]]:
         raise ScenarioError([_of_points(problem, at, len(found)) for problem, at in wrong.items()])
 
 
-def _read_by(loaded: Loaded) -> str:
+def _read_by(loaded: LoadedScenario) -> str:
     """What `read_inputs` depends on."""
     scenario = loaded.scenario
     parts = scenario.model_dump_json(include={"workload", "cluster", "latencies", "live"})
     return parts + repr([occupancy_of(scenario, variant) for variant in scenario.variants])
 
 
-def _of_points(problem: Problem, at: Sequence[Point], all_: int) -> Problem:
+def _of_points(problem: Problem, at: Sequence[SweepPoint], all_: int) -> Problem:
     if len(at) == all_:
         return problem
     more = f", and at {len(at) - 1} more points" if len(at) > 1 else ""

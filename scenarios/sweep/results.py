@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
-from wattkeeper.scenarios.analysis.study import Saved
+from wattkeeper.scenarios.analysis.study import StoredStudy
 from wattkeeper.scenarios.run.unit import software_versions
 from wattkeeper.scenarios.sweep.cache import is_kept, kept, link
 from wattkeeper.scenarios.sweep.points import shown
@@ -22,10 +22,10 @@ from wattkeeper.traces.files.atomic import replacing
 from wattkeeper.traces.schema import field
 
 if TYPE_CHECKING:
-    from wattkeeper.scenarios.sweep.run import Work
+    from wattkeeper.scenarios.sweep.run import PointWork
 
 
-def write_sweep(folder: Path, works: Sequence[Work]) -> None:
+def write_sweep(folder: Path, works: Sequence[PointWork]) -> None:
     """Write the results folder of a sweep, whole or not at all; older results there are replaced.
 
     Points where a unit failed have no folder; what was done of them is in the table.
@@ -43,17 +43,17 @@ def write_sweep(folder: Path, works: Sequence[Work]) -> None:
         _write_report(fresh)
 
 
-def _write_data(folder: Path, works: Sequence[Work]) -> None:
+def _write_data(folder: Path, works: Sequence[PointWork]) -> None:
     done = {work.point.id: _read(work.done) for work in works if work.done.exists()}
     _write_metrics(folder / "metrics.parquet", works, done)
     (folder / SWEEP).write_text(to_json(_about(works, done)), encoding="utf-8")
 
 
-def _read(folder: Path) -> Saved:
+def _read(folder: Path) -> StoredStudy:
     """The study of a point with no more of its manifest than is used: there may be thousands."""
     found = study.read(folder)
     used = {key: found.manifest[key] for key in ("results_digest", "modelled")}
-    return Saved(folder, used, {})
+    return StoredStudy(folder, used, {})
 
 
 def _write_report(folder: Path) -> None:
@@ -63,7 +63,7 @@ def _write_report(folder: Path) -> None:
     (folder / "report.html").write_text(sweep_page(folder), encoding="utf-8")
 
 
-def _about(works: Sequence[Work], done: Mapping[str, Saved]) -> Json:
+def _about(works: Sequence[PointWork], done: Mapping[str, StoredStudy]) -> Json:
     """The content of `sweep.json`: the same whoever did the runs, and where.
 
     Args:
@@ -100,7 +100,7 @@ def _distinct(values: Sequence[Any]) -> list[Any]:
     return list({json.dumps(value): value for value in values}.values())
 
 
-def axis_values(path: str, works: Sequence[Work]) -> list[Any]:
+def axis_values(path: str, works: Sequence[PointWork]) -> list[Any]:
     """The values of an axis, each once, in the order of the points."""
     return _distinct([work.point.values[path] for work in works])
 
@@ -115,7 +115,7 @@ def _column(values: Sequence[Any]) -> tuple[pa.DataType, list[Any]]:
     return pa.string(), [shown(value) for value in values]
 
 
-def _write_metrics(path: Path, works: Sequence[Work], done: Mapping[str, Saved]) -> None:
+def _write_metrics(path: Path, works: Sequence[PointWork], done: Mapping[str, StoredStudy]) -> None:
     axes = {axis: _column([work.point.values[axis] for work in works])
             for axis in works[0].point.values}  # fmt: skip
     schema = pa.schema(
@@ -137,7 +137,7 @@ def _write_metrics(path: Path, works: Sequence[Work], done: Mapping[str, Saved])
             file.write_table(pa.Table.from_arrays(columns, schema=schema))
 
 
-def _values(work: Work, saved: Saved | None) -> pa.Table | None:
+def _values(work: PointWork, saved: StoredStudy | None) -> pa.Table | None:
     """The metrics of all runs of a point that are done, given its study if all are."""
     if saved is not None:
         return saved.table("metrics")

@@ -17,7 +17,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.inputs.policy_checks import located
 from wattkeeper.scenarios.run.process_pool import each
 from wattkeeper.scenarios.run.run import conclude, provenance
-from wattkeeper.scenarios.run.unit import Attempt, attempt, code_digest
+from wattkeeper.scenarios.run.unit import UnitResult, attempt, code_digest
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.scenarios.sweep.cache import (
     drop,
@@ -27,7 +27,7 @@ from wattkeeper.scenarios.sweep.cache import (
     kept,
     settle_on_disk,
 )
-from wattkeeper.scenarios.sweep.points import Point, with_inputs
+from wattkeeper.scenarios.sweep.points import SweepPoint, with_inputs
 from wattkeeper.scenarios.sweep.results import write_sweep
 from wattkeeper.sim.results.folder import kept_beside
 
@@ -35,7 +35,7 @@ ERRORS: Final = "errors.txt"
 """Beside unfinished work: tracebacks of what was raised by mistake when the sweep ran last."""
 
 
-class Unit(NamedTuple):
+class SweepUnit(NamedTuple):
     """A variant with a seed at a point, and where its inputs and its result are kept."""
 
     point: str
@@ -45,7 +45,7 @@ class Unit(NamedTuple):
 
 
 @dataclass
-class Work:
+class PointWork:
     """What there is to do at a point.
 
     Attributes:
@@ -58,11 +58,11 @@ class Work:
         failures: Units that failed, as `sweep.json` lists them, by result.
     """
 
-    point: Point
+    point: SweepPoint
     sources: list[Json]
     inputs: Path
     folder: Path
-    units: list[Unit]
+    units: list[SweepUnit]
     missing: set[Path] = field(default_factory=set)
     failures: dict[Path, Json] = field(default_factory=dict)
 
@@ -72,11 +72,11 @@ class Work:
         return self.folder / "done"
 
 
-Ran = Generator[tuple["Unit | Work", "Exception | None"], None, None]
+Ran = Generator[tuple["SweepUnit | PointWork", "Exception | None"], None, None]
 
 
 def run_sweep(
-    found: Sequence[Point],
+    found: Sequence[SweepPoint],
     results: Path,
     workers: int,
     ray: str | None,
@@ -115,7 +115,7 @@ def run_sweep(
         try:
             with closing(ran):
                 for unit, outcome in ran:
-                    if isinstance(unit, Unit):
+                    if isinstance(unit, SweepUnit):
                         _note(by_point[unit.point], unit, outcome, errors)
                         left -= 1
                         progress(total - left, total)
@@ -130,15 +130,15 @@ def run_sweep(
     return failed + [f"Where unexpected errors come from: {errors}"] * errors.exists()
 
 
-def _line(work: Work, failure: Json) -> str:
+def _line(work: PointWork, failure: Json) -> str:
     run = f"{failure['variant']}, seed {failure['seed']}"
     return f"{work.point.id} ({work.point}), {run}: {failure['message']}"
 
 
-def _prepare(found: Sequence[Point], folder: Path) -> list[Work]:
+def _prepare(found: Sequence[SweepPoint], folder: Path) -> list[PointWork]:
     """All that is to be done, points with the same inputs one after the other."""
     shutil.rmtree(folder / "inputs", ignore_errors=True)
-    works: list[Work] = []
+    works: list[PointWork] = []
     try:
         for number, (same, inputs) in enumerate(with_inputs(found)):
             path = folder / "inputs" / f"{number}"
@@ -151,22 +151,22 @@ def _prepare(found: Sequence[Point], folder: Path) -> list[Work]:
     return works
 
 
-def _work(point: Point, sources: list[Json], inputs: Path, folder: Path) -> Work:
+def _work(point: SweepPoint, sources: list[Json], inputs: Path, folder: Path) -> PointWork:
     scenario = point.loaded.scenario
     content = (scenario.model_dump_json(), json.dumps(sources), code_digest())
     own = folder / sha256("\n".join(content).encode()).hexdigest()[:32]
     order = {name: number for number, name in enumerate(scenario.variants)}
     units = [
-        Unit(point.id, spec, inputs, own / f"{order[spec.variant]}-{spec.seed}")
+        SweepUnit(point.id, spec, inputs, own / f"{order[spec.variant]}-{spec.seed}")
         for spec in run_specs(scenario)
     ]
-    work = Work(point, sources, inputs, own, units)
+    work = PointWork(point, sources, inputs, own, units)
     if not work.done.exists():
         work.missing = {unit.result for unit in units if not is_kept(unit.result)}
     return work
 
 
-def _note(work: Work, unit: Unit, outcome: Exception | None, errors: Path) -> None:
+def _note(work: PointWork, unit: SweepUnit, outcome: Exception | None, errors: Path) -> None:
     """Take note of a unit that is over; the traceback of a mistake goes to the file of errors."""
     work.missing.discard(unit.result)
     if outcome is None:
@@ -182,9 +182,9 @@ def _note(work: Work, unit: Unit, outcome: Exception | None, errors: Path) -> No
             file.write(f"{_line(work, failure)}\n{traceback}\n")
 
 
-def _queue(works: Sequence[Work]) -> deque[Unit | Work]:
+def _queue(works: Sequence[PointWork]) -> deque[SweepUnit | PointWork]:
     """What is missing; a point whose units are all there only has to be put together."""
-    tasks: deque[Unit | Work] = deque()
+    tasks: deque[SweepUnit | PointWork] = deque()
     for work in works:
         tasks += [unit for unit in work.units if unit.result in work.missing]
         if not work.missing and not work.done.exists():
@@ -192,29 +192,29 @@ def _queue(works: Sequence[Work]) -> deque[Unit | Work]:
     return tasks
 
 
-def _here(works: Sequence[Work], workers: int) -> Ran:
+def _here(works: Sequence[PointWork], workers: int) -> Ran:
     """Work in processes of this machine."""
     tasks = _queue(works)
     by_point = {work.point.id: work for work in works}
     with closing(each(tasks, _carry_out, min(workers, max(1, len(tasks))))) as ran:
         for task, outcome in ran:
-            if isinstance(outcome, EnvironmentLacks) and isinstance(task, Work):
+            if isinstance(outcome, EnvironmentLacks) and isinstance(task, PointWork):
                 raise EnvironmentLacks(f"results of {task.point}: {outcome}")
             yield task, outcome
-            if isinstance(task, Unit):
+            if isinstance(task, SweepUnit):
                 work = by_point[task.point]
                 if not work.missing and not work.failures:
                     tasks.appendleft(work)
 
 
-def _on_ray(works: Sequence[Work], address: str) -> Ran:
+def _on_ray(works: Sequence[PointWork], address: str) -> Ran:
     """Work on a Ray cluster; results come here, and here points are put together."""
     from wattkeeper.scenarios.run import ray_pool
 
     by_point = {work.point.id: work for work in works}
-    tasks: deque[Unit] = deque()
+    tasks: deque[SweepUnit] = deque()
     for task in _queue(works):
-        if isinstance(task, Work):
+        if isinstance(task, PointWork):
             put_together(task)
         else:
             tasks.append(task)
@@ -226,7 +226,7 @@ def _on_ray(works: Sequence[Work], address: str) -> Ran:
                 put_together(work)
 
 
-def _asks_for(unit: Unit) -> tuple[RunSpec, Path]:
+def _asks_for(unit: SweepUnit) -> tuple[RunSpec, Path]:
     return unit.spec, unit.inputs
 
 
@@ -240,27 +240,27 @@ def _inputs_in(path: Path) -> Any:
     return _inputs[0][1]
 
 
-def _carry_out(task: Unit | Work) -> Exception | None:
+def _carry_out(task: SweepUnit | PointWork) -> Exception | None:
     """Run a unit and keep its result, or put a point together; what went wrong with a unit."""
-    if isinstance(task, Work):
+    if isinstance(task, PointWork):
         put_together(task)
         return None
     return _kept_as(task, attempt(task.spec, _inputs_in(task.inputs)))
 
 
-def _kept_as(unit: Unit, made: Attempt) -> Exception | None:
+def _kept_as(unit: SweepUnit, made: UnitResult) -> Exception | None:
     if isinstance(made.result, Exception):
         return made.result
     keep(unit.result, made)
     return None
 
 
-def put_together(work: Work) -> None:
+def put_together(work: PointWork) -> None:
     """Write the results folder of a point, as `wattkeeper run` would but for its page.
 
     Its units go then.
     """
-    made: list[Attempt] = [kept(unit.result) for unit in work.units]
+    made: list[UnitResult] = [kept(unit.result) for unit in work.units]
     runs = [one.result for one in made if not isinstance(one.result, Exception)]
     done = conclude(work.point.loaded.scenario, _inputs_in(work.inputs), work.sources, runs)
     done.manifest["wall_s"] = sum(one.wall_s for one in made)

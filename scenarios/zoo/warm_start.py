@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from wattkeeper.live.zoo.matching import Match, Parents
+from wattkeeper.live.zoo.matching import ParentMatch, ParentRanking
 from wattkeeper.live.zoo.rows import task_key
 from wattkeeper.policies.errors import InputError, Problem, StoreError
 from wattkeeper.scenarios.zoo.inputs import check_torch, example_inputs, module
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from wattkeeper.live.transfer.report import TransferReport
-    from wattkeeper.live.zoo.rows import Model
+    from wattkeeper.live.zoo.rows import ZooModel
     from wattkeeper.live.zoo.zoo import Zoo
 
 
-class Wanted(NamedTuple):
+class WarmStartRequest(NamedTuple):
     """What the user asks for.
 
     Attributes:
@@ -45,15 +45,15 @@ class Wanted(NamedTuple):
     trust: tuple[str, ...]
 
 
-class WarmStart(NamedTuple):
+class WarmStartResult(NamedTuple):
     """A child that got weights: from whom, how similar that one is, and what became of each."""
 
-    parent: Model
+    parent: ZooModel
     score: float
     report: TransferReport
 
 
-def warm_start(zoo: Zoo, wanted: Wanted, out: Path) -> WarmStart:
+def warm_start(zoo: Zoo, wanted: WarmStartRequest, out: Path) -> WarmStartResult:
     """Fill a child from a parent, count the parent's use, and write the child's weights.
 
     A parent that is evicted meanwhile is passed over for the next one.
@@ -75,7 +75,7 @@ def warm_start(zoo: Zoo, wanted: Wanted, out: Path) -> WarmStart:
     torch.manual_seed(0)  # of what the child keeps: the same command writes the same weights
     child = module(wanted.child)
     graph = graph_of(child, example_inputs(wanted.shape, child), wanted.child)
-    parents = Parents(zoo, graph, wanted.matcher)
+    parents = ParentRanking(zoo, graph, wanted.matcher)
     while True:
         match = _chosen(zoo, parents, wanted)
         try:
@@ -85,17 +85,17 @@ def warm_start(zoo: Zoo, wanted: Wanted, out: Path) -> WarmStart:
             still_there = any(model.model_id == match.model.model_id for model in zoo.models())
             if still_there or wanted.parent is not None:
                 raise
-            parents = Parents(zoo, graph, wanted.matcher)
+            parents = ParentRanking(zoo, graph, wanted.matcher)
     parent = _trained(match.model, state)
     inputs = example_inputs(wanted.shape, child, parent)
     report = grow(traced(parent, inputs, match.model.name), traced(child, inputs, wanted.child))
     _save(child, out)
     with suppress(StoreError):  # it was evicted meanwhile
         zoo.used(match.model.model_id)
-    return WarmStart(match.model, match.score, report)
+    return WarmStartResult(match.model, match.score, report)
 
 
-def _chosen(zoo: Zoo, parents: Parents, wanted: Wanted) -> Match:
+def _chosen(zoo: Zoo, parents: ParentRanking, wanted: WarmStartRequest) -> ParentMatch:
     """The parent that was named, or the best one whose code may be run.
 
     Raises:
@@ -132,7 +132,7 @@ def _chosen(zoo: Zoo, parents: Parents, wanted: Wanted) -> Match:
     )
 
 
-def _refusal(model: Model, trusted: set[str]) -> str:
+def _refusal(model: ZooModel, trusted: set[str]) -> str:
     """Why a model's code is not run; empty if it may be."""
     if not model.source:
         return f"model {model.model_id} ({model.name}) was added without --module, its code"
@@ -142,7 +142,7 @@ def _refusal(model: Model, trusted: set[str]) -> str:
     return ""
 
 
-def _trained(model: Model, state: Mapping[str, Tensor]) -> nn.Module:
+def _trained(model: ZooModel, state: Mapping[str, Tensor]) -> nn.Module:
     """The module of a stored model with its weights."""
     parent = module(model.source)
     try:

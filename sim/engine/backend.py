@@ -22,7 +22,7 @@ from wattkeeper.policies.protocols import (
 )
 from wattkeeper.policies.retaining import Retention
 from wattkeeper.sim.engine.clock import Driven
-from wattkeeper.sim.engine.zoo import Finished
+from wattkeeper.sim.engine.zoo import FinishedModel
 
 
 class Attempt:
@@ -142,7 +142,7 @@ class Backend:
         """Go on with a paused attempt, on the GPUs that it now holds, after a delay (s)."""
 
 
-class Zoo(ZooView, Protocol):
+class ZooBackend(ZooView, Protocol):
     """Trained models that the world lets jobs start from, and adds to.
 
     Attributes:
@@ -152,7 +152,7 @@ class Zoo(ZooView, Protocol):
     """
 
     policy: str
-    done: list[Finished]
+    done: list[FinishedModel]
     size_bytes: int
 
     def work(self, job: Job, parent: str) -> float:

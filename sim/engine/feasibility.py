@@ -17,10 +17,10 @@ from wattkeeper.policies.protocols import (
 from wattkeeper.sim.engine.backend import Attempt, Backend
 from wattkeeper.sim.engine.cluster import Cluster
 from wattkeeper.sim.engine.node_states import PowerBudget
-from wattkeeper.sim.engine.what_if import Freed
+from wattkeeper.sim.engine.what_if import ClusterWithout
 
 
-class Room(RoomView):
+class Feasibility(RoomView):
     """What fits, as `Place` sees it; remembers what that said until it may change.
 
     Args:
@@ -118,7 +118,7 @@ class Room(RoomView):
     def _where_without(self, job: Job, without: Collection[Job]) -> Placement:
         holders = [self._running[other.number] for other in without]
         released_w = sum(self._budget.held_w(other) for other in without)
-        view = Freed(self._cluster, [(holder.job, holder.placement) for holder in holders])
+        view = ClusterWithout(self._cluster, [(holder.job, holder.placement) for holder in holders])
         return self._placed(job, view, released_w)
 
     def _placed(self, job: Job, cluster: ClusterView, released_w: float) -> Placement:

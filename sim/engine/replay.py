@@ -15,7 +15,7 @@ from wattkeeper.sim.engine.backend import Attempt, Backend, Done, Listener
 from wattkeeper.sim.engine.clock import Clock
 from wattkeeper.sim.engine.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.latencies import AllLatencies, Latencies
-from wattkeeper.sim.engine.rng import Streams
+from wattkeeper.sim.engine.rng import RandomStreams
 
 Occupancy = Literal["simulated", "recorded"]
 Profiling = Literal["measured", "foreknown"]
@@ -129,7 +129,7 @@ class Replay(Backend):
         self,
         clock: Clock,
         profiles: Profiles,
-        streams: Streams,
+        streams: RandomStreams,
         objective: Objective,
         cluster: ClusterSpec,
         occupancy: Occupancy = "simulated",

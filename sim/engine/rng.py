@@ -14,7 +14,7 @@ from wattkeeper.policies.protocols import Job
 SPAN = 2**64
 
 
-class Streams(Protocol):
+class RandomStreams(Protocol):
     """The random choices of one run."""
 
     def policy(self, point: str, name: str) -> np.random.Generator:

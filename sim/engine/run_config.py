@@ -21,7 +21,7 @@ class PolicySet:
     """None where there is no zoo."""
 
 
-class Rules(NamedTuple):
+class RunRules(NamedTuple):
     """What the world itself enforces.
 
     Attributes:

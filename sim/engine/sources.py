@@ -50,7 +50,7 @@ class Source:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Trace(Source):
+class TraceSource(Source):
     """The jobs of a trace, each at its recorded time; those with one group id are its recurrences.
 
     Args:
@@ -134,7 +134,7 @@ def _recurrences(groups: pa.ChunkedArray, order: Ints) -> Ints:
     return found
 
 
-class Recurring(Source):
+class RecurringSource(Source):
     """Jobs that recur, each recurrence submitted when the one before it finished.
 
     Args:

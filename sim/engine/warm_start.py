@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 _FIXED = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Saved(BaseModel):
+class SavedShare(BaseModel):
     """The share of the training that a parent saves: ``scale * coverage ** exponent``."""
 
     model_config = _FIXED
@@ -35,13 +35,13 @@ class AccuracyChange(BaseModel):
     noise: Annotated[float, Field(ge=0)]
 
 
-class WarmStart(BaseModel):
+class WarmStartModel(BaseModel):
     """The model's parameters and where they are from."""
 
     model_config = _FIXED
 
     placeholder: bool = False
-    saved: Saved
+    saved: SavedShare
     accuracy: AccuracyChange
     fit: dict[str, Any]
     error: dict[str, Any]
@@ -62,7 +62,7 @@ class WarmStart(BaseModel):
         return from_scratch + self.accuracy.shift * coverage + self.accuracy.noise * deviate
 
 
-def shipped() -> WarmStart:
+def shipped() -> WarmStartModel:
     """The parameters that come with wattkeeper."""
     text = (files("wattkeeper.sim.engine") / "warm_start.json").read_text(encoding="utf-8")
-    return WarmStart.model_validate_json(text)
+    return WarmStartModel.model_validate_json(text)

@@ -12,7 +12,7 @@ from wattkeeper.sim.engine.cluster import Cluster
 from wattkeeper.sim.engine.cluster_spec import Ints
 
 
-class Freed(ClusterView):
+class ClusterWithout(ClusterView):
     """A cluster without some of its jobs; see `wattkeeper.policies.protocols.ClusterView`.
 
     Args:

@@ -32,12 +32,12 @@ from wattkeeper.policies.protocols import (
     ZooView,
 )
 from wattkeeper.policies.registry import Point, PolicyConfig, built
-from wattkeeper.policies.zoo_views import Child, Trained
+from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.sim.engine.agenda import Callback, Due
-from wattkeeper.sim.engine.backend import Attempt, Backend, Listener, Zoo
+from wattkeeper.sim.engine.backend import Attempt, Backend, Listener, ZooBackend
 from wattkeeper.sim.engine.clock import Clock
 from wattkeeper.sim.engine.cluster import Cluster
-from wattkeeper.sim.engine.feasibility import Room
+from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.node_states import NodeStates, PowerBudget
 from wattkeeper.sim.engine.recorder import (
     EARLY,
@@ -48,8 +48,8 @@ from wattkeeper.sim.engine.recorder import (
     digest_of,
     whole_units,
 )
-from wattkeeper.sim.engine.rng import Streams
-from wattkeeper.sim.engine.run_config import PolicySet, Rules
+from wattkeeper.sim.engine.rng import RandomStreams
+from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.engine.validation import (
     check_configuration,
@@ -68,7 +68,7 @@ class _Context:
         self._config = config
         self._streams: dict[str, np.random.Generator] = {}
         self.objective = world.rules.objective
-        self.zoo: ZooView = NoZoo() if world.zoo is None else world.zoo
+        self.zoo: ZooView = EmptyZoo() if world.zoo is None else world.zoo
 
     @property
     def now_s(self) -> float:
@@ -87,14 +87,14 @@ class _Context:
         return self._world.backend.foresight(start)
 
 
-class NoZoo:
+class EmptyZoo:
     """The zoo of a scenario that has none."""
 
-    def child(self, job: Job) -> Child | None:
+    def child(self, job: Job) -> ChildModel | None:
         """None."""
         return None
 
-    def models(self) -> Sequence[Trained]:
+    def models(self) -> Sequence[TrainedModel]:
         """Nothing."""
         return ()
 
@@ -121,9 +121,9 @@ class World(Listener):
         source: Source,
         backend: Backend,
         policies: PolicySet,
-        rules: Rules,
-        streams: Streams,
-        zoo: Zoo | None = None,
+        rules: RunRules,
+        streams: RandomStreams,
+        zoo: ZooBackend | None = None,
     ) -> None:
         self.clock = clock
         self.cluster = cluster
@@ -162,7 +162,7 @@ class World(Listener):
         self._nodes = NodeStates(cluster, self.recorder)
         self._budget = PowerBudget(cluster.spec)
         self._capped = cluster.spec.power_cap_w is not None
-        self.room = Room(cluster, self._budget, backend, self._place, self._place_ctx,
+        self.room = Feasibility(cluster, self._budget, backend, self._place, self._place_ctx,
                          self._running, self._paused)  # fmt: skip
         self._arrivals = source.arrivals()
         self._batch: list[Job] = []

@@ -9,16 +9,22 @@ from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.matching.coverage import coverage
 from wattkeeper.policies.protocols import Job
 from wattkeeper.policies.registry import PolicyConfig, built
-from wattkeeper.policies.retaining import Retain, Retention, Shelf, Stored, check_retention
-from wattkeeper.policies.zoo_views import Child, Trained
-from wattkeeper.sim.engine.rng import Streams
-from wattkeeper.sim.engine.warm_start import WarmStart
+from wattkeeper.policies.retaining import (
+    Retain,
+    Retention,
+    StoredModel,
+    StoredModels,
+    check_retention,
+)
+from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
+from wattkeeper.sim.engine.rng import RandomStreams
+from wattkeeper.sim.engine.warm_start import WarmStartModel
 
 BYTES = 4
 """Of a parameter."""
 
 
-class Known(NamedTuple):
+class ModelOfJob(NamedTuple):
     """A model that jobs train.
 
     Attributes:
@@ -26,7 +32,7 @@ class Known(NamedTuple):
         accuracy: Its mean from scratch.
     """
 
-    child: Child
+    child: ChildModel
     accuracy: float
 
 
@@ -40,11 +46,11 @@ class ZooSpec(NamedTuple):
     """
 
     capacity_bytes: int | None
-    known: Mapping[str, Known]
-    warm_start: WarmStart
+    known: Mapping[str, ModelOfJob]
+    warm_start: WarmStartModel
 
 
-class Finished(NamedTuple):
+class FinishedModel(NamedTuple):
     """A model that was trained.
 
     Attributes:
@@ -70,7 +76,7 @@ class Finished(NamedTuple):
     zoo_bytes: int
 
 
-class Zoo:
+class SimulatedZoo:
     """What `Configure` is shown, and `Retain` decides on. A model's id is that of its job.
 
     Attributes:
@@ -79,24 +85,24 @@ class Zoo:
         size_bytes: What is in it.
     """
 
-    def __init__(self, spec: ZooSpec, retain: PolicyConfig, streams: Streams) -> None:
+    def __init__(self, spec: ZooSpec, retain: PolicyConfig, streams: RandomStreams) -> None:
         self.policy = retain.kind
-        self.done: list[Finished] = []
+        self.done: list[FinishedModel] = []
         self.size_bytes = 0
         self._spec = spec
         self._retain: Retain = built(retain)
         self._streams = streams
-        self._trained: dict[str, Trained] = {}
-        self._stored: dict[str, Stored] = {}
+        self._trained: dict[str, TrainedModel] = {}
+        self._stored: dict[str, StoredModel] = {}
         self._count = 0
-        self._view: tuple[Trained, ...] | None = ()
+        self._view: tuple[TrainedModel, ...] | None = ()
         self._coverages: dict[int, float] = {}
 
-    def child(self, job: Job) -> Child | None:
+    def child(self, job: Job) -> ChildModel | None:
         """See `wattkeeper.policies.protocols.ZooView`."""
         return None if job.model is None else self._spec.known[job.model].child
 
-    def models(self) -> Sequence[Trained]:
+    def models(self) -> Sequence[TrainedModel]:
         """See `wattkeeper.policies.protocols.ZooView`."""
         if self._view is None:
             self._view = tuple(self._trained.values())
@@ -128,8 +134,8 @@ class Zoo:
         accuracy = self._spec.warm_start.accuracy_of(from_scratch, filled, deviate)
         size_bytes = BYTES * int(child.graph.parameters.sum())
         self._count += 1
-        new = Stored(job.job_id, child.task, accuracy, size_bytes, self._count, self._count)
-        shelf = Shelf(self._spec.capacity_bytes, tuple(self._stored.values()))
+        new = StoredModel(job.job_id, child.task, accuracy, size_bytes, self._count, self._count)
+        shelf = StoredModels(self._spec.capacity_bytes, tuple(self._stored.values()))
         decision = check_retention(shelf, new, self._retain.retain(shelf, new))
         for name in decision.evict:
             self.size_bytes -= self._stored.pop(name).size_bytes
@@ -137,12 +143,12 @@ class Zoo:
         if decision.admit:
             self.size_bytes += size_bytes
             self._stored[new.model_id] = new
-            self._trained[new.model_id] = Trained(
+            self._trained[new.model_id] = TrainedModel(
                 new.model_id, child.name, child.task, accuracy, child.graph
             )
         self._view = None
         self.done.append(
-            Finished(job.number, now_s, parent, filled, saved_s, accuracy, decision.admit,
+            FinishedModel(job.number, now_s, parent, filled, saved_s, accuracy, decision.admit,
                      len(self._stored), self.size_bytes)
         )  # fmt: skip
         return decision

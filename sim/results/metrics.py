@@ -68,7 +68,7 @@ COSTS = {"cost", "regret", "last5_cost"}
 """Metrics that mean something only under one eta."""
 
 
-class Jobs(NamedTuple):
+class JobOutcomes(NamedTuple):
     """What became of each job: columns in order of the end of its first attempt.
 
     Attributes:
@@ -107,12 +107,12 @@ class Jobs(NamedTuple):
     preemptions: Ints
     names: dict[str, list[str]]
 
-    def only(self, kept: Bools) -> Jobs:
+    def only(self, kept: Bools) -> JobOutcomes:
         """Some of the jobs."""
         if kept.all():
             return self
         columns: dict[str, Any] = {name: getattr(self, name)[kept] for name in self._fields[:-1]}
-        return Jobs(**columns, names=self.names)
+        return JobOutcomes(**columns, names=self.names)
 
     def parts(self) -> dict[str, tuple[Ints, list[str]]]:
         """What results are broken down by: the index of each job's part, and their names."""
@@ -124,7 +124,7 @@ def jobs_of(
     number: Ints,
     pauses: tuple[Ints, Floats, Floats],
     optima: Mapping[tuple[str, int, str], float],
-) -> Jobs:
+) -> JobOutcomes:
     """Gather attempts into jobs.
 
     Args:
@@ -169,7 +169,7 @@ def jobs_of(
         group = np.arange(len(submit))
     else:
         group = columns["group_id"].filter(pa.array(first)).dictionary_encode().indices.to_numpy()
-    return Jobs(
+    return JobOutcomes(
         group=group,
         recurrence=recurrence,
         workload=codes["workload"],
@@ -235,7 +235,7 @@ def zoo_metrics(models: Mapping[str, pa.Array]) -> dict[str, float]:
     }
 
 
-def job_metrics(jobs: Jobs) -> dict[str, float]:
+def job_metrics(jobs: JobOutcomes) -> dict[str, float]:
     """The metrics of some of the jobs of a run."""
     latest = np.zeros(int(jobs.group.max(initial=-1)) + 1, dtype=np.int64)
     np.maximum.at(latest, jobs.group, jobs.recurrence)

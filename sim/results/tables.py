@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.profile import UNLIMITED_W
 from wattkeeper.policies.protocols import NEW, WHOLE, Placement
-from wattkeeper.sim.engine.backend import Zoo
+from wattkeeper.sim.engine.backend import ZooBackend
 from wattkeeper.sim.engine.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.recorder import (
     ABSENT,
@@ -31,11 +31,11 @@ from wattkeeper.sim.engine.recorder import (
     Recorder,
 )
 from wattkeeper.sim.engine.sources import KNOWN, Source
-from wattkeeper.sim.engine.zoo import Finished
+from wattkeeper.sim.engine.zoo import FinishedModel
 from wattkeeper.sim.results.folder import SWEEP
 from wattkeeper.sim.results.metrics import (
     COSTS,
-    Jobs,
+    JobOutcomes,
     cluster_metrics,
     job_metrics,
     jobs_of,
@@ -158,7 +158,7 @@ ZOO_TYPES: dict[str, pa.DataType] = {
     "saved_s": pa.float64(), "accuracy": pa.float64(), "admitted": pa.bool_(),
     "zoo_models": pa.int64(), "zoo_bytes": pa.int64(),
 }  # fmt: skip
-"""Of the fields of `Finished`."""
+"""Of the fields of `FinishedModel`."""
 
 REPLAYED_FROM = ("duration", "profile")
 
@@ -228,7 +228,7 @@ def collect(
     cluster: ClusterSpec,
     optima: Mapping[tuple[str, int, str], float],
     events: int,
-    zoo: Zoo | None = None,
+    zoo: ZooBackend | None = None,
     unmeasured: Collection[str] = (),
 ) -> RunResult:
     """Turn what was recorded into tables and metrics.
@@ -275,12 +275,12 @@ def collect(
     return found
 
 
-def model_columns(zoo: Zoo, source: Source) -> dict[str, pa.Array]:
+def model_columns(zoo: ZooBackend, source: Source) -> dict[str, pa.Array]:
     """The columns of `MODELS`, less variant and seed, by name."""
-    rows = zip(*zoo.done, strict=True) if zoo.done else ([] for _ in Finished._fields)
+    rows = zip(*zoo.done, strict=True) if zoo.done else ([] for _ in FinishedModel._fields)
     found = {
         name: pa.array(values, ZOO_TYPES[name])
-        for name, values in zip(Finished._fields, rows, strict=True)
+        for name, values in zip(FinishedModel._fields, rows, strict=True)
     }
     numbers = found.pop("number").to_numpy()
     held = pc.multiply(
@@ -295,7 +295,7 @@ def model_columns(zoo: Zoo, source: Source) -> dict[str, pa.Array]:
     }
 
 
-def _metrics(jobs: Jobs) -> tuple[dict[str, float], dict[str, dict[str, dict[str, float]]]]:
+def _metrics(jobs: JobOutcomes) -> tuple[dict[str, float], dict[str, dict[str, dict[str, float]]]]:
     """Metrics of all jobs, and of the parts that they are broken down by."""
     whole = job_metrics(jobs)
     by: dict[str, dict[str, dict[str, float]]] = {}

@@ -55,7 +55,13 @@ from wattkeeper.policies.protocols import (
     Tune,
 )
 from wattkeeper.policies.registry import POINTS, Point, PolicyConfig, policies
-from wattkeeper.policies.retaining import Retain, Retention, Shelf, Stored, check_retention
+from wattkeeper.policies.retaining import (
+    Retain,
+    Retention,
+    StoredModel,
+    StoredModels,
+    check_retention,
+)
 from wattkeeper.sim.engine.cluster import Cluster
 from wattkeeper.traces.schema import JOBS
 
@@ -229,7 +235,7 @@ class Rehearsal:
         self.ctx = ScriptedContext(profile(runs=SIZES, max_epochs=5), seed)
         self.cluster = Cluster(spec(NODES, GPUS_PER_NODE))
         self.flights: list[Flight] = []
-        self.stored: dict[str, Stored] = {}
+        self.stored: dict[str, StoredModel] = {}
         self.count = 0
         self.waiting: dict[int, tuple[Job, int]] = {}
         self.submitted = [0] * GROUPS
@@ -377,10 +383,10 @@ class Rehearsal:
         self.count += 1
         accuracy = (0.9, 0.8, 0.85, 0.9, 0.2, 0.95)[kind % 6]
         size_bytes = 10 + 7 * (self.count % 4) + 60 * (self.count % 29 == 0)
-        new = Stored(
+        new = StoredModel(
             f"{self.count}", f"task-{kind % 2}", accuracy, size_bytes, self.count, self.count
         )
-        shelf = Shelf(CAPACITY_BYTES, tuple(self.stored.values()))
+        shelf = StoredModels(CAPACITY_BYTES, tuple(self.stored.values()))
         decision = self._ask("retain", shelf, new)
         assert isinstance(decision, Retention)
         assert type(decision.admit) is bool

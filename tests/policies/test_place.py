@@ -18,7 +18,7 @@ from wattkeeper.policies.protocols import NEW, ClusterView, Context, Demand, Job
 from wattkeeper.policies.registry import policies
 from wattkeeper.sim.engine.cluster import Cluster
 from wattkeeper.sim.engine.cluster_spec import ClusterSpec, Ints, NodeGroup
-from wattkeeper.sim.engine.what_if import Freed
+from wattkeeper.sim.engine.what_if import ClusterWithout
 
 KINDS = ["best-fit", "consolidate", "first-fit", "fragmentation-aware", "spread"]
 NOBODY = cast("Context", None)
@@ -348,7 +348,7 @@ def test_fragmentation_remembers_nothing_that_changed(steps: list[tuple[Job, int
         policy.submitted(NOBODY, job)
         placement = policy.place(NOBODY, job, cluster)
         assert placement == afresh(policy, job, cluster)
-        freed = Freed(cluster, held[choice:])
+        freed = ClusterWithout(cluster, held[choice:])
         assert policy.place(NOBODY, job, freed) == afresh(policy, job, freed)
         assert policy.place(NOBODY, job, cluster) == placement
         if placement:
@@ -367,7 +367,7 @@ def test_a_cluster_as_it_would_be_is_what_it_becomes(asked: list[Job], kept: int
         if placement:
             held.append((job, cluster.take(job, placement)))
     before = cluster.free.copy()
-    freed = Freed(cluster, held[kept:])
+    freed = ClusterWithout(cluster, held[kept:])
     np.testing.assert_array_equal(cluster.free, before)
     for one in held[kept:]:
         cluster.release(*one)

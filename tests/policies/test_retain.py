@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from wattkeeper.policies.registry import policies
 from wattkeeper.policies.retain._knapsack import cheapest_cover
-from wattkeeper.policies.retaining import Retention, Shelf, Stored
+from wattkeeper.policies.retaining import Retention, StoredModel, StoredModels
 
 KINDS = list(policies("retain"))
 IN_ORDER = ("lru", "lfu", "gdsf")
@@ -24,18 +24,18 @@ class Store:
     def __init__(self, kind: str, capacity_bytes: int | None) -> None:
         self.policy = policies("retain")[kind].model_validate({}).build()
         self.capacity_bytes = capacity_bytes
-        self.models: dict[str, Stored] = {}
+        self.models: dict[str, StoredModel] = {}
         self.count = 0
 
     @property
-    def shelf(self) -> Shelf:
-        return Shelf(self.capacity_bytes, tuple(self.models.values()))
+    def shelf(self) -> StoredModels:
+        return StoredModels(self.capacity_bytes, tuple(self.models.values()))
 
-    def new(self, name: str, size: int, accuracy: float = 0.9, task: str = "t") -> Stored:
+    def new(self, name: str, size: int, accuracy: float = 0.9, task: str = "t") -> StoredModel:
         self.count += 1
-        return Stored(name, task, accuracy, size, self.count, self.count)
+        return StoredModel(name, task, accuracy, size, self.count, self.count)
 
-    def add(self, new: Stored) -> Retention:
+    def add(self, new: StoredModel) -> Retention:
         decision: Retention = self.policy.retain(self.shelf, new)
         for name in decision.evict:
             del self.models[name]
@@ -67,10 +67,10 @@ arrivals = st.tuples(
 )
 
 
-def with_shared(store: Store, new: Stored, held: dict[str, set[str]]) -> Stored:
+def with_shared(store: Store, new: StoredModel, held: dict[str, set[str]]) -> StoredModel:
     """Marks in all views what more than one has."""
 
-    def mark(model: Stored) -> Stored:
+    def mark(model: StoredModel) -> StoredModel:
         others = [*store.models, new.model_id]
         shared = [
             (name, TENSORS[name])

@@ -40,7 +40,7 @@ from wattkeeper.policies.profile import Curve, Objective, Profile, Turned, expec
 from wattkeeper.policies.protocols import Configuration, Measurement, Outcome, Running, Start
 from wattkeeper.policies.tune.zeus_jit import ZeusJitConfig
 from wattkeeper.sim.engine.rng import PublishedStreams, checksum
-from wattkeeper.sim.engine.sources import Recurring
+from wattkeeper.sim.engine.sources import RecurringSource
 
 # --- exploration with pruning
 
@@ -400,7 +400,7 @@ def sequential(
     """The attempts of 40 recurrences under Zeus."""
     known = profile(runs=runs) if runs else profile()
     policy_set = chosen(configure=ZeusConfig(beta=beta), tune="zeus-jit")
-    source = Recurring({"cnn": 40})
+    source = RecurringSource({"cnn": 40})
     return attempts(run_world(source, by_job(known), None, policy_set, seed=seed))
 
 
@@ -494,7 +494,7 @@ def test_each_batch_size_of_a_group_is_profiled_once() -> None:
     groups = {"a": 30, "b": 30}
     known = by_job(*(profile(name) for name in groups))
     world = run_world(
-        Recurring(groups),
+        RecurringSource(groups),
         known,
         None,
         chosen(configure="zeus", tune="zeus-jit"),
@@ -520,7 +520,7 @@ def test_each_batch_size_of_a_group_is_profiled_once() -> None:
 
 def grid_search(recurrences: int, known: Profile, **settings: object) -> list[AttemptRow]:
     world = run_world(
-        Recurring({"cnn": recurrences}),
+        RecurringSource({"cnn": recurrences}),
         by_job(known),
         None,
         chosen(configure="grid-search"),
@@ -660,7 +660,10 @@ def test_a_tie_goes_to_the_smaller_one() -> None:
 def test_the_oracle_turns_its_knobs(knobs: Turned) -> None:
     known = profile()
     world = run_world(
-        Recurring({"cnn": 10}), by_job(known), None, chosen(configure=OracleConfig(knobs=knobs))
+        RecurringSource({"cnn": 10}),
+        by_job(known),
+        None,
+        chosen(configure=OracleConfig(knobs=knobs)),
     )
     costs = brute_force(known, 0.5, knobs)
     ran = {(row.batch_size, row.power_limit_w) for row in attempts(world)}

@@ -18,7 +18,7 @@ from wattkeeper.policies.matching.graph import Graph, Node, Tensor
 from wattkeeper.policies.matching.matchers import MATCHERS
 from wattkeeper.policies.protocols import Configuration, Job, Options, Start
 from wattkeeper.policies.registry import policies
-from wattkeeper.policies.zoo_views import Child, Trained
+from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 
 NO_PROFILE = Options("none", "V100", 1, (), (), 0, 250.0, 1)
 
@@ -26,15 +26,15 @@ NO_PROFILE = Options("none", "V100", 1, (), (), 0, 250.0, 1)
 class Models:
     """A zoo of some models, and the one model that is about to be trained."""
 
-    def __init__(self, about_to: Child | None, trained: Sequence[Trained]) -> None:
+    def __init__(self, about_to: ChildModel | None, trained: Sequence[TrainedModel]) -> None:
         self._child = about_to
         self._trained = trained
 
-    def child(self, job: Job) -> Child | None:
+    def child(self, job: Job) -> ChildModel | None:
         """The same for all jobs."""
         return self._child
 
-    def models(self) -> Sequence[Trained]:
+    def models(self) -> Sequence[TrainedModel]:
         """All that was given."""
         return self._trained
 
@@ -48,12 +48,12 @@ def chain(*widths: int) -> Graph:
     return Graph("x".join(map(str, widths)), tuple(nodes))
 
 
-def trained(at: int, graph: Graph, accuracy: float = 0.9, task: str = "digits") -> Trained:
-    return Trained(f"m{at}", f"{graph.name}/{at}", task, accuracy, graph)
+def trained(at: int, graph: Graph, accuracy: float = 0.9, task: str = "digits") -> TrainedModel:
+    return TrainedModel(f"m{at}", f"{graph.name}/{at}", task, accuracy, graph)
 
 
 def answer(
-    kind: str, child: Child | None, there: Sequence[Trained], **settings: Any
+    kind: str, child: ChildModel | None, there: Sequence[TrainedModel], **settings: Any
 ) -> Configuration:
     """What a policy chooses for the job of a model."""
     policy = policies("configure")[kind].model_validate({"kind": kind, **settings}).build()
@@ -70,7 +70,7 @@ PARENTS = [
     trained(4, chain(8, 16, 16, 4), 0.93),
     trained(5, chain(8, 16, 16, 4), 0.99, "letters"),
 ]
-CHILD = Child("new", "digits", chain(8, 16, 16, 4), "8x16x4/1")
+CHILD = ChildModel("new", "digits", chain(8, 16, 16, 4), "8x16x4/1")
 WITH_PARENTS = ("modelkeeper", "lineage", "random-parent")
 
 
@@ -85,7 +85,7 @@ def test_each_policy_takes_its_parent() -> None:
 
 @pytest.mark.parametrize("kind", WITH_PARENTS)
 def test_nobody_is_the_parent_where_nothing_fits(kind: str) -> None:
-    other = Child("new", "speech", CHILD.graph, "8x16x4/1")
+    other = ChildModel("new", "speech", CHILD.graph, "8x16x4/1")
     for child, there in ((None, PARENTS), (CHILD, []), (other, PARENTS)):
         assert answer(kind, child, there) == Configuration(0)
 
@@ -96,7 +96,7 @@ def test_an_origin_that_was_evicted_leaves_a_mutation_without_parent() -> None:
 
 
 def test_a_minimum_keeps_unlike_models_away() -> None:
-    narrow = Child("new", "digits", chain(8, 400, 400, 4))
+    narrow = ChildModel("new", "digits", chain(8, 400, 400, 4))
     one = [trained(1, Graph("conv", (Node("conv1d", (-1,), (Tensor("", "weight", (3, 3, 3)),)),)))]
     assert answer("modelkeeper", narrow, one).parent is None
     assert answer("modelkeeper", narrow, one, minimum=0).parent == "m1"
@@ -140,7 +140,7 @@ def test_the_search_chooses_as_if_it_scored_all(
     for graph in children:
         now = [one for one in everyone if data.draw(st.booleans())]
         ctx = ScriptedContext(profile())
-        ctx.zoo = Models(Child("new", "digits", graph), now)
+        ctx.zoo = Models(ChildModel("new", "digits", graph), now)
         found = policy.configure(ctx, Start(job(), 1, NO_PROFILE, 0)).parent
         arrays = score.arrays(graph)
         own = score.own(arrays)

@@ -27,10 +27,10 @@ from wattkeeper.sim.engine.clock import Clock
 from wattkeeper.sim.engine.cluster import Cluster
 from wattkeeper.sim.engine.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.engine.replay import Occupancy, Profiles, Profiling, Replay
-from wattkeeper.sim.engine.rng import NamedStreams, Streams
-from wattkeeper.sim.engine.run_config import PolicySet, Rules
-from wattkeeper.sim.engine.sources import Source, Trace
-from wattkeeper.sim.engine.world import NoZoo, World
+from wattkeeper.sim.engine.rng import NamedStreams, RandomStreams
+from wattkeeper.sim.engine.run_config import PolicySet, RunRules
+from wattkeeper.sim.engine.sources import Source, TraceSource
+from wattkeeper.sim.engine.world import EmptyZoo, World
 from wattkeeper.sim.results.tables import attempt_columns, decision_columns, recorded_columns
 from wattkeeper.sim.results.timeline import Timeline, timeline
 from wattkeeper.traces.schema import JOBS, jobs_table
@@ -134,7 +134,7 @@ def job(
     )  # fmt: skip
 
 
-def trace(jobs: Iterable[Job]) -> Trace:
+def trace(jobs: Iterable[Job]) -> TraceSource:
     """The source that submits these jobs; it counts recurrences by itself."""
     listed = list(jobs)
     columns = {
@@ -145,7 +145,7 @@ def trace(jobs: Iterable[Job]) -> Trace:
     for name in ("duration_s", "estimate_s"):
         values = [getattr(one, name) for one in listed]
         columns[name] = pa.array(values, pa.float64(), from_pandas=True)
-    return Trace(jobs_table(columns))
+    return TraceSource(jobs_table(columns))
 
 
 def chosen(**configs: PolicyConfig | str) -> PolicySet:
@@ -177,13 +177,13 @@ def build_world(
     occupancy: Occupancy = "simulated",
     profiling: Profiling = "measured",
     seed: int = 1,
-    streams: Streams | None = None,
+    streams: RandomStreams | None = None,
 ) -> World:
     """A world that has not run yet."""
     clock = Clock()
     source = cast("Source", jobs) if hasattr(jobs, "arrivals") else trace(jobs)
     luck = streams or NamedStreams(seed)
-    rules = Rules(Objective(eta), max_attempts, start_on_submit)
+    rules = RunRules(Objective(eta), max_attempts, start_on_submit)
     known = by_job(profile()) if profiles is None else profiles
     hardware = Cluster(cluster or spec())
     backend = Replay(clock, known, luck, rules.objective, hardware.spec, occupancy, profiling)
@@ -313,7 +313,7 @@ class ScriptedContext:
     def __init__(self, known: Profile, seed: int = 1, eta: float = 0.5) -> None:
         self.now_s = 0.0
         self.objective = Objective(eta)
-        self.zoo: ZooView = NoZoo()
+        self.zoo: ZooView = EmptyZoo()
         self.known = known
         self._names = NamedStreams(seed)
         self._streams: dict[str, np.random.Generator] = {}

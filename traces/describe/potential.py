@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from wattkeeper.policies.profile import UNLIMITED_W, Expected, Objective, Profile, expectations
+from wattkeeper.policies.profile import UNLIMITED_W, ExpectedCost, Objective, Profile, expectations
 
 
 class Choice(NamedTuple):
@@ -92,16 +92,16 @@ def potential(profile: Profile, eta: float) -> Potential:
     )
 
 
-def frontier(found: Iterable[Expected]) -> list[Expected]:
+def frontier(found: Iterable[ExpectedCost]) -> list[ExpectedCost]:
     """The configurations that no other one beats in both time and energy, by rising time."""
-    kept: list[Expected] = []
+    kept: list[ExpectedCost] = []
     for one in sorted(found, key=lambda e: (e.time_s, e.energy_j)):
         if not kept or one.energy_j < kept[-1].energy_j:
             kept.append(one)
     return kept
 
 
-def _choice(among: Sequence[Expected], default: Expected | None) -> Choice | None:
+def _choice(among: Sequence[ExpectedCost], default: ExpectedCost | None) -> Choice | None:
     if not among:
         return None
     best = min(among, key=lambda e: e.cost)

@@ -57,7 +57,7 @@ LEAST_JOBS: Final = 2
 NOT_FITTED: Final = ("queue", "gpu_type", "workload", "status", "estimate_s")
 
 
-class Clock(NamedTuple):
+class RhythmClock(NamedTuple):
     """Maps time to time without rhythms, both in seconds, and back.
 
     Attributes:
@@ -88,7 +88,7 @@ class Clock(NamedTuple):
         return np.arange(len(flat), dtype=np.float64) * HOUR_S, flat
 
 
-def clock_of(arrivals: Arrivals, offset_s: float = 0.0) -> Clock:
+def clock_of(arrivals: Arrivals, offset_s: float = 0.0) -> RhythmClock:
     """The clock of a fit's rhythms.
 
     Args:
@@ -96,7 +96,7 @@ def clock_of(arrivals: Arrivals, offset_s: float = 0.0) -> Clock:
         offset_s: Time of the week at which the trace begins.
     """
     rates = np.outer(arrivals.day_of_week, arrivals.hour_of_day).ravel()
-    return Clock(offset_s, rates / rates.mean())
+    return RhythmClock(offset_s, rates / rates.mean())
 
 
 def fit_trace(trace: Trace) -> Fit:

@@ -31,7 +31,7 @@ from wattkeeper.traces.generate.synthetic_specs import GpuSpec, SyntheticProfile
 from wattkeeper.traces.schema import CONVERGENCE, PROFILES, WORKLOADS
 from wattkeeper.traces.trace import Trace
 
-__all__ = ["GpuSpec", "Point", "SyntheticProfiles", "WorkloadSpec", "generate", "point"]
+__all__ = ["GpuSpec", "OperatingPoint", "SyntheticProfiles", "WorkloadSpec", "generate", "point"]
 EXPONENT: Final = 3.0
 FLOOR: Final = 0.35
 DIGITS: Final = 6
@@ -41,7 +41,7 @@ TARGET: Final = 1.0
 """Of every synthetic workload; it has no metric."""
 
 
-class Point(NamedTuple):
+class OperatingPoint(NamedTuple):
     """A workload on a GPU at one batch size and power limit.
 
     Attributes:
@@ -55,7 +55,7 @@ class Point(NamedTuple):
     power_w: float
 
 
-def point(gpu: GpuSpec, workload: WorkloadSpec, batch_size: int, limit_w: float) -> Point:
+def point(gpu: GpuSpec, workload: WorkloadSpec, batch_size: int, limit_w: float) -> OperatingPoint:
     """What the model says of one configuration.
 
     Args:
@@ -70,7 +70,7 @@ def point(gpu: GpuSpec, workload: WorkloadSpec, batch_size: int, limit_w: float)
     stretch = workload.compute_share / clock + 1 - workload.compute_share
     throughput = gpu.relative_speed * workload.peak_samples_per_s * used / stretch
     power_w = min(gpu.idle_power_w + dynamic_w * clock**EXPONENT, limit_w)
-    return Point(clock, throughput, power_w)
+    return OperatingPoint(clock, throughput, power_w)
 
 
 def generate(spec: SyntheticProfiles, name: str) -> Trace:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 
 from wattkeeper.live.controller import processes
 from wattkeeper.live.wire.client import RUN
-from wattkeeper.live.wire.server import Server
+from wattkeeper.live.wire.server import SessionServer
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
@@ -27,7 +27,7 @@ Exited = Callable[[str, int | None], None]
 """Takes the run whose process is gone, and its exit code, if it is known."""
 
 
-class Start(NamedTuple):
+class LaunchRequest(NamedTuple):
     """A process that carries an attempt out.
 
     Attributes:
@@ -43,7 +43,7 @@ class Start(NamedTuple):
     gpus: tuple[Gpu, ...]
 
 
-class Runner(Protocol):
+class Launcher(Protocol):
     """Starts processes, and tells when they are gone.
 
     Attributes:
@@ -52,7 +52,7 @@ class Runner(Protocol):
 
     host: str
 
-    def start(self, start: Start) -> None:
+    def start(self, start: LaunchRequest) -> None:
         """Start a process; that it is gone is told once."""
 
     def found(self) -> dict[str, tuple[Gpu, ...]]:
@@ -68,7 +68,7 @@ class Runner(Protocol):
         """End all runs that are left."""
 
 
-class Subprocesses:
+class LocalLauncher:
     """Processes on this host, each in a session of its own, with their output in files.
 
     The nodes of the cluster are this host, whose GPUs are numbered through.
@@ -86,7 +86,7 @@ class Subprocesses:
 
     def __init__(
         self,
-        server: Server,
+        server: SessionServer,
         exited: Exited,
         folder: Path,
         token: str,
@@ -101,8 +101,8 @@ class Subprocesses:
         visible = os.environ.get(VISIBLE, "")
         self._visible = [name for name in visible.split(",") if name]
 
-    def start(self, start: Start) -> None:
-        """See `Runner`."""
+    def start(self, start: LaunchRequest) -> None:
+        """See `Launcher`."""
         command = command_line(start.command)
         if self._torchrun:
             command = by_torchrun(command, len(start.gpus))
@@ -135,7 +135,7 @@ class Subprocesses:
         self._watch(start.run, process.pid)
 
     def found(self) -> dict[str, tuple[Gpu, ...]]:
-        """See `Runner`."""
+        """See `Launcher`."""
         known: dict[str, tuple[Gpu, ...]] = {}
         for run, members in processes.of_controller(self._token).items():
             leader = next((pid for pid in members if _leads(pid)), min(members))
@@ -145,12 +145,12 @@ class Subprocesses:
         return known
 
     def kill(self, run: str) -> None:
-        """See `Runner`."""
+        """See `Launcher`."""
         if run in self._running:
             processes.kill(run, self._running.get(run))
 
     def close(self) -> None:
-        """See `Runner`."""
+        """See `Launcher`."""
         for run, process in list(self._running.items()):
             processes.kill(run, process)
 

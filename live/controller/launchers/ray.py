@@ -12,7 +12,14 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 
-from wattkeeper.live.controller.launchers.local import HOLDS, Exited, Gpu, Start, file_name, shown
+from wattkeeper.live.controller.launchers.local import (
+    HOLDS,
+    Exited,
+    Gpu,
+    LaunchRequest,
+    file_name,
+    shown,
+)
 from wattkeeper.live.wire.client import RUN
 from wattkeeper.policies.errors import EnvironmentLacks
 
@@ -80,7 +87,7 @@ def anywhere(call: Callable[..., Any], *arguments: Any) -> Any:
     return ray.get(ray.remote(num_gpus=1, num_cpus=0)(call).remote(*arguments))
 
 
-class RayProcesses:
+class RayLauncher:
     """Processes on the hosts of a Ray cluster: a `Runner`.
 
     Each node of the scenario is a node of Ray with at least as many GPUs. An attempt on several
@@ -104,7 +111,7 @@ class RayProcesses:
         self._actors: dict[str, list[Any]] = {}
         self._ended: set[str] = set()
 
-    def start(self, start: Start) -> None:
+    def start(self, start: LaunchRequest) -> None:
         """See `Runner`."""
         Thread(target=self._carry_out, args=(start,), daemon=True).start()
 
@@ -124,7 +131,7 @@ class RayProcesses:
         for run in list(self._groups):
             self.kill(run)
 
-    def _carry_out(self, start: Start) -> None:
+    def _carry_out(self, start: LaunchRequest) -> None:
         """Start the processes of an attempt, and wait for their end."""
         ray, run = self._ray, start.run
         code: int | None = None
@@ -150,7 +157,7 @@ class RayProcesses:
                     ray.util.remove_placement_group(group)
             self._exited(run, code)
 
-    def _run(self, start: Start, group: Any, gpus: Sequence[int]) -> int:
+    def _run(self, start: LaunchRequest, group: Any, gpus: Sequence[int]) -> int:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         ray = self._ray

@@ -14,7 +14,7 @@ from wattkeeper.scenarios.spec.wording import percent, unlisted
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wattkeeper.scenarios.bench.examine import Change, Outcome
+    from wattkeeper.scenarios.bench.examine import Change, EntryResult
 
 WORDS: Final = {
     "same": "as before",
@@ -27,7 +27,7 @@ SHOWN: Final = 12
 """Changes of an entry; the rest is in the JSON."""
 
 
-def show(console: Console, outcomes: Sequence[Outcome]) -> None:
+def show(console: Console, outcomes: Sequence[EntryResult]) -> None:
     """Print what became of each entry, then what changed."""
     table = Table(title="Benchmarks")
     for head in ("entry", "scenario", "result"):
@@ -53,7 +53,7 @@ def show(console: Console, outcomes: Sequence[Outcome]) -> None:
         console.print(_changes(outcomes))
 
 
-def _speed(outcome: Outcome) -> tuple[str, str, str]:
+def _speed(outcome: EntryResult) -> tuple[str, str, str]:
     if outcome.speed is None:
         return "", "", ""
     expected = outcome.entry.expected
@@ -64,7 +64,7 @@ def _speed(outcome: Outcome) -> tuple[str, str, str]:
     return f"{now:.3g}", f"{before:.3g}", f"{percent(now / before - 1, fine=True)} %"
 
 
-def _changes(outcomes: Sequence[Outcome]) -> Table:
+def _changes(outcomes: Sequence[EntryResult]) -> Table:
     table = Table(title="What changed")
     for head in ("entry", "variant", "quantity"):
         table.add_column(head, overflow="fold")

@@ -24,7 +24,7 @@ from wattkeeper.sim.results.metrics import LAST
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wattkeeper.scenarios.run.run import Done
+    from wattkeeper.scenarios.run.run import ScenarioResult
     from wattkeeper.scenarios.spec.schema import Scenario
 
 NOISE = "~"
@@ -32,7 +32,7 @@ NOISE = "~"
 NOISE_NOTE = f"{NOISE} only noise: the 95 % interval over seeds includes 0 %."
 
 
-def show(console: Console, scenario: Scenario, done: Done) -> None:
+def show(console: Console, scenario: Scenario, done: ScenarioResult) -> None:
     """Print the question, the comparison of variants, and what each workload gained."""
     console.print(f"[bold]{scenario.name}[/bold]  {escape(scenario.question)}")
     show_inputs(console, done.manifest["inputs"])
@@ -82,7 +82,7 @@ def title_of(seeds: int, variants: int, baseline: str) -> str:
     return title
 
 
-def _overall(scenario: Scenario, done: Done, shown: Mapping[str, str]) -> Table:
+def _overall(scenario: Scenario, done: ScenarioResult, shown: Mapping[str, str]) -> Table:
     seeds, variants = len(scenario.all_seeds), len(scenario.variants)
     table = Table(title=title_of(seeds, variants, scenario.baseline))
     table.add_column("variant")

@@ -13,15 +13,15 @@ from wattkeeper.scenarios.spec.wording import count, unlisted
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wattkeeper.live.zoo.matching import Match
-    from wattkeeper.live.zoo.rows import Model
+    from wattkeeper.live.zoo.matching import ParentMatch
+    from wattkeeper.live.zoo.rows import ZooModel
     from wattkeeper.live.zoo.zoo import Zoo
 
 SHOWN = 20
 """Of all parents; the rest is in the JSON."""
 
 
-def show_models(console: Console, zoo: Zoo, models: Sequence[Model]) -> None:
+def show_models(console: Console, zoo: Zoo, models: Sequence[ZooModel]) -> None:
     """Print all models and how full the zoo is."""
     table = Table(title=f"{count(len(models), 'model')} of {escape(str(zoo.path))}")
     for title in ("model", "name", "task", "data set"):
@@ -41,7 +41,7 @@ def show_models(console: Console, zoo: Zoo, models: Sequence[Model]) -> None:
     )
 
 
-def show_matches(console: Console, title: str, matches: Sequence[Match], many: int) -> None:
+def show_matches(console: Console, title: str, matches: Sequence[ParentMatch], many: int) -> None:
     """Print the most similar ones of `many` models."""
     table = Table(title=escape(title))
     for title in ("model", "name", "task", "data set"):
@@ -56,7 +56,7 @@ def show_matches(console: Console, title: str, matches: Sequence[Match], many: i
         console.print(said, style="dim")
 
 
-def _about(model: Model) -> tuple[str, ...]:
+def _about(model: ZooModel) -> tuple[str, ...]:
     named = (escape(text) for text in (model.name, model.task, model.dataset))
     return (f"{model.model_id}", *named, f"{model.accuracy:g}")
 

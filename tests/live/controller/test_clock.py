@@ -11,18 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattkeeper.live.controller.clock import LiveClock, LiveEnvironment, Outside, StillWall
-from wattkeeper.live.controller.event_log import Log
-from wattkeeper.live.host.wall_clock import Wall
+from wattkeeper.live.controller.clock import (
+    ExternalEvent,
+    LiveClock,
+    LiveEnvironment,
+    VirtualWallClock,
+)
+from wattkeeper.live.controller.event_log import EventLog
+from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.sim.engine.agenda import Callback
 
 
-def event(time_s: float, kind: str = "epoch", **payload: float) -> Outside:
-    return Outside(time_s, "job", 1, "job#1.0", kind, payload)
+def event(time_s: float, kind: str = "epoch", **payload: float) -> ExternalEvent:
+    return ExternalEvent(time_s, "job", 1, "job#1.0", kind, payload)
 
 
-def clock_on(wall: Wall, log: Log) -> LiveClock:
+def clock_on(wall: WallClock, log: EventLog) -> LiveClock:
     clock = LiveClock(wall, log)
     clock.known = lambda news: news.kind == "asked"
     clock.answer = lambda news: None
@@ -33,7 +38,7 @@ def clock_on(wall: Wall, log: Log) -> LiveClock:
 
 
 def test_what_happens_outside_ends_the_waiting() -> None:
-    wall = Wall(1.0, time.monotonic())
+    wall = WallClock(1.0, time.monotonic())
     environment = LiveEnvironment(wall)
     threading.Timer(0.05, environment.post, (event(1.0),)).start()
     assert environment.wait(math.inf) == event(1.0)
@@ -41,7 +46,7 @@ def test_what_happens_outside_ends_the_waiting() -> None:
 
 
 def test_waiting_takes_no_cpu_time() -> None:
-    wall = Wall(1.0, time.monotonic())
+    wall = WallClock(1.0, time.monotonic())
     environment = LiveEnvironment(wall)
     before_s = time.thread_time()
     environment.wait(wall.now_s() + 0.5)
@@ -49,7 +54,7 @@ def test_waiting_takes_no_cpu_time() -> None:
 
 
 def test_a_standing_wall_passes_only_while_it_goes() -> None:
-    wall = StillWall(1000.0, 7.0)
+    wall = VirtualWallClock(1000.0, 7.0)
     time.sleep(0.01)
     assert wall.now_s() == 7.0
     wall.go()
@@ -64,8 +69,8 @@ def test_a_standing_wall_passes_only_while_it_goes() -> None:
     news=st.lists(st.floats(0, 10), max_size=5),
 )
 def test_a_log_played_again_gives_the_same_order(due: list[float], news: list[float]) -> None:
-    def played(log: Log, posted: list[float]) -> list[tuple[float, str]]:
-        clock = clock_on(StillWall(1e9), log)
+    def played(log: EventLog, posted: list[float]) -> list[tuple[float, str]]:
+        clock = clock_on(VirtualWallClock(1e9), log)
         happened: list[tuple[float, str]] = []
         clock.tell = lambda one: happened.append((clock.now_s, f"news {one.payload['at']}"))
         for at in due:
@@ -80,7 +85,7 @@ def test_a_log_played_again_gives_the_same_order(due: list[float], news: list[fl
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory() as folder:
-        log = Log(Path(folder) / "log.sqlite")
+        log = EventLog(Path(folder) / "log.sqlite")
         first = played(log, news)
         assert [at for at, _ in first] == sorted(at for at, _ in first)
         assert sum(what.startswith("news") for _, what in first) == len(news) == len(log)
@@ -90,13 +95,13 @@ def test_a_log_played_again_gives_the_same_order(due: list[float], news: list[fl
 
 
 def test_a_log_keeps_what_it_was_told(tmp_path: Path) -> None:
-    log = Log(tmp_path / "log.sqlite")
+    log = EventLog(tmp_path / "log.sqlite")
     log.add(event(1.5, limit_w=math.inf))
     log.note("token", "secret")
     with pytest.raises(StoreError, match="another wattkeeper runs this"):
-        Log(tmp_path / "log.sqlite")
+        EventLog(tmp_path / "log.sqlite")
     log.close()
-    log = Log(tmp_path / "log.sqlite")
+    log = EventLog(tmp_path / "log.sqlite")
     assert list(log.events()) == [event(1.5, limit_w=math.inf)]
     assert (log.get("token"), log.get("port")) == ("secret", None)
     log.close()
@@ -105,4 +110,4 @@ def test_a_log_keeps_what_it_was_told(tmp_path: Path) -> None:
 def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "log.sqlite").write_text("no database " * 100)
     with pytest.raises(StoreError, match="is no log of a live run"):
-        Log(tmp_path / "log.sqlite")
+        EventLog(tmp_path / "log.sqlite")

@@ -23,7 +23,7 @@ from tests.support.live_runs import (
     scenario,
 )
 from wattkeeper.live.controller import processes as processes_of_host
-from wattkeeper.live.devices.synthetic import Synthetic
+from wattkeeper.live.devices.synthetic import SyntheticDevice
 from wattkeeper.live.wire.client import RUN
 
 
@@ -72,7 +72,7 @@ def test_killed_live_runs_go_on(kills: int, recurrences: int, tmp_path: Path) ->
     assert learnt(tmp_path / "live") == learnt(tmp_path / "sim")
     assert set(manifest(tmp_path / "live")["live"]["causes"]) <= {"reached", "bound", "crashed"}
     wait_for_guards(tmp_path)
-    devices = [Synthetic(file) for file in tmp_path.glob("live.live/zeus/1/devices/*")]
+    devices = [SyntheticDevice(file) for file in tmp_path.glob("live.live/zeus/1/devices/*")]
     assert devices
     for device in devices:
         assert device.limits is not None

@@ -16,15 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wattkeeper.live import devices
-from wattkeeper.live.devices.device import Limits
-from wattkeeper.live.devices.energy_meter import Meter
+from wattkeeper.live.devices.device import PowerRange
+from wattkeeper.live.devices.energy_meter import EnergyMeter
 from wattkeeper.live.devices.rapl import cpu_type, packages
-from wattkeeper.live.devices.synthetic import Synthetic
-from wattkeeper.live.host.wall_clock import Wall
+from wattkeeper.live.devices.synthetic import SyntheticDevice
+from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.policies.errors import (
     DeviceError,
+    DeviceLost,
     InputError,
-    Lost,
     NoPermission,
     NotSupported,
 )
@@ -81,7 +81,7 @@ def test_the_meter_reads_often_enough_for_the_wraps(tmp_path: Path) -> None:
     zone = add_zone(tmp_path, "intel-rapl:0", "package-0", 0)
     (package,) = packages(tmp_path)
     assert package.read_every_s is not None
-    meter = Meter([package], Wall())
+    meter = EnergyMeter([package], WallClock())
     total = 0
     for _ in range(5):
         total += RANGE_UJ * 6 // 10
@@ -115,7 +115,7 @@ def test_a_counter_that_this_user_may_not_read() -> None:
         with not_root(), pytest.raises(NoPermission, match=r"sudo chmod a\+r .*:\*/energy_uj"):
             packages(Path(root))
         (zone / "energy_uj").unlink()
-        with pytest.raises(Lost, match="energy_uj cannot be read"):
+        with pytest.raises(DeviceLost, match="energy_uj cannot be read"):
             packages(Path(root))
 
 
@@ -129,8 +129,8 @@ def test_names_of_cpus(tmp_path: Path) -> None:
 # --- synthetic GPUs
 
 
-def synthetic(path: Path, wall: Wall | None = None) -> Synthetic:
-    return Synthetic.create(path, "V100", Limits(100, 250, 250), 40, wall or Wall())
+def synthetic(path: Path, wall: WallClock | None = None) -> SyntheticDevice:
+    return SyntheticDevice.create(path, "V100", PowerRange(100, 250, 250), 40, wall or WallClock())
 
 
 powers = st.floats(0, 1000)
@@ -164,7 +164,7 @@ def test_energy_is_the_integral_of_power(
 
 def test_power_follows_the_limit(tmp_path: Path) -> None:
     gpu = synthetic(tmp_path / "gpu")
-    other = Synthetic(tmp_path / "gpu")
+    other = SyntheticDevice(tmp_path / "gpu")
     gpu.draw({100: 90, 200: 150})
     assert gpu.utilisation() == 1
     for limit_w, power_w in ((250, 150), (200, 150), (150, 120), (100, 90)):
@@ -178,17 +178,17 @@ def test_power_follows_the_limit(tmp_path: Path) -> None:
 
 def test_a_meter_on_a_compressed_clock(tmp_path: Path) -> None:
     """Time and energy of one reading belong together, whatever the host does meanwhile."""
-    wall = Wall(1000, time.monotonic())
+    wall = WallClock(1000, time.monotonic())
     gpu = synthetic(tmp_path / "gpu", wall)
     gpu.draw({250: 200})
-    meter = Meter([gpu, synthetic(tmp_path / "idle", wall)], wall)
+    meter = EnergyMeter([gpu, synthetic(tmp_path / "idle", wall)], wall)
     wall.sleep_until(wall.now_s() + 50)
     reading = meter.read()
     assert reading.time_s >= 50
     assert reading.energy_j == pytest.approx(240 * reading.time_s)
     assert reading.how == "synthetic"
     assert threading.active_count() == 1
-    assert Meter([], wall).read().energy_j is None
+    assert EnergyMeter([], wall).read().energy_j is None
 
 
 def test_which_device_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,7 @@ def test_which_device_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ):
         with pytest.raises(InputError, match=message):
             found(wrong)
-    with pytest.raises(Lost, match="is not there"):
+    with pytest.raises(DeviceLost, match="is not there"):
         found(f"synthetic:{tmp_path}/nothing")
     path.write_text("{}")
     with pytest.raises(InputError, match="is no synthetic device"):
@@ -226,11 +226,11 @@ def test_which_device_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_clock_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Wall.from_environment().speed == 1
-    wall = Wall(250.5, 12.25)
+    assert WallClock.from_environment().speed == 1
+    wall = WallClock(250.5, 12.25)
     for name, value in wall.environment().items():
         monkeypatch.setenv(name, value)
-    other = Wall.from_environment()
+    other = WallClock.from_environment()
     assert (other.speed, other.begun_s) == (250.5, 12.25)
     for name, value, message in (
         ("WATTKEEPER_BEGUN_S", "noon", "WATTKEEPER_BEGUN_S is 'noon'; allowed: a number"),
@@ -239,7 +239,7 @@ def test_the_clock_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         monkeypatch.setenv(name, value)
         with pytest.raises(InputError, match=message):
-            Wall.from_environment()
+            WallClock.from_environment()
         monkeypatch.delenv(name)
 
 

@@ -11,30 +11,30 @@ import pytest
 
 from tests.support.nvml import Driver, on_gpus
 from wattkeeper.live import devices
-from wattkeeper.live.devices.device import Limits
-from wattkeeper.live.devices.energy_meter import Meter
-from wattkeeper.live.devices.nvml import Gpu, gpus
+from wattkeeper.live.devices.device import PowerRange
+from wattkeeper.live.devices.energy_meter import EnergyMeter
+from wattkeeper.live.devices.nvml import NvmlGpu, gpus
 from wattkeeper.live.devices.nvml_errors import NoDriver
-from wattkeeper.live.devices.power_limiter import Limiter
-from wattkeeper.live.host.wall_clock import Wall
+from wattkeeper.live.devices.power_limiter import PowerLimiter
+from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.policies.errors import (
     DeviceError,
+    DeviceLost,
     EnvironmentLacks,
     InputError,
-    Lost,
     NoPermission,
     NotSupported,
 )
 
 
-def meter(driver: Driver) -> Meter:
+def meter(driver: Driver) -> EnergyMeter:
     """On the driver's clock."""
-    return Meter(devices.found(), cast(Wall, driver))
+    return EnergyMeter(devices.found(), cast(WallClock, driver))
 
 
-def one() -> Gpu:
+def one() -> NvmlGpu:
     (gpu,) = devices.found()
-    assert isinstance(gpu, Gpu)
+    assert isinstance(gpu, NvmlGpu)
     return gpu
 
 
@@ -44,7 +44,7 @@ def test_what_a_gpu_says(driver: Driver) -> None:
     gpu = one()
     assert gpu.uuid == "GPU-0aaaaaaa-0000-0000-0000-000000000000"
     assert gpu.gpu_type == "A100-SXM4-40GB"
-    assert gpu.limits == Limits(100, 400, 400)
+    assert gpu.limits == PowerRange(100, 400, 400)
     assert gpu.has_counter
     assert gpu.read_every_s is None
     assert gpu.power_w() == 300
@@ -104,7 +104,7 @@ def test_a_counter_that_begins_anew(driver: Driver) -> None:
     driver.gpu.energy_j = 100
     measured = meter(driver)
     driver.gpu.energy_j = 0
-    with pytest.raises(Lost, match="began anew; the driver was loaded again"):
+    with pytest.raises(DeviceLost, match="began anew; the driver was loaded again"):
         measured.read()
 
 
@@ -133,7 +133,7 @@ def test_permission_refused(driver: Driver) -> None:
     driver.gpu.may_set = 0
     with pytest.raises(NoPermission, match="Setting power limits takes root"):
         one().set_limit_w(200)
-    with Limiter(devices.found()) as limiter:
+    with PowerLimiter(devices.found()) as limiter:
         assert not limiter.allowed
         assert "takes root" in limiter.why
         assert not limiter.set_w(200)
@@ -149,7 +149,7 @@ def test_a_gpu_without_limits(driver: Driver) -> None:
         gpu.limit_w()
     with pytest.raises(NotSupported):
         gpu.set_limit_w(200)
-    with Limiter([gpu]) as limiter:
+    with PowerLimiter([gpu]) as limiter:
         assert not limiter.allowed
         assert limiter.why == f"{gpu.uuid} takes no power limit"
 
@@ -162,12 +162,12 @@ def test_a_gpu_that_is_lost_in_mid_run(driver: Driver) -> None:
     assert measured.read().energy_j == 1200
     driver.advance(1)
     for ask in (measured.read, gpu.power_w, gpu.utilisation, gpu.limit_w, gpu.energy_j):
-        with pytest.raises(Lost, match=r"fallen off the bus. Look at `dmesg`"):
+        with pytest.raises(DeviceLost, match=r"fallen off the bus. Look at `dmesg`"):
             ask()
     for find in (devices.found, lambda: devices.by_uuid(gpu.uuid)):
-        with pytest.raises(Lost):
+        with pytest.raises(DeviceLost):
             find()
-    with pytest.raises(Lost, match="no GPU has the UUID GPU-9: it was taken out"):
+    with pytest.raises(DeviceLost, match="no GPU has the UUID GPU-9: it was taken out"):
         devices.by_uuid("GPU-9")
 
 
@@ -181,7 +181,7 @@ def test_a_gpu_that_is_lost_while_its_power_is_integrated(driver: Driver) -> Non
     assert measured._thread is not None
     measured._thread.join()
     driver.gpu.lost_at_s = 0
-    with pytest.raises(Lost, match="fallen off"):
+    with pytest.raises(DeviceLost, match="fallen off"):
         measured.read()
 
 
@@ -249,7 +249,7 @@ def test_drivers_that_do_not_answer(driver: Driver) -> None:
         (4, NoPermission, "this user needs /dev/nvidiactl"),
         (17, NoPermission, "the system refuses access to the GPU"),
         (18, EnvironmentLacks, "the driver was updated, and the old one is still loaded"),
-        (16, Lost, r"needs a reset \(nvidia-smi -r"),
+        (16, DeviceLost, r"needs a reset \(nvidia-smi -r"),
         (999, DeviceError, "NVML answers with error 999 .*nvidia-smi"),
     ):
         driver.state.init_error = code

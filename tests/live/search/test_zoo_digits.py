@@ -20,7 +20,7 @@ from tests.support.nvml import Driver, on_gpus
 from wattkeeper.live.search.architectures import KERNELS, MOST_STAGES, WIDTHS, arrivals, build
 from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.scenarios.cli.main import main
-from wattkeeper.sim.engine.warm_start import WarmStart
+from wattkeeper.sim.engine.warm_start import WarmStartModel
 
 pytest.importorskip("torch", reason="torch is not installed: pip install 'wattkeeper[live]'")
 pytest.importorskip(
@@ -284,7 +284,7 @@ def test_the_model_of_warm_starts_is_fitted(tmp_path: Path) -> None:
             (folder / f"{variant}-{seed}.jsonl").write_text(text, encoding="utf-8")
     script, out = ROOT / "benchmarks/calibrate_zoo.py", tmp_path / "fitted.json"
     subprocess.run([sys.executable, script, tmp_path / "made", out], check=True)
-    found = WarmStart.model_validate_json(out.read_text())
+    found = WarmStartModel.model_validate_json(out.read_text())
     assert not found.placeholder
     assert found.saved.scale == pytest.approx(0.6, rel=1e-3)
     assert found.saved.exponent == 2
@@ -304,17 +304,17 @@ def test_a_network_that_gets_no_better_stays_as_it_was() -> None:
 
     from wattkeeper.live.search.dataset import CHANNELS, CLASSES, load
     from wattkeeper.live.search.processor import processor_of
-    from wattkeeper.live.search.trainer import Rule, train
+    from wattkeeper.live.search.trainer import TrainingRule, train
 
     cpu = processor_of("CPU")
     arrival = arrivals(1, np.random.default_rng(0))[0]
     digits = load(np.random.default_rng(0))
     torch.manual_seed(0)
     net = build(arrival.architecture, CHANNELS, CLASSES)
-    before = train(net, digits, Rule(64, 0.001, 5, 3), 0, lambda _: 1.0, cpu)
+    before = train(net, digits, TrainingRule(64, 0.001, 5, 3), 0, lambda _: 1.0, cpu)
     assert before.best_epoch == 3
     weights = {name: value.clone() for name, value in net.state_dict().items()}
-    after = train(net, digits, Rule(64, 10.0, 2, 9), 1, lambda _: 1.0, cpu)
+    after = train(net, digits, TrainingRule(64, 10.0, 2, 9), 1, lambda _: 1.0, cpu)
     assert (after.epochs, after.best_epoch) == (2, 0)
     assert after.validation_accuracy == before.validation_accuracy
     assert all(value.equal(weights[name]) for name, value in net.state_dict().items())

@@ -23,11 +23,11 @@ from hypothesis import strategies as st
 
 from tests.support.processes import finish, lines, until
 from wattkeeper.live import Session
-from wattkeeper.live.devices.device import Limits
-from wattkeeper.live.devices.synthetic import Synthetic
-from wattkeeper.live.host.wall_clock import Wall
+from wattkeeper.live.devices.device import PowerRange
+from wattkeeper.live.devices.synthetic import SyntheticDevice
+from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.live.session.lr_scaling import scaled
-from wattkeeper.live.session.store import Store
+from wattkeeper.live.session.store import SessionStore
 from wattkeeper.live.wire.messages import Cause
 from wattkeeper.policies.configure.fixed import FixedConfig
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError, StoreError
@@ -48,10 +48,10 @@ def _state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Synthetic:
+def device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SyntheticDevice:
     """A GPU that draws what `DRAWN` says, whatever runs."""
-    limits = Limits(100.0, 200.0, 200.0)
-    made = Synthetic.create(tmp_path / "gpu", "SYN", limits, IDLE_W, Wall())
+    limits = PowerRange(100.0, 200.0, 200.0)
+    made = SyntheticDevice.create(tmp_path / "gpu", "SYN", limits, IDLE_W, WallClock())
     made.draw(DRAWN)
     monkeypatch.setenv("WATTKEEPER_DEVICE", f"synthetic:{tmp_path}/gpu")
     return made
@@ -71,7 +71,7 @@ def train(epoch_s: Callable[[Session], float] = lambda _: 0.0, **terms: Any) -> 
 
 
 def history() -> list[dict[str, Any]]:
-    return Store().history("mine")
+    return SessionStore().history("mine")
 
 
 @given(st.floats(1e-6, 10.0), st.integers(1, 4096), st.integers(1, 4096))
@@ -132,7 +132,7 @@ def test_learning_rate_of_a_session() -> None:
             found.learning_rate(0.1, "cubic")  # type: ignore[arg-type]
 
 
-def test_limits_are_profiled_in_the_first_epoch(device: Synthetic) -> None:
+def test_limits_are_profiled_in_the_first_epoch(device: SyntheticDevice) -> None:
     seen: list[list[float]] = []
     times = {100.0: 1.2, 150.0: 0.12, 200.0: 0.6}
     with session(target=3.0, power_limits_w=tuple(DRAWN)) as found:
@@ -152,18 +152,18 @@ def test_limits_are_profiled_in_the_first_epoch(device: Synthetic) -> None:
 
 
 def test_what_profiling_finds_leaves_warm_up_steps_out(
-    device: Synthetic, monkeypatch: pytest.MonkeyPatch
+    device: SyntheticDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[Measurement] = []
-    from wattkeeper.live.session.local_coordinator import Alone
+    from wattkeeper.live.session.local_coordinator import LocalCoordinator
 
-    ask = Alone.profiled
+    ask = LocalCoordinator.profiled
 
-    def listen(guide: Alone, report: tuple[Measurement, ...]) -> float:
+    def listen(guide: LocalCoordinator, report: tuple[Measurement, ...]) -> float:
         found.extend(report)
         return ask(guide, report)
 
-    monkeypatch.setattr(Alone, "profiled", listen)
+    monkeypatch.setattr(LocalCoordinator, "profiled", listen)
     with session(power_limits_w=tuple(DRAWN)) as one:
         for epoch in one.epochs(range(30)):
             for step in epoch:
@@ -179,7 +179,7 @@ def test_what_profiling_finds_leaves_warm_up_steps_out(
 
 @pytest.mark.parametrize("steps", [None, 5])
 def test_without_enough_steps_whole_epochs_are_measured(
-    device: Synthetic, steps: int | None
+    device: SyntheticDevice, steps: int | None
 ) -> None:
     seen = []
     with session(power_limits_w=tuple(DRAWN)) as found:
@@ -192,7 +192,7 @@ def test_without_enough_steps_whole_epochs_are_measured(
     assert found.power_limit_w == seen[3] == history()[0]["power_limit_w"]
 
 
-def test_energy_is_the_device_s(device: Synthetic) -> None:
+def test_energy_is_the_device_s(device: SyntheticDevice) -> None:
     before_s, before_j = device.wall.now_s(), device.energy_j()
     found = train(lambda _: 0.05, power_control="off")
     used_j, used_s = device.energy_j() - before_j, device.wall.now_s() - before_s
@@ -206,7 +206,7 @@ def test_energy_is_the_device_s(device: Synthetic) -> None:
     assert device.limit_w() == 200.0
 
 
-def test_limits_that_nobody_may_set_are_said(device: Synthetic) -> None:
+def test_limits_that_nobody_may_set_are_said(device: SyntheticDevice) -> None:
     device.set_limit_w(170.0)
     found = train(power_control="off", eta=1)
     assert found.power_limit_w == found.outcome.power_limit_w == 170.0
@@ -215,7 +215,7 @@ def test_limits_that_nobody_may_set_are_said(device: Synthetic) -> None:
     assert device.limit_w() == 170.0
 
 
-def test_limits_out_of_range_are_told(device: Synthetic) -> None:
+def test_limits_out_of_range_are_told(device: SyntheticDevice) -> None:
     with pytest.raises(InputError, match="limit 90 W; allowed: 100 to 200 W"):
         train(power_limits_w=(90.0,))
     with pytest.raises(PolicyError, match=r"power limit 130 W .* there is 100, 125, 150, 175, 200"):
@@ -262,7 +262,7 @@ def test_leaving_with_the_target_reached_is_reaching_it() -> None:
     assert found.reached
 
 
-def test_an_exception_is_stored_and_passed_on(device: Synthetic) -> None:
+def test_an_exception_is_stored_and_passed_on(device: SyntheticDevice) -> None:
     with pytest.raises(RuntimeError, match="bad batch"), session() as found:  # noqa: PT012
         for _ in found.epochs():
             assert device.limit_w() == 200.0
@@ -296,7 +296,7 @@ def test_what_is_said_at_the_wrong_place_is_told() -> None:
     ],
 )
 def test_sigterm_stops_it_and_the_next_start_goes_on(
-    device: Synthetic, tmp_path: Path, steps: int, kept: bool
+    device: SyntheticDevice, tmp_path: Path, steps: int, kept: bool
 ) -> None:
     log = tmp_path / "log"
     given = {**TERMS, "job": "mine", "log": str(log), "steps": steps, "kept": kept}
@@ -393,7 +393,7 @@ def test_the_state_of_torch_objects_is_kept(tmp_path: Path) -> None:
     finally:
         signal.signal(signal.SIGTERM, before)
     assert passed_on == [signal.SIGTERM], "whoever handled it before does so in the end"
-    (row,) = Store(store).history("net")
+    (row,) = SessionStore(store).history("net")
     assert row["status"] == "stopped"
     session_torch.main(store, log, 0.0)
     _, again = lines(log, "begun")

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from tests.support.postgres import Server, server
 from tests.support.processes import finish, lines, until
 from wattkeeper.live import Session
-from wattkeeper.live.session.store import SCHEMA, Store, schema, states
+from wattkeeper.live.session.store import SCHEMA, SessionStore, schema, states
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, StoreError
 
 SCRIPT = Path(__file__).parents[2] / "support/session_plain.py"
@@ -76,14 +76,14 @@ def train(where: str, gain: float = 0.5, **terms: Any) -> Session:
 def learnt(where: str) -> int:
     """How many observations the bandit's state holds."""
     query = sa.select(states.c.state).where(states.c.point == "configure")
-    found = Store(where).run(lambda db: list(db.execute(query).scalars()), 5.0)
+    found = SessionStore(where).run(lambda db: list(db.execute(query).scalars()), 5.0)
     groups = [group for text in found for group in json.loads(text).values()]
     return sum(rewards["count"] for group in groups for _, rewards in group["rewards"])
 
 
 def check(where: str) -> list[dict[str, Any]]:
     """Every attempt that ended has one observation, and each of those was learnt once."""
-    history = Store(where).history("nightly")
+    history = SessionStore(where).history("nightly")
     ended = [row for row in history if row["status"] == "ended"]
     assert all(row["attempt_id"] is not None for row in ended)
     assert all(row["attempt_id"] is None for row in history if row["status"] != "ended")
@@ -135,7 +135,7 @@ def test_beside_a_running_one_the_best_so_far_is_taken(where: str) -> None:
     with Session(**TERMS, store=where) as first, Session(**TERMS, store=where) as second:
         assert (first.orders.recurrence, second.orders.recurrence) == (1, 2)
         assert [session.batch_size for session in (first, second)] == [64, 64]
-        assert Store(where).history("nightly")[1]["in_flight"] == 1
+        assert SessionStore(where).history("nightly")[1]["in_flight"] == 1
     assert [row["status"] for row in check(where)] == ["stopped", "stopped"]
 
 
@@ -290,27 +290,27 @@ def test_messages_of_stores_that_are_not_there(
     other = "or name another store"
     nowhere = "postgresql://me:secret@localhost:1/none"
     with pytest.raises(EnvironmentLacks, match=f"cannot be reached .*{other}") as told:
-        Store(nowhere).history("")
+        SessionStore(nowhere).history("")
     assert "secret" not in str(told.value)
     with pytest.raises(InputError, match="kind 'mysql'; allowed: the path of a file, or postgres"):
-        Store("mysql://localhost/none")
+        SessionStore("mysql://localhost/none")
     with pytest.raises(InputError, match="URL cannot be read; allowed"):
-        Store("://")
+        SessionStore("://")
     (tmp_path / "file").write_text("x" * 5000)
     with pytest.raises(StoreError, match=f"damaged, or no store .*{other}"):
-        Store(tmp_path / "file")
+        SessionStore(tmp_path / "file")
     with pytest.raises(EnvironmentLacks, match=f"cannot be written .*{other}"):
-        Store(tmp_path / "file" / "store")
+        SessionStore(tmp_path / "file" / "store")
     with pytest.raises(EnvironmentLacks, match=f"cannot be written .*{other}"):
-        Store("/proc/none.sqlite")
+        SessionStore("/proc/none.sqlite")
 
 
 def test_a_store_of_a_newer_wattkeeper_is_refused(where: str) -> None:
-    store = Store(where)
+    store = SessionStore(where)
     newer = sa.update(schema).values(version=SCHEMA + 1)
     store.run(lambda db: db.execute(newer), 1.0)
     with pytest.raises(StoreError, match="is of schema 2, this wattkeeper knows 1: install"):
-        Store(where)
+        SessionStore(where)
 
 
 def test_a_database_that_may_not_be_written_is_named(postgres: Server) -> None:
@@ -319,9 +319,9 @@ def test_a_database_that_may_not_be_written_is_named(postgres: Server) -> None:
         db.exec_driver_sql("CREATE ROLE guest LOGIN")
     admin.dispose()
     with pytest.raises(EnvironmentLacks, match="let this user make and write tables"):
-        Store(postgres.url.replace("keeper@", "guest@"))
+        SessionStore(postgres.url.replace("keeper@", "guest@"))
     with pytest.raises(EnvironmentLacks, match="does not exist"):
-        Store(postgres.url.replace("/postgres?", "/absent?"))
+        SessionStore(postgres.url.replace("/postgres?", "/absent?"))
 
 
 def test_without_the_driver_it_says_what_to_install(tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from wattkeeper.live.wire.client import LinkGuide, LinkWall, guide_from_environment
-from wattkeeper.live.wire.messages import Ended, Epoch, Orders
-from wattkeeper.live.wire.server import Server
+from wattkeeper.live.wire.client import RemoteCoordinator, RemoteWallClock, guide_from_environment
+from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
+from wattkeeper.live.wire.server import SessionServer
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.protocols import Measurement
 
 TOKEN, RUN, NOW_S = "secret", "job#1.0", 7.0
-ORDERS = Orders("job", 1, 1, 32, 64, 9, profile_w=(200.0, 100.0))
+ORDERS = Assignment("job", 1, 1, 32, 64, 9, profile_w=(200.0, 100.0))
 
 Said = tuple[str, str, dict[str, Any]]
 
@@ -28,7 +28,7 @@ class Controller:
 
     def __init__(self, port: int = 0) -> None:
         self.said: SimpleQueue[Said] = SimpleQueue()
-        self.server = Server(self.answer, TOKEN, port)
+        self.server = SessionServer(self.answer, TOKEN, port)
         self.server.expect(RUN, 60.0)
         self.server.listen()
 
@@ -38,8 +38,8 @@ class Controller:
             ticket, {"orders": ORDERS._asdict(), "limit_w": 150.0, "goes_on": True, "now_s": NOW_S}
         )
 
-    def guide(self, run: str = RUN, token: str = TOKEN, lease_s: float = 20.0) -> LinkGuide:
-        return LinkGuide("127.0.0.1", self.server.port, token, run, lease_s=lease_s)
+    def guide(self, run: str = RUN, token: str = TOKEN, lease_s: float = 20.0) -> RemoteCoordinator:
+        return RemoteCoordinator("127.0.0.1", self.server.port, token, run, lease_s=lease_s)
 
 
 @pytest.fixture
@@ -53,9 +53,9 @@ def test_a_guide_asks_the_controller(controller: Controller) -> None:
     guide = controller.guide()
     assert guide.begin() == ORDERS
     assert guide.profiled((Measurement(200.0, 1.5, 180.0),)) == 150.0
-    assert guide.epoch(Epoch(1, 0.5, 2.0, None))
+    assert guide.epoch(EpochReport(1, 0.5, 2.0, None))
     assert guide.alive()
-    guide.ended(Ended("reached", 1, 2.0, None))
+    guide.ended(AttemptResult("reached", 1, 2.0, None))
     kinds = [controller.said.get(timeout=9) for _ in range(4)]
     assert [kind for _, kind, _ in kinds] == ["begun", "profiled", "epoch", "ended"]
     assert kinds[2][2] == {"rank": 0, "epoch": 1, "metric": 0.5, "time_s": 2.0, "energy_j": None}
@@ -95,7 +95,7 @@ def came_back(controller: Controller, port: int) -> Iterator[None]:
         yield
     finally:
         again.server.close()
-        controller.server = Server(controller.answer, TOKEN)
+        controller.server = SessionServer(controller.answer, TOKEN)
 
 
 def test_a_guide_finds_a_controller_that_comes_back(controller: Controller) -> None:
@@ -111,7 +111,7 @@ def test_a_wall_made_while_its_controller_is_away_finds_the_time_later(
 ) -> None:
     guide, port = controller.guide(), controller.server.port
     controller.server.close()
-    wall = LinkWall(guide)
+    wall = RemoteWallClock(guide)
     assert wall.now_s() == 0.0
     with came_back(controller, port):
         assert wall.now_s() == NOW_S
@@ -135,5 +135,5 @@ def test_an_environment_that_names_no_controller_is_refused(
         guide_from_environment()
     began_s = time.monotonic()
     with pytest.raises(EnvironmentLacks, match=r"no controller answers at 127\.0\.0\.1:9"):
-        LinkGuide("127.0.0.1", 9, TOKEN, RUN, lease_s=0.1).begin()
+        RemoteCoordinator("127.0.0.1", 9, TOKEN, RUN, lease_s=0.1).begin()
     assert time.monotonic() - began_s < 20

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.support import zoo_kills
-from wattkeeper.live.zoo.blobs import Files
+from wattkeeper.live.zoo.blobs import BlobStore
 from wattkeeper.live.zoo.tensors import read_safetensors
 from wattkeeper.live.zoo.zoo import Zoo
 from wattkeeper.policies.errors import InputError, StoreError
@@ -377,15 +377,15 @@ def test_who_removes_takes_nothing_from_an_add_in_flight(
     """While a model is added, the one that it shares all tensors with goes, and all is swept."""
     adding, other = Zoo(tmp_path), Zoo(tmp_path)
     adding.add(GRAPH, state(1), **ABOUT)
-    settle = Files.settle
+    settle = BlobStore.settle
 
-    def meanwhile(files: Files) -> None:
+    def meanwhile(files: BlobStore) -> None:
         settle(files)
         other.remove(1)
         assert other.gc() == (0, 0)
         Zoo(tmp_path)
 
-    monkeypatch.setattr(Files, "settle", meanwhile)
+    monkeypatch.setattr(BlobStore, "settle", meanwhile)
     number = adding.add(GRAPH, state(1), **ABOUT)
     assert same(other.read(number), state(1))
     assert other.bytes == sum(files(other).values()) > 0
@@ -393,10 +393,10 @@ def test_who_removes_takes_nothing_from_an_add_in_flight(
 
 
 def test_an_add_that_fails_leaves_nothing(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(files: Files) -> None:
+    def full(files: BlobStore) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Files, "settle", full)
+    monkeypatch.setattr(BlobStore, "settle", full)
     with pytest.raises(OSError, match="No space"):
         zoo.add(GRAPH, state(1), **ABOUT)
     assert files(zoo) == {}
@@ -406,14 +406,14 @@ def test_an_add_that_fails_leaves_nothing(zoo: Zoo, monkeypatch: pytest.MonkeyPa
 
 def test_a_model_that_goes_while_it_is_read(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
     zoo.add(GRAPH, state(1), **ABOUT)
-    read = Files.read
+    read = BlobStore.read
 
-    def meanwhile(files: Files, digest: str) -> Any:
+    def meanwhile(files: BlobStore, digest: str) -> Any:
         if Zoo(zoo.path).models():
             Zoo(zoo.path).remove(1)
         return read(files, digest)
 
-    monkeypatch.setattr(Files, "read", meanwhile)
+    monkeypatch.setattr(BlobStore, "read", meanwhile)
     with pytest.raises(StoreError, match=r"model 1 is not in the zoo .* \(any more\)"):
         zoo.read(1)
 

@@ -11,7 +11,7 @@ from tests.support.random_graphs import build, draw, lineage, mutate
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.matching.clusters import TwoStage, cluster, distances
 from wattkeeper.policies.matching.matchers import MATCHERS, Matcher, find_matcher
-from wattkeeper.policies.matching.search import Search
+from wattkeeper.policies.matching.search import ParentSearch
 
 CHILDREN, PARENTS, NODES = 200, 120, 60
 
@@ -35,7 +35,7 @@ def zoo(matcher: Matcher[Any], parents: int = PARENTS) -> tuple[list[Any], list[
 def test_the_search_finds_what_scoring_all_finds(name: str) -> None:
     matcher = find_matcher(name)
     parents, children = zoo(matcher)
-    search = Search(matcher, parents)
+    search = ParentSearch(matcher, parents)
     scored = 0
     for child in children:
         scores = search.scores(child)
@@ -52,7 +52,7 @@ def test_the_search_finds_what_scoring_all_finds(name: str) -> None:
 def test_only_allowed_parents_are_found(name: str) -> None:
     matcher = find_matcher(name)
     parents, children = zoo(matcher, 20)
-    search = Search(matcher, parents)
+    search = ParentSearch(matcher, parents)
     odd = np.arange(1, 20, 2)
     for child in children[:20]:
         (found,) = search.best(child, among=odd)
@@ -64,7 +64,7 @@ def test_only_allowed_parents_are_found(name: str) -> None:
 def test_parents_that_come_later_are_found() -> None:
     matcher = find_matcher("coverage")
     parents, children = zoo(matcher, 10)
-    search = Search(matcher)
+    search = ParentSearch(matcher)
     assert search.best(children[0]) == []
     for parent in parents:
         search.add(parent)
@@ -81,7 +81,7 @@ def test_an_unknown_matcher_is_refused() -> None:
 def test_two_stages_see_all_when_they_look_into_all_clusters(name: str) -> None:
     matcher = find_matcher(name)
     parents, children = zoo(matcher, 30)
-    search, staged = Search(matcher, parents), TwoStage(matcher, parents)
+    search, staged = ParentSearch(matcher, parents), TwoStage(matcher, parents)
     assert len(staged.clusters.medoids) == 5
     for child in children[:20]:
         (exact,) = search.best(child)

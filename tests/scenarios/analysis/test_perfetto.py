@@ -23,7 +23,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.scenarios.analysis import perfetto
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.run.run import Done
+from wattkeeper.scenarios.run.run import ScenarioResult
 from wattkeeper.sim.engine.cluster_spec import ClusterSpec
 from wattkeeper.sim.results.tables import collect
 
@@ -166,12 +166,12 @@ def check_counters(drawn: Drawn, line: Any) -> None:
         assert seen == ([] if line[name].isna().any() else changes)
 
 
-def study_of(setting: Setting) -> tuple[Done, ClusterSpec]:
+def study_of(setting: Setting) -> tuple[ScenarioResult, ClusterSpec]:
     world = setting.run()
     spec = world.cluster.spec
     result = collect("v", 1, world.recorder, world.source, spec, {}, 0)
     manifest = {"seeds": [1], "scenario": {"name": "random"}}
-    return Done([result], {"variants": {"v": {}}}, manifest), spec
+    return ScenarioResult([result], {"variants": {"v": {}}}, manifest), spec
 
 
 @given(settings_of_worlds(), st.sampled_from(["t.json", "t.json.gz"]))

@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import Command, run_command, small
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.analysis.sim_vs_live import METRICS, Results, compare, read
+from wattkeeper.scenarios.analysis.sim_vs_live import METRICS, ComparedStudy, compare, read
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +111,8 @@ def test_attempts_of_only_one_run_are_named(ran: Path) -> None:
 
 def test_runs_with_nothing_in_common_are_refused(ran: Path) -> None:
     sim = read(ran / "sim")
-    default = Results(*sim[:2], sim.attempts.filter(pc.field("variant") == "default"))
-    zeus = Results(*sim[:2], sim.attempts.filter(pc.field("variant") == "zeus"))
+    default = ComparedStudy(*sim[:2], sim.attempts.filter(pc.field("variant") == "default"))
+    zeus = ComparedStudy(*sim[:2], sim.attempts.filter(pc.field("variant") == "zeus"))
     with pytest.raises(InputError, match=r"no attempt.*in common[\s\S]*variants zeus; seeds 1"):
         compare(default, zeus)
 

@@ -11,25 +11,27 @@ import pytest
 
 from wattkeeper import scenarios
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.run.run import Done
+from wattkeeper.scenarios.run.run import ScenarioResult
 from wattkeeper.sim.results.tables import TABLES, VALUES
 
 
 @pytest.fixture(scope="module")
-def done() -> Done:
+def done() -> ScenarioResult:
     few = ["workload.recurrences=3", "workload.workloads=[image]"]
     return scenarios.load("quickstart", few, seeds=[1, 2]).run()
 
 
 @pytest.fixture(scope="module")
-def folder(done: Done, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(done: ScenarioResult, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("study") / "results"
     done.save(made)
     return made
 
 
 @pytest.mark.parametrize("name", ["jobs", "decisions", "timeline", "metrics"])
-def test_a_study_is_the_same_in_memory_and_in_a_folder(name: str, done: Done, folder: Path) -> None:
+def test_a_study_is_the_same_in_memory_and_in_a_folder(
+    name: str, done: ScenarioResult, folder: Path
+) -> None:
     saved = scenarios.read(folder)
     frame = getattr(done, name)
     assert list(frame.columns) == (VALUES if name == "metrics" else TABLES[name]).names
@@ -39,7 +41,7 @@ def test_a_study_is_the_same_in_memory_and_in_a_folder(name: str, done: Done, fo
     assert saved.manifest["results_digest"] == done.manifest["results_digest"]
 
 
-def test_metrics_are_those_of_the_summary(done: Done) -> None:
+def test_metrics_are_those_of_the_summary(done: ScenarioResult) -> None:
     whole = done.metrics.query("by == '' and metric == 'energy_j'")
     means = whole.groupby("variant")["value"].mean()
     assert set(means.index) == set(done.summary["variants"])
@@ -50,7 +52,7 @@ def test_metrics_are_those_of_the_summary(done: Done) -> None:
     assert list(parts) == list(done.summary["by"]["workload"])
 
 
-def test_settings_and_seeds_in_either_form(done: Done) -> None:
+def test_settings_and_seeds_in_either_form(done: ScenarioResult) -> None:
     by_path = {"workload.recurrences": 3, "workload.workloads": ["image"]}
     again = scenarios.load("quickstart", by_path, seeds=2).run()
     assert again.manifest["results_digest"] == done.manifest["results_digest"]
@@ -58,7 +60,7 @@ def test_settings_and_seeds_in_either_form(done: Done) -> None:
         scenarios.load("quickstart", {"objective.eta": 7})
 
 
-def test_what_is_absent_is_said(done: Done, folder: Path, tmp_path: Path) -> None:
+def test_what_is_absent_is_said(done: ScenarioResult, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no zoo"):
         _ = done.models
     with pytest.raises(InputError, match=r"models.parquet: is missing"):

@@ -22,9 +22,9 @@ from tests.support.reports import Window, chromium, instance, save_sweep
 from wattkeeper import scenarios
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.report import page, sweep_page
-from wattkeeper.scenarios.report.pareto import Pair, fewer
+from wattkeeper.scenarios.report.pareto import EnergyTime, fewer
 from wattkeeper.scenarios.report.points import finished
-from wattkeeper.scenarios.run.run import Done
+from wattkeeper.scenarios.run.run import ScenarioResult
 
 FEW = ("workload.recurrences=12", "workload.workloads=[image, language]")
 TINY = ("workload.recurrences=4", "workload.workloads=[image]")
@@ -39,12 +39,12 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def done() -> Done:
+def done() -> ScenarioResult:
     return scenarios.load("quickstart", FEW, seeds=[1, 2]).run()
 
 
 @pytest.fixture(scope="module")
-def text(done: Done) -> str:
+def text(done: ScenarioResult) -> str:
     return page(done)
 
 
@@ -63,7 +63,7 @@ def saved(text: str, folder: Path) -> Path:
 class Altered(Study):
     """Results that a run would not leave so easily."""
 
-    whole: Done
+    whole: ScenarioResult
     manifest: dict[str, Any]
     summary: dict[str, Any]
     rows: int | None = None
@@ -77,13 +77,17 @@ class Altered(Study):
         return table if self.rows is None else table.slice(0, self.rows)
 
 
-def altered(done: Done, change: Any = lambda manifest, summary: None, **more: Any) -> Altered:
+def altered(
+    done: ScenarioResult, change: Any = lambda manifest, summary: None, **more: Any
+) -> Altered:
     manifest, summary = json.loads(json.dumps([done.manifest, done.summary]))
     change(manifest, summary)
     return Altered(done, manifest, summary, **more)
 
 
-def test_a_page_opens_quietly_and_asks_for_nothing(browser: Any, path: Path, done: Done) -> None:
+def test_a_page_opens_quietly_and_asks_for_nothing(
+    browser: Any, path: Path, done: ScenarioResult
+) -> None:
     window = Window(browser, path)
     assert window.said == []
     assert window.asked == [path.resolve().as_uri()]
@@ -253,7 +257,9 @@ def test_a_planted_request_is_blocked(browser: Any, text: str, tmp_path: Path) -
     assert "/fetch" not in handler.heard  # type: ignore[attr-defined]
 
 
-def test_texts_of_a_scenario_are_harmless(browser: Any, done: Done, tmp_path: Path) -> None:
+def test_texts_of_a_scenario_are_harmless(
+    browser: Any, done: ScenarioResult, tmp_path: Path
+) -> None:
     def change(manifest: dict[str, Any], summary: dict[str, Any]) -> None:
         scenario = manifest["scenario"]
         scenario |= {"name": EVIL, "question": EVIL}
@@ -310,7 +316,7 @@ def no_energy(manifest: dict[str, Any], summary: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", ["no energy", "empty", "one variant"])
 def test_what_is_absent_leaves_a_sensible_page(
-    case: str, browser: Any, done: Done, tmp_path: Path
+    case: str, browser: Any, done: ScenarioResult, tmp_path: Path
 ) -> None:
     if case == "no energy":
         study: Study = altered(done, no_energy, without=("energy_j", "cost", "power_w"))
@@ -346,7 +352,7 @@ def test_what_is_absent_leaves_a_sensible_page(
         (None, "9.9 % less energy [5.0, 15.0]"),
     ],
 )
-def test_the_answer_says_what_differs(verdict: str | None, said: str, done: Done) -> None:
+def test_the_answer_says_what_differs(verdict: str | None, said: str, done: ScenarioResult) -> None:
     def change(manifest: dict[str, Any], summary: dict[str, Any]) -> None:
         versus = summary["variants"]["zeus"]["versus"]
         for metric in ("time_s", "cost", "jct_s"):
@@ -523,11 +529,11 @@ def test_a_large_sweep_draws_the_front_and_some_of_the_rest(tmp_path: Path) -> N
 
 
 def test_a_front_that_is_too_long_is_thinned_and_says_so() -> None:
-    def pair(at: int, variant: int) -> Pair:
-        return Pair(variant, {"mean": float(at)}, {"mean": float(-at)})
+    def pair(at: int, variant: int) -> EnergyTime:
+        return EnergyTime(variant, {"mean": float(at)}, {"mean": float(-at)})
 
     every = [pair(at, variant) for at in range(3000) for variant in range(2)]
-    kept, said = fewer([*every, Pair(0, {"mean": None}, {"mean": 1.0})])
+    kept, said = fewer([*every, EnergyTime(0, {"mean": None}, {"mean": 1.0})])
     assert [sum(one.variant == v for one in kept) for v in range(2)] == [1000, 1000]
     assert said.startswith("Drawn are 2,000 of 6,000: evenly spaced ones, so that some of the fr")
     assert all(pair(at, v) in kept for at in (0, 2999) for v in range(2))
@@ -563,7 +569,7 @@ def test_the_philly_log_is_a_page_in_time(browser: Any, shared: Path, inside: Co
     assert min(loads) < 3000, loads
 
 
-def test_a_search_says_what_was_saved(done: Done) -> None:
+def test_a_search_says_what_was_saved(done: ScenarioResult) -> None:
     """As `searches.savings` puts it into the summary."""
 
     def change(manifest: dict[str, Any], summary: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ from click.testing import CliRunner
 from tests.conftest import ROOT, Command, run_command, small
 from wattkeeper.scenarios.cli.main import main
 from wattkeeper.scenarios.spec.loading import load, shipped
-from wattkeeper.scenarios.spec.schema import Synthetic
+from wattkeeper.scenarios.spec.schema import SyntheticSource
 
 TABLES = ["decisions.parquet", "jobs.parquet", "metrics.parquet", "timeline.parquet"]
 FILES = sorted([*TABLES, "manifest.json", "report.html", "summary.json"])
@@ -392,7 +392,7 @@ def test_the_resolved_scenario_runs_again(quick: Ran, inside: Command, tmp_path:
 
 def test_golden_digests(quick: Ran) -> None:
     profiles = {n: getattr(load(n).scenario.workload, "profiles", None) for n in shipped()}
-    synthetic = [name for name, found in profiles.items() if isinstance(found, Synthetic)]
+    synthetic = [name for name, found in profiles.items() if isinstance(found, SyntheticSource)]
     assert synthetic == [name for name in GOLDEN if name != "versions"]
     manifest = quick.json("manifest")
     versions = {key: manifest["versions"][key] for key in GOLDEN["versions"]}

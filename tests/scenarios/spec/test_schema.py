@@ -19,7 +19,7 @@ from wattkeeper.policies.errors import InputError, ScenarioError
 from wattkeeper.policies.registry import policies
 from wattkeeper.scenarios.cli.main import main
 from wattkeeper.scenarios.spec.loading import load, shipped
-from wattkeeper.scenarios.spec.schema import Cluster, Scenario, json_schema
+from wattkeeper.scenarios.spec.schema import Scenario, UniformCluster, json_schema
 from wattkeeper.scenarios.spec.variants import DEFAULTS
 from wattkeeper.scenarios.spec.yaml_document import MAX_BYTES, MAX_DEPTH
 
@@ -441,7 +441,7 @@ def test_values_that_yaml_writes_in_many_ways(path: Path) -> None:
     for text, value in eta.items():
         assert accepted(path, changed("eta: 0.5", f"eta: {text}")).objective.eta == value
     cluster = accepted(path, changed("_power_w: 40", "_power_w: 1e3")).cluster
-    assert isinstance(cluster, Cluster)
+    assert isinstance(cluster, UniformCluster)
     assert cluster.idle_power_w == 1000.0
 
 
@@ -465,7 +465,7 @@ def test_other_encodings_of_lines(path: Path) -> None:
     for content in (GOOD.replace("\n", "\r\n"), "\ufeff" + GOOD, GOOD + "...\n", "---\n" + GOOD):
         path.write_bytes(content.encode())
         cluster = load(str(path)).scenario.cluster
-        assert isinstance(cluster, Cluster)
+        assert isinstance(cluster, UniformCluster)
         assert cluster.gpus == 4
 
 
@@ -661,7 +661,7 @@ def test_several_bad_sets_and_a_bad_file(refuse: Refuse) -> None:
 
 def test_a_set_repairs_what_is_wrong_in_the_file(path: Path) -> None:
     cluster = accepted(path, changed("gpus: 4", "gpus: four"), "cluster.gpus=2").cluster
-    assert isinstance(cluster, Cluster)
+    assert isinstance(cluster, UniformCluster)
     assert cluster.gpus == 2
 
 

@@ -57,7 +57,7 @@ from wattkeeper.sim.engine.clock import Clock, Driven
 from wattkeeper.sim.engine.cluster import Cluster
 from wattkeeper.sim.engine.recorder import UNITS_PER_WATT, whole_units
 from wattkeeper.sim.engine.rng import NamedStreams
-from wattkeeper.sim.engine.sources import Recurring
+from wattkeeper.sim.engine.sources import RecurringSource
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.results.tables import RunResult, collect
 
@@ -648,7 +648,7 @@ def test_the_same_world_twice(setting: Setting) -> None:
 
 def test_the_journal_tells_what_was_decided() -> None:
     policy_set = chosen(configure="zeus", tune="zeus-jit")
-    world = run_world(Recurring({"cnn": 10}), None, None, policy_set)
+    world = run_world(RecurringSource({"cnn": 10}), None, None, policy_set)
     journal = decisions(world)
     assert [row.time_s for row in journal] == sorted(row.time_s for row in journal)
     kinds = {"configure": "zeus", "tune": "zeus-jit", "select": "fifo", "place": "first-fit"}
@@ -817,7 +817,7 @@ def test_what_follows_an_end_joins_the_pass_of_its_time() -> None:
     """The next recurrence is submitted when the last one ended, behind who waits already."""
     watch = Watch()
     known = by_job(steady(), profile("other", runs={32: (5.0,)}, epoch_s=2.0))
-    world = run_world(Recurring({"cnn": 2, "other": 2}), known, None, watch.policies())
+    world = run_world(RecurringSource({"cnn": 2, "other": 2}), known, None, watch.policies())
     order = ["cnn/1", "other/1", "cnn/2", "other/2"]
     assert list(starts(world).items()) == [(x, 10.0 * n) for n, x in enumerate(order)]
     assert {row.submit_time_s for row in attempts(world)} == {0.0, 10.0, 20.0}
@@ -963,7 +963,7 @@ def test_variants_meet_the_same_luck() -> None:
     known = by_job(profile(runs=dict.fromkeys((16, 32, 64), runs), max_epochs=20))
 
     def luck(**policies: Any) -> dict[tuple[int, int], int]:
-        world = run_world(Recurring({"cnn": 40}), known, None, chosen(**policies))
+        world = run_world(RecurringSource({"cnn": 40}), known, None, chosen(**policies))
         rows = attempts(world)
         return {(row.recurrence, row.attempt): epochs_of(row) for row in rows if row.reached_target}
 

@@ -17,26 +17,26 @@ from tests.support.worlds import job as plain_job
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import Job
 from wattkeeper.policies.registry import policies
-from wattkeeper.policies.zoo_views import Child
+from wattkeeper.policies.zoo_views import ChildModel
 from wattkeeper.sim.engine.clock import Clock
 from wattkeeper.sim.engine.cluster import Cluster
 from wattkeeper.sim.engine.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.engine.replay import Profiles, Replay
 from wattkeeper.sim.engine.rng import NamedStreams
-from wattkeeper.sim.engine.run_config import Rules
-from wattkeeper.sim.engine.sources import Trace
-from wattkeeper.sim.engine.warm_start import WarmStart
+from wattkeeper.sim.engine.run_config import RunRules
+from wattkeeper.sim.engine.sources import TraceSource
+from wattkeeper.sim.engine.warm_start import WarmStartModel
 from wattkeeper.sim.engine.world import World
-from wattkeeper.sim.engine.zoo import Known, Zoo, ZooSpec
+from wattkeeper.sim.engine.zoo import ModelOfJob, SimulatedZoo, ZooSpec
 
 GPU = "V100"
 NARROW, WIDE = chain(8, 16, 4), chain(8, 32, 4)
 MODELS = {
-    "narrow": Known(Child("narrow", "digits", NARROW), 0.9),
-    "wide": Known(Child("wide", "digits", WIDE, "narrow"), 0.92),
-    "other": Known(Child("other", "letters", WIDE), 0.5),
+    "narrow": ModelOfJob(ChildModel("narrow", "digits", NARROW), 0.9),
+    "wide": ModelOfJob(ChildModel("wide", "digits", WIDE, "narrow"), 0.92),
+    "other": ModelOfJob(ChildModel("other", "letters", WIDE), 0.5),
 }
-HALF = WarmStart.model_validate(
+HALF = WarmStartModel.model_validate(
     {"saved": {"scale": 0.5, "exponent": 1}, "accuracy": {"shift": 0.01, "noise": 0},
      "fit": {}, "error": {}, "source": "a test"}
 )  # fmt: skip
@@ -47,7 +47,7 @@ def job(name: str, model: str | None, submit_s: float = 0.0, **other: Any) -> Jo
     return plain_job(name, submit_s, **{"workload": None, **other}).but(model=model)
 
 
-class Models(Trace):
+class Models(TraceSource):
     """Jobs with their models."""
 
     def __init__(self, jobs: tuple[Job, ...]) -> None:
@@ -64,8 +64,8 @@ def run(
     capacity_bytes: int | None = None,
     gpus: int = 1,
     profiles: Profiles | None = None,
-    warm: WarmStart = HALF,
-) -> tuple[World, Zoo]:
+    warm: WarmStartModel = HALF,
+) -> tuple[World, SimulatedZoo]:
     """A world at its end, and its zoo."""
     config = {"kind": configure} if isinstance(configure, str) else configure
     configuring = policies("configure")[config["kind"]].model_validate(config)
@@ -73,10 +73,10 @@ def run(
     spec = ClusterSpec((NodeGroup(GPU, 1, gpus),), {GPU: GpuPower(50.0, 200.0)})
     backend = Replay(clock, profiles or {}, streams, objective, spec)
     retaining = policies("retain")[retain].model_validate({"kind": retain})
-    zoo = Zoo(ZooSpec(capacity_bytes, MODELS, warm), retaining, streams)
+    zoo = SimulatedZoo(ZooSpec(capacity_bytes, MODELS, warm), retaining, streams)
     taken = chosen(configure=configuring, select=select)
     world = World(
-        clock, Cluster(spec), Models(jobs), backend, taken, Rules(objective), streams, zoo
+        clock, Cluster(spec), Models(jobs), backend, taken, RunRules(objective), streams, zoo
     )
     backend.listener = world
     world.run()

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from tests.conftest import Command
 from wattkeeper.policies.errors import InputError, ProfileMissing
-from wattkeeper.policies.profile import Curve, Expected, Profile
+from wattkeeper.policies.profile import Curve, ExpectedCost, Profile
 from wattkeeper.traces.describe.potential import Choice, Potential, frontier, potential
 from wattkeeper.traces.describe.report import Report, describe, render
 from wattkeeper.traces.formats import import_trace
@@ -191,7 +191,7 @@ def test_a_default_that_never_reaches_saves_nothing_known() -> None:
 
 def test_the_frontier() -> None:
     points = [(1.0, 9.0), (2.0, 5.0), (2.0, 7.0), (3.0, 5.0), (4.0, 1.0)]
-    found = frontier(Expected(1, 1.0, time, energy, 0.0) for time, energy in reversed(points))
+    found = frontier(ExpectedCost(1, 1.0, time, energy, 0.0) for time, energy in reversed(points))
     assert [(e.time_s, e.energy_j) for e in found] == [(1.0, 9.0), (2.0, 5.0), (4.0, 1.0)]
 
 
