@@ -219,7 +219,8 @@ def _form_of(cluster: object) -> str | None:
 
 
 AnyCluster = Annotated[
-    Annotated[UniformCluster, Tag("Cluster")] | Annotated[MixedCluster, Tag("MixedCluster")],
+    Annotated[UniformCluster, Tag(UniformCluster.__name__)]
+    | Annotated[MixedCluster, Tag(MixedCluster.__name__)],
     Discriminator(
         _form_of,
         custom_error_type="both_forms",
