@@ -19,9 +19,9 @@ from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import Job, Knobs, Options
 from wattkeeper.policies.protocols import Start as Started
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.agenda import Callback
 from wattkeeper.sim.engine.backend import Attempt, Backend, Listener
-from wattkeeper.sim.engine.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.replay import modelled_w
 from wattkeeper.sim.engine.rng import RandomStreams
 

@@ -22,7 +22,7 @@ from wattkeeper.live.wire.client import LINK
 from wattkeeper.live.wire.server import SessionServer
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import Placement
-from wattkeeper.sim.engine.cluster_spec import ClusterSpec
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 
 
 class LiveSettings(NamedTuple):

@@ -16,9 +16,9 @@ from wattkeeper.policies.protocols import Measurement, Options
 if TYPE_CHECKING:
     from wattkeeper.live.controller.launchers.local import Gpu
     from wattkeeper.live.host.wall_clock import WallClock
+    from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
     from wattkeeper.sim.engine.agenda import Due
     from wattkeeper.sim.engine.backend import Attempt
-    from wattkeeper.sim.engine.cluster_spec import ClusterSpec
     from wattkeeper.sim.engine.rng import RandomStreams
 
 REHEARSAL: Final = "WATTKEEPER_REHEARSAL"

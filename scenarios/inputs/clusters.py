@@ -6,7 +6,7 @@ from itertools import groupby
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.spec.schema import MixedCluster, UniformCluster
-from wattkeeper.sim.engine.cluster_spec import ClusterSpec, GpuPower, NodeGroup
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.traces.library import store
 from wattkeeper.traces.trace import Trace
 

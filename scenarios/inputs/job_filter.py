@@ -13,7 +13,7 @@ import pyarrow as pa
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.scenarios.run.arrow import with_column
 from wattkeeper.scenarios.spec.wording import count, do, plural
-from wattkeeper.sim.engine.cluster_spec import ClusterSpec
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -9,7 +9,7 @@ from typing import Any, Final
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.spec.schema import Facility
 from wattkeeper.scenarios.spec.schema import LatenciesSection as Stated
-from wattkeeper.sim.engine.cluster_spec import ClusterSpec
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.latencies import AllLatencies, Latencies
 from wattkeeper.sim.engine.replay import Profiles
 from wattkeeper.traces.trace import Trace

@@ -13,8 +13,8 @@ from wattkeeper.policies.protocols import WHOLE, Job
 from wattkeeper.scenarios.inputs.job_filter import FilteredJobs, Reason
 from wattkeeper.scenarios.spec.wording import count, do
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.clock import Clock
-from wattkeeper.sim.engine.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.node_states import PowerBudget
 from wattkeeper.sim.engine.replay import Profiles, Replay
 from wattkeeper.sim.engine.rng import NamedStreams

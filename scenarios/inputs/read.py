@@ -36,7 +36,7 @@ from wattkeeper.scenarios.spec.schema import (
 from wattkeeper.scenarios.spec.variants import occupancy_of
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument
-from wattkeeper.sim.engine.cluster_spec import ClusterSpec
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.latencies import AllLatencies
 from wattkeeper.sim.engine.replay import Profiles
 from wattkeeper.traces.generate.synthetic import generate

@@ -7,8 +7,8 @@ from wattkeeper.scenarios.inputs.read import RunInputs
 from wattkeeper.scenarios.inputs.zoo_models import zoo_spec
 from wattkeeper.scenarios.run import search_run
 from wattkeeper.scenarios.spec.variants import RunSpec
+from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.engine.clock import Clock
-from wattkeeper.sim.engine.cluster import Cluster
 from wattkeeper.sim.engine.replay import Replay
 from wattkeeper.sim.engine.rng import NamedStreams, PublishedStreams, RandomStreams, checksum
 from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource

@@ -62,7 +62,7 @@ from wattkeeper.scenarios.spec.variants import (
     run_specs,
     zoo_of,
 )
-from wattkeeper.sim.engine.cluster import Cluster
+from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.engine.replay import options_of
 from wattkeeper.sim.engine.sources import RecurringSource, Source
 from wattkeeper.sim.engine.world import World

@@ -15,9 +15,9 @@ import pyarrow as pa
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.scenarios.run.arrow import with_column
 from wattkeeper.scenarios.spec.schema import ArchitectureSearch
+from wattkeeper.sim.cluster.cluster import Cluster
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.clock import Clock
-from wattkeeper.sim.engine.cluster import Cluster
-from wattkeeper.sim.engine.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.results.tables import RunResult, collect, digest_tables

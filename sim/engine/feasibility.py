@@ -14,10 +14,10 @@ from wattkeeper.policies.protocols import (
     Placement,
     RoomView,
 )
+from wattkeeper.sim.cluster.cluster import Cluster
+from wattkeeper.sim.cluster.what_if import ClusterWithout
 from wattkeeper.sim.engine.backend import Attempt, Backend
-from wattkeeper.sim.engine.cluster import Cluster
 from wattkeeper.sim.engine.node_states import PowerBudget
-from wattkeeper.sim.engine.what_if import ClusterWithout
 
 
 class Feasibility(RoomView):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 class Latencies(NamedTuple):
     """How long an attempt holds its GPUs, idle, for other things than training, s.
 
-    What a preemption takes is in `wattkeeper.sim.engine.cluster_spec.ClusterSpec`:
+    What a preemption takes is in `wattkeeper.sim.cluster.cluster_spec.ClusterSpec`:
     `checkpoint_s` and `restore_s`.
 
     Attributes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wattkeeper.policies.protocols import Job, Placement
-from wattkeeper.sim.engine.cluster import Cluster
-from wattkeeper.sim.engine.cluster_spec import ClusterSpec
+from wattkeeper.sim.cluster.cluster import Cluster
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.recorder import Recorder, whole_units
 
 

@@ -10,10 +10,10 @@ from typing import Literal, NamedTuple
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import Job, Knobs, Measurement, Options, Start
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.agenda import Due
 from wattkeeper.sim.engine.backend import Attempt, Backend, Done, Listener
 from wattkeeper.sim.engine.clock import Clock
-from wattkeeper.sim.engine.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.latencies import AllLatencies, Latencies
 from wattkeeper.sim.engine.rng import RandomStreams
 

@@ -33,10 +33,10 @@ from wattkeeper.policies.protocols import (
 )
 from wattkeeper.policies.registry import Point, PolicyConfig, built
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
+from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.engine.agenda import Callback, Due
 from wattkeeper.sim.engine.backend import Attempt, Backend, Listener, ZooBackend
 from wattkeeper.sim.engine.clock import Clock
-from wattkeeper.sim.engine.cluster import Cluster
 from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.node_states import NodeStates, PowerBudget
 from wattkeeper.sim.engine.recorder import (

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wattkeeper.sim.engine.cluster_spec import ClusterSpec
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.results.exact_sum import exact_sum
 from wattkeeper.sim.results.timeline import Timeline
 

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.profile import UNLIMITED_W
 from wattkeeper.policies.protocols import NEW, WHOLE, Placement
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.backend import ZooBackend
-from wattkeeper.sim.engine.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.recorder import (
     ABSENT,
     EARLY,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wattkeeper.policies.protocols import WHOLE
-from wattkeeper.sim.engine.cluster_spec import ClusterSpec
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.recorder import (
     MOST_UNITS,
     UNITS_PER_WATT,

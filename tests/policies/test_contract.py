@@ -62,7 +62,7 @@ from wattkeeper.policies.retaining import (
     StoredModels,
     check_retention,
 )
-from wattkeeper.sim.engine.cluster import Cluster
+from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.traces.schema import JOBS
 
 PROTOCOLS: dict[Point, type] = {

@@ -23,9 +23,9 @@ from wattkeeper.policies.protocols import (
     ZooView,
 )
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
+from wattkeeper.sim.cluster.cluster import Cluster
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.engine.clock import Clock
-from wattkeeper.sim.engine.cluster import Cluster
-from wattkeeper.sim.engine.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.engine.replay import Occupancy, Profiles, Profiling, Replay
 from wattkeeper.sim.engine.rng import NamedStreams, RandomStreams
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules

@@ -24,7 +24,7 @@ from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.scenarios.analysis import perfetto
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.run.run import ScenarioResult
-from wattkeeper.sim.engine.cluster_spec import ClusterSpec
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.results.tables import collect
 
 Event = dict[str, Any]

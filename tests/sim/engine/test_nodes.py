@@ -32,7 +32,7 @@ from wattkeeper.policies.protocols import NEW, ClusterView, Context, Job, Knobs,
 from wattkeeper.policies.registry import Point
 from wattkeeper.policies.select._queueing import InOrder
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
-from wattkeeper.sim.engine.cluster_spec import ClusterSpec, GpuPower, NodeGroup
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.engine.world import World
 
 

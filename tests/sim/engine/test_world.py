@@ -52,9 +52,9 @@ from wattkeeper.policies.protocols import (
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.select._queueing import InOrder
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
+from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.engine.agenda import Callback, Due
 from wattkeeper.sim.engine.clock import Clock, Driven
-from wattkeeper.sim.engine.cluster import Cluster
 from wattkeeper.sim.engine.recorder import UNITS_PER_WATT, whole_units
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.sources import RecurringSource

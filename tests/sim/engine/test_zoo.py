@@ -18,9 +18,9 @@ from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import Job
 from wattkeeper.policies.registry import policies
 from wattkeeper.policies.zoo_views import ChildModel
+from wattkeeper.sim.cluster.cluster import Cluster
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.engine.clock import Clock
-from wattkeeper.sim.engine.cluster import Cluster
-from wattkeeper.sim.engine.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.engine.replay import Profiles, Replay
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.run_config import RunRules

@@ -12,7 +12,7 @@ from mypy_extensions import i64
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Job, Placement
-from wattkeeper.sim.engine.cluster_spec import ClusterSpec, Ints
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, Ints
 
 _ONE: Final[i64] = 1
 """Shifted as a machine integer; a plain 1 would be shifted as an object."""

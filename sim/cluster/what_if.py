@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from wattkeeper.policies.protocols import WHOLE, ClusterView, Job, Placement
-from wattkeeper.sim.engine.cluster import Cluster
-from wattkeeper.sim.engine.cluster_spec import Ints
+from wattkeeper.sim.cluster.cluster import Cluster
+from wattkeeper.sim.cluster.cluster_spec import Ints
 
 
 class ClusterWithout(ClusterView):
