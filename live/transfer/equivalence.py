@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from wattkeeper.live.transfer.dims import Dim
+from wattkeeper.live.transfer.dims.dim import Dim
 from wattkeeper.live.transfer.fill import in_kernel, read_dim
 from wattkeeper.live.transfer.ir import Op, Program, Ref, StateTensor
 from wattkeeper.live.transfer.model_graph import TracedModule

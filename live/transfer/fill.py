@@ -9,8 +9,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from wattkeeper.live.transfer.dim_rules import Axes
-from wattkeeper.live.transfer.dims import Dim
+from wattkeeper.live.transfer.dims.dim import Dim
+from wattkeeper.live.transfer.dims.rules import Axes
 from wattkeeper.live.transfer.model_graph import TracedModule
 from wattkeeper.live.transfer.op_sets import CONVOLUTIONS, NORMS, TABLES, TRANSPOSED
 from wattkeeper.live.transfer.unit_maps import NOBODY, Floats, Ints, UnitMaps, spread

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from wattkeeper.live.transfer.dim_analysis import DimAnalysis
-from wattkeeper.live.transfer.dims import Dim, factors
+from wattkeeper.live.transfer.dims.analysis import DimAnalysis
+from wattkeeper.live.transfer.dims.dim import Dim, factors
 from wattkeeper.live.transfer.ir import Inputs, Op, Program, StateTensor, program_of
 from wattkeeper.live.transfer.op_sets import SCALED, SILENT, TABLES
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor

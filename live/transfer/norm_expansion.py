@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wattkeeper.live.transfer.dims import Dim
+from wattkeeper.live.transfer.dims.dim import Dim
 from wattkeeper.live.transfer.equivalence import scalar
 from wattkeeper.live.transfer.fill import read_dim, state
 from wattkeeper.live.transfer.ir import Op, Ref

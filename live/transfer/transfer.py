@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from wattkeeper.live.transfer.dims import Dim
+from wattkeeper.live.transfer.dims.dim import Dim
 from wattkeeper.live.transfer.equivalence import OperatorPair, base, clamped, label, scales, users
 from wattkeeper.live.transfer.fill import filled, importance, in_kernel, read_dim, state
 from wattkeeper.live.transfer.identity_init import (

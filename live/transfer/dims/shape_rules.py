@@ -6,13 +6,23 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from wattkeeper.live.transfer.dim_rules import Axes, Rule, adder, all_fixed, pin_all
-from wattkeeper.live.transfer.dims import Dim, concat, cut, fixed, free, pin, product, split, unify
+from wattkeeper.live.transfer.dims.dim import (
+    Dim,
+    concat,
+    cut,
+    fixed,
+    free,
+    pin,
+    product,
+    split,
+    unify,
+)
+from wattkeeper.live.transfer.dims.rules import Axes, Rule, adder, all_fixed, pin_all
 from wattkeeper.live.transfer.ir import Op, Ref
 from wattkeeper.live.transfer.op_sets import ORDERINGS, TABLES, UNIFORM, VIEWS
 
 if TYPE_CHECKING:
-    from wattkeeper.live.transfer.dim_analysis import DimAnalysis
+    from wattkeeper.live.transfer.dims.analysis import DimAnalysis
 
 RULES: Final[dict[str, Rule]] = {}
 """By the operator's kind."""

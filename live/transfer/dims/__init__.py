@@ -1,0 +1,1 @@
+"""Which dimensions of the tensors of a program are the same units."""
