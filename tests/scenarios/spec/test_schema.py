@@ -773,7 +773,7 @@ def test_json_schema_documents_everything() -> None:
             continue
         assert model.get("description"), f"{name} is not described"
         assert model["additionalProperties"] is False, name
-    for name in ("UniformCluster", "Recurring", "TraceJobs", "Variant"):
+    for name in ("UniformCluster", "RecurringWorkload", "TraceWorkload", "Variant"):
         for key, inner in root["$defs"][name]["properties"].items():
             if key not in ("kind", "policies", "objective", "occupancy", "profiling"):
                 assert inner.get("description"), f"{name}.{key} is not described"
