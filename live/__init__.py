@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wattkeeper.live.session.session import Session
-    from wattkeeper.live.transfer.model_graph import graph_of
-    from wattkeeper.live.transfer.report import TransferReport
-    from wattkeeper.live.transfer.transfer import transfer
+    from wattkeeper.live.weight_transfer.model_graph import graph_of
+    from wattkeeper.live.weight_transfer.report import TransferReport
+    from wattkeeper.live.weight_transfer.transfer import transfer
     from wattkeeper.live.zoo.zoo import Zoo
 
 __all__ = ["Session", "TransferReport", "Zoo", "graph_of", "transfer"]
 
 _HOMES = {
     "Session": "session.session",
-    "TransferReport": "transfer.report",
+    "TransferReport": "weight_transfer.report",
     "Zoo": "zoo.zoo",
-    "graph_of": "transfer.model_graph",
-    "transfer": "transfer.transfer",
+    "graph_of": "weight_transfer.model_graph",
+    "transfer": "weight_transfer.transfer",
 }
 
 

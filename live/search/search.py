@@ -132,7 +132,7 @@ class SearchRun:
         Args:
             matcher: What the policy measures similarity with, if it does.
         """
-        from wattkeeper.live.transfer.transfer import transfer
+        from wattkeeper.live.weight_transfer.transfer import transfer
 
         name = next((name for name in self.arrivals if name not in self._over), None)
         if name is None:
@@ -165,7 +165,7 @@ class SearchRun:
             if stored is not None:
                 self._graph = name, self.zoo.graph(stored), 0.0
             else:
-                from wattkeeper.live.transfer.model_graph import graph_of
+                from wattkeeper.live.weight_transfer.model_graph import graph_of
 
                 began_s = time.process_time()
                 graph = graph_of(self._net(name), self._inputs, name)
@@ -263,8 +263,8 @@ class SearchRun:
 
     def _fill(self, net: nn.Module, parent: str) -> _Warm:
         """Fill a network from a stored one."""
-        from wattkeeper.live.transfer.report import FROM_PARENT
-        from wattkeeper.live.transfer.transfer import transfer
+        from wattkeeper.live.weight_transfer.report import FROM_PARENT
+        from wattkeeper.live.weight_transfer.transfer import transfer
 
         number = self._stored(parent)
         if number is None:

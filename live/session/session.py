@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from wattkeeper.live.devices.energy_meter import Reading
     from wattkeeper.live.session.warm_start import WarmStart
-    from wattkeeper.live.transfer.ir import Inputs
-    from wattkeeper.live.transfer.report import TransferReport
+    from wattkeeper.live.weight_transfer.ir import Inputs
+    from wattkeeper.live.weight_transfer.report import TransferReport
     from wattkeeper.policies.registry import PolicyConfig
 
 POWER_CONTROL: Final = "WATTKEEPER_POWER_CONTROL"

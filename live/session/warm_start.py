@@ -11,17 +11,17 @@ import torch
 from torch import nn
 
 from wattkeeper.live.session import distributed
-from wattkeeper.live.transfer.example_inputs import inputs_for
-from wattkeeper.live.transfer.model_graph import traced
-from wattkeeper.live.transfer.transfer import transfer
+from wattkeeper.live.weight_transfer.example_inputs import inputs_for
+from wattkeeper.live.weight_transfer.model_graph import traced
+from wattkeeper.live.weight_transfer.transfer import transfer
 from wattkeeper.live.zoo.matching import ParentRanking
 from wattkeeper.live.zoo.zoo import Zoo
 from wattkeeper.policies.configure.modelkeeper import ModelkeeperParentConfig
 from wattkeeper.policies.errors import InputError, StoreError
 
 if TYPE_CHECKING:
-    from wattkeeper.live.transfer.ir import Inputs
-    from wattkeeper.live.transfer.report import TransferReport
+    from wattkeeper.live.weight_transfer.ir import Inputs
+    from wattkeeper.live.weight_transfer.report import TransferReport
     from wattkeeper.policies.matching.graph import Graph
 
 

@@ -111,7 +111,7 @@ def example_inputs(text: str | None, *modules: nn.Module) -> tuple[torch.Tensor,
     """
     import torch
 
-    from wattkeeper.live.transfer.example_inputs import input_type, inputs_for
+    from wattkeeper.live.weight_transfer.example_inputs import input_type, inputs_for
 
     if text is None:
         return inputs_for(*modules)
@@ -124,7 +124,7 @@ def example_inputs(text: str | None, *modules: nn.Module) -> tuple[torch.Tensor,
 
 def graph_of_module(made: nn.Module, text: str, input_shapes: str | None) -> Graph:
     """The graph of what the callable named `text` returned; see `graph_of`."""
-    from wattkeeper.live.transfer import model_graph
+    from wattkeeper.live.weight_transfer import model_graph
 
     return model_graph.graph_of(made, example_inputs(input_shapes, made), text.partition(":")[2])
 
@@ -151,7 +151,7 @@ def graph_of(text: str, input_shapes: str | None) -> Graph:
     if is_module(text):
         return graph_of_module(module(text), text, input_shapes)
     if text.endswith(".onnx"):
-        from wattkeeper.live.transfer.onnx_graph import graph_of_onnx
+        from wattkeeper.live.weight_transfer.onnx_graph import graph_of_onnx
 
         return graph_of_onnx(text)
     from wattkeeper.traces.models.graphs import read_graph

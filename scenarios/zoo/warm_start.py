@@ -16,7 +16,7 @@ from wattkeeper.traces.files.atomic import replacing_file
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from wattkeeper.live.transfer.report import TransferReport
+    from wattkeeper.live.weight_transfer.report import TransferReport
     from wattkeeper.live.zoo.rows import ZooModel
     from wattkeeper.live.zoo.zoo import Zoo
 
@@ -67,8 +67,8 @@ def warm_start(zoo: Zoo, wanted: WarmStartRequest, out: Path) -> WarmStartResult
     check_torch()
     import torch
 
-    from wattkeeper.live.transfer.model_graph import graph_of, traced
-    from wattkeeper.live.transfer.transfer import grow
+    from wattkeeper.live.weight_transfer.model_graph import graph_of, traced
+    from wattkeeper.live.weight_transfer.transfer import grow
 
     if not out.parent.is_dir():
         raise InputError(f"cannot write {out}: there is no folder {out.parent}")

@@ -648,8 +648,8 @@ def test_what_the_zoo_refuses_is_no_failure_of_the_training(
 def test_a_warm_start_does_not_undo_what_keep_restored(first: str, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     from wattkeeper.live import Zoo
-    from wattkeeper.live.transfer.example_inputs import inputs_for
-    from wattkeeper.live.transfer.model_graph import traced
+    from wattkeeper.live.weight_transfer.example_inputs import inputs_for
+    from wattkeeper.live.weight_transfer.model_graph import traced
 
     def recur(stops: bool = False) -> tuple[Session, bool, Any]:
         """The session, whether it took something from the zoo, and the weights it began with."""

@@ -9,10 +9,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import pandas as pd  # noqa: E402
 
-from tests.live.transfer.test_transfer import IMAGES, WORDS, verdicts_hold  # noqa: E402
+from tests.live.weight_transfer.test_transfer import IMAGES, WORDS, verdicts_hold  # noqa: E402
 from tests.support.torch_models import families, trained_like  # noqa: E402
-from wattkeeper.live.transfer.model_graph import traced  # noqa: E402
-from wattkeeper.live.transfer.transfer import grow  # noqa: E402
+from wattkeeper.live.weight_transfer.model_graph import traced  # noqa: E402
+from wattkeeper.live.weight_transfer.transfer import grow  # noqa: E402
 from wattkeeper.policies.matching.coverage import coverage  # noqa: E402
 
 

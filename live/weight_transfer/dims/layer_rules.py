@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from wattkeeper.live.transfer.dims.dim import Dim, concat, fixed, free, product, split, unify
-from wattkeeper.live.transfer.dims.rules import Axes, Rule, adder, pin_all
-from wattkeeper.live.transfer.ir import Op, Shape, StateTensor
-from wattkeeper.live.transfer.op_sets import CONVOLUTIONS, TRANSPOSED, UNIFORM
+from wattkeeper.live.weight_transfer.dims.dim import Dim, concat, fixed, free, product, split, unify
+from wattkeeper.live.weight_transfer.dims.rules import Axes, Rule, adder, pin_all
+from wattkeeper.live.weight_transfer.ir import Op, Shape, StateTensor
+from wattkeeper.live.weight_transfer.op_sets import CONVOLUTIONS, TRANSPOSED, UNIFORM
 
 if TYPE_CHECKING:
-    from wattkeeper.live.transfer.dims.analysis import DimAnalysis
+    from wattkeeper.live.weight_transfer.dims.analysis import DimAnalysis
 
 RULES: Final[dict[str, Rule]] = {}
 """By the operator's kind."""

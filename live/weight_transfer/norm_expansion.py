@@ -21,14 +21,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wattkeeper.live.transfer.dims.dim import Dim
-from wattkeeper.live.transfer.equivalence import scalar
-from wattkeeper.live.transfer.fill import read_dim, state
-from wattkeeper.live.transfer.ir import Op, Ref
-from wattkeeper.live.transfer.model_graph import TracedModule
-from wattkeeper.live.transfer.op_sets import CARRIERS, WRITERS
-from wattkeeper.live.transfer.unit_maps import UnitMaps
-from wattkeeper.live.transfer.zero_init_blocks import InsertedBlocks
+from wattkeeper.live.weight_transfer.dims.dim import Dim
+from wattkeeper.live.weight_transfer.equivalence import scalar
+from wattkeeper.live.weight_transfer.fill import read_dim, state
+from wattkeeper.live.weight_transfer.ir import Op, Ref
+from wattkeeper.live.weight_transfer.model_graph import TracedModule
+from wattkeeper.live.weight_transfer.op_sets import CARRIERS, WRITERS
+from wattkeeper.live.weight_transfer.unit_maps import UnitMaps
+from wattkeeper.live.weight_transfer.zero_init_blocks import InsertedBlocks
 
 
 class MeanUnits(NamedTuple):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wattkeeper.live.transfer.dims.dim import Dim, fixed, pin
-from wattkeeper.live.transfer.ir import Op
+from wattkeeper.live.weight_transfer.dims.dim import Dim, fixed, pin
+from wattkeeper.live.weight_transfer.ir import Op
 
 if TYPE_CHECKING:
-    from wattkeeper.live.transfer.dims.analysis import DimAnalysis
+    from wattkeeper.live.weight_transfer.dims.analysis import DimAnalysis
 
 Axes = tuple[Dim, ...]
 

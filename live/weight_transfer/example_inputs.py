@@ -7,7 +7,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from wattkeeper.live.transfer.ir import program_of
+from wattkeeper.live.weight_transfer.ir import program_of
 from wattkeeper.policies.errors import InputError
 
 WORDS: Final = (nn.Embedding, nn.EmbeddingBag)

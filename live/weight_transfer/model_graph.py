@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import nn
 
-from wattkeeper.live.transfer.dims.analysis import DimAnalysis
-from wattkeeper.live.transfer.dims.dim import Dim, factors
-from wattkeeper.live.transfer.ir import Inputs, Op, Program, StateTensor, program_of
-from wattkeeper.live.transfer.op_sets import SCALED, SILENT, TABLES
+from wattkeeper.live.weight_transfer.dims.analysis import DimAnalysis
+from wattkeeper.live.weight_transfer.dims.dim import Dim, factors
+from wattkeeper.live.weight_transfer.ir import Inputs, Op, Program, StateTensor, program_of
+from wattkeeper.live.weight_transfer.op_sets import SCALED, SILENT, TABLES
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor
 
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from wattkeeper.live.transfer.dims.dim import Dim
-from wattkeeper.live.transfer.fill import in_kernel, read_dim
-from wattkeeper.live.transfer.ir import Op, Program, Ref, StateTensor
-from wattkeeper.live.transfer.model_graph import TracedModule
-from wattkeeper.live.transfer.op_sets import (
+from wattkeeper.live.weight_transfer.dims.dim import Dim
+from wattkeeper.live.weight_transfer.fill import in_kernel, read_dim
+from wattkeeper.live.weight_transfer.ir import Op, Program, Ref, StateTensor
+from wattkeeper.live.weight_transfer.model_graph import TracedModule
+from wattkeeper.live.weight_transfer.op_sets import (
     CLAMPS,
     KEEPS_RANGE,
     LINEAR,
@@ -24,7 +24,7 @@ from wattkeeper.live.transfer.op_sets import (
     UNIFORM,
     VIEWS,
 )
-from wattkeeper.live.transfer.unit_maps import Ints, UnitMaps, covers, evenly
+from wattkeeper.live.weight_transfer.unit_maps import Ints, UnitMaps, covers, evenly
 
 MOVING: Final = TRANSPARENT | VIEWS | ORDERINGS | PARTS | {"expand"}
 

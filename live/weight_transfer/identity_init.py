@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wattkeeper.live.transfer.ir import Op, Program
-from wattkeeper.live.transfer.op_sets import TRANSPARENT
-from wattkeeper.live.transfer.unit_maps import Floats, Ints, UnitMaps
+from wattkeeper.live.weight_transfer.ir import Op, Program
+from wattkeeper.live.weight_transfer.op_sets import TRANSPARENT
+from wattkeeper.live.weight_transfer.unit_maps import Floats, Ints, UnitMaps
 
 
 class IdentityInit(NamedTuple):

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from wattkeeper.live.transfer.dims.dim import (
+from wattkeeper.live.weight_transfer.dims.dim import (
     Dim,
     concat,
     cut,
@@ -17,12 +17,12 @@ from wattkeeper.live.transfer.dims.dim import (
     split,
     unify,
 )
-from wattkeeper.live.transfer.dims.rules import Axes, Rule, adder, all_fixed, pin_all
-from wattkeeper.live.transfer.ir import Op, Ref
-from wattkeeper.live.transfer.op_sets import ORDERINGS, TABLES, UNIFORM, VIEWS
+from wattkeeper.live.weight_transfer.dims.rules import Axes, Rule, adder, all_fixed, pin_all
+from wattkeeper.live.weight_transfer.ir import Op, Ref
+from wattkeeper.live.weight_transfer.op_sets import ORDERINGS, TABLES, UNIFORM, VIEWS
 
 if TYPE_CHECKING:
-    from wattkeeper.live.transfer.dims.analysis import DimAnalysis
+    from wattkeeper.live.weight_transfer.dims.analysis import DimAnalysis
 
 RULES: Final[dict[str, Rule]] = {}
 """By the operator's kind."""

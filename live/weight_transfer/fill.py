@@ -9,11 +9,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from wattkeeper.live.transfer.dims.dim import Dim
-from wattkeeper.live.transfer.dims.rules import Axes
-from wattkeeper.live.transfer.model_graph import TracedModule
-from wattkeeper.live.transfer.op_sets import CONVOLUTIONS, NORMS, TABLES, TRANSPOSED
-from wattkeeper.live.transfer.unit_maps import NOBODY, Floats, Ints, UnitMaps, spread
+from wattkeeper.live.weight_transfer.dims.dim import Dim
+from wattkeeper.live.weight_transfer.dims.rules import Axes
+from wattkeeper.live.weight_transfer.model_graph import TracedModule
+from wattkeeper.live.weight_transfer.op_sets import CONVOLUTIONS, NORMS, TABLES, TRANSPOSED
+from wattkeeper.live.weight_transfer.unit_maps import NOBODY, Floats, Ints, UnitMaps, spread
 
 _UNITS: Final = 2
 """Dimensions of a convolution's weight that are units."""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor, fx, nn
 
-from wattkeeper.live.transfer.op_sets import DATA, HOLDERS, POINTWISE
+from wattkeeper.live.weight_transfer.op_sets import DATA, HOLDERS, POINTWISE
 from wattkeeper.policies.errors import InputError
 
 Shape = tuple[int, ...]

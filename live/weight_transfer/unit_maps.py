@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wattkeeper.live.transfer.dims.dim import Dim, factors, pieces
+from wattkeeper.live.weight_transfer.dims.dim import Dim, factors, pieces
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from wattkeeper.live.transfer.identity_init import taps_of
-from wattkeeper.live.transfer.ir import Op, Program
-from wattkeeper.live.transfer.op_sets import CONVOLUTIONS, PASSES_ZERO
+from wattkeeper.live.weight_transfer.identity_init import taps_of
+from wattkeeper.live.weight_transfer.ir import Op, Program
+from wattkeeper.live.weight_transfer.op_sets import CONVOLUTIONS, PASSES_ZERO
 
 ENDS: Final = {
     "batch_norm": ("weight", "bias"),

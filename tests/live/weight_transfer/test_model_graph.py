@@ -119,7 +119,7 @@ def test_example_inputs_are_asked_for_where_they_cannot_be_derived() -> None:
 
 def test_an_onnx_file_becomes_a_graph(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
-    from wattkeeper.live.transfer.onnx_graph import graph_of_onnx
+    from wattkeeper.live.weight_transfer.onnx_graph import graph_of_onnx
 
     helper, real = onnx.helper, onnx.TensorProto.FLOAT
     shapes = {"w": (4, 3, 3, 3), "b": (4,), "s": (4,), "t": (4,), "m": (4,), "v": (4,), "f": (5, 4)}

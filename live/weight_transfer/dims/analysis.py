@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wattkeeper.live.transfer.dims import layer_rules, shape_rules
-from wattkeeper.live.transfer.dims.dim import Dim, fixed, unify
-from wattkeeper.live.transfer.dims.rules import Axes, all_fixed, pin_all
-from wattkeeper.live.transfer.ir import Op, Program, Ref, StateTensor
+from wattkeeper.live.weight_transfer.dims import layer_rules, shape_rules
+from wattkeeper.live.weight_transfer.dims.dim import Dim, fixed, unify
+from wattkeeper.live.weight_transfer.dims.rules import Axes, all_fixed, pin_all
+from wattkeeper.live.weight_transfer.ir import Op, Program, Ref, StateTensor
 
 RULES = layer_rules.RULES | shape_rules.RULES
 

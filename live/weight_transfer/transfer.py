@@ -17,10 +17,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from wattkeeper.live.transfer.dims.dim import Dim
-from wattkeeper.live.transfer.equivalence import OperatorPair, base, clamped, label, scales, users
-from wattkeeper.live.transfer.fill import filled, importance, in_kernel, read_dim, state
-from wattkeeper.live.transfer.identity_init import (
+from wattkeeper.live.weight_transfer.dims.dim import Dim
+from wattkeeper.live.weight_transfer.equivalence import (
+    OperatorPair,
+    base,
+    clamped,
+    label,
+    scales,
+    users,
+)
+from wattkeeper.live.weight_transfer.fill import filled, importance, in_kernel, read_dim, state
+from wattkeeper.live.weight_transfer.identity_init import (
     IdentityInit,
     Moments,
     moments,
@@ -28,10 +35,10 @@ from wattkeeper.live.transfer.identity_init import (
     pass_layer_norm,
     pass_linear,
 )
-from wattkeeper.live.transfer.ir import Inputs, Op, Program, Ref
-from wattkeeper.live.transfer.model_graph import TracedModule, traced
-from wattkeeper.live.transfer.norm_expansion import average, norm_tensor
-from wattkeeper.live.transfer.op_sets import (
+from wattkeeper.live.weight_transfer.ir import Inputs, Op, Program, Ref
+from wattkeeper.live.weight_transfer.model_graph import TracedModule, traced
+from wattkeeper.live.weight_transfer.norm_expansion import average, norm_tensor
+from wattkeeper.live.weight_transfer.op_sets import (
     CLAMPS,
     COMMUTING,
     CONVOLUTIONS,
@@ -39,9 +46,9 @@ from wattkeeper.live.transfer.op_sets import (
     NORMS,
     TRANSPARENT,
 )
-from wattkeeper.live.transfer.report import Status, TensorReport, TransferReport
-from wattkeeper.live.transfer.unit_maps import UnitMaps, root
-from wattkeeper.live.transfer.zero_init_blocks import InsertedBlocks, find_blocks, zeros
+from wattkeeper.live.weight_transfer.report import Status, TensorReport, TransferReport
+from wattkeeper.live.weight_transfer.unit_maps import UnitMaps, root
+from wattkeeper.live.weight_transfer.zero_init_blocks import InsertedBlocks, find_blocks, zeros
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.matching.alignment import align
 from wattkeeper.policies.matching.graph import Ints
@@ -68,7 +75,7 @@ def transfer(
         InputError: If a module holds no values or the child's must not change, it cannot be traced,
             or example inputs are needed.
     """
-    from wattkeeper.live.transfer.example_inputs import inputs_for
+    from wattkeeper.live.weight_transfer.example_inputs import inputs_for
 
     _check_values("parent", parent)
     _check_values("child", child)
