@@ -15,10 +15,10 @@ from xml.etree.ElementTree import Element
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import cautions, notes
 from wattkeeper.scenarios.report import about, headline, tables
-from wattkeeper.scenarios.report.chart import Chart
-from wattkeeper.scenarios.report.charts import charts
+from wattkeeper.scenarios.report.charts.chart import Chart
+from wattkeeper.scenarios.report.charts.pareto import oracles
+from wattkeeper.scenarios.report.charts.study_charts import charts
 from wattkeeper.scenarios.report.markup import embedded, html, tag
-from wattkeeper.scenarios.report.pareto import oracles
 from wattkeeper.scenarios.report.phrases import swatch
 
 SMALL = ("pareto", "regret", "jct", "delay")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.vocabulary import QUEUE, SHOWN, ZOO, cautions, shown_metrics
-from wattkeeper.scenarios.report.pareto import oracles
+from wattkeeper.scenarios.report.charts.pareto import oracles
 from wattkeeper.scenarios.sweep.points import shown
 
 METRICS = tuple(SHOWN | QUEUE | ZOO)

@@ -7,9 +7,9 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.vocabulary import units_of, value_text
+from wattkeeper.scenarios.report.charts.pareto import energy_and_time
 from wattkeeper.scenarios.report.headline import SENTENCES
 from wattkeeper.scenarios.report.markup import tag
-from wattkeeper.scenarios.report.pareto import energy_and_time
 from wattkeeper.scenarios.report.phrases import FUTURE, WORDS, Words, change, line, listed, variant
 from wattkeeper.scenarios.report.points import PointRow, places
 

@@ -11,7 +11,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.report import about, headline
-from wattkeeper.scenarios.report.axis_charts import charts
+from wattkeeper.scenarios.report.charts.sweep_charts import charts
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.page import chips, figures, header, whole
 from wattkeeper.scenarios.report.phrases import variant

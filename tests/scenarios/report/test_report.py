@@ -22,7 +22,7 @@ from tests.support.reports import Window, chromium, instance, save_sweep
 from wattkeeper import scenarios
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.report import page, sweep_page
-from wattkeeper.scenarios.report.pareto import EnergyTime, fewer
+from wattkeeper.scenarios.report.charts.pareto import EnergyTime, fewer
 from wattkeeper.scenarios.report.points import finished
 from wattkeeper.scenarios.run.run import ScenarioResult
 

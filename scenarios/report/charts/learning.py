@@ -10,7 +10,7 @@ import numpy as np
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import ENERGIES, SIZES, TIMES
-from wattkeeper.scenarios.report.chart import (
+from wattkeeper.scenarios.report.charts.chart import (
     WHOLE_SPAN,
     Chart,
     Floats,
@@ -20,8 +20,8 @@ from wattkeeper.scenarios.report.chart import (
     span_unit,
     unit_for,
 )
-from wattkeeper.scenarios.report.columns import RunColumns, floats, runs
-from wattkeeper.scenarios.report.downsample import thinned
+from wattkeeper.scenarios.report.charts.columns import RunColumns, floats, runs
+from wattkeeper.scenarios.report.charts.downsample import thinned
 from wattkeeper.sim.results.metrics import JobOutcomes
 
 CHOICES = 400

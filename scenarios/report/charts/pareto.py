@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import ENERGIES, TIMES, knows_energy
-from wattkeeper.scenarios.report.chart import Chart, numbers, unit_for
-from wattkeeper.scenarios.report.downsample import thinned
+from wattkeeper.scenarios.report.charts.chart import Chart, numbers, unit_for
+from wattkeeper.scenarios.report.charts.downsample import thinned
 
 FRONT = (
     "The dashed line is the Pareto front: of the variants that are shown, none on it is beaten in "

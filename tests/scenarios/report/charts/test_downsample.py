@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tests.conftest import Command
 from wattkeeper import scenarios
-from wattkeeper.scenarios.report.columns import attempts, jobs, optima, regrets
-from wattkeeper.scenarios.report.downsample import binned, distribution, thinned
+from wattkeeper.scenarios.report.charts.columns import attempts, jobs, optima, regrets
+from wattkeeper.scenarios.report.charts.downsample import binned, distribution, thinned
 
 FOLDER = Path(scenarios.__file__).parent / "report"
 

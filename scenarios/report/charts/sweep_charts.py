@@ -7,9 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.vocabulary import knows_energy, units_of
-from wattkeeper.scenarios.report.chart import Chart, numbers, unit_for
-from wattkeeper.scenarios.report.downsample import thinned
-from wattkeeper.scenarios.report.pareto import EnergyTime, energy_and_time, fewer, on_front, scatter
+from wattkeeper.scenarios.report.charts.chart import Chart, numbers, unit_for
+from wattkeeper.scenarios.report.charts.downsample import thinned
+from wattkeeper.scenarios.report.charts.pareto import (
+    EnergyTime,
+    energy_and_time,
+    fewer,
+    on_front,
+    scatter,
+)
 from wattkeeper.scenarios.report.points import (
     PointRow,
     bounds_of,

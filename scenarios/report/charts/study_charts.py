@@ -9,7 +9,7 @@ import numpy as np
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import TIMES, has_zoo
-from wattkeeper.scenarios.report.chart import (
+from wattkeeper.scenarios.report.charts.chart import (
     WHOLE_SPAN,
     Chart,
     has_value,
@@ -18,7 +18,7 @@ from wattkeeper.scenarios.report.chart import (
     span_unit,
     unit_for,
 )
-from wattkeeper.scenarios.report.columns import (
+from wattkeeper.scenarios.report.charts.columns import (
     RunColumns,
     attempts,
     floats,
@@ -27,9 +27,9 @@ from wattkeeper.scenarios.report.columns import (
     regrets,
     runs,
 )
-from wattkeeper.scenarios.report.downsample import binned, distribution
-from wattkeeper.scenarios.report.learning import choices, regret, zoo
-from wattkeeper.scenarios.report.pareto import energy_against_time
+from wattkeeper.scenarios.report.charts.downsample import binned, distribution
+from wattkeeper.scenarios.report.charts.learning import choices, regret, zoo
+from wattkeeper.scenarios.report.charts.pareto import energy_against_time
 from wattkeeper.sim.results.metrics import JobOutcomes
 
 

@@ -1,0 +1,1 @@
+"""Charts of the pages: one file a kind of chart."""
