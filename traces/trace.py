@@ -32,7 +32,7 @@ class Trace:
         inputs: SHA-256 (hex) by name of each file that was read.
         notes: What a reader should know: assumptions, columns left out, oddities.
         parameters: What a generator was given, JSON-ready.
-        quality: What an import found, JSON-ready; see `wattkeeper.traces.formats.Quality`.
+        quality: What an import found, JSON-ready; see `wattkeeper.traces.readers.base.Quality`.
 
     Raises:
         InputError: If the name is not allowed.

@@ -9,6 +9,7 @@ from pathlib import Path
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.matching.matchers import find_matcher
 from wattkeeper.traces.files.atomic import replacing_file
+from wattkeeper.traces.library import store
 from wattkeeper.traces.models.graph_arrays import read_arrays
 
 HEADER = ("parent", "child", "score", "score_over_own")
@@ -37,10 +38,11 @@ def write_scores(
         TraceError: If a graph cannot be read.
         InputError: If there is no such child.
         PolicyError: If there is no such matcher.
-        EnvironmentLacks: If the file cannot be written.
+        EnvironmentLacks: If the file cannot be written, or the trace library, which holds the
+            cache of graphs, has no place.
     """
     by = find_matcher(matcher)
-    arrays = read_arrays(graphs, by)
+    arrays = read_arrays(graphs, by, store.root() / ".graphs")
     unknown = [name for name in children if name not in arrays]
     if unknown:
         raise InputError(

@@ -41,8 +41,8 @@ def report(trace: Trace, gpus: int | None = None) -> Json:
         gpus: Size of a cluster to hold the jobs against.
 
     Returns:
-        ``quality``: what the import found (`wattkeeper.traces.formats.Quality`); empty where the
-        trace never went through one.
+        ``quality``: counts of the import (`wattkeeper.traces.readers.base.Quality`); empty for a
+        trace that was not imported.
         ``jobs``: their number.
         ``span_s``: from the first submission to the last, s.
         ``arrivals``, ``load``, ``cluster``, ``nodes``, ``together``, ``users``, ``fractions``,

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from wattkeeper.traces.formats import Batch, Rows
+from wattkeeper.traces.readers.base import Batch, Rows
 from wattkeeper.traces.readers.columns import dates, keep_rows, numbers, texts
 
 COLUMNS: Final = (

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError, Problem, TraceError
-from wattkeeper.traces.formats import Batch, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import Wrong, keep_rows, line_ids, numbers, texts, times
 from wattkeeper.traces.readers.textfile import (
     Layout,

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.formats import Batch, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import Wrong, keep_rows, line_ids, numbers, texts
 from wattkeeper.traces.readers.textfile import Layout, first_line, text_batches
 

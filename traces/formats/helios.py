@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from wattkeeper.traces.formats import Batch, JobsFormat
 from wattkeeper.traces.formats._accounting import COLUMNS, convert
+from wattkeeper.traces.readers.base import Batch, JobsFormat
 from wattkeeper.traces.readers.textfile import Layout, has_header, one_path, text_batches
 
 

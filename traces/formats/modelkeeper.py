@@ -21,8 +21,8 @@ import pyarrow as pa
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.traces.files.names import name_from
-from wattkeeper.traces.formats import Format, Quality
 from wattkeeper.traces.models.graphs import read_graphs
+from wattkeeper.traces.readers.base import Format, Quality
 from wattkeeper.traces.readers.csvfile import read_csv
 from wattkeeper.traces.readers.textfile import first_line
 from wattkeeper.traces.schema import MODELS, TRAININGS, field, jobs_table, table_schema

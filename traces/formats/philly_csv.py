@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from wattkeeper.traces.formats import Batch, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import dates, keep_rows, line_ids, numbers, texts
 from wattkeeper.traces.readers.textfile import Layout, has_header, one_path, text_batches
 

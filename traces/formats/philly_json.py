@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.formats import Batch, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 
 CHUNK_BYTES: Final = 1 << 20
 LONGEST_OBJECT: Final = 1 << 22

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.formats import Batch, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     WHOLE_BELOW,
     Floats,

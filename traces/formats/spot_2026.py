@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.formats import Batch, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import Wrong, keep_rows, note, numbers, texts
 from wattkeeper.traces.readers.csvfile import read_csv
 from wattkeeper.traces.readers.textfile import Layout, has_header, one_path, text_batches

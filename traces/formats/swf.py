@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.traces.formats import Batch, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import Wrong, keep_rows, numbers, texts
 from wattkeeper.traces.readers.textfile import Layout, first_line, one_path, text_batches
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.files.names import name_from
-from wattkeeper.traces.formats import Format
+from wattkeeper.traces.readers.base import Format
 from wattkeeper.traces.readers.csvfile import read_csv
 from wattkeeper.traces.schema import field, jobs_table, table_schema
 from wattkeeper.traces.trace import Trace

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.formats import Format
+from wattkeeper.traces.readers.base import Format
 from wattkeeper.traces.readers.csvfile import CsvFile, read_csv
 from wattkeeper.traces.schema import CONVERGENCE, PROFILES, WORKLOADS, field, table_schema
 from wattkeeper.traces.trace import Trace

@@ -31,10 +31,11 @@ from urllib.parse import unquote, urlsplit
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, Problem, TraceError
 from wattkeeper.traces.files.atomic import replacing_file
 from wattkeeper.traces.files.names import check_name
-from wattkeeper.traces.formats import JobsFormat, find_format
+from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.library import store
 from wattkeeper.traces.library.catalogue import File, WellKnown, find_known
 from wattkeeper.traces.library.folder import META, check_free
+from wattkeeper.traces.readers.base import JobsFormat
 
 DOWNLOADS: Final = ".downloads"
 TIMEOUT_S: Final = 30

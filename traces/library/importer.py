@@ -12,7 +12,7 @@ import hashlib
 import tempfile
 from bisect import insort
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -25,8 +25,9 @@ import pyarrow.parquet as pq
 from wattkeeper.policies.errors import SHOWN, Problem, TraceError
 from wattkeeper.traces.files.atomic import replacing
 from wattkeeper.traces.files.names import check_name, name_from
-from wattkeeper.traces.formats import Batch, JobsFormat, Quality, Rows
+from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.library import folder as folders
+from wattkeeper.traces.readers.base import Batch, JobsFormat, Quality, Rows
 from wattkeeper.traces.schema import JOBS, NODES, jobs_table, row_problems, validate
 from wattkeeper.traces.trace import Trace
 
@@ -146,17 +147,26 @@ def write_jobs(
     return fields
 
 
-def read_jobs(form: JobsFormat, paths: Sequence[Path], name: str | None = None) -> Trace:
-    """Read logs into memory.
+def import_trace(form: str, paths: Sequence[Path], name: str | None = None) -> Trace:
+    """Read files of a format into memory; `wattkeeper.traces.library.store.add` puts them on disk.
+
+    Args:
+        form: Name of the format, or `AUTO`.
+        paths: What it reads.
+        name: The trace's name; by default the format chooses.
 
     Raises:
-        InputError: If the name is not allowed.
+        InputError: If there is no such format, or the name is not allowed.
         TraceError: If a file is missing or wrong.
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch) / "trace"
-        write_jobs(form, paths, name, folder)
-        return folders.read(folder)
+    known = find_format(form, paths)
+    if isinstance(known, JobsFormat):
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch) / "trace"
+            write_jobs(known, paths, name, folder)
+            return folders.read(folder)
+    trace = known.read(paths)
+    return trace if name is None else replace(trace, name=name)
 
 
 def default_name(paths: Sequence[Path]) -> str:

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.traces.files.names import check_name, is_name
-from wattkeeper.traces.formats import JobsFormat, find_format
+from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.library.folder import META, read, write
 from wattkeeper.traces.library.importer import default_name, write_jobs
+from wattkeeper.traces.readers.base import JobsFormat
 from wattkeeper.traces.trace import Trace
 
 MUCH: Final = 0.1

@@ -1,4 +1,4 @@
-"""Graphs as the arrays that a matcher runs over, kept beside the trace library by their content."""
+"""Graphs as the arrays that a matcher runs over, cached by the content of their files."""
 
 from __future__ import annotations
 
@@ -6,65 +6,65 @@ import json
 import os
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from wattkeeper.policies.matching.graph import Ints
 from wattkeeper.policies.matching.matchers import Matcher
 from wattkeeper.policies.matching.packing import pack, unpack
-from wattkeeper.traces.library import store
 from wattkeeper.traces.models.graphs import check_new, graph_files, parse_graph, read_bytes
 
 A = TypeVar("A", bound=tuple[Ints, ...])
 
-FOLDER: Final = ".graphs"
-"""In the trace library."""
 
+def read_arrays(path: Path, matcher: Matcher[A], cache: Path) -> dict[str, A]:
+    """Read the graphs of a folder, or of one file, as a matcher's arrays, by name of the model.
 
-def read_arrays(path: Path, matcher: Matcher[A]) -> dict[str, A]:
-    """The graphs of a folder, or of one file, as a matcher takes them, by name of the model.
+    A cached entry is looked up by the content of the graph's file and verified by its checksum; a
+    damaged one is computed again. A cache that cannot be written is not used.
 
-    What was read before comes from a cache: it is found by the content of the graph's file, checked
-    by a checksum, and made again if it is damaged. A cache that cannot be written is done without.
+    Args:
+        path: A folder of graphs, or one graph.
+        matcher: Whose arrays are returned.
+        cache: Folder of the cache; made if it is missing.
 
     Raises:
-        TraceError: If there is none, one cannot be read, or two models have one name.
-        EnvironmentLacks: If no place for the cache is known.
+        TraceError: If there is no graph, one cannot be read, or two models have the same name.
     """
-    found: dict[str, A] = {}
+    arrays_by_model: dict[str, A] = {}
     for file in graph_files(path):
-        name, arrays = _arrays(file, matcher)
-        check_new(name, found, file)
-        found[name] = arrays
-    return found
+        name, arrays = _read_one(file, matcher, cache)
+        check_new(name, arrays_by_model, file)
+        arrays_by_model[name] = arrays
+    return arrays_by_model
 
 
-def _arrays(file: Path, matcher: Matcher[A]) -> tuple[str, A]:
+def _read_one(file: Path, matcher: Matcher[A], cache: Path) -> tuple[str, A]:
     data = read_bytes(file)
     key = blake2b(data, digest_size=16).hexdigest()
-    cached = store.root() / FOLDER / f"{key}.{matcher.layout.__name__}"
+    cached = cache / f"{key}.{matcher.layout.__name__}"
     try:
         arrays = unpack(matcher.layout, cached.read_bytes())
     except OSError:
         arrays = None
     if arrays is not None:
-        return _name(file, data), arrays
+        return _parse_name(file, data), arrays
     graph = parse_graph(file.stem, data, str(file))
     arrays = matcher.arrays(graph)
-    _keep(cached, pack(arrays))
+    _write_cached(cached, pack(arrays))
     return graph.name, arrays
 
 
-def _name(file: Path, data: bytes) -> str:
-    # What is in the cache was a graph when it was read.
-    found = json.loads(data)
-    return str(found["model"]) if isinstance(found, dict) else file.stem
+def _parse_name(file: Path, data: bytes) -> str:
+    # A cached file was a valid graph when it was first read, so it need not be validated again.
+    document = json.loads(data)
+    return str(document["model"]) if isinstance(document, dict) else file.stem
 
 
-def _keep(path: Path, data: bytes) -> None:
-    mine = path.with_name(f".{path.name}.{os.getpid()}")
+def _write_cached(path: Path, data: bytes) -> None:
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        mine.write_bytes(data)
-        mine.replace(path)
+        fresh.write_bytes(data)
+        fresh.replace(path)
     except OSError:
-        mine.unlink(missing_ok=True)
+        fresh.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wattkeeper.traces.formats import Rows
+from wattkeeper.traces.readers.base import Rows
 from wattkeeper.traces.readers.csvfile import ABSENT, NUMBER, SHOWN_CELL
 from wattkeeper.traces.schema import JOBS
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.formats import Batch
+from wattkeeper.traces.readers.base import Batch
 from wattkeeper.traces.readers.csvfile import not_text, odd_byte, reading
 
 BLOCK_BYTES: Final = 1 << 21

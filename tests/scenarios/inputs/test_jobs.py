@@ -17,8 +17,8 @@ from wattkeeper.scenarios.spec.loading import load
 from wattkeeper.sim.engine.agenda import Callback
 from wattkeeper.sim.engine.clock import Clock
 from wattkeeper.traces.files.atomic import replacing, replacing_file
-from wattkeeper.traces.formats import import_trace
 from wattkeeper.traces.library import store
+from wattkeeper.traces.library.importer import import_trace
 
 HEADER = "group,start_time,end_time,dataset,runtime_ratio\n"
 SCENARIO = """\

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattkeeper.policies.errors import TraceError, WattkeeperError
-from wattkeeper.traces.formats import JobsFormat, find_format, import_trace, philly_json, registry
+from wattkeeper.traces.formats import find_format, philly_json, registry
 from wattkeeper.traces.library import folder as folders
-from wattkeeper.traces.library.importer import write_jobs
+from wattkeeper.traces.library.importer import import_trace, write_jobs
+from wattkeeper.traces.readers.base import JobsFormat
 from wattkeeper.traces.trace import Trace
 
 DATA = Path(__file__).parents[2] / "data" / "formats"

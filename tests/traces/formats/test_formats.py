@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from wattkeeper.policies.errors import InputError, Problem, TraceError
 from wattkeeper.traces import formats
-from wattkeeper.traces.formats import import_trace, registry
+from wattkeeper.traces.formats import registry
+from wattkeeper.traces.library.importer import import_trace
 from wattkeeper.traces.trace import Trace
 
 SHARED = Path(__file__).resolve().parents[4] / "shared"

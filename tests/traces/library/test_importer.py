@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 from tests.conftest import Command
 from wattkeeper.policies.errors import InputError, Problem, TraceError
-from wattkeeper.traces.formats import JobsFormat, find_format, import_trace, registry
+from wattkeeper.traces.formats import find_format, registry
 from wattkeeper.traces.library import store
+from wattkeeper.traces.library.importer import import_trace
 from wattkeeper.traces.readers import textfile
+from wattkeeper.traces.readers.base import JobsFormat
 from wattkeeper.traces.schema import JOBS
 
 SAMPLES = Path(__file__).parents[2] / "data" / "formats"
@@ -454,8 +456,8 @@ def test_the_command(inside: Command, tmp_path: Path) -> None:
 PEAK = """
 import re, sys
 from pathlib import Path
-from wattkeeper.traces import library
-library.add("helios", [Path(sys.argv[1])], sys.argv[2])
+from wattkeeper.traces.library import store
+store.add("helios", [Path(sys.argv[1])], sys.argv[2])
 print(re.search(r"VmHWM:\\s+([0-9]+) kB", Path("/proc/self/status").read_text())[1])
 """
 

@@ -123,7 +123,6 @@ def test_a_folder_needs_graphs_and_different_names(tmp_path: Path) -> None:
 def test_arrays_come_from_the_cache_and_are_made_again_when_damaged(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WATTKEEPER_TRACES", str(tmp_path / "library"))
     folder, matcher = tmp_path / "zoo", find_matcher(name)
     folder.mkdir()
     graphs: dict[str, Graph] = {}
@@ -144,7 +143,7 @@ def test_arrays_come_from_the_cache_and_are_made_again_when_damaged(
 
     def check(made: list[str]) -> None:
         parsed.clear()
-        found = read_arrays(folder, matcher)
+        found = read_arrays(folder, matcher, tmp_path / "cache" / "graphs")
         assert parsed == made
         assert found.keys() == graphs.keys()
         for key, arrays in found.items():
@@ -153,7 +152,7 @@ def test_arrays_come_from_the_cache_and_are_made_again_when_damaged(
 
     check([*graphs])
     check([])
-    kept = sorted((tmp_path / "library").rglob(f"*.{matcher.layout.__name__}"))
+    kept = sorted((tmp_path / "cache").rglob(f"*.{matcher.layout.__name__}"))
     assert len(kept) == len(graphs)
     for file in kept:
         data = bytearray(file.read_bytes())
