@@ -352,6 +352,18 @@ class ZooView(Protocol):
         """What is in the zoo now, in the order of addition."""
 
 
+class EmptyZoo:
+    """The zoo where there is none."""
+
+    def child(self, job: Job) -> ChildModel | None:
+        """None."""
+        return None
+
+    def models(self) -> Sequence[TrainedModel]:
+        """Nothing."""
+        return ()
+
+
 class Context(Protocol):
     """What every policy may ask of the world."""
 

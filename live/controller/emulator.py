@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from wattkeeper.live.controller.workloads import REHEARSAL
 from wattkeeper.live.devices import found
 from wattkeeper.live.devices.synthetic import SyntheticDevice
-from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.live.session.session import Session
+from wattkeeper.live.wire.clock import run_clock
 from wattkeeper.policies.errors import InputError, WattkeeperError
 
 EARLY_S = 1e-6
@@ -63,7 +63,7 @@ def rehearse() -> None:
     devices = [device for device in found() if isinstance(device, SyntheticDevice)]
     if not devices:
         raise InputError("a rehearsal needs synthetic devices (WATTKEEPER_DEVICE)")
-    wall = WallClock.from_environment()
+    wall = run_clock()
     needed = plan["epochs"]
     with Session("rehearsal", batch_sizes=[1], default_batch_size=1, max_epochs=1) as session:
         limits = session.orders.profile_w

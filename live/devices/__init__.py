@@ -83,7 +83,7 @@ def by_uuid(uuid: str) -> Device:
 
 def _wanted(wanted: str) -> list[Device]:
     from wattkeeper.live.devices.synthetic import PREFIX, SyntheticDevice, of_type
-    from wattkeeper.live.host.wall_clock import WallClock
+    from wattkeeper.live.wire.clock import run_clock
     from wattkeeper.policies.errors import InputError
 
     if wanted == NONE:
@@ -95,6 +95,6 @@ def _wanted(wanted: str) -> list[Device]:
             "/ in it; or leave it unset"
         )
     return [
-        SyntheticDevice(Path(name)) if "/" in name else of_type(name, WallClock.from_environment())
+        SyntheticDevice(Path(name)) if "/" in name else of_type(name, run_clock())
         for name in names.split(",")
     ]

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from wattkeeper.live.devices.device import Device
 from wattkeeper.live.devices.synthetic import SyntheticDevice
 from wattkeeper.live.host.wall_clock import WallClock
+from wattkeeper.live.wire.messages import EnergySource
 from wattkeeper.policies.errors import DeviceError, DeviceLost, NotSupported
-
-How = Literal["counter", "integrated", "synthetic", "absent"]
-"""Where an energy is from: the devices' own counters; power that was read again and again; a device
-that is not there, so that nobody measured it; nowhere, since nothing measures it."""
 
 
 class Reading(NamedTuple):
@@ -27,7 +24,7 @@ class Reading(NamedTuple):
 
     time_s: float
     energy_j: float | None
-    how: How
+    how: EnergySource
 
 
 class EnergyMeter:
@@ -48,7 +45,9 @@ class EnergyMeter:
         self._error: DeviceError | None = None
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-        self.how: How = "counter" if all(one.has_counter for one in devices) else "integrated"
+        self.how: EnergySource = (
+            "counter" if all(one.has_counter for one in devices) else "integrated"
+        )
         if any(isinstance(one, SyntheticDevice) for one in devices):
             self.how = "synthetic"
         if not devices or not all(map(_measures, devices)):

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, Self
 from wattkeeper.live.devices.device import PowerRange
 from wattkeeper.live.host.state_folder import state_folder
 from wattkeeper.live.host.wall_clock import STILL, WallClock
+from wattkeeper.live.wire.clock import run_clock
 from wattkeeper.policies.errors import DeviceLost, InputError
 
 PREFIX: Final = "synthetic:"
@@ -93,7 +94,7 @@ class SyntheticDevice:
         self.gpu_type = state.gpu_type
         self.limits: PowerRange | None = state.limits
         still = STILL in os.environ
-        self.wall = WallClock.from_environment() if still else WallClock(state.speed, state.begun_s)
+        self.wall = run_clock() if still else WallClock(state.speed, state.begun_s)
 
     @classmethod
     def create(

@@ -12,7 +12,7 @@ from wattkeeper.policies.errors import InputError
 SPEED: Final = "WATTKEEPER_SPEED"
 BEGUN_S: Final = "WATTKEEPER_BEGUN_S"
 STILL: Final = "WATTKEEPER_STILL"
-"""Set if a controller keeps the time, which stands still while anybody works."""
+"""Environment variable: set if the controller keeps the time (`wattkeeper.live.wire.clock`)."""
 
 
 class WallClock:
@@ -30,16 +30,12 @@ class WallClock:
 
     @classmethod
     def from_environment(cls) -> WallClock:
-        """The clock that whoever started this process gave it; the host's own if nobody did.
+        """The clock that the environment describes; the host's own by default.
 
         Raises:
             InputError: If `WATTKEEPER_SPEED` or `WATTKEEPER_BEGUN_S` is no number, or the speed is
                 not above 0.
         """
-        if os.environ.get(STILL):
-            from wattkeeper.live.wire.client import still_wall
-
-            return still_wall()
         speed, begun_s = _number(SPEED, 1.0), _number(BEGUN_S, 0.0)
         if speed <= 0:
             raise InputError(f"{SPEED} is {speed:g}; allowed: a number above 0")

@@ -23,10 +23,11 @@ from typing import Any, Final, NamedTuple
 
 from wattkeeper.live.controller.launchers.local import by_torchrun, check_torchrun
 from wattkeeper.live.host import process_identity
-from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.live.record import process
-from wattkeeper.live.session.arguments import RECORDING, stepped
+from wattkeeper.live.session.arguments import stepped
+from wattkeeper.live.session.coordinators import RECORDING
 from wattkeeper.live.session.recording_coordinator import EVENTS, ORDERS, RecordingRequest
+from wattkeeper.live.wire.clock import run_clock
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.traces.files.atomic import replacing_file
@@ -242,7 +243,7 @@ class _Runs:
         self, sweep: RecordingPlan, command: Sequence[str], folder: Path, lock: int
     ) -> None:
         self._sweep, self._command, self._folder, self._lock = sweep, command, folder, lock
-        self._wall = WallClock.from_environment()
+        self._wall = run_clock()
 
     def run(self, wanted: RecordingRequest) -> RecordedRun:
         """The finished run of what is wanted.
@@ -363,7 +364,7 @@ def _settle_s(limits_w: Sequence[float]) -> float:
     from wattkeeper.live.devices.power_limiter import PowerLimiter
 
     took = []
-    wall = WallClock.from_environment()
+    wall = run_clock()
     with PowerLimiter(found()) as limiter:
         for limit_w in limits_w:
             began_s = wall.now_s()

@@ -13,7 +13,7 @@ from wattkeeper.live import devices
 from wattkeeper.live.devices.energy_meter import EnergyMeter, Reading
 from wattkeeper.live.devices.nvml import ORDER, NvmlGpu
 from wattkeeper.live.devices.rapl import CpuPackage
-from wattkeeper.live.host.wall_clock import WallClock
+from wattkeeper.live.wire.clock import run_clock
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def metered(processor: Processor) -> Iterator[Callable[[], Reading]]:
         began_s = time.process_time()
         yield lambda: Reading(time.process_time() - began_s, None, "absent")
         return
-    meter = EnergyMeter(processor.measured, WallClock.from_environment())
+    meter = EnergyMeter(processor.measured, run_clock())
 
     def read() -> Reading:
         wait()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from wattkeeper.live.devices.energy_meter import How
+from wattkeeper.live.wire.messages import EnergySource
 from wattkeeper.policies.errors import EnvironmentLacks, Problem, StoreError
 from wattkeeper.traces.files.atomic import replacing_file
 
@@ -57,7 +57,7 @@ class TrainingRecord(BaseModel):
     accuracy: float
     time_s: float
     energy_j: float | None = None
-    energy_from: How = "absent"
+    energy_from: EnergySource = "absent"
     power_limit_w: float | None = None
     graph_s: float
     query_s: float

@@ -15,12 +15,19 @@ from wattkeeper.live.session.store import SessionStore
 from wattkeeper.policies.errors import InputError, PolicyError, StoreError
 from wattkeeper.policies.profile import Objective, Profile
 from wattkeeper.policies.protocols import Configuration as Configuration
-from wattkeeper.policies.protocols import Job, Measurement, Options, Outcome, Running, Start
+from wattkeeper.policies.protocols import (
+    EmptyZoo,
+    Job,
+    Measurement,
+    Options,
+    Outcome,
+    Running,
+    Start,
+)
 from wattkeeper.policies.protocols import Knobs as Knobs
 from wattkeeper.policies.registry import Point, PolicyConfig, built, policies
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.validation import check_configuration, check_knobs
-from wattkeeper.sim.engine.world import EmptyZoo
 
 ASKED: Final[tuple[Point, ...]] = ("configure", "tune")
 """The decision points of a session."""

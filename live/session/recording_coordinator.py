@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from wattkeeper.live.host import process_identity
-from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.live.session import distributed
 from wattkeeper.live.session.arguments import PowerControl, SessionArguments
+from wattkeeper.live.wire.clock import run_clock
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
 from wattkeeper.policies.errors import InputError, NotSupported
 from wattkeeper.policies.protocols import Measurement
@@ -78,7 +78,7 @@ class RecordingCoordinator:
     ) -> None:
         self._terms, self._devices, self._limiter, self._how = terms, devices, limiter, how
         self._events = folder / EVENTS
-        self._wall = WallClock.from_environment()
+        self._wall = run_clock()
         self._wanted = RecordingRequest(**json.loads((folder / ORDERS).read_text(encoding="utf-8")))
         self._report_s = 0.0
 

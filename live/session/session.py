@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from wattkeeper.live.session import checkpoint, distributed, lr_scaling
-from wattkeeper.live.session.arguments import SessionArguments, guide_of, is_linked
+from wattkeeper.live.session.arguments import SessionArguments
+from wattkeeper.live.session.coordinators import connect_coordinator, is_linked
 from wattkeeper.live.session.heartbeat import Heartbeat
 from wattkeeper.live.session.power_profiler import PowerProfiler
 from wattkeeper.live.session.termination import Stopped, Terminations
@@ -139,7 +140,7 @@ class Session:
         from wattkeeper.live.devices import found
         from wattkeeper.live.devices.energy_meter import EnergyMeter
         from wattkeeper.live.devices.power_limiter import PowerLimiter
-        from wattkeeper.live.host.wall_clock import WallClock
+        from wattkeeper.live.wire.clock import run_clock
 
         def begin() -> Assignment:
             devices = found() if distributed.leads() else []
@@ -148,9 +149,9 @@ class Session:
             off = os.environ.get(POWER_CONTROL) == "off" or not distributed.leads()
             limiter = PowerLimiter(devices, "off" if off else self._control)
             self._limiter = stack.enter_context(limiter)
-            self._meter = EnergyMeter(devices, WallClock.from_environment())
+            self._meter = EnergyMeter(devices, run_clock())
             stack.callback(self._meter.close)
-            self._guide: Coordinator = guide_of(
+            self._guide: Coordinator = connect_coordinator(
                 self._terms, devices, self._limiter, self._meter.how
             )
             return self._guide.begin()

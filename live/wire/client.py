@@ -1,4 +1,4 @@
-"""A session's end of the link to the controller: a guide that asks it, as JSON lines over TCP."""
+"""The session's end of its link to the controller: JSON lines over TCP."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-from functools import cache
 from threading import local
 from typing import Any, Final
 
-from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.protocols import Measurement
@@ -135,39 +132,6 @@ class RemoteCoordinator:
             self._mine.connection = None
 
 
-class RemoteWallClock(WallClock):
-    """The time that the controller keeps.
-
-    Args:
-        guide: The link to it; once nobody answers there any more, the time stands still for good.
-    """
-
-    def __init__(self, guide: RemoteCoordinator) -> None:
-        super().__init__()
-        self._guide = guide
-        self._heard = False
-        self._ask_once()
-
-    def _ask_once(self) -> None:
-        """Ask for the time, but do not wait: a guard of limits ends after its controller."""
-        patience_s, self._guide.patience_s = self._guide.patience_s, FIRST_PAUSE_S
-        with suppress(EnvironmentLacks):
-            self._guide.sleep_until(0.0)
-            self._heard = True
-        self._guide.patience_s = patience_s
-
-    def now_s(self) -> float:
-        """When the controller last answered: what this process does in between takes no time."""
-        if not self._heard:  # it was being started again when this process was
-            self._ask_once()
-        return self._guide.now_s
-
-    def sleep_until(self, time_s: float) -> None:
-        """Sleep until a time of the run, s, or until the training shall stop."""
-        if time_s > self._guide.now_s:
-            self._guide.sleep_until(time_s)
-
-
 def guide_from_environment() -> RemoteCoordinator:
     """The guide of the attempt that a live run started this process for.
 
@@ -185,9 +149,3 @@ def guide_from_environment() -> RemoteCoordinator:
         )
     rank, lease_s = int(os.environ.get("RANK", "0")), float(os.environ.get(LEASE, "60"))
     return RemoteCoordinator(host, int(port), token, run, rank, lease_s)
-
-
-@cache
-def still_wall() -> RemoteWallClock:
-    """The time that the controller of this process keeps, the same for all that ask."""
-    return RemoteWallClock(guide_from_environment())

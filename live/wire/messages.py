@@ -8,12 +8,13 @@ controller over a socket. The session itself cannot tell which.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from wattkeeper.policies.protocols import Measurement
 
-if TYPE_CHECKING:
-    from wattkeeper.live.devices.energy_meter import How
+EnergySource = Literal["counter", "integrated", "synthetic", "absent"]
+"""Source of an energy: the device's counter; its power integrated over time; a synthetic device;
+none."""
 
 Cause = Literal[
     "reached", "epochs", "bound", "stopped", "left", "failed", "crashed", "hung", "silent"
@@ -106,7 +107,7 @@ class AttemptResult(NamedTuple):
     energy_j: float | None
     power_limit_w: float | None = None
     limit_set: bool = True
-    how: How = "absent"
+    how: EnergySource = "absent"
     message: str = ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -18,6 +18,7 @@ from wattkeeper.policies.protocols import (
     Configuration,
     Configure,
     Context,
+    EmptyZoo,
     Job,
     Knobs,
     Measurement,
@@ -32,7 +33,6 @@ from wattkeeper.policies.protocols import (
     ZooView,
 )
 from wattkeeper.policies.registry import Point, PolicyConfig, built
-from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.engine.agenda import Callback, Due
 from wattkeeper.sim.engine.backend import Attempt, Backend, Listener, ZooBackend
@@ -85,18 +85,6 @@ class _Context:
                 f"{self._point} policy {self._config.kind!r} declares no foresight", self._point
             )
         return self._world.backend.foresight(start)
-
-
-class EmptyZoo:
-    """The zoo of a scenario that has none."""
-
-    def child(self, job: Job) -> ChildModel | None:
-        """None."""
-        return None
-
-    def models(self) -> Sequence[TrainedModel]:
-        """Nothing."""
-        return ()
 
 
 class World(Listener):

@@ -16,6 +16,7 @@ from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import (
     JOB_ATTRIBUTES,
     Configuration,
+    EmptyZoo,
     Job,
     Options,
     Outcome,
@@ -30,7 +31,7 @@ from wattkeeper.sim.engine.replay import Occupancy, Profiles, Profiling, Replay
 from wattkeeper.sim.engine.rng import NamedStreams, RandomStreams
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 from wattkeeper.sim.engine.sources import Source, TraceSource
-from wattkeeper.sim.engine.world import EmptyZoo, World
+from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.results.tables import attempt_columns, decision_columns, recorded_columns
 from wattkeeper.sim.results.timeline import Timeline, timeline
 from wattkeeper.traces.schema import JOBS, jobs_table

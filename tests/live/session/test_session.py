@@ -105,6 +105,27 @@ def test_wrong_arguments_are_told(terms: dict[str, Any], message: str) -> None:
     assert not history()
 
 
+def test_a_training_without_a_zoo_loads_no_simulator() -> None:
+    """From its first decision to its stored outcome, with policies that measure and learn."""
+    code = """if True:
+        import sys
+        from wattkeeper.live import Session
+        with Session("mine", batch_sizes=[16, 32], default_batch_size=32, max_epochs=2, eta=0,
+                     target=1.0) as session:
+            for epoch in session.epochs():
+                session.report(epoch.number / 2)
+        assert session.reached
+        parts = {"simpy", "pyarrow", "pandas", "torch", "numba"}
+        print(*sorted(name for name in sys.modules if name.partition(".")[0] in parts
+                      or name.startswith(("wattkeeper.sim.engine.world", "wattkeeper.sim.engine."
+                                          "clock", "wattkeeper.scenarios",
+                                          "wattkeeper.live.zoo", "wattkeeper.live.controller"))))
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
+    assert [row["cause"] for row in history()] == ["reached"]
+
+
 @pytest.mark.parametrize(
     ("kind", "why"), [("oracle", "only a simulation can"), ("modelkeeper", "from a zoo of models")]
 )

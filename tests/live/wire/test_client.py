@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from wattkeeper.live.wire.client import RemoteCoordinator, RemoteWallClock, guide_from_environment
+from wattkeeper.live.wire.client import RemoteCoordinator, guide_from_environment
+from wattkeeper.live.wire.clock import RemoteWallClock
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
 from wattkeeper.live.wire.server import SessionServer
 from wattkeeper.policies.errors import EnvironmentLacks, InputError

@@ -1,0 +1,137 @@
+"""Which coordinator tells a session what to do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from wattkeeper.live.session import distributed
+from wattkeeper.live.session.arguments import PowerControl, SessionArguments, stepped
+from wattkeeper.live.wire.client import LINK
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, NotSupported
+
+if TYPE_CHECKING:
+    from wattkeeper.live.devices.device import Device
+    from wattkeeper.live.wire.messages import Coordinator
+
+RECORDING: Final = "WATTKEEPER_RECORDING"
+"""Environment variable: folder of the recorder that started this process."""
+
+
+def is_linked() -> bool:
+    """Whether a controller started this process."""
+    return bool(os.environ.get(LINK))
+
+
+def connect_coordinator(
+    terms: SessionArguments, devices: Sequence[Device], limiter: PowerControl, how: str
+) -> Coordinator:
+    """Who tells a session what to do: who records it or controls it, else the policies.
+
+    Args:
+        terms: What the script says.
+        devices: Those of this process.
+        limiter: Whether power limits can be set.
+        how: Where energy is from; `absent` if nothing measures it.
+
+    Raises:
+        InputError: If a policy or a power limit is not there.
+        PolicyError: If a policy cannot be asked live.
+        EnvironmentLacks: If the cost counts what nothing measures, or the store, or the
+            controller, cannot be reached.
+    """
+    if is_linked():
+        from wattkeeper.live.wire.client import guide_from_environment
+
+        linked: Coordinator = guide_from_environment()
+        return linked
+    if not distributed.leads():
+        return distributed.FollowerCoordinator()
+    if os.environ.get(RECORDING):
+        from wattkeeper.live.session.recording_coordinator import RecordingCoordinator
+
+        return RecordingCoordinator(Path(os.environ[RECORDING]), terms, devices, limiter, how)
+    try:
+        from wattkeeper.live.session.local_coordinator import LocalCoordinator
+        from wattkeeper.live.session.store import SessionStore
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "sqlalchemy":
+            raise
+        raise EnvironmentLacks(
+            "a session keeps what it learns in a database, for which SQLAlchemy is missing: "
+            "pip install 'wattkeeper[live]'"
+        ) from error
+    from wattkeeper.live.session.policy_host import JobPlan, config_of
+
+    gpu_type, gpus, max_power_w = _hardware(terms, devices, how)
+    plan = JobPlan(
+        job=terms.job,
+        batch_sizes=tuple(sorted(set(terms.batch_sizes))),
+        default_batch_size=terms.default_batch_size,
+        max_epochs=terms.max_epochs,
+        target=terms.target,
+        higher_is_better=terms.higher_is_better,
+        eta=float(terms.eta),
+        gpu_type=gpu_type,
+        gpus=gpus,
+        limits_w=_limits(terms, devices, limiter, how),
+        max_power_w=max_power_w,
+        configure=config_of("configure", terms.configure),
+        tune=config_of("tune", terms.tune),
+    )
+    if len(plan.limits_w) > 1:
+        plan.tune.check(plan.options)
+    plan.configure.check(plan.options)
+    return LocalCoordinator(SessionStore(terms.store), plan, terms.lease_s)
+
+
+def _hardware(
+    terms: SessionArguments, devices: Sequence[Device], how: str
+) -> tuple[str, int, float]:
+    """Type and number of the devices, and what the cost counts a second of one with, W."""
+    if how == "absent" and terms.eta > 0:
+        from wattkeeper.live.devices import absent
+
+        raise EnvironmentLacks(
+            f"nothing here measures energy, so that no cost with eta={terms.eta:g} is known: say "
+            "eta=0, which counts time alone, or see with `wattkeeper doctor` what is missing\n"
+            + absent()
+        )
+    if not devices:
+        return "cpu", 1, 1.0
+    gpu_type = "+".join(sorted({device.gpu_type for device in devices}))
+    highest = [device.limits.highest_w for device in devices if device.limits is not None]
+    if len(highest) == len(devices):
+        return gpu_type, len(devices), sum(highest) / len(highest)
+    if 0 < terms.eta < 1:
+        raise EnvironmentLacks(
+            f"{gpu_type} has no highest power limit, with which a cost with eta={terms.eta:g} "
+            "weighs time against energy: say eta=1 (energy alone) or eta=0 (time alone)"
+        )
+    return gpu_type, len(devices), 1.0
+
+
+def _limits(
+    terms: SessionArguments, devices: Sequence[Device], limiter: PowerControl, how: str
+) -> tuple[float, ...]:
+    """The limits that all devices may be given, W, ascending; that in force if none may."""
+    ranges = [device.limits for device in devices if device.limits is not None]
+    if not ranges or len(ranges) < len(devices):
+        return ()
+    if not limiter.allowed or how == "absent":
+        try:
+            return (min(device.limit_w() for device in devices),)
+        except NotSupported:
+            return ()
+    lowest_w = max(one.lowest_w for one in ranges)
+    highest_w = min(one.highest_w for one in ranges)
+    if terms.power_limits_w is None:
+        return stepped(lowest_w, highest_w)
+    for limit_w in terms.power_limits_w:
+        if not lowest_w <= limit_w <= highest_w:
+            raise InputError(
+                f"found the power limit {limit_w:g} W; allowed: {lowest_w:g} to {highest_w:g} W"
+            )
+    return tuple(sorted({float(limit_w) for limit_w in terms.power_limits_w}))
