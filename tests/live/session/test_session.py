@@ -436,7 +436,7 @@ def test_the_page_s_code_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     assert not done.stderr
     said = done.stdout.splitlines()
-    assert ["Ended(cause=" in line for line in said] == [True, True, False, False]
+    assert ["AttemptResult(cause=" in line for line in said] == [True, True, False, False]
     assert [line.split()[:3] for line in said[2:]] == [["1", "1", "64"], ["2", "1", "32"]]
     named = set(re.findall(r"`(\w+)`", page))
     assert set(inspect.signature(Session).parameters) - {"job"} <= named
