@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from wattkeeper.live.search.training_log import read
 from wattkeeper.policies.errors import InputError
-from wattkeeper.sim.results.folder import kept_beside
+from wattkeeper.sim.results.folder import work_folder
 
 Floats = npt.NDArray[np.float64]
 
@@ -55,7 +55,7 @@ def pairs(results: Path) -> Pairs:
     Raises:
         InputError: If there are none.
     """
-    folder = kept_beside(results, "trainings")
+    folder = work_folder(results, "trainings")
     found = [one for path in sorted(folder.glob("*.jsonl")) for one in read(path)]
     scratch = {(one.seed, one.model): one for one in found if one.variant == "scratch"}
     zoo = [one for one in found if one.variant == "zoo" and (one.seed, one.model) in scratch]

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.registry import POINTS, policies
 from wattkeeper.scenarios.spec.schema import json_schema
-from wattkeeper.sim.results.tables import TABLES, VALUES
+from wattkeeper.sim.results.schemas import TABLES, VALUES
 from wattkeeper.traces.formats import registry
 from wattkeeper.traces.schema import KINDS, OPTIONAL
 

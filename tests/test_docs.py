@@ -15,7 +15,7 @@ import pytest
 from wattkeeper.policies.registry import POINTS, policies
 from wattkeeper.scenarios.spec.schema import json_schema
 from wattkeeper.sim.results.metrics import METRICS
-from wattkeeper.sim.results.tables import TABLES, VALUES
+from wattkeeper.sim.results.schemas import TABLES, VALUES
 from wattkeeper.traces.formats import registry
 from wattkeeper.traces.schema import KINDS, OPTIONAL
 

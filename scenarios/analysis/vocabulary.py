@@ -72,6 +72,23 @@ def has_zoo(summary: Json) -> bool:
     return any("gpu_s_saved" in one["metrics"] for one in summary["variants"].values())
 
 
+def tradeoff_metrics(summary: Json) -> tuple[str, str, tuple[str, str]]:
+    """The metrics of time and energy that policies trade off, and their labels."""
+    if summary["by"]["workload"]:
+        return "time_s", "energy_j", ("training time of all jobs", "energy of all jobs")
+    return "jct_s", "cluster_energy_j", ("mean job completion time", "energy of the cluster")
+
+
+def oracle_variants(scenario: Json) -> list[str]:
+    """The variants of a resolved scenario whose `configure` policy knows the future."""
+    default = scenario.get("policies", {}).get("configure")
+    configured = {
+        name: variant.get("policies", {}).get("configure") or default
+        for name, variant in scenario["variants"].items()
+    }
+    return [name for name, chosen in configured.items() if chosen and chosen["kind"] == "oracle"]
+
+
 def cautions(manifest: Json, summary: Json) -> Iterator[str]:
     """What a reader must know before the figures."""
     scenario = manifest["scenario"]

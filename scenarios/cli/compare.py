@@ -29,7 +29,7 @@ def compare(folders: tuple[Path, ...], as_json: bool) -> None:
 
     settle()
     from wattkeeper.scenarios.analysis import compare as studies
-    from wattkeeper.sim.results.tables import to_json
+    from wattkeeper.sim.results.folder import to_json
 
     results = [studies.read(folder) for folder in folders]
     live = _twins(results)

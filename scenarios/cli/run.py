@@ -69,8 +69,7 @@ def run(
     settle()
     from wattkeeper.scenarios.run.run import run as run_scenario
     from wattkeeper.scenarios.spec.loading import load
-    from wattkeeper.sim.results.folder import kept_beside
-    from wattkeeper.sim.results.tables import check_folder, to_json
+    from wattkeeper.sim.results.folder import check_folder, to_json, work_folder
 
     loaded = load(scenario, settings, None if seeds is None else _seeds(seeds), axes)
     folder = out or Path("results") / loaded.scenario.name
@@ -82,8 +81,8 @@ def run(
             )
         _run_sweep(loaded, folder, workers, ray, as_json)
         return
-    kept = kept_beside(folder, "live") if live else None
-    trainings = kept_beside(folder, "trainings")
+    kept = work_folder(folder, "live") if live else None
+    trainings = work_folder(folder, "trainings")
     with terminal.trainings(loaded.scenario.name, live=live) as (progress, watch):
         tell = partial(click.echo, err=True)
         done = run_scenario(loaded, workers, progress, trainings, kept, ray, tell, watch)
@@ -107,7 +106,7 @@ def _run_sweep(
     from wattkeeper.scenarios.cli.tables import sweep
     from wattkeeper.scenarios.sweep.points import points
     from wattkeeper.scenarios.sweep.run import run_sweep
-    from wattkeeper.sim.results.tables import to_json
+    from wattkeeper.sim.results.folder import to_json
 
     tell = partial(click.echo, err=True)
     with terminal.progress(loaded.scenario.name) as progress:

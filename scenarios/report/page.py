@@ -13,10 +13,9 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.analysis.vocabulary import cautions, notes
+from wattkeeper.scenarios.analysis.vocabulary import cautions, notes, oracle_variants
 from wattkeeper.scenarios.report import about, headline, tables
 from wattkeeper.scenarios.report.charts.chart import Chart
-from wattkeeper.scenarios.report.charts.pareto import oracles
 from wattkeeper.scenarios.report.charts.study_charts import charts
 from wattkeeper.scenarios.report.markup import embedded, html, tag
 from wattkeeper.scenarios.report.phrases import swatch
@@ -36,10 +35,11 @@ def page(study: Study) -> str:
     manifest, summary = study.manifest, study.summary
     drawn = list(charts(study))
     broken_down = tables.parts(summary)
+    oracles = oracle_variants(manifest["scenario"])
     body = [
         header(manifest["scenario"]["name"]),
         tag("h1", manifest["scenario"]["question"] or manifest["scenario"]["name"]),
-        tag("ul", *headline.sentences(summary, oracles(manifest["scenario"])), class_="answer"),
+        tag("ul", *headline.sentences(summary, oracles), class_="answer"),
         *(tag("p", line, class_="note")
           for line in headline.remarks(len(manifest["seeds"]), summary)),
         *(tag("p", line, class_="caution") for line in cautions(manifest, summary)),

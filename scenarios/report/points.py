@@ -9,8 +9,14 @@ from typing import Any, NamedTuple
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
-from wattkeeper.scenarios.analysis.vocabulary import QUEUE, SHOWN, ZOO, cautions, shown_metrics
-from wattkeeper.scenarios.report.charts.pareto import oracles
+from wattkeeper.scenarios.analysis.vocabulary import (
+    QUEUE,
+    SHOWN,
+    ZOO,
+    cautions,
+    oracle_variants,
+    shown_metrics,
+)
 from wattkeeper.scenarios.sweep.points import shown
 
 METRICS = tuple(SHOWN | QUEUE | ZOO)
@@ -47,7 +53,7 @@ def finished(folder: Path, sweep: Json) -> list[PointRow]:
             one["id"],
             one["values"],
             _brief(found.summary),
-            oracles(found.manifest["scenario"]),
+            oracle_variants(found.manifest["scenario"]),
             _etas(found.manifest["scenario"]),
             tuple(cautions(found.manifest, found.summary)),
         )

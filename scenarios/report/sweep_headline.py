@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.vocabulary import units_of, value_text
-from wattkeeper.scenarios.report.charts.pareto import energy_and_time
+from wattkeeper.scenarios.analysis.vocabulary import tradeoff_metrics, units_of, value_text
 from wattkeeper.scenarios.report.headline import SENTENCES
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.phrases import FUTURE, WORDS, Words, change, line, listed, variant
@@ -20,7 +19,7 @@ def sentences(sweep: Json, done: Sequence[PointRow], variants: Sequence[str]) ->
         yield tag("li", "No point is done: there is nothing to compare.")
         return
     names = {"variants": dict.fromkeys(variants)}
-    time, energy, _ = energy_and_time(done[0].summary)
+    time, energy, _ = tradeoff_metrics(done[0].summary)
     for metric in (energy, time):
         said = _least(metric, done, names)
         if said:

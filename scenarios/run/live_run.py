@@ -66,7 +66,8 @@ from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.engine.replay import options_of
 from wattkeeper.sim.engine.sources import RecurringSource, Source
 from wattkeeper.sim.engine.world import World
-from wattkeeper.sim.results.tables import RunResult, collect, digest_tables
+from wattkeeper.sim.results.digest import digest_tables
+from wattkeeper.sim.results.tables import RunResult, collect
 from wattkeeper.traces.files.atomic import replacing_file
 
 if TYPE_CHECKING:

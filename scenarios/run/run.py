@@ -28,16 +28,11 @@ from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.engine.warm_start import shipped
-from wattkeeper.sim.results.tables import (
-    TABLES,
-    RunResult,
-    check_folder,
-    digest,
-    digest_tables,
-    metric_values,
-    summarise,
-    write,
-)
+from wattkeeper.sim.results.digest import digest_tables
+from wattkeeper.sim.results.folder import check_folder, digest_results, write_results
+from wattkeeper.sim.results.schemas import TABLES
+from wattkeeper.sim.results.summary import metric_values, summarise
+from wattkeeper.sim.results.tables import RunResult
 from wattkeeper.traces.trace import Trace
 
 if TYPE_CHECKING:
@@ -70,7 +65,7 @@ class ScenarioResult(Study):
         return pa.concat_tables([table.select(kept).cast(schema) for table in tables])
 
     def save(self, folder: str | Path, with_page: bool = True) -> None:
-        """Write the results folder; see `wattkeeper.sim.results.tables.write`.
+        """Write the results folder; see `wattkeeper.sim.results.folder.write_results`.
 
         Args:
             folder: Where.
@@ -80,7 +75,7 @@ class ScenarioResult(Study):
 
         check_folder(Path(folder))
         text = page(self) if with_page else ""
-        write(Path(folder), self.results, self.summary, self.manifest, text)
+        write_results(Path(folder), self.results, self.summary, self.manifest, text)
 
 
 def run(
@@ -258,7 +253,7 @@ def _manifest(
         "ignored_gpu_types": dict(inputs.ignored),
         "mapping": [dict(row) for row in inputs.mapping],
         "modelled": modelled(inputs, results),
-        "results_digest": digest(results, summary),
+        "results_digest": digest_results(results, summary),
         "jobs": sum(int(result.metrics["jobs"]) for result in results),
         "attempts": sum(int(result.metrics["attempts"]) for result in results),
         "events": sum(result.events for result in results),

@@ -20,7 +20,8 @@ from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.clock import Clock
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.world import World
-from wattkeeper.sim.results.tables import RunResult, collect, digest_tables
+from wattkeeper.sim.results.digest import digest_tables
+from wattkeeper.sim.results.tables import RunResult, collect
 
 if TYPE_CHECKING:
     from rich.console import JustifyMethod

@@ -16,8 +16,9 @@ from wattkeeper.scenarios.analysis.study import StoredStudy
 from wattkeeper.scenarios.run.unit import software_versions
 from wattkeeper.scenarios.sweep.cache import is_kept, kept, link
 from wattkeeper.scenarios.sweep.points import shown
-from wattkeeper.sim.results.folder import SWEEP
-from wattkeeper.sim.results.tables import VALUES, check_folder, metric_values, to_json
+from wattkeeper.sim.results.folder import SWEEP, check_folder, to_json
+from wattkeeper.sim.results.schemas import VALUES
+from wattkeeper.sim.results.summary import metric_values
 from wattkeeper.traces.files.atomic import replacing
 from wattkeeper.traces.schema import field
 

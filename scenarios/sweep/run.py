@@ -29,7 +29,7 @@ from wattkeeper.scenarios.sweep.cache import (
 )
 from wattkeeper.scenarios.sweep.points import SweepPoint, with_inputs
 from wattkeeper.scenarios.sweep.results import write_sweep
-from wattkeeper.sim.results.folder import kept_beside
+from wattkeeper.sim.results.folder import work_folder
 
 ERRORS: Final = "errors.txt"
 """Beside unfinished work: tracebacks of what was raised by mistake when the sweep ran last."""
@@ -100,7 +100,7 @@ def run_sweep(
     Raises:
         WattkeeperError: If a point cannot run at all; nothing has run then.
     """
-    folder = kept_beside(results, "sweep")
+    folder = work_folder(results, "sweep")
     errors = folder / ERRORS
     with held(folder):
         errors.unlink(missing_ok=True)

@@ -1,12 +1,25 @@
-"""The results folder of a run or of a sweep, and what is kept beside it."""
+"""The results folder of a run or of a sweep, and the folder of its unfinished work."""
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from wattkeeper.policies.errors import InputError
+from wattkeeper.sim.results.schemas import KEYS, TABLES
+from wattkeeper.sim.results.summary import metric_values
+from wattkeeper.sim.results.tables import RunResult
+from wattkeeper.traces.files.atomic import is_leftover, replacing
 
 SWEEP: Final = "sweep.json"
-"""What the results folder of a sweep alone has: its axes and its points."""
+"""File that marks the results folder of a sweep: its axes and its points."""
 
 
 def is_sweep(folder: Path) -> bool:
@@ -14,7 +27,134 @@ def is_sweep(folder: Path) -> bool:
     return (folder / SWEEP).is_file()
 
 
-def kept_beside(results: Path, what: Literal["live", "sweep", "trainings"]) -> Path:
-    """Where a results folder's unfinished work is kept, so that it goes on after an end."""
+def work_folder(results: Path, what: Literal["live", "sweep", "trainings"]) -> Path:
+    """The folder beside the results that keeps unfinished work, to resume after an interruption."""
     whole = results.resolve()
     return whole.with_name(f"{whole.name}.{what}")
+
+
+ROW_GROUP = 1 << 17
+"""Rows of a row group of a Parquet file."""
+
+UNIQUE = ("job_id", "group_id")
+"""Columns of mostly distinct texts, which a dictionary would only make longer."""
+
+MOST_TEXTS = 256
+"""Distinct texts of a column that is stored by index: each row group repeats them."""
+
+FILES = {
+    *(f"{name}.parquet" for name in (*TABLES, "metrics")),
+    "summary.json",
+    "manifest.json",
+    "report.html",
+    "timeline.json.gz",
+}
+
+SWEEP_ENTRIES = {SWEEP, "points"}
+"""Further entries of a sweep's results folder."""
+
+
+def write_results(
+    folder: Path,
+    results: Sequence[RunResult],
+    summary: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    page: str = "",
+) -> None:
+    """Write the results folder: beside it first, then renamed; older results there are replaced.
+
+    Args:
+        folder: Where.
+        results: All runs.
+        summary: For `summary.json`.
+        manifest: For `manifest.json`.
+        page: For `report.html`; none is stored if it is empty.
+
+    Raises:
+        InputError: If the folder holds anything but results.
+    """
+    check_folder(folder)
+    with replacing(folder.resolve()) as fresh:
+        for name, schema in TABLES.items():
+            tables = [result.tables[name] for result in results if name in result.tables]
+            if not tables:
+                continue
+            stored = _stored_schema(schema, tables)
+            with pq.ParquetWriter(
+                fresh / f"{name}.parquet",
+                stored,
+                compression="zstd",
+                use_dictionary=[want.name for want in schema if _is_dictionary(want)],
+                store_schema=False,
+            ) as file:
+                for table in tables:
+                    for begin in range(0, len(table), ROW_GROUP):
+                        file.write_table(table.slice(begin, ROW_GROUP).cast(stored))
+                file.add_key_value_metadata({"ARROW:schema": b64encode(schema.serialize())})
+        pq.write_table(metric_values(results), fresh / "metrics.parquet", compression="zstd")
+        (fresh / "summary.json").write_text(to_json(summary), encoding="utf-8")
+        (fresh / "manifest.json").write_text(to_json(manifest), encoding="utf-8")
+        if page:
+            (fresh / "report.html").write_text(page, encoding="utf-8", newline="\n")
+
+
+def _stored_schema(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Schema:
+    """The schema with dictionary types for columns of few distinct texts, as they are in memory.
+
+    Parquet stores them by index in any case; this way no text is looked up again.
+    """
+    for at, want in enumerate(schema):
+        columns = [table[want.name] for table in tables]
+        chunks = [chunk for column in columns for chunk in column.chunks]
+        if pa.types.is_dictionary(columns[0].type) and all(
+            len(chunk.dictionary) <= MOST_TEXTS for chunk in chunks
+        ):
+            schema = schema.set(at, want.with_type(columns[0].type))
+    return schema
+
+
+def _is_dictionary(column: pa.Field) -> bool:
+    return column in KEYS or (pa.types.is_string(column.type) and column.name not in UNIQUE)
+
+
+def check_folder(folder: Path, *, sweep: bool = False) -> None:
+    """Refuse a results folder that cannot be made, or would lose something else.
+
+    Args:
+        folder: Where results are to be stored.
+        sweep: Whether they are of a sweep, which takes no run's place, nor does a run take its.
+
+    Raises:
+        InputError: If it holds anything but results of that kind, or lies in a file.
+    """
+    parent = next(parent for parent in folder.resolve().parents if parent.exists())
+    if not parent.is_dir():
+        raise InputError(f"{parent} is a file: name another folder (--out)")
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise InputError(f"{folder} is a file: name another folder (--out)")
+    there = {path.name for path in folder.iterdir()}
+    strange = sorted(name for name in there - FILES - SWEEP_ENTRIES if not is_leftover(name))
+    if strange:
+        raise InputError(
+            f"{folder} holds {strange[0]!r}, which is no result of wattkeeper: name another "
+            "folder (--out)"
+        )
+    other, kind = ("manifest.json", "run") if sweep else (SWEEP, "sweep")
+    if other in there:
+        raise InputError(f"{folder} holds the results of a {kind}: name another folder (--out)")
+
+
+def to_json(content: Mapping[str, Any]) -> str:
+    """JSON as result files hold it."""
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def digest_results(results: Sequence[RunResult], summary: Mapping[str, Any]) -> str:
+    """SHA-256 of all result tables and the summary, whatever library wrote them."""
+    state = sha256()
+    for result in results:
+        state.update(result.digest.encode())
+    state.update(to_json(summary).encode())
+    return state.hexdigest()

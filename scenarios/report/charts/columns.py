@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.sim.results.digest import one_chunk
 from wattkeeper.sim.results.metrics import JobOutcomes, jobs_of
 
 ALWAYS = ("variant", "seed", "attempt", "recurrence", "time_scale", "submit_time_s", "start_time_s",
@@ -49,7 +50,7 @@ def runs(table: pa.Table, first_seed: bool = False) -> Iterator[RunColumns]:
     """
     if not len(table):
         return
-    coded = pc.run_end_encode(_in_one(table["variant"]))
+    coded = pc.run_end_encode(one_chunk(table["variant"]))
     of_variant = coded.run_ends.to_pylist()
     seeds = table["seed"].to_numpy()
     cuts = {0, *(np.flatnonzero(seeds[1:] != seeds[:-1]) + 1).tolist(), *of_variant}
@@ -60,13 +61,8 @@ def runs(table: pa.Table, first_seed: bool = False) -> Iterator[RunColumns]:
             continue
         seen.add(variant)
         part = table.slice(begin, end - begin)
-        rows = {name: _in_one(part[name]) for name in part.column_names}
+        rows = {name: one_chunk(part[name]) for name in part.column_names}
         yield RunColumns(variant, int(seeds[begin]), rows)
-
-
-def _in_one(column: pa.ChunkedArray) -> pa.Array:
-    """The column in one piece, which is copied only if it is in several."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def attempts(study: Study) -> Iterator[RunColumns]:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.analysis.vocabulary import ENERGIES, TIMES, knows_energy
+from wattkeeper.scenarios.analysis.vocabulary import (
+    ENERGIES,
+    TIMES,
+    knows_energy,
+    oracle_variants,
+    tradeoff_metrics,
+)
 from wattkeeper.scenarios.report.charts.chart import Chart, numbers, unit_for
 from wattkeeper.scenarios.report.charts.downsample import thinned
 
@@ -32,12 +38,12 @@ def energy_against_time(study: Study, variants: list[str]) -> Iterator[Chart]:
         return
     if study.summary["by"]["workload"] and not knows_energy(study.summary):
         return
-    time, energy, names = energy_and_time(study.summary)
+    time, energy, names = tradeoff_metrics(study.summary)
     found = [
         (study.summary["variants"][name]["metrics"][time],
          study.summary["variants"][name]["metrics"][energy]) for name in variants
     ]  # fmt: skip
-    bounds = oracles(study.manifest["scenario"])
+    bounds = oracle_variants(study.manifest["scenario"])
     points = [EnergyTime(at, *pair, bound=variants[at] in bounds) for at, pair in enumerate(found)]
     drawn = scatter(points, names)
     if drawn is None:
@@ -49,13 +55,6 @@ def energy_against_time(study: Study, variants: list[str]) -> Iterator[Chart]:
         f"where there are several seeds. {on_front(bounds)}",
         drawn,
     )
-
-
-def energy_and_time(summary: Json) -> tuple[str, str, tuple[str, str]]:
-    """The metrics of time and of energy that policies trade off, and what they are called."""
-    if summary["by"]["workload"]:
-        return "time_s", "energy_j", ("training time of all jobs", "energy of all jobs")
-    return "jct_s", "cluster_energy_j", ("mean job completion time", "energy of the cluster")
 
 
 class EnergyTime(NamedTuple):
@@ -76,18 +75,6 @@ class EnergyTime(NamedTuple):
     label: str = ""
     value: str = ""
     bound: bool = False
-
-
-def oracles(scenario: Mapping[str, Any]) -> list[str]:
-    """The variants of a resolved scenario whose configurations come from the future."""
-    found = []
-    for name, variant in scenario["variants"].items():
-        chosen = variant.get("policies", {}).get("configure") or (
-            scenario.get("policies", {}).get("configure")
-        )
-        if chosen and chosen["kind"] == "oracle":
-            found.append(name)
-    return found
 
 
 def on_front(bounds: Collection[str]) -> str:

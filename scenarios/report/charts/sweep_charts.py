@@ -6,12 +6,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.vocabulary import knows_energy, units_of
+from wattkeeper.scenarios.analysis.vocabulary import knows_energy, tradeoff_metrics, units_of
 from wattkeeper.scenarios.report.charts.chart import Chart, numbers, unit_for
 from wattkeeper.scenarios.report.charts.downsample import thinned
 from wattkeeper.scenarios.report.charts.pareto import (
     EnergyTime,
-    energy_and_time,
     fewer,
     on_front,
     scatter,
@@ -65,7 +64,7 @@ def _energy_against_time(
     summary = done[0].summary
     if summary["by"]["workload"] and not knows_energy(summary):
         return None
-    time, energy, names = energy_and_time(summary)
+    time, energy, names = tradeoff_metrics(summary)
     single = len(sweep["axes"]) == 1
     ordered = in_order(done, *sweep["axes"]) if single else done
     points = [

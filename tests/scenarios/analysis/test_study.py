@@ -12,7 +12,7 @@ import pytest
 from wattkeeper import scenarios
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.run.run import ScenarioResult
-from wattkeeper.sim.results.tables import TABLES, VALUES
+from wattkeeper.sim.results.schemas import TABLES, VALUES
 
 
 @pytest.fixture(scope="module")

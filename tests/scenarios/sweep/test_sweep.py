@@ -24,7 +24,7 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.scenarios.spec.loading import find
 from wattkeeper.scenarios.sweep.cache import drop, held
 from wattkeeper.scenarios.sweep.points import points
-from wattkeeper.sim.results.tables import VALUES
+from wattkeeper.sim.results.schemas import VALUES
 
 ETAS = st.lists(st.floats(0, 1).map(lambda eta: round(eta, 3)), min_size=1, max_size=3, unique=True)
 GPUS = st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True)

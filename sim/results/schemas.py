@@ -1,0 +1,126 @@
+"""Schemas of the result tables; `docs/results.md` is tested against them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from wattkeeper.traces.schema import field
+
+COST = "eta * energy + (1 - eta) * largest power limit * time, of training without overheads"
+
+KEYS = [
+    field("variant", pa.string(), "", "variant of the scenario"),
+    field("seed", pa.int64(), "", "seed of the run"),
+]
+
+JOBS = pa.schema(
+    [
+        *KEYS,
+        field("job_id", pa.string(), "", "submitted training run"),
+        field("group_id", pa.string(), "", "recurring job that it belongs to"),
+        field("recurrence", pa.int32(), "", "its place in the group, from 1"),
+        field("attempt", pa.int32(), "", "try of the job, from 1"),
+        field("workload", pa.string(), "", "what is trained", null=True),
+        field("gpu_type", pa.string(), "", "type of the GPUs"),
+        field("gpus", pa.int32(), "", "GPUs held"),
+        field("gpu_milli", pa.int32(), "", "thousandths of each of them"),
+        field("node_ids", pa.list_(pa.int32()), "", "nodes that hold them"),
+        field("time_scale", pa.float64(), "", "its run time over the mean of its workload"),
+        field("submit_time_s", pa.float64(), "s", "submission of the job"),
+        field("start_time_s", pa.float64(), "s", "start of the attempt"),
+        field("finish_time_s", pa.float64(), "s", "end of the attempt"),
+        field("batch_size", pa.int64(), "", "global batch size; null: not known", null=True),
+        field(
+            "power_limit_w",
+            pa.float64(),
+            "W",
+            "power limit of each GPU; null: nobody set one",
+            null=True,
+        ),
+        field("epochs", pa.int64(), "", "epochs done; 0: it never ran", null=True),
+        field(
+            "energy_j",
+            pa.float64(),
+            "J",
+            "energy of the attempt, with overheads; null: nothing measured it",
+            null=True,
+        ),
+        field("time_s", pa.float64(), "s", "training time of the attempt"),
+        field(
+            "overhead_s",
+            pa.float64(),
+            "s",
+            "held GPUs without training: waking, restoring, short of power",
+        ),
+        field(
+            "cost",
+            pa.float64(),
+            "J",
+            COST,
+        ),
+        field("reached_target", pa.bool_(), "", "whether the target was reached"),
+        field("early_stopped", pa.bool_(), "", "whether the cost bound ended it"),
+        field("profiled", pa.bool_(), "", "whether power limits were profiled in it"),
+        field("replayed", pa.string(), "", "from a profile, or for its recorded duration"),
+        field("parent_model", pa.string(), "", "model whose weights it started from", null=True),
+        field("preemptions", pa.int32(), "", "how often it was preempted"),
+    ]
+)
+
+DECISIONS = pa.schema(
+    [
+        *KEYS,
+        field("time_s", pa.float64(), "s", "time of the decision"),
+        field("point", pa.string(), "", "decision point"),
+        field("policy", pa.string(), "", "name of the policy"),
+        field("job_id", pa.string(), "", "job that it is about"),
+        field("attempt", pa.int32(), "", "attempt that it is about"),
+        field("saw", pa.uint64(), "", "digest of what the policy was shown"),
+        field("chose", pa.string(), "", "what it chose"),
+    ]
+)
+
+TIMELINE = pa.schema(
+    [
+        *KEYS,
+        field("time_s", pa.float64(), "s", "change point; values hold until the next one"),
+        field(
+            "power_w",
+            pa.float64(),
+            "W",
+            "power of the facility: jobs and idle GPUs, times pue; null: nothing measured it",
+            null=True,
+        ),
+        field("gpus_busy", pa.float64(), "", "GPUs that jobs hold, parts of them as such"),
+        field("jobs_waiting", pa.int64(), "", "submitted or preempted jobs that do not run"),
+    ]
+)
+
+MODELS = pa.schema(
+    [
+        *KEYS,
+        field("job_id", pa.string(), "", "job that trained it, and its id in the zoo"),
+        field("time_s", pa.float64(), "s", "when it was trained"),
+        field("parent_model", pa.string(), "", "model whose weights it started from", null=True),
+        field("coverage", pa.float64(), "", "share of its parameters that the parent filled"),
+        field("saved_gpu_s", pa.float64(), "s", "GPU seconds of training that the parent saved"),
+        field("accuracy", pa.float64(), "", "what it reached"),
+        field("admitted", pa.bool_(), "", "whether the zoo took it"),
+        field("zoo_models", pa.int64(), "", "models in the zoo after that"),
+        field("zoo_bytes", pa.int64(), "B", "what they take"),
+    ]
+)
+
+TABLES = {"jobs": JOBS, "decisions": DECISIONS, "timeline": TIMELINE, "models": MODELS}
+"""The last one only where there is a zoo."""
+
+VALUES = pa.schema(
+    [
+        *KEYS,
+        field("by", pa.string(), "", "what the run is broken down by; empty: the whole run"),
+        field("part", pa.string(), "", "which part of it; empty: the whole run"),
+        field("metric", pa.string(), "", "its name"),
+        field("value", pa.float64(), "", "its value, in its unit; null: there is none", null=True),
+    ]
+)
+"""Of `metrics.parquet`, which the other tables and the summary follow from."""

@@ -1,0 +1,71 @@
+"""Statistics of runs over seeds: the content of `summary.json` and `metrics.parquet`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from wattkeeper.sim.results.metrics import COSTS
+from wattkeeper.sim.results.schemas import VALUES
+from wattkeeper.sim.results.statistics import NOT_COMPARED, over_seeds, versus
+from wattkeeper.sim.results.tables import RunResult
+
+
+def summarise(
+    results: Sequence[RunResult], baselines: Mapping[str, str], etas: Mapping[str, float]
+) -> dict[str, Any]:
+    """Statistics over seeds by variant, against each variant's baseline, and by part.
+
+    Args:
+        results: All runs; every variant has the same seeds in the same order.
+        baselines: The variant that each variant is compared with.
+        etas: Each variant's eta; costs under different ones are not compared.
+    """
+
+    def against(variant: str, metrics: Mapping[str, Sequence[float]], all_: Any) -> dict[str, Any]:
+        baseline = baselines[variant]
+        of_baseline = all_.get(baseline, {})
+        other = COSTS if etas[variant] != etas[baseline] else set()
+        return {"baseline": baseline} | {
+            name: NOT_COMPARED if name in other else versus(seen, of_baseline.get(name, []))
+            for name, seen in metrics.items()
+        }
+
+    def part(metrics_of: Any) -> dict[str, Any]:
+        values: dict[str, dict[str, list[float]]] = {}
+        for result in results:
+            for metric, value in metrics_of(result).items():
+                values.setdefault(result.variant, {}).setdefault(metric, []).append(value)
+        return {
+            variant: {
+                "metrics": {name: over_seeds(seen) for name, seen in metrics.items()},
+                "versus": against(variant, metrics, values),
+            }
+            for variant, metrics in values.items()
+        }
+
+    keys = {key: sorted({name for r in results for name in r.by[key]}) for key in results[0].by}
+    return {
+        "variants": part(lambda result: result.metrics),
+        "by": {
+            key: {name: part(lambda r, k=key, n=name: r.by[k].get(n, {})) for name in names}
+            for key, names in keys.items()
+        },
+    }
+
+
+def metric_values(results: Sequence[RunResult]) -> pa.Table:
+    """Every metric of every run, and of each part of it, in the schema `VALUES`."""
+    rows = [
+        (result.variant, result.seed, key, part, metric, value)
+        for result in results
+        for key, parts in ({"": {"": result.metrics}} | result.by).items()
+        for part, metrics in parts.items()
+        for metric, value in metrics.items()
+    ]
+    columns = dict(zip(VALUES.names, zip(*rows, strict=True), strict=True))
+    value = np.array(columns.pop("value"))
+    return pa.table(columns | {"value": pa.array(value, mask=~np.isfinite(value))}, schema=VALUES)
