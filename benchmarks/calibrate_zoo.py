@@ -21,10 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from wattkeeper.live.search.training_log import read
+from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError
 from wattkeeper.sim.results.folder import work_folder
-
-Floats = npt.NDArray[np.float64]
 
 EXPONENTS = np.arange(1, 1001) / 100
 SHARED = Path(__file__).resolve().parents[1] / "sim/engine/warm_start.json"

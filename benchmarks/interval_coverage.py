@@ -10,9 +10,9 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
+from wattkeeper.policies.arrays import Floats
 from wattkeeper.sim.results.statistics import interval, t_quantile
 
-Floats = npt.NDArray[np.float64]
 Pair = tuple[Floats, Floats]
 
 RUNS = 4000

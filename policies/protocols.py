@@ -18,8 +18,8 @@ from wattkeeper.policies.errors import PolicyError
 
 if TYPE_CHECKING:
     import numpy as np
-    import numpy.typing as npt
 
+    from wattkeeper.policies.arrays import Ints
     from wattkeeper.policies.profile import Objective, Profile
     from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 
@@ -272,18 +272,18 @@ class ClusterView:
     """
 
     gpu_types: tuple[str, ...]
-    node_type: npt.NDArray[np.int64]
-    capacity: npt.NDArray[np.int64]
+    node_type: Ints
+    capacity: Ints
 
     @property
     @abstractmethod
-    def free(self) -> npt.NDArray[np.int64]:
+    def free(self) -> Ints:
         """GPUs that nobody holds a part of by node, shape (nodes,)."""
         raise NotImplementedError
 
     @property
     @abstractmethod
-    def changes(self) -> npt.NDArray[np.int64]:
+    def changes(self) -> Ints:
         """Numbers by node, shape (nodes,), that grow if anything was taken or given back there.
 
         What was computed of a node of one view holds until its number grows.

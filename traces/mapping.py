@@ -14,17 +14,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.policies.errors import InputError
 from wattkeeper.traces.schema import JOBS, LARGEST
 
 GROUPING: Final = ("user", "queue", "gpus", "gpu_type", "estimate_s", "status")
 """Columns that jobs may be grouped by."""
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 class Mapped(NamedTuple):
@@ -129,7 +126,7 @@ def _grouping(jobs: pa.Table, by: Sequence[str]) -> tuple[str, ...]:
 
 def _choose(
     jobs: pa.Table, duration: Floats, grouped_by: Sequence[str], gpus: Collection[int]
-) -> tuple[npt.NDArray[np.bool_], dict[str, int]]:
+) -> tuple[Bools, dict[str, int]]:
     """Which jobs are mapped, and how many are not, by the first reason that holds."""
     recorded = ", ".join(map(str, sorted(gpus))) or "none"
     counts = np.asarray(jobs["gpus"])
@@ -178,9 +175,7 @@ def _escaped(value: object) -> str:
     return str(value).replace("\\", "\\\\").replace(",", "\\,")
 
 
-def _filled(
-    jobs: pa.Table, mapped: npt.NDArray[np.bool_], filled: Mapping[str, pa.Array]
-) -> pa.Table:
+def _filled(jobs: pa.Table, mapped: Bools, filled: Mapping[str, pa.Array]) -> pa.Table:
     """The table with the values of the mapped rows in place."""
     at = np.cumsum(mapped) - 1
     # Rows that are not mapped take from behind the filled values: their own.

@@ -11,10 +11,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wattkeeper.policies.arrays import Bools
 from wattkeeper.policies.errors import Problem, TraceError
 
 ALLOWED: Final[Mapping[str, str]] = {
@@ -232,9 +232,9 @@ def row_problems(
     return {row: "; ".join(found[row]) for row in sorted(found)}
 
 
-def _breaking(column: pa.ChunkedArray, rule: str) -> npt.NDArray[np.bool_]:
+def _breaking(column: pa.ChunkedArray, rule: str) -> Bools:
     """Which values break a rule; absent ones do not."""
-    bad: npt.NDArray[np.bool_] = np.zeros(len(column), dtype=bool)
+    bad: Bools = np.zeros(len(column), dtype=bool)
     if not rule:
         return bad
     if rule == "not empty":

@@ -24,7 +24,8 @@ from wattkeeper.live.weight_transfer.op_sets import (
     UNIFORM,
     VIEWS,
 )
-from wattkeeper.live.weight_transfer.unit_maps import Ints, UnitMaps, covers, evenly
+from wattkeeper.live.weight_transfer.unit_maps import UnitMaps, covers, evenly
+from wattkeeper.policies.arrays import Ints
 
 MOVING: Final = TRANSPARENT | VIEWS | ORDERINGS | PARTS | {"expand"}
 

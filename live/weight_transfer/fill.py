@@ -13,7 +13,8 @@ from wattkeeper.live.weight_transfer.dims.dim import Dim
 from wattkeeper.live.weight_transfer.dims.rules import Axes
 from wattkeeper.live.weight_transfer.model_graph import TracedModule
 from wattkeeper.live.weight_transfer.op_sets import CONVOLUTIONS, NORMS, TABLES, TRANSPOSED
-from wattkeeper.live.weight_transfer.unit_maps import NOBODY, Floats, Ints, UnitMaps, spread
+from wattkeeper.live.weight_transfer.unit_maps import NOBODY, UnitMaps, spread
+from wattkeeper.policies.arrays import Floats, Ints
 
 _UNITS: Final = 2
 """Dimensions of a convolution's weight that are units."""

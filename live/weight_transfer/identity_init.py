@@ -13,7 +13,8 @@ from torch import Tensor
 
 from wattkeeper.live.weight_transfer.ir import Op, Program
 from wattkeeper.live.weight_transfer.op_sets import TRANSPARENT
-from wattkeeper.live.weight_transfer.unit_maps import Floats, Ints, UnitMaps
+from wattkeeper.live.weight_transfer.unit_maps import UnitMaps
+from wattkeeper.policies.arrays import Floats, Ints
 
 
 class IdentityInit(NamedTuple):

@@ -49,9 +49,9 @@ from wattkeeper.live.weight_transfer.op_sets import (
 from wattkeeper.live.weight_transfer.report import Status, TensorReport, TransferReport
 from wattkeeper.live.weight_transfer.unit_maps import UnitMaps, root
 from wattkeeper.live.weight_transfer.zero_init_blocks import InsertedBlocks, find_blocks, zeros
+from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.matching.alignment import align
-from wattkeeper.policies.matching.graph import Ints
 
 SEED: Final = 20230417
 """Of the shares among replicas: the same transfer gives the same weights."""

@@ -11,12 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from wattkeeper.live.weight_transfer.dims.dim import Dim, factors, pieces
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from wattkeeper.policies.arrays import Floats, Ints
 
 NOBODY = -1
 """Stands for the parent's unit of a unit of the child that has none."""

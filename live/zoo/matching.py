@@ -10,10 +10,11 @@ import numpy as np
 from wattkeeper.live.zoo import rows
 from wattkeeper.live.zoo.rows import ZooModel, task_key
 from wattkeeper.live.zoo.zoo import Zoo
+from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.policies.matching.choice import Candidate, best, eligible
 from wattkeeper.policies.matching.coverage import kept
-from wattkeeper.policies.matching.graph import Graph, Ints
+from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import Matcher, find_matcher
 from wattkeeper.policies.matching.packing import pack, unpack
 from wattkeeper.policies.matching.search import ParentSearch

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattkeeper.policies.matching.graph import Graph, Ints
+from wattkeeper.policies.arrays import Ints
+from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.pairs import kernel
 from wattkeeper.policies.matching.prepared import prepared
 

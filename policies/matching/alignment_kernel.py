@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from wattkeeper.policies.matching.graph import Ints
+from wattkeeper.policies.arrays import Ints
 
 Arrays = tuple[Ints, ...]
 

@@ -23,7 +23,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from wattkeeper.policies.matching.graph import SOURCE, Graph, Ints, Node
+from wattkeeper.policies.arrays import Ints
+from wattkeeper.policies.matching.graph import SOURCE, Graph, Node
 from wattkeeper.policies.matching.pairs import kernel, once_a_pair
 
 

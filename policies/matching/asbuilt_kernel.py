@@ -8,13 +8,11 @@ fail when it moves.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-from wattkeeper.policies.matching.graph import Ints
+from wattkeeper.policies.arrays import Floats, Ints
 
 Arrays = tuple[Ints, ...]
-Floats = npt.NDArray[np.float64]
 
 MATCH, SKIP_CHILD, OTHER = 0, 1, 2
 """Kinds of candidates, in the order in which equal values are taken."""

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
-import numpy.typing as npt
 
+from wattkeeper.policies.arrays import Bools, Floats
 from wattkeeper.policies.errors import PolicyError
 
-Flags = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 Rule = Literal["best", "bucketed"]
 
 BUCKETS: Final = 10
@@ -41,7 +39,7 @@ class Candidate(NamedTuple):
     kept: float = 1.0
 
 
-def eligible(candidates: Sequence[Candidate], task: str, minimum: float) -> Flags:
+def eligible(candidates: Sequence[Candidate], task: str, minimum: float) -> Bools:
     """Which candidates may become the parent of a child of a task, shape (candidates,).
 
     Those of the same task with a finite score of at least `minimum` that are not clearly less
@@ -52,7 +50,7 @@ def eligible(candidates: Sequence[Candidate], task: str, minimum: float) -> Flag
     score = np.array([one.score for one in candidates])
     accuracy = np.array([one.accuracy for one in candidates])
     same = np.array([one.task == task for one in candidates], dtype=bool) & np.isfinite(accuracy)
-    allowed: Flags = same & np.isfinite(score) & (score >= minimum)
+    allowed: Bools = same & np.isfinite(score) & (score >= minimum)
     allowed[same] &= accuracy[same] >= _least(accuracy[same])
     return allowed
 

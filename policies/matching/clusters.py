@@ -12,8 +12,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from wattkeeper.policies.matching.graph import Ints
-from wattkeeper.policies.matching.matchers import Floats, Matcher
+from wattkeeper.policies.arrays import Floats, Ints
+from wattkeeper.policies.matching.matchers import Matcher
 from wattkeeper.policies.matching.search import ScoredParent
 
 A = TypeVar("A", bound=tuple[Ints, ...])

@@ -11,9 +11,8 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from wattkeeper.policies.arrays import Ints
 
 SOURCE = -1
 """Stands for the predecessor of a node that has none."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.matching.asbuilt import Chains, asbuilt, chains, raw_score
 from wattkeeper.policies.matching.coverage import coverage, filled_share
-from wattkeeper.policies.matching.graph import Graph, Ints
+from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.prepared import Prepared, prepared
 
-Floats = npt.NDArray[np.float64]
 A = TypeVar("A", bound=tuple[Ints, ...])
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from wattkeeper.policies.matching.graph import Ints
+from wattkeeper.policies.arrays import Ints
 
 A = TypeVar("A", bound=tuple[Ints, ...])
 

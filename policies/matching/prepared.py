@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.matching.fitting import (
     Extents,
     beside_identity,
@@ -18,7 +19,7 @@ from wattkeeper.policies.matching.fitting import (
     stages,
     task_ends,
 )
-from wattkeeper.policies.matching.graph import SOURCE, Graph, Ints, Node
+from wattkeeper.policies.matching.graph import SOURCE, Graph, Node
 
 
 class Prepared(NamedTuple):

@@ -10,9 +10,8 @@ import numpy as np
 from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Job, Placement, Slot
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from wattkeeper.policies.arrays import Ints
 
-    Ints = npt.NDArray[np.int64]
 
 Parts = list[tuple[int, int]]
 """Nodes, and how many GPUs of a job are to be on each."""

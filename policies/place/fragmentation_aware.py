@@ -24,9 +24,8 @@ from wattkeeper.policies.registry import Point, PolicyConfig
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy.typing as npt
+    from wattkeeper.policies.arrays import Ints
 
-    Ints = npt.NDArray[np.int64]
 
 State = tuple[int, int, tuple[int, ...]]
 """What of a node matters: GPU type, untouched GPUs, ascending free thousandths of shared ones."""

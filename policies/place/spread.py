@@ -20,7 +20,7 @@ from wattkeeper.policies.protocols import (
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from wattkeeper.policies.arrays import Ints
 
 
 class SpreadConfig(PolicyConfig):
@@ -53,7 +53,7 @@ class Spread(Place):
         return _slots(job, cluster, parts)
 
 
-def free_milli(cluster: ClusterView) -> npt.NDArray[np.int64]:
+def free_milli(cluster: ClusterView) -> Ints:
     """Free GPU thousandths by node, of untouched and of shared GPUs, shape (nodes,)."""
     free = cluster.free * WHOLE
     for node in np.flatnonzero(cluster.free < cluster.capacity).tolist():
@@ -63,7 +63,7 @@ def free_milli(cluster: ClusterView) -> npt.NDArray[np.int64]:
     return free
 
 
-def _over_nodes(job: Job, cluster: ClusterView, found: npt.NDArray[np.int64]) -> Parts:
+def _over_nodes(job: Job, cluster: ClusterView, found: Ints) -> Parts:
     by_type = [of_type(found, cluster, gpu_type) for gpu_type in cluster.types_for(job)]
     if not by_type:
         return []

@@ -6,10 +6,8 @@ import math
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from wattkeeper.policies.arrays import Floats, Ints
 
 MOST_STATES: Final = 1 << 12
 """Beyond as many the least promising ones are given up, and with them the proof of the optimum."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.retain._knapsack import cheapest_cover
 from wattkeeper.policies.retaining import Retain, Retention, StoredModel, StoredModels, too_large
@@ -113,7 +113,7 @@ def _left_out(shelf: StoredModels, new: StoredModel, value: dict[str, float]) ->
     return alone if fits(alone) and sum(map(value.__getitem__, gone)) > 1.0 else gone
 
 
-def _shares(models: Sequence[StoredModel]) -> npt.NDArray[np.int64]:
+def _shares(models: Sequence[StoredModel]) -> Ints:
     """Bytes of each, those of a shared tensor divided by the number of models that have it."""
     holders = Counter(name for model in models for name, _ in model.shared)
     return np.array(

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
@@ -20,7 +20,6 @@ from wattkeeper.sim.results.folder import is_sweep
 from wattkeeper.sim.results.metrics import COSTS, METRICS
 from wattkeeper.sim.results.statistics import holm, interval, p_value, same, versus
 
-Floats = npt.NDArray[np.float64]
 Values = dict[str, dict[str, dict[int, float | None]]]
 
 LEVEL: Final = 0.05

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,8 +23,6 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.perfetto_lanes import Hold, Lane, holds, lanes
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.traces.files.atomic import replacing_file
-
-Ints = npt.NDArray[np.int64]
 
 MOST_JOBS: Final = 100_000
 """Of one timeline: browsers open no more."""

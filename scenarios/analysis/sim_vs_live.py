@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
-
-Floats = npt.NDArray[np.float64]
 
 KEY: Final = ("variant", "seed", "job_id", "attempt")
 """What an attempt is matched by."""

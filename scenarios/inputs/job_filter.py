@@ -7,16 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from wattkeeper.policies.arrays import Bools, Ints
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.scenarios.run.arrow import with_column
 from wattkeeper.scenarios.spec.wording import count, do, plural
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 FIRST = 3
 """Rows that are named of those that are wrong for one reason."""
@@ -39,7 +36,7 @@ class Reason(NamedTuple):
     """
 
     name: str
-    bad: Mask
+    bad: Bools
     say: Callable[[Ints], str]
     detail: Callable[[int], str] = lambda row: ""
     advice: tuple[str, ...] = ()

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.protocols import WHOLE, ClusterView, Job, Placement
 from wattkeeper.sim.cluster.cluster import Cluster
-from wattkeeper.sim.cluster.cluster_spec import Ints
 
 
 class ClusterWithout(ClusterView):

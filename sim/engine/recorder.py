@@ -11,11 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from librt.strings import BytesWriter, write_f64_le, write_i32_le, write_i64_le
 
+from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import NEW, Placement
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 UNITS_PER_WATT = 2**32
 """Power is counted in whole parts of a watt, so that sums of changes are exact up to 1 GW."""

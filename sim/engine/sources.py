@@ -9,14 +9,12 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from mypy_extensions import i64, mypyc_attr
 
+from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.protocols import Job
-
-Ints = npt.NDArray[np.int64]
 
 CHUNK = 1 << 11
 

@@ -7,16 +7,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.results.exact_sum import exact_sum
 from wattkeeper.sim.results.timeline import Timeline
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 LAST = 5
 """Recurrences at the end of a group that show what was learnt, as in Zeus (NSDI '23), section 6."""

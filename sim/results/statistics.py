@@ -8,10 +8,9 @@ from functools import cache
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from wattkeeper.policies.arrays import Floats, Ints
+
 Verdict = Literal["identical", "noise", "lower", "higher", "one seed"]
 
 RESAMPLES = 2000

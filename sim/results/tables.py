@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.profile import UNLIMITED_W
 from wattkeeper.policies.protocols import NEW, WHOLE, Placement
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
@@ -36,8 +37,6 @@ from wattkeeper.sim.results.metrics import (
 )
 from wattkeeper.sim.results.schemas import TABLES
 from wattkeeper.sim.results.timeline import timeline
-
-Ints = npt.NDArray[np.int64]
 
 ZOO_TYPES: dict[str, pa.DataType] = {
     "number": pa.int64(), "time_s": pa.float64(), "parent": pa.string(), "coverage": pa.float64(),

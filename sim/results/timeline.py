@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.recorder import (
@@ -18,9 +18,6 @@ from wattkeeper.sim.engine.recorder import (
     whole_units,
 )
 from wattkeeper.sim.results.exact_sum import exact_sum
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 class Timeline(NamedTuple):

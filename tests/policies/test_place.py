@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.place.fragmentation_aware import FragmentationAware, Workload
 from wattkeeper.policies.protocols import NEW, ClusterView, Context, Demand, Job, Place, Placement
 from wattkeeper.policies.registry import policies
 from wattkeeper.sim.cluster.cluster import Cluster
-from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, Ints, NodeGroup
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, NodeGroup
 from wattkeeper.sim.cluster.what_if import ClusterWithout
 
 KINDS = ["best-fit", "consolidate", "first-fit", "fragmentation-aware", "spread"]

@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.policies.json_types import Json
 from wattkeeper.traces.describe.rhythm import rates
 from wattkeeper.traces.library.importer import LATE
@@ -25,10 +25,6 @@ CLOCK: Final = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 HOUR_S: Final = 3600.0
 DAY_S: Final = 86400.0
 LONG_S: Final = 30 * DAY_S
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 def report(trace: Trace, gpus: int | None = None) -> Json:

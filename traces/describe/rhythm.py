@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from wattkeeper.policies.arrays import Floats
 
 
 def rates(time_s: Floats, width_s: float, parts: int) -> Floats | None:

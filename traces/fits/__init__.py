@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
+from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.described import Described
 from wattkeeper.policies.errors import InputError, Problem, TraceError
 
@@ -58,7 +58,7 @@ class Quantiles(_Model):
             raise ValueError("values must not fall")
         return self
 
-    def at(self, levels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def at(self, levels: Floats) -> Floats:
         """The value at each level."""
         return np.exp(np.interp(levels, self.levels, np.log(self.values)))
 
@@ -254,6 +254,6 @@ def to_json(fit: Fit) -> str:
     return re.sub(r"\[[-+0-9.eE,\s]+\]", lambda m: re.sub(r"\s+", " ", m[0]), text) + "\n"
 
 
-def rounded(values: Sequence[float] | npt.NDArray[np.float64]) -> tuple[float, ...]:
+def rounded(values: Sequence[float] | Floats) -> tuple[float, ...]:
     """Values to six significant digits: no machine's last digit shows."""
     return tuple(float(f"{value:.6g}") for value in values)

@@ -27,9 +27,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
-from wattkeeper.traces.readers.columns import Floats, Mask, Wrong, keep_rows, note, numbers, texts
+from wattkeeper.traces.readers.columns import Wrong, keep_rows, note, numbers, texts
 from wattkeeper.traces.readers.textfile import (
     Layout,
     first_line,
@@ -72,7 +73,7 @@ class _Tasks(NamedTuple):
     milli: Floats
     duration_s: Floats
     gpu_type: pa.Array
-    reason: npt.NDArray[np.int64]
+    reason: Ints
 
 
 def sniff(path: Path) -> bool:
@@ -169,7 +170,7 @@ def _gpu_tasks(batch: Batch) -> tuple[pa.Table, dict[int, str]]:
 
 def _demand(
     each: Floats, instances: Floats, wrong: Wrong, names: tuple[str, str]
-) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
+) -> tuple[Floats, Floats, Ints]:
     """GPUs, thousandths of each, and why it cannot be said so (0: it can; index of `REASONS`).
 
     Args:
@@ -244,7 +245,7 @@ def convert(batch: Batch) -> Rows:
     numbers(table, "end_time", wrong, absent=NO_TIME)
     at = pc.index_in(names, value_set=tasks.names)
     row = np.asarray(at.fill_null(0))
-    without: Mask = np.asarray(at.is_null())
+    without: Bools = np.asarray(at.is_null())
     reason = np.where(without, NO_GPU, _at(tasks.reason, row))
     columns = {
         "job_id": names,
@@ -261,7 +262,7 @@ def convert(batch: Batch) -> Rows:
     return keep_rows(table.num_rows, columns, wrong, drops)
 
 
-def _at(values: npt.NDArray[np.generic], row: npt.NDArray[np.int64]) -> Floats:
+def _at(values: npt.NDArray[np.generic], row: Ints) -> Floats:
     return values[row].astype(float) if len(values) else np.zeros(len(row))
 
 

@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     WHOLE_BELOW,
-    Floats,
     Wrong,
     cells,
     each,

@@ -11,9 +11,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from wattkeeper.policies.arrays import Floats
 from wattkeeper.traces.describe.rhythm import rates
 from wattkeeper.traces.fits import DAY_S, DAYS, HOUR_S, HOURS
-from wattkeeper.traces.generate.fit import Real, start_of_week_s
+from wattkeeper.traces.generate.fit import start_of_week_s
 from wattkeeper.traces.trace import Trace
 
 DIGITS: Final = 6
@@ -28,9 +29,9 @@ class JobColumns(NamedTuple):
         gpus: GPU demands, parts of GPUs as such.
     """
 
-    submit_s: Real
-    duration_s: Real
-    gpus: Real
+    submit_s: Floats
+    duration_s: Floats
+    gpus: Floats
 
 
 def columns(trace: Trace) -> JobColumns:
@@ -44,7 +45,7 @@ def columns(trace: Trace) -> JobColumns:
     return JobColumns(submit_s[order] + offset_s, duration_s[order], gpus[order])
 
 
-def ks_distance(a: Real, b: Real) -> float:
+def ks_distance(a: Floats, b: Floats) -> float:
     """Kolmogorov-Smirnov distance of two samples, neither of them empty."""
     a, b = np.sort(a), np.sort(b)
     at = np.concatenate([a, b])
@@ -52,7 +53,7 @@ def ks_distance(a: Real, b: Real) -> float:
     return _round(np.abs(below - np.searchsorted(b, at, side="right") / len(b)).max())
 
 
-def dispersion(submit_s: Real, interval_s: float) -> float | None:
+def dispersion(submit_s: Floats, interval_s: float) -> float | None:
     """Index of dispersion of arrivals in intervals; none if they span fewer than two.
 
     Args:
@@ -63,7 +64,7 @@ def dispersion(submit_s: Real, interval_s: float) -> float | None:
     return _round(counts.var() / counts.mean()) if len(counts) > 1 else None
 
 
-def hourly_rates(submit_s: Real) -> Real | None:
+def hourly_rates(submit_s: Floats) -> Floats | None:
     """Rate of arrivals in each hour of the day over the mean of the 24 rates.
 
     In local time of the trace. None where the trace is shorter than a day.
@@ -71,12 +72,12 @@ def hourly_rates(submit_s: Real) -> Real | None:
     return _over_mean(rates(submit_s, HOUR_S, HOURS))
 
 
-def daily_rates(submit_s: Real) -> Real | None:
+def daily_rates(submit_s: Floats) -> Floats | None:
     """The same for each day of the week; None where the trace is shorter than a week."""
     return _over_mean(rates(submit_s, DAY_S, DAYS))
 
 
-def _over_mean(found: Real | None) -> Real | None:
+def _over_mean(found: Floats | None) -> Floats | None:
     return None if found is None else found / found.mean()
 
 
@@ -106,12 +107,12 @@ def compare(real: Trace, sampled: Trace) -> dict[str, Any]:
     }
 
 
-def _ks(a: Real, b: Real) -> float | None:
+def _ks(a: Floats, b: Floats) -> float | None:
     a, b = a[~np.isnan(a)], b[~np.isnan(b)]
     return ks_distance(a, b) if len(a) and len(b) else None
 
 
-def _largest_gap(a: Real | None, b: Real | None) -> float | None:
+def _largest_gap(a: Floats | None, b: Floats | None) -> float | None:
     """The distance of two rhythms, each taken as a distribution over its parts."""
     if a is None or b is None:
         return None
@@ -142,7 +143,7 @@ def _figures(side: JobColumns, demands: list[float]) -> dict[str, Any]:
     }
 
 
-def _listed(found: Real | None) -> list[float] | None:
+def _listed(found: Floats | None) -> list[float] | None:
     return None if found is None else [_round(rate) for rate in found]
 
 

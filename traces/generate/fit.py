@@ -16,10 +16,10 @@ from statistics import NormalDist
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.fits import (
     DAY_S,
@@ -37,9 +37,6 @@ from wattkeeper.traces.fits import (
     rounded,
 )
 from wattkeeper.traces.trace import Trace
-
-Real = npt.NDArray[np.float64]
-Whole = npt.NDArray[np.int64]
 
 LEVELS: Final = np.array(
     [0, 0.0001, 0.001, 0.0025, 0.005]
@@ -66,23 +63,23 @@ class RhythmClock(NamedTuple):
     """
 
     offset_s: float
-    rates: Real
+    rates: Floats
 
-    def flatten(self, times_s: Real) -> Real:
+    def flatten(self, times_s: Floats) -> Floats:
         """Time in which arrivals have no rhythm."""
         knots, flat = self._knots()
         week = DAYS * DAY_S
         whole, rest = np.divmod(times_s + self.offset_s, week)
         return whole * week + np.interp(rest, knots, flat)
 
-    def unflatten(self, times_s: Real) -> Real:
+    def unflatten(self, times_s: Floats) -> Floats:
         """The inverse of `flatten`."""
         knots, flat = self._knots()
         week = DAYS * DAY_S
         whole, rest = np.divmod(times_s, week)
         return whole * week + np.interp(rest, flat, knots) - self.offset_s
 
-    def _knots(self) -> tuple[Real, Real]:
+    def _knots(self) -> tuple[Floats, Floats]:
         flat = np.zeros(DAYS * HOURS + 1)
         flat[1:] = np.cumsum(self.rates) * HOUR_S
         return np.arange(len(flat), dtype=np.float64) * HOUR_S, flat
@@ -137,11 +134,11 @@ def fit_trace(trace: Trace) -> Fit:
     )
 
 
-def _real(table: pa.Table, name: str) -> Real:
+def _real(table: pa.Table, name: str) -> Floats:
     return np.asarray(table[name].cast(pa.float64()).fill_null(np.nan), dtype=np.float64)
 
 
-def _lost(jobs: pa.Table, duration_s: Real) -> list[str]:
+def _lost(jobs: pa.Table, duration_s: Floats) -> list[str]:
     found = [
         f"{name}: recorded, and not kept by a fit"
         for name in NOT_FITTED
@@ -155,7 +152,7 @@ def _lost(jobs: pa.Table, duration_s: Real) -> list[str]:
     return found
 
 
-def quantiles(values: Real) -> Quantiles:
+def quantiles(values: Floats) -> Quantiles:
     """The distribution of positive values."""
     found = np.quantile(np.maximum(values, SHORTEST_S), LEVELS)
     return Quantiles(levels=tuple(LEVELS.tolist()), values=rounded(np.maximum.accumulate(found)))
@@ -177,7 +174,7 @@ def _demands(jobs: pa.Table) -> tuple[Demand, ...]:
     )
 
 
-def spread_ties(submit_s: Real, whole: bool) -> Real:
+def spread_ties(submit_s: Floats, whole: bool) -> Floats:
     """Ascending times in whole seconds, spread evenly within the second that they share."""
     if not whole:
         return submit_s
@@ -186,7 +183,7 @@ def spread_ties(submit_s: Real, whole: bool) -> Real:
     return submit_s + (place + 0.5) / np.repeat(counts, counts)
 
 
-def _arrivals(submit_s: Real, trace: Trace, whole: bool, absent: list[str]) -> Arrivals:
+def _arrivals(submit_s: Floats, trace: Trace, whole: bool, absent: list[str]) -> Arrivals:
     known_s = start_of_week_s(trace)
     offset_s = known_s or 0.0
     if known_s is None:
@@ -234,7 +231,7 @@ def start_of_week_s(trace: Trace) -> float | None:
     return moment.weekday() * DAY_S + of_day.total_seconds()
 
 
-def _factors(of_job: Whole, of_hour: Whole, size: int) -> Real:
+def _factors(of_job: Ints, of_hour: Ints, size: int) -> Floats:
     """Rate in each class of hours over the mean of the classes' rates."""
     jobs = np.bincount(of_job, minlength=size)
     exposed = np.bincount(of_hour, minlength=size)
@@ -245,7 +242,7 @@ def _factors(of_job: Whole, of_hour: Whole, size: int) -> Real:
     return rates
 
 
-def scores(values: Real) -> Real:
+def scores(values: Floats) -> Floats:
     """Normal scores: the ranks as values of a standard normal variable; ties in order."""
     ranks = np.empty(len(values))
     ranks[np.argsort(values, kind="stable")] = np.arange(len(values))
@@ -254,7 +251,7 @@ def scores(values: Real) -> Real:
     return np.interp((ranks + 0.5) / len(values), [normal.cdf(x) for x in grid.tolist()], grid)
 
 
-def _memory(z: Real) -> tuple[Memory, ...]:
+def _memory(z: Floats) -> tuple[Memory, ...]:
     """The autocorrelation of scores as a sum of exponentials, by least squares."""
     lags = np.unique(np.geomspace(1, max(len(z) // 8, 1), 40).astype(np.int64))
     lags = lags[lags < len(z)]
@@ -276,13 +273,13 @@ def _memory(z: Real) -> tuple[Memory, ...]:
     return ()
 
 
-def _codes(column: pa.ChunkedArray) -> Whole:
+def _codes(column: pa.ChunkedArray) -> Ints:
     """Which value each row has; -1 where it has none."""
     codes = column.combine_chunks().dictionary_encode().indices
     return np.asarray(codes.fill_null(-1)).astype(np.int64)
 
 
-def _users(jobs: pa.Table, submit_s: Real, absent: list[str]) -> Users | None:
+def _users(jobs: pa.Table, submit_s: Floats, absent: list[str]) -> Users | None:
     known = np.asarray(pc.is_valid(jobs["user"]))
     if not known.any():
         absent.append("users: the trace names none")
@@ -302,18 +299,18 @@ def _users(jobs: pa.Table, submit_s: Real, absent: list[str]) -> Users | None:
     )
 
 
-def _exact(shares: Real) -> tuple[float, ...]:
+def _exact(shares: Floats) -> tuple[float, ...]:
     return tuple(shares.tolist())
 
 
-def _excess(same: npt.NDArray[np.bool_], by_chance: float) -> float:
+def _excess(same: Bools, by_chance: float) -> float:
     """How often neighbours agree, beyond chance."""
     if not len(same) or by_chance >= 1:
         return 0.0
     return float(f"{max((float(same.mean()) - by_chance) / (1 - by_chance), 0.0):.5f}")
 
 
-def _groups(jobs: pa.Table, ran: Any, duration_s: Real, absent: list[str]) -> Groups | None:
+def _groups(jobs: pa.Table, ran: Any, duration_s: Floats, absent: list[str]) -> Groups | None:
     codes = _codes(jobs["group_id"])
     at = np.flatnonzero(codes >= 0)
     if not len(at):
@@ -331,7 +328,7 @@ def _groups(jobs: pa.Table, ran: Any, duration_s: Real, absent: list[str]) -> Gr
     )
 
 
-def _likeness(jobs: pa.Table, codes: Whole, ran: Any, duration_s: Real) -> float:
+def _likeness(jobs: pa.Table, codes: Ints, ran: Any, duration_s: Floats) -> float:
     """Part of the variance of scores between groups, by analysis of variance."""
     gpus = np.asarray(jobs["gpus"]).astype(np.int64) * 1001 + np.asarray(jobs["gpu_milli"])
     z = np.zeros(len(codes))

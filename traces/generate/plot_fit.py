@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.traces.fits import DAYS, HOUR_S, HOURS
 from wattkeeper.traces.generate.compare_fit import (
@@ -17,7 +18,7 @@ from wattkeeper.traces.generate.compare_fit import (
     daily_rates,
     hourly_rates,
 )
-from wattkeeper.traces.generate.fit import Real, start_of_week_s
+from wattkeeper.traces.generate.fit import start_of_week_s
 from wattkeeper.traces.trace import Trace
 
 COLOURS = ("#20639b", "#e07b39")
@@ -96,7 +97,7 @@ _TEXTS = (
 )
 
 
-def _steps(axis: Any, values: Real, style: dict[str, str]) -> None:
+def _steps(axis: Any, values: Floats, style: dict[str, str]) -> None:
     """An empirical distribution function on a logarithmic axis."""
     ordered = np.sort(values[~np.isnan(values)])
     at = np.unique(np.linspace(0, len(ordered) - 1, 2000).astype(np.int64))
@@ -104,7 +105,7 @@ def _steps(axis: Any, values: Real, style: dict[str, str]) -> None:
     axis.set_xscale("log")
 
 
-def _rhythm(axis: Any, rates: Real | None, style: dict[str, str]) -> None:
+def _rhythm(axis: Any, rates: Floats | None, style: dict[str, str]) -> None:
     """Rates of the parts of a cycle as steps of full width; nothing where there are none."""
     if rates is not None:
         axis.stairs(rates, np.arange(len(rates) + 1), baseline=None, **style)

@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import InputError
 from wattkeeper.traces.fits import DAY_S, Demand, Fit, Groups, Users, to_json
-from wattkeeper.traces.generate.fit import SHORTEST_S, SOON_S, Real, Whole, clock_of
+from wattkeeper.traces.generate.fit import SHORTEST_S, SOON_S, clock_of
 from wattkeeper.traces.schema import LARGEST, jobs_table
 from wattkeeper.traces.trace import Trace
 
@@ -31,7 +32,7 @@ REACH: Final = 200.0
 class _Grouping(NamedTuple):
     """Which group each job belongs to, -1 for none, and the number of groups."""
 
-    of_job: Whole
+    of_job: Ints
     groups: int
 
 
@@ -112,17 +113,17 @@ def _stream(seed: int, name: str) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(sequence))
 
 
-def _of(demands: tuple[Demand, ...], name: str) -> Whole:
+def _of(demands: tuple[Demand, ...], name: str) -> Ints:
     return np.array([getattr(demand, name) for demand in demands], dtype=np.int64)
 
 
-def _numbered(word: str, codes: Whole) -> pa.Array:
+def _numbered(word: str, codes: Ints) -> pa.Array:
     """Texts ``word1`` on; none where the code is negative."""
     texts = pc.binary_join_element_wise(word, pa.array(codes + 1).cast(pa.string()), "")
     return pc.if_else(pa.array(codes >= 0), texts, pa.scalar(None, pa.string()))
 
 
-def normal_cdf(z: Real) -> Real:
+def normal_cdf(z: Floats) -> Floats:
     """Distribution function of a standard normal variable, to 1e-7 (Abramowitz and Stegun 7.1.26).
 
     In [0, 1).
@@ -134,11 +135,11 @@ def normal_cdf(z: Real) -> Real:
     for term in terms:
         poly = (poly + term) * t
     tail = 0.5 * poly * np.exp(-x * x)
-    found: Real = np.clip(np.where(z >= 0, 1 - tail, tail), 0.0, 1 - 1e-9)
+    found: Floats = np.clip(np.where(z >= 0, 1 - tail, tail), 0.0, 1 - 1e-9)
     return found
 
 
-def autoregressive(noise: Real, memory_jobs: float) -> Real:
+def autoregressive(noise: Floats, memory_jobs: float) -> Floats:
     """A stationary series from standard normal noise: it forgets all but 1/e in `memory_jobs`."""
     decay = np.exp(-1 / memory_jobs)
     length = min(max(int(REACH * memory_jobs), 1), len(noise))
@@ -152,11 +153,11 @@ def autoregressive(noise: Real, memory_jobs: float) -> Real:
     for block, end in enumerate((sums[:, -1] * powers[-1]).tolist()):
         carry[block] = last
         last = end + last * float(powers[-1])
-    found: Real = ((sums + carry[:, None]) * powers).ravel()[: len(noise)]
+    found: Floats = ((sums + carry[:, None]) * powers).ravel()[: len(noise)]
     return found
 
 
-def _submit_times(fit: Fit, jobs: int, seed: int, rate_scale: float) -> Real:
+def _submit_times(fit: Fit, jobs: int, seed: int, rate_scale: float) -> Floats:
     arrivals = fit.arrivals
     stream = _stream(seed, "gap")
     if arrivals.memory:
@@ -206,7 +207,7 @@ def _grouping(groups: Groups | None, jobs: int, seed: int) -> _Grouping:
     return _Grouping(np.where(of_job >= 0, names[of_job], -1), count)
 
 
-def _uniform(jobs: int, grouping: _Grouping, seed: int, name: str) -> Real:
+def _uniform(jobs: int, grouping: _Grouping, seed: int, name: str) -> Floats:
     """A number in [0, 1) for each job; one for all jobs of a group."""
     values = _stream(seed, name).random(jobs)
     if not grouping.groups:
@@ -215,12 +216,12 @@ def _uniform(jobs: int, grouping: _Grouping, seed: int, name: str) -> Real:
     return np.where(grouping.of_job >= 0, shared[grouping.of_job], values)
 
 
-def _choose(shares: list[float] | Real, levels: Real) -> Whole:
+def _choose(shares: list[float] | Floats, levels: Floats) -> Ints:
     bounds = np.cumsum(np.asarray(shares))
     return np.searchsorted(bounds[:-1] / bounds[-1], levels, side="right").astype(np.int64)
 
 
-def _durations(fit: Fit, which: Whole, grouping: _Grouping, seed: int) -> Real:
+def _durations(fit: Fit, which: Ints, grouping: _Grouping, seed: int) -> Floats:
     if fit.groups is None or not grouping.groups:
         ranks = _stream(seed, "duration").random(len(which))
     else:
@@ -237,7 +238,7 @@ def _durations(fit: Fit, which: Whole, grouping: _Grouping, seed: int) -> Real:
     return np.maximum(np.round(found, DECIMALS), SHORTEST_S)
 
 
-def _users(users: Users, submit_s: Real, grouping: _Grouping, seed: int) -> Whole:
+def _users(users: Users, submit_s: Floats, grouping: _Grouping, seed: int) -> Ints:
     jobs = len(submit_s)
     shares = np.asarray(users.shares)
     if users.others:

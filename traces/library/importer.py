@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import SHOWN, Problem, TraceError
 from wattkeeper.traces.files.atomic import replacing
 from wattkeeper.traces.files.names import check_name, name_from
@@ -55,7 +55,7 @@ class _Found:
     numbers: int = 0
     dates: int = 0
     paths: list[Path] = field(default_factory=list)
-    hashes: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    hashes: list[Ints] = field(default_factory=list)
     first_s: float = np.inf
     absolute: bool = False
 
@@ -203,7 +203,7 @@ def _convert(
     return found
 
 
-def _checked(batch: Batch, rows: Rows, found: _Found) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+def _checked(batch: Batch, rows: Rows, found: _Found) -> tuple[pa.Table, Ints]:
     """The jobs of a batch that keep the rules of the schema, with their lines."""
     table = jobs_table({"job_id": pa.array([], pa.string()), **rows.jobs})
     table = table.replace_schema_metadata(_UNPLACED.metadata)
@@ -226,11 +226,11 @@ def _checked(batch: Batch, rows: Rows, found: _Found) -> tuple[pa.Table, npt.NDA
     return table, lines
 
 
-def _hashes(ids: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+def _hashes(ids: pa.ChunkedArray) -> Ints:
     return np.fromiter((hash(text) for text in ids.to_pylist()), np.int64, len(ids))
 
 
-def _repeats(found: _Found, scratch: Path) -> npt.NDArray[np.int64]:
+def _repeats(found: _Found, scratch: Path) -> Ints:
     """Which rows of the scratch file repeat the id of an earlier one; they count as wrong."""
     if not found.hashes:
         return np.array([], dtype=np.int64)
@@ -310,7 +310,7 @@ def _place(
     scratch: Path,
     path: Path,
     first_s: float,
-    skip: npt.NDArray[np.int64],
+    skip: Ints,
     fields: Mapping[str, Any],
 ) -> str:
     """The second pass; returns the digest of the table."""

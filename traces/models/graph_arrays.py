@@ -8,7 +8,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TypeVar
 
-from wattkeeper.policies.matching.graph import Ints
+from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.matching.matchers import Matcher
 from wattkeeper.policies.matching.packing import pack, unpack
 from wattkeeper.traces.models.graphs import check_new, graph_files, parse_graph, read_bytes

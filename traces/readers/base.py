@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
 
+    from wattkeeper.policies.arrays import Ints
     from wattkeeper.traces.trace import Trace
 
 
@@ -47,7 +46,7 @@ class Batch(NamedTuple):
     """
 
     path: Path
-    lines: npt.NDArray[np.int64]
+    lines: Ints
     rows: Any
     wrong: Mapping[int, str] = {}
     context: Any = None
@@ -72,7 +71,7 @@ class Rows(NamedTuple):
     """
 
     jobs: Mapping[str, pa.Array]
-    kept: npt.NDArray[np.int64]
+    kept: Ints
     wrong: Mapping[int, str]
     dropped: Mapping[str, int]
     absolute: bool = False

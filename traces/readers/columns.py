@@ -13,16 +13,14 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.traces.readers.base import Rows
 from wattkeeper.traces.readers.csvfile import ABSENT, NUMBER, SHOWN_CELL
 from wattkeeper.traces.schema import JOBS
 
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 Wrong = dict[int, str]
 
 DATE: Final = (
@@ -89,7 +87,7 @@ def numbers(
     gone = pc.is_in(found, value_set=pa.array(absent, pa.string()))
     try:
         values = pc.if_else(gone, pa.scalar(None, pa.string()), found).cast(pa.float64())
-        bad: Mask = np.zeros(len(found), dtype=bool)
+        bad: Bools = np.zeros(len(found), dtype=bool)
     except pa.ArrowInvalid:
         readable = pc.match_substring_regex(found, NUMBER)
         values = pc.if_else(readable, found, pa.scalar(None, pa.string())).cast(pa.float64())
@@ -266,9 +264,9 @@ def keep_rows(
     count: int,
     columns: Mapping[str, Any],
     wrong: Mapping[int, str],
-    drops: Sequence[tuple[str, Mask]] = (),
+    drops: Sequence[tuple[str, Bools]] = (),
     *,
-    doubts: Sequence[tuple[str, Mask]] = (),
+    doubts: Sequence[tuple[str, Bools]] = (),
     absolute: bool = False,
     kinds: tuple[int, int] = (0, 0),
     names: Mapping[str, str] = MappingProxyType({}),
@@ -286,7 +284,7 @@ def keep_rows(
         kinds: As in `Rows`.
         names: As in `Rows`.
     """
-    keep: Mask = np.ones(count, dtype=bool)
+    keep: Bools = np.ones(count, dtype=bool)
     keep[list(wrong)] = False
     dropped = {}
     for reason, mask in drops:
@@ -299,7 +297,7 @@ def keep_rows(
     return Rows(jobs, kept, wrong, dropped, absolute, odd, kinds, names)
 
 
-def _taken(values: Any, kept: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+def _taken(values: Any, kept: Ints, kind: pa.DataType) -> pa.Array:
     if isinstance(values, pa.Array):
         return values.take(pa.array(kept))
     chosen = np.asarray(values, dtype=float)[kept]
@@ -309,6 +307,6 @@ def _taken(values: Any, kept: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Ar
     return pa.array(chosen, kind, mask=gone)
 
 
-def line_ids(lines: npt.NDArray[np.int64], header_lines: int = 1) -> pa.Array:
+def line_ids(lines: Ints, header_lines: int = 1) -> pa.Array:
     """Job ids for a log that has none: the number of the line, not counting the header."""
     return pa.array(lines - header_lines).cast(pa.string())

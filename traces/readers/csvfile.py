@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from wattkeeper.policies.arrays import Bools, Floats
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.schema import repeated, row_problems
 
@@ -215,7 +215,7 @@ def _convert(texts: pa.ChunkedArray, want: pa.Field) -> tuple[pa.Array, dict[int
     return values.cast(want.type), found
 
 
-def _not_int32(values: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+def _not_int32(values: Floats) -> Bools:
     with np.errstate(invalid="ignore"):
-        fits: npt.NDArray[np.bool_] = (np.abs(values) < 2.0**31) & (np.floor(values) == values)
+        fits: Bools = (np.abs(values) < 2.0**31) & (np.floor(values) == values)
     return ~fits

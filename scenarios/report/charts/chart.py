@@ -7,11 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.json_types import Json
-
-Floats = npt.NDArray[np.float64]
 
 SPANS = (("days", 3 * 86400.0, 86400.0), ("h", 10_800.0, 3600.0), ("min", 180.0, 60.0),
          ("s", 0.0, 1.0))  # fmt: skip

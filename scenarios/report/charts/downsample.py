@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from wattkeeper.policies.arrays import Floats, Ints
 
 SHARES = np.unique(np.concatenate([np.linspace(0, 1, 201), 1 - np.logspace(-2.5, -6, 15)]))
 """Of the jobs, for which a distribution is drawn: each half per cent, and the tail."""

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import ENERGIES, SIZES, TIMES
 from wattkeeper.scenarios.report.charts.chart import (
     WHOLE_SPAN,
     Chart,
-    Floats,
     has_value,
     length,
     numbers,
