@@ -140,8 +140,8 @@ def keep(warm: WarmStart, task: str, name: str, accuracy: float, parent: int | N
     Raises:
         StoreError: If it holds no finite weights, or the zoo is damaged.
     """
-    offer = warm.zoo.offer(
+    added = warm.zoo.add(
         warm.graph, warm.model.state_dict(), task=task, accuracy=accuracy, name=name,
         parent=parent,
     )  # fmt: skip
-    return offer.reason
+    return added.reason

@@ -26,13 +26,13 @@ RETAIN: Final = "modelkeeper"
 """The policy of a new zoo."""
 
 
-class OfferResult(NamedTuple):
-    """What became of a model that was offered.
+class AddResult(NamedTuple):
+    """What the zoo's policy decided on a model.
 
     Attributes:
-        model_id: Its number; None if it is not kept.
-        evicted: The models that went for it.
-        reason: Why it is not kept; empty if it is.
+        model_id: Its number; None if it was refused.
+        evicted: Numbers of the models that were removed for it.
+        reason: Why it was refused; empty if it was not.
     """
 
     model_id: int | None
@@ -108,42 +108,8 @@ class Zoo:
         name: str | None = None,
         parent: int | None = None,
         source: str = "",
-    ) -> int:
-        """Add a model, for which others may have to go; see `offer`.
-
-        Returns:
-            Its number.
-
-        Raises:
-            StoreError: Also if the zoo's policy refuses it.
-        """
-        offer = self.offer(
-            graph,
-            state,
-            task=task,
-            accuracy=accuracy,
-            dataset=dataset,
-            name=name,
-            parent=parent,
-            source=source,
-        )
-        if offer.model_id is None:
-            raise StoreError(f"{name or graph.name} is not kept: {offer.reason}")
-        return offer.model_id
-
-    def offer(
-        self,
-        graph: Graph,
-        state: Mapping[str, Any],
-        *,
-        task: str,
-        accuracy: float,
-        dataset: str = "",
-        name: str | None = None,
-        parent: int | None = None,
-        source: str = "",
-    ) -> OfferResult:
-        """Offer a model to the zoo, whose policy decides whether it is kept, and who goes for it.
+    ) -> AddResult:
+        """Add a model, unless the zoo's policy refuses it; the policy may evict others for it.
 
         Once this returns, the model is there, whatever becomes of the process or the machine.
 
@@ -170,7 +136,7 @@ class Zoo:
         check(tensors, graph)
         contents = {tensor.digest: tensor for tensor in tensors.values()}
         sizes = {digest: tensor.file_bytes for digest, tensor in contents.items()}
-        offered = ZooModel(
+        new = ZooModel(
             model_id=0,
             name=name or graph.name,
             digest=graph.digest,
@@ -192,7 +158,7 @@ class Zoo:
                 last, count = rows.last_number(db), (rows.get(db, "count") or 0) + 1
                 if parent is not None and not 0 < parent <= last:
                     raise InputError(f"no model {parent} ever was in {self.path} to be the parent")
-                new = offered._replace(model_id=last + 1, added=count, used=count)
+                new = new._replace(model_id=last + 1, added=count, used=count)
                 policy = rows.policy_of(db)
                 shelf, view = rows.shelf(db, new, sizes)
                 admit, evict, reason = check_retention(shelf, view, policy.retain(shelf, view))
@@ -202,7 +168,7 @@ class Zoo:
                 if admit:
                     rows.put(db, "count", count)
                     rows.insert(db, new, graph, tensors)
-        return OfferResult(new.model_id if admit else None, tuple(map(int, evict)), reason)
+        return AddResult(new.model_id if admit else None, tuple(map(int, evict)), reason)
 
     @contextmanager
     def _lease(self, sizes: Mapping[str, int]) -> Iterator[Lease]:

@@ -106,7 +106,7 @@ def add(
         tensors = inputs.with_all_names(tensors, made)
     check(tensors, found, str(weights))
     store = Zoo(folder, limit, retain)
-    offer = store.offer(
+    added = store.add(
         found,
         tensors,
         task=task,
@@ -117,14 +117,14 @@ def add(
         source=module or "",
     )
     if as_json:
-        click.echo(json.dumps(offer._asdict(), indent=2))
-    for gone in offer.evicted if not as_json else ():
+        click.echo(json.dumps(added._asdict(), indent=2))
+    for gone in added.evicted if not as_json else ():
         click.echo(f"Evicted: model {gone}")
-    if offer.model_id is None:
-        click.echo(f"{name or found.name} is not kept: {offer.reason}", err=True)
+    if added.model_id is None:
+        click.echo(f"{name or found.name} is not kept: {added.reason}", err=True)
         click.get_current_context().exit(NOT_KEPT)
     if not as_json:
-        click.echo(f"model {offer.model_id}: {name or found.name}, in {folder}")
+        click.echo(f"model {added.model_id}: {name or found.name}, in {folder}")
 
 
 @zoo.command("list")

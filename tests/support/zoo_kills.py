@@ -56,10 +56,10 @@ class Worker:
             parent = self.warm_start()
             name = f"{self.name}-{number}"
             self.say("adding", name)
-            model = self.zoo.add(
+            added = self.zoo.add(
                 GRAPH, state(name), task="t", accuracy=0.9, name=name, parent=parent
             )
-            self.say("added", name, model)
+            self.say("added", name, added.model_id)
             if not self.bounded and self.rng.random() < 0.7:
                 self.remove()
 
