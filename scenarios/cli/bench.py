@@ -29,9 +29,9 @@ def bench(scenarios: tuple[str, ...], update: bool, as_json: bool, baselines: Pa
 
     Exit code 1: something is not as it was, better or worse; 3: nothing could be run.
     """
-    from wattkeeper.scenarios.run.arrow import settle
+    from wattkeeper.traces.arrow import configure_arrow
 
-    settle()
+    configure_arrow()
     from wattkeeper.scenarios.bench import baselines as bench_file
     from wattkeeper.scenarios.bench.examine import examine, to_json
 

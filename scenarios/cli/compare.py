@@ -25,9 +25,9 @@ def compare(folders: tuple[Path, ...], as_json: bool) -> None:
     """
     if len(folders) < 2:
         raise click.UsageError("give two results folders or more")
-    from wattkeeper.scenarios.run.arrow import settle
+    from wattkeeper.traces.arrow import configure_arrow
 
-    settle()
+    configure_arrow()
     from wattkeeper.scenarios.analysis import compare as studies
     from wattkeeper.sim.results.folder import to_json
 

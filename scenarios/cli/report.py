@@ -12,9 +12,9 @@ import click
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="[DIR/report.html].")
 def report(folder: Path, out: Path | None) -> None:
     """Make the page of the results in DIR, of a run or of a sweep, anew."""
-    from wattkeeper.scenarios.run.arrow import settle
+    from wattkeeper.traces.arrow import configure_arrow
 
-    settle()
+    configure_arrow()
     from wattkeeper.scenarios import read
     from wattkeeper.scenarios.report import page, sweep_page
     from wattkeeper.sim.results.folder import is_sweep

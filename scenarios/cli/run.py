@@ -64,9 +64,9 @@ def run(
         raise click.UsageError("--workers is for the simulator: leave it out with --live")
     if ray is not None and workers > 1:
         raise click.UsageError("--workers is for this machine: leave it out with --ray")
-    from wattkeeper.scenarios.run.arrow import settle
+    from wattkeeper.traces.arrow import configure_arrow
 
-    settle()
+    configure_arrow()
     from wattkeeper.scenarios.run.run import run as run_scenario
     from wattkeeper.scenarios.spec.loading import load
     from wattkeeper.sim.results.folder import check_folder, to_json, work_folder

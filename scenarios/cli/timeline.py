@@ -17,9 +17,9 @@ from wattkeeper.policies.errors import InputError
               help="File to write; .gz: compressed [DIR/timeline.json.gz].")  # fmt: skip
 def timeline(folder: Path, variant: str | None, seed: int | None, out: Path | None) -> None:
     """Write a trace of who ran where in DIR, for https://ui.perfetto.dev or chrome://tracing."""
-    from wattkeeper.scenarios.run.arrow import settle
+    from wattkeeper.traces.arrow import configure_arrow
 
-    settle()
+    configure_arrow()
     from wattkeeper.scenarios.analysis import study
     from wattkeeper.scenarios.analysis.perfetto import runs, write
 

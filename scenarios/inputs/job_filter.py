@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from wattkeeper.policies.arrays import Bools, Ints
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.scenarios.run.arrow import with_column
 from wattkeeper.scenarios.spec.wording import count, do, plural
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
+from wattkeeper.traces.arrow import replace_column
 
 FIRST = 3
 """Rows that are named of those that are wrong for one reason."""
@@ -127,7 +127,7 @@ def on_any_type(jobs: pa.Table) -> tuple[pa.Table, dict[str, int]]:
     types = jobs["gpu_type"]
     if types.null_count == len(types):
         return jobs, {}
-    free = with_column(jobs, "gpu_type", pa.nulls(len(jobs), types.type))
+    free = replace_column(jobs, "gpu_type", pa.nulls(len(jobs), types.type))
     counts = Counter(kind for kind in types.to_pylist() if kind is not None)
     return free, dict(counts.most_common())
 

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.zoo_views import ChildModel
-from wattkeeper.scenarios.run.arrow import with_column
 from wattkeeper.scenarios.spec.schema import Durations, ZooSection
 from wattkeeper.sim.engine.warm_start import shipped
 from wattkeeper.sim.engine.zoo import ModelOfJob, ZooSpec
+from wattkeeper.traces.arrow import replace_column
 from wattkeeper.traces.trace import Trace
 
 BYTES_PER_GB = 10**9
@@ -84,7 +84,7 @@ def timed_by_model(
     recorded = jobs["duration_s"]
     filled = pc.coalesce(recorded, pa.chunked_array([pa.array(made, pa.float64())]))
     count = int(recorded.null_count - filled.null_count)
-    return with_column(jobs, "duration_s", filled), count
+    return replace_column(jobs, "duration_s", filled), count
 
 
 def zoo_spec(zoo: ZooSection, models: TraceModels) -> ZooSpec:

@@ -50,7 +50,6 @@ from wattkeeper.policies.errors import (
 from wattkeeper.policies.protocols import WHOLE, Options
 from wattkeeper.scenarios.inputs.policy_checks import located
 from wattkeeper.scenarios.inputs.read import RunInputs
-from wattkeeper.scenarios.run.arrow import with_column
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import ArchitectureSearch, LiveWorkload, RecurringWorkload
 from wattkeeper.scenarios.spec.schema import LiveSection as LivePart
@@ -68,6 +67,7 @@ from wattkeeper.sim.engine.sources import RecurringSource, Source
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.tables import RunResult, collect
+from wattkeeper.traces.arrow import replace_column
 from wattkeeper.traces.files.atomic import replacing_file
 
 if TYPE_CHECKING:
@@ -473,7 +473,7 @@ def _as_measured(ran: RunResult, endings: Sequence[AttemptEnding]) -> RunResult:
     """Results that say which limits were in force."""
     tables = dict(ran.tables)
     jobs = tables["jobs"]
-    jobs = with_column(jobs, "replayed", pa.array(["live"] * len(jobs)))
+    jobs = replace_column(jobs, "replayed", pa.array(["live"] * len(jobs)))
     by_attempt = {(end.job_id, end.attempt): end.outcome for end in endings}
     keys = zip(jobs["job_id"].to_pylist(), jobs["attempt"].to_pylist(), strict=True)
     outcomes = [by_attempt.get(key) for key in keys]
@@ -481,9 +481,9 @@ def _as_measured(ran: RunResult, endings: Sequence[AttemptEnding]) -> RunResult:
         limit if outcome is None or outcome.limit_set else outcome.power_limit_w
         for outcome, limit in zip(outcomes, jobs["power_limit_w"].to_pylist(), strict=True)
     ]
-    jobs = with_column(jobs, "power_limit_w", pa.array(limits, pa.float64()))
+    jobs = replace_column(jobs, "power_limit_w", pa.array(limits, pa.float64()))
     early = [outcome is not None and outcome.cause == "bound" for outcome in outcomes]
-    jobs = with_column(jobs, "early_stopped", pa.array(early))
+    jobs = replace_column(jobs, "early_stopped", pa.array(early))
     tables["jobs"] = jobs
     by = dict(ran.by)
     by["replayed"] = {"live": ran.metrics}

@@ -16,7 +16,7 @@ from threading import Thread, current_thread, main_thread
 from typing import Any, Final, Generic, TypeVar
 
 from wattkeeper.policies.errors import EnvironmentLacks
-from wattkeeper.scenarios.run.arrow import settle
+from wattkeeper.traces.arrow import configure_arrow
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -139,7 +139,7 @@ def _heard(pool: list[_Worker[T]]) -> list[_Worker[T]]:
 
 def _serve(pipe: Connection, call: Callable[[Any], Any]) -> None:
     """Work until nobody gives any, and do not outlive the parent."""
-    settle()
+    configure_arrow()
     Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError, ConnectionError):  # nobody is there any more
         pipe.send((True, None))

@@ -12,10 +12,10 @@ from typing import Any, Final, TypeVar
 from wattkeeper.live.controller.launchers import ray as ray_runner
 from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.scenarios.inputs.read import RunInputs
-from wattkeeper.scenarios.run.arrow import settle
 from wattkeeper.scenarios.run.process_pool import LOST, TRIES
 from wattkeeper.scenarios.run.unit import UnitResult, attempt, code_digest
 from wattkeeper.scenarios.spec.variants import RunSpec
+from wattkeeper.traces.arrow import configure_arrow
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -90,5 +90,5 @@ def _attempt(spec: RunSpec, inputs: RunInputs, code: str) -> UnitResult:
             f"{gethostname()} of the Ray cluster has another wattkeeper: install the same version "
             "on all hosts"
         )
-    settle()
+    configure_arrow()
     return attempt(spec, inputs)

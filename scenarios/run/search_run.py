@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
-from wattkeeper.scenarios.run.arrow import with_column
 from wattkeeper.scenarios.spec.schema import ArchitectureSearch
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
@@ -22,6 +21,7 @@ from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.tables import RunResult, collect
+from wattkeeper.traces.arrow import replace_column
 
 if TYPE_CHECKING:
     from rich.console import JustifyMethod
@@ -145,9 +145,9 @@ def _measured(ran: RunResult, trained: Sequence[TrainingRecord]) -> RunResult:
     tables = dict(ran.tables)
     jobs, line = tables["jobs"], tables["timeline"]
     limits_w = pa.array([one.power_limit_w for one in trained], pa.float64())
-    jobs = with_column(jobs, "power_limit_w", limits_w)
-    tables["jobs"] = with_column(jobs, "replayed", pa.array(["live"] * len(jobs)))
-    tables["timeline"] = with_column(line, "power_w", pa.array(np.full(len(line), math.nan)))
+    jobs = replace_column(jobs, "power_limit_w", limits_w)
+    tables["jobs"] = replace_column(jobs, "replayed", pa.array(["live"] * len(jobs)))
+    tables["timeline"] = replace_column(line, "power_w", pa.array(np.full(len(line), math.nan)))
     covered = [one.coverage for one in trained if one.parent is not None]
     measured = all(one.energy_j is not None for one in trained)
     absent = UNMEASURED if measured else (*UNMEASURED, *OF_ENERGY)
