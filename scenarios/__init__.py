@@ -8,16 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wattkeeper.scenarios.analysis.study import read
-    from wattkeeper.scenarios.spec.loading import load
+    from wattkeeper.scenarios.api import load, read
 
 __all__ = ["load", "read"]
 
-_HOMES = {"load": "spec.loading", "read": "analysis.study"}
-
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for, since the command line needs neither to show its help."""
-    if name not in _HOMES:
+    """Import on first use, since the command line needs neither to show its help."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.api"), name)

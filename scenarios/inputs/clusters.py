@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from itertools import groupby
+from typing import TYPE_CHECKING
 
-from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.scenarios.spec.schema import MixedCluster, UniformCluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.traces.library import store
 from wattkeeper.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from wattkeeper.live.search.processor import Processor
 
 
 def cluster_spec(cluster: UniformCluster | MixedCluster) -> tuple[ClusterSpec, Trace | None]:
@@ -46,6 +51,25 @@ def cluster_spec(cluster: UniformCluster | MixedCluster) -> tuple[ClusterSpec, T
         restore_s=preemption.restore_s,
     )  # fmt: skip
     return spec, trace
+
+
+def search_processor(cluster: ClusterSpec) -> Processor:
+    """The processor of this host that a search trains on.
+
+    Raises:
+        EnvironmentLacks: If a library that training needs is absent; it says how to install it.
+        InputError: If this machine has no such processor.
+    """
+    absent = [name for name in ("torch", "safetensors", "numba", "sklearn") if not find_spec(name)]
+    if absent:
+        raise EnvironmentLacks(
+            f"training for real needs {', '.join(absent)}: pip install 'wattkeeper[live,digits]'"
+        )
+    if cluster.gpus != 1:
+        raise InputError(f"gpus: a search trains on one, not {cluster.gpus}")
+    from wattkeeper.live.search.processor import processor_of
+
+    return processor_of(cluster.gpu_types[0])
 
 
 def _node_groups(trace: Trace) -> list[NodeGroup]:

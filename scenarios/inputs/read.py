@@ -14,7 +14,7 @@ import pyarrow as pa
 from wattkeeper.policies.errors import InputError, Problem, ScenarioError
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import WHOLE
-from wattkeeper.scenarios.inputs.clusters import cluster_spec
+from wattkeeper.scenarios.inputs.clusters import cluster_spec, search_processor
 from wattkeeper.scenarios.inputs.job_filter import FilteredJobs, at_odds, check_groups, on_any_type
 from wattkeeper.scenarios.inputs.latencies import NO_LATENCIES, latencies_of, with_preemption
 from wattkeeper.scenarios.inputs.power_checks import PowerCapCheck, check_busy_power, check_cap
@@ -24,7 +24,6 @@ from wattkeeper.scenarios.inputs.zoo_models import (
     read_models,
     timed_by_model,
 )
-from wattkeeper.scenarios.run import search_run
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import (
     ArchitectureSearch,
@@ -122,7 +121,7 @@ def _read_inputs(loaded: LoadedScenario, live: bool) -> RunInputs:
     if isinstance(workload, ArchitectureSearch):
         with named_at(document, "cluster"):
             cluster, _ = cluster_spec(scenario.cluster)
-            search_run.processor(cluster)
+            search_processor(cluster)
         return RunInputs({}, None, {}, (), cluster, search=workload)
     profiles = None
     if workload.profiles is not None:

@@ -17,7 +17,7 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     oracle_variants,
     shown_metrics,
 )
-from wattkeeper.scenarios.sweep.points import shown
+from wattkeeper.scenarios.spec.wording import axis_text
 
 METRICS = tuple(SHOWN | QUEUE | ZOO)
 """All that the page of any sweep shows."""
@@ -85,7 +85,7 @@ def place(values: Mapping[str, Any]) -> str:
     names = {path: path.rpartition(".")[2] for path in values}
     unique = len(set(names.values())) == len(names)
     return ", ".join(
-        f"{names[path] if unique else path} = {shown(value)}" for path, value in values.items()
+        f"{names[path] if unique else path} = {axis_text(value)}" for path, value in values.items()
     )
 
 
@@ -100,8 +100,8 @@ def places(found: Sequence[PointRow], among: Sequence[PointRow]) -> str:
         return "at every point"
     known = {path: _values(path, among) for path in among[0].values}
     mine = {path: _values(path, found) for path in known}
-    combined = {tuple(map(shown, values)) for values in product(*mine.values())}
-    there = {tuple(shown(value) for value in point.values.values()) for point in among}
+    combined = {tuple(map(axis_text, values)) for values in product(*mine.values())}
+    there = {tuple(axis_text(value) for value in point.values.values()) for point in among}
     if len(combined & there) != len(found):
         named = "; ".join(place(point.values) for point in found[:MOST_NAMED])
         more = len(found) - MOST_NAMED
@@ -116,15 +116,15 @@ def places(found: Sequence[PointRow], among: Sequence[PointRow]) -> str:
 
 def _values(path: str, points: Sequence[PointRow]) -> list[Any]:
     """Of an axis, each once, numbers in their order."""
-    values = list({shown(point.values[path]): point.values[path] for point in points}.values())
+    values = list({axis_text(point.values[path]): point.values[path] for point in points}.values())
     return sorted(values) if all(map(is_number, values)) else values
 
 
 def _together(values: list[Any], known: list[Any]) -> str:
     first = known.index(values[0])
     if len(values) > 2 and values == known[first : first + len(values)] and is_number(values[0]):
-        return f"{shown(values[0])} to {shown(values[-1])}"
-    return " and ".join(map(shown, values))
+        return f"{axis_text(values[0])} to {axis_text(values[-1])}"
+    return " and ".join(map(axis_text, values))
 
 
 def metrics_of(done: Sequence[PointRow]) -> dict[str, str]:

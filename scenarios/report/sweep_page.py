@@ -18,8 +18,7 @@ from wattkeeper.scenarios.report.phrases import variant
 from wattkeeper.scenarios.report.points import PointRow, finished, metrics_of, place
 from wattkeeper.scenarios.report.sweep_headline import sentences
 from wattkeeper.scenarios.report.tables import value_cell, verdicts
-from wattkeeper.scenarios.spec.wording import count
-from wattkeeper.scenarios.sweep.points import shown
+from wattkeeper.scenarios.spec.wording import axis_text, count
 
 MOST_ROWS = 500
 """Rows of the table of points."""
@@ -75,7 +74,7 @@ def _failures(failed: Sequence[Json]) -> Element:
 
 
 def _basis(sweep: Json, done: int, first: Study | None) -> Element:
-    axes = [tag("span", tag("b", path), f": {', '.join(map(shown, values))}")
+    axes = [tag("span", tag("b", path), f": {', '.join(map(axis_text, values))}")
             for path, values in sweep["axes"].items()]  # fmt: skip
     facts: list[tuple[str, Sequence[Element | str]]] = [
         ("sweep", [f"{done} of {count(len(sweep['points']), 'point')} done"]),
@@ -102,7 +101,7 @@ def _table(sweep: Json, done: Sequence[PointRow], variants: Sequence[str]) -> El
     every = ((point, *one) for point in done for one in point.summary["variants"].items())
     rows = [
         tag("tr", tag("th", point.id, scope="row"),
-            *(tag("td", shown(point.values.get(path))) for path in sweep["axes"]),
+            *(tag("td", axis_text(point.values.get(path))) for path in sweep["axes"]),
             tag("td", variant(name, names), class_="who"),
             *(value_cell(name, one, metric, title) for metric, title in metrics.items()))
         for point, name, one in islice(every, MOST_ROWS)
@@ -119,7 +118,9 @@ def _table(sweep: Json, done: Sequence[PointRow], variants: Sequence[str]) -> El
 
 def _repeat(sweep: Json, first: str, manifest: Json) -> Element:
     """What is needed to do it again; the digests of each point are in its manifest."""
-    axes = {f"axis {path}": ", ".join(map(shown, values)) for path, values in sweep["axes"].items()}
+    axes = {
+        f"axis {path}": ", ".join(map(axis_text, values)) for path, values in sweep["axes"].items()
+    }
     return tag(
         "section",
         tag("h2", "To repeat it"),

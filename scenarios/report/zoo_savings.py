@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.savings import is_noise, savings_labels, savings_note
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.phrases import Words, change, listed, minus, variant
-from wattkeeper.scenarios.run.search_run import is_noise, saved_heads, saved_note
 from wattkeeper.scenarios.spec.wording import percent
 
 
@@ -17,7 +17,7 @@ def sentences(summary: Json) -> Iterator[Element]:
     for name, saved in summary["saved"].items():
         clear: list[list[Words]] = []
         unclear: list[list[Words]] = []
-        for key, noun in saved_heads(summary).items():
+        for key, noun in savings_labels(summary).items():
             ratios = {"ratio": 1 - saved[key]["mean"], "ci95": None}
             if saved[key]["ci95"]:
                 ratios["ci95"] = [1 - bound for bound in reversed(saved[key]["ci95"])]
@@ -46,7 +46,7 @@ def _share(value: float) -> str:
 
 def table(summary: Json) -> Element:
     """What each variant saved, with its interval."""
-    heads = saved_heads(summary) | {"accuracy_points": "final accuracy"}
+    heads = savings_labels(summary) | {"accuracy_points": "final accuracy"}
     rows = []
     for name, saved in summary["saved"].items():
         cells = [tag("th", variant(name, summary), scope="row")]
@@ -60,4 +60,4 @@ def table(summary: Json) -> Element:
         rows.append(tag("tr", *cells))
     titles = [tag("th", title, scope="col") for title in ("variant", *heads.values())]
     return tag("table", tag("thead", tag("tr", *titles)), tag("tbody", *rows),
-               tag("caption", saved_note(summary)), class_="cards")  # fmt: skip
+               tag("caption", savings_note(summary)), class_="cards")  # fmt: skip

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
+from wattkeeper.scenarios.analysis.savings import savings
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.inputs.policy_checks import check_policies, located
 from wattkeeper.scenarios.inputs.read import RunInputs, read_inputs
@@ -159,7 +160,7 @@ def conclude(
             for name, variant in scenario.variants.items()}  # fmt: skip
     summary = summarise(results, baselines, etas)
     if inputs.search is not None:
-        summary["saved"] = search_run.savings(results, scenario.baseline)
+        summary["saved"] = savings(results, scenario.baseline)
     return ScenarioResult(results, summary, _manifest(scenario, inputs, sources, results, summary))
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -17,9 +17,6 @@ from wattkeeper.policies.errors import InputError, Problem, ScenarioError
 from wattkeeper.policies.registry import policies
 from wattkeeper.scenarios.spec.schema import OneOf, Scenario
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, describe, read
-
-if TYPE_CHECKING:
-    from wattkeeper.scenarios.run.run import ScenarioResult
 
 SUFFIX = ".yaml"
 WORDS = {
@@ -37,22 +34,6 @@ class LoadedScenario(NamedTuple):
 
     scenario: Scenario
     document: YamlDocument
-
-    def run(self, workers: int = 1) -> ScenarioResult:
-        """Simulate all variants with all seeds, in so many processes.
-
-        Raises:
-            WattkeeperError: If input is wrong, a policy chose what is not allowed, or the scenario
-                has a sweep.
-        """
-        if self.scenario.sweep is not None:
-            raise InputError(
-                f"{self.document.name} has a sweep, which only the command runs: `wattkeeper run`; "
-                'or load it with the setting "sweep=null"'
-            )
-        from wattkeeper.scenarios.run.run import run
-
-        return run(self, workers)
 
 
 def shipped() -> dict[str, Path]:

@@ -1,6 +1,8 @@
-"""Numbers in words: how many of something, and changes in per cent."""
+"""Text of counts, changes in per cent and values of a sweep's axes."""
 
 from __future__ import annotations
+
+import json
 
 
 def count(number: float, noun: str) -> str:
@@ -34,3 +36,8 @@ def percent(share: float, *, fine: bool = False) -> str:
     """
     change = round(100 * share, 6 if fine else 1) + 0.0  # never -0.0
     return f"{change:+.2g}" if fine and 0 < abs(change) < 1 else f"{change:+,.1f}"
+
+
+def axis_text(value: object) -> str:
+    """A value of a sweep's axis: text as it is, all else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -7,7 +7,6 @@ serves products, lists, and any mixture.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
@@ -18,6 +17,7 @@ from wattkeeper.scenarios.inputs.policy_checks import check_policies
 from wattkeeper.scenarios.inputs.read import RunInputs, read_inputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario, check, line_and_column
 from wattkeeper.scenarios.spec.variants import occupancy_of
+from wattkeeper.scenarios.spec.wording import axis_text
 from wattkeeper.scenarios.spec.yaml_document import Path_ as Place
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument
 
@@ -49,12 +49,7 @@ class SweepPoint(NamedTuple):
     loaded: LoadedScenario
 
     def __str__(self) -> str:
-        return ", ".join(f"{path}={shown(value)}" for path, value in self.values.items())
-
-
-def shown(value: Any) -> str:
-    """A value of an axis as text."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return ", ".join(f"{path}={axis_text(value)}" for path, value in self.values.items())
 
 
 def points(loaded: LoadedScenario) -> list[SweepPoint]:

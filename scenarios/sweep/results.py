@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,16 +14,14 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.study import StoredStudy
 from wattkeeper.scenarios.run.unit import software_versions
+from wattkeeper.scenarios.spec.wording import axis_text
 from wattkeeper.scenarios.sweep.cache import is_kept, kept, link
-from wattkeeper.scenarios.sweep.points import shown
+from wattkeeper.scenarios.sweep.work import PointWork
 from wattkeeper.sim.results.folder import SWEEP, check_folder, to_json
 from wattkeeper.sim.results.schemas import VALUES
 from wattkeeper.sim.results.summary import metric_values
 from wattkeeper.traces.files.atomic import replacing
 from wattkeeper.traces.schema import field
-
-if TYPE_CHECKING:
-    from wattkeeper.scenarios.sweep.run import PointWork
 
 
 def write_sweep(folder: Path, works: Sequence[PointWork]) -> None:
@@ -113,7 +111,7 @@ def _column(values: Sequence[Any]) -> tuple[pa.DataType, list[Any]]:
         return pa.bool_(), list(values)
     if kinds <= {int, float}:
         return pa.int64() if kinds == {int} else pa.float64(), list(values)
-    return pa.string(), [shown(value) for value in values]
+    return pa.string(), [axis_text(value) for value in values]
 
 
 def _write_metrics(path: Path, works: Sequence[PointWork], done: Mapping[str, StoredStudy]) -> None:

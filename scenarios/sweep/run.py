@@ -2,75 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.inputs.policy_checks import located
 from wattkeeper.scenarios.run.process_pool import each
-from wattkeeper.scenarios.run.run import conclude, provenance
-from wattkeeper.scenarios.run.unit import UnitResult, attempt, code_digest
-from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
-from wattkeeper.scenarios.sweep.cache import (
-    drop,
-    held,
-    is_kept,
-    keep,
-    kept,
-    settle_on_disk,
-)
-from wattkeeper.scenarios.sweep.points import SweepPoint, with_inputs
+from wattkeeper.scenarios.run.run import conclude
+from wattkeeper.scenarios.run.unit import UnitResult, attempt
+from wattkeeper.scenarios.spec.variants import RunSpec
+from wattkeeper.scenarios.sweep.cache import drop, held, keep, kept, settle_on_disk
+from wattkeeper.scenarios.sweep.points import SweepPoint
 from wattkeeper.scenarios.sweep.results import write_sweep
+from wattkeeper.scenarios.sweep.work import PointWork, SweepUnit, prepare
 from wattkeeper.sim.results.folder import work_folder
 
 ERRORS: Final = "errors.txt"
 """Beside unfinished work: tracebacks of what was raised by mistake when the sweep ran last."""
-
-
-class SweepUnit(NamedTuple):
-    """A variant with a seed at a point, and where its inputs and its result are kept."""
-
-    point: str
-    spec: RunSpec
-    inputs: Path
-    result: Path
-
-
-@dataclass
-class PointWork:
-    """What there is to do at a point.
-
-    Attributes:
-        point: The point.
-        sources: Where its inputs come from.
-        inputs: Where they are kept.
-        folder: Where its units are kept, and at last the results of all.
-        units: All of them, in the scenario's order.
-        missing: Results of those that are not there.
-        failures: Units that failed, as `sweep.json` lists them, by result.
-    """
-
-    point: SweepPoint
-    sources: list[Json]
-    inputs: Path
-    folder: Path
-    units: list[SweepUnit]
-    missing: set[Path] = field(default_factory=set)
-    failures: dict[Path, Json] = field(default_factory=dict)
-
-    @property
-    def done(self) -> Path:
-        """The results folder of the point."""
-        return self.folder / "done"
-
 
 Ran = Generator[tuple["SweepUnit | PointWork", "Exception | None"], None, None]
 
@@ -104,7 +57,7 @@ def run_sweep(
     errors = folder / ERRORS
     with held(folder):
         errors.unlink(missing_ok=True)
-        works = _prepare(found, folder)
+        works = prepare(found, folder)
         total = sum(len(work.units) for work in works)
         left = sum(len(work.missing) for work in works)
         if left < total:
@@ -133,37 +86,6 @@ def run_sweep(
 def _line(work: PointWork, failure: Json) -> str:
     run = f"{failure['variant']}, seed {failure['seed']}"
     return f"{work.point.id} ({work.point}), {run}: {failure['message']}"
-
-
-def _prepare(found: Sequence[SweepPoint], folder: Path) -> list[PointWork]:
-    """All that is to be done, points with the same inputs one after the other."""
-    shutil.rmtree(folder / "inputs", ignore_errors=True)
-    works: list[PointWork] = []
-    try:
-        for number, (same, inputs) in enumerate(with_inputs(found)):
-            path = folder / "inputs" / f"{number}"
-            sources = [provenance(trace) for trace in inputs.traces]
-            keep(path, inputs._replace(traces=()))
-            works += [_work(point, sources, path, folder) for point in same]
-    except BaseException:
-        shutil.rmtree(folder / "inputs", ignore_errors=True)
-        raise
-    return works
-
-
-def _work(point: SweepPoint, sources: list[Json], inputs: Path, folder: Path) -> PointWork:
-    scenario = point.loaded.scenario
-    content = (scenario.model_dump_json(), json.dumps(sources), code_digest())
-    own = folder / sha256("\n".join(content).encode()).hexdigest()[:32]
-    order = {name: number for number, name in enumerate(scenario.variants)}
-    units = [
-        SweepUnit(point.id, spec, inputs, own / f"{order[spec.variant]}-{spec.seed}")
-        for spec in run_specs(scenario)
-    ]
-    work = PointWork(point, sources, inputs, own, units)
-    if not work.done.exists():
-        work.missing = {unit.result for unit in units if not is_kept(unit.result)}
-    return work
 
 
 def _note(work: PointWork, unit: SweepUnit, outcome: Exception | None, errors: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
+from wattkeeper.scenarios.analysis.savings import is_noise, savings_labels, savings_note
 from wattkeeper.scenarios.analysis.vocabulary import (
     SHARES,
     cautions,
@@ -17,12 +18,11 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     shown_metrics,
     value_text,
 )
-from wattkeeper.scenarios.run.search_run import is_noise, saved_note, saved_table
 from wattkeeper.scenarios.spec.wording import percent
 from wattkeeper.sim.results.metrics import LAST
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, JustifyMethod
 
     from wattkeeper.scenarios.run.run import ScenarioResult
     from wattkeeper.scenarios.spec.schema import Scenario
@@ -39,8 +39,8 @@ def show(console: Console, scenario: Scenario, done: ScenarioResult) -> None:
     for line in cautions(done.manifest, done.summary):
         console.print(escape(line), style="bold yellow")
     if "saved" in done.summary:
-        console.print(saved_table(done.summary, scenario.baseline))
-        console.print(saved_note(done.summary), style="dim")
+        console.print(_savings_table(done.summary, scenario.baseline))
+        console.print(savings_note(done.summary), style="dim")
         if any(map(is_noise, chain(*(one.values() for one in done.summary["saved"].values())))):
             console.print(NOISE_NOTE, style="dim")
         return
@@ -131,3 +131,27 @@ def against(variant: Mapping[str, Any], name: str, metric: str, with_value: bool
     if low != high:
         change += f"\n[{low}, {high}]"
     return f"{shown} {change}" if with_value else change
+
+
+def _savings_table(summary: Mapping[str, Any], baseline: str) -> Table:
+    """Savings against the baseline, a row a variant."""
+    several = any(saved["work"]["ci95"] for saved in summary["saved"].values())
+    over = "95 % interval over seeds" if several else "one seed: no interval"
+    table = Table(title=f"Saved against {escape(baseline)} \\[{over}]")
+    heads = savings_labels(summary)
+    for head in ("variant", *heads.values(), "final accuracy"):
+        justify: JustifyMethod = "left" if head == "variant" else "right"
+        table.add_column(head.replace(" ", "\n", 1), justify=justify, no_wrap=True)
+    for name, saved in summary["saved"].items():
+        cells = [_savings_cell(saved[what], 100, " %") for what in heads]
+        table.add_row(escape(name), *cells, _savings_cell(saved["accuracy_points"], 1, " points"))
+    return table
+
+
+def _savings_cell(value: Mapping[str, Any], factor: float, unit: str) -> str:
+    digits = 1 if factor == 100 else 2
+    shown = f"{factor * value['mean']:+.{digits}f}{unit}" + " ~" * is_noise(value)
+    if value["ci95"] is None:
+        return shown
+    low, high = (f"{factor * bound:+.{digits}f}" for bound in value["ci95"])
+    return f"{shown}\n[{low}, {high}]"

@@ -12,7 +12,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.study import finished, read_sweep
 from wattkeeper.scenarios.analysis.vocabulary import cautions, shown_metrics
 from wattkeeper.scenarios.cli.tables.run import against, show_inputs, title_of
-from wattkeeper.scenarios.sweep.points import shown
+from wattkeeper.scenarios.spec.wording import axis_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,7 +62,7 @@ def _table(about: Json, points: list[tuple[Json, Json]]) -> Table:
     for name in metrics.values():
         table.add_column(name, justify="right", no_wrap=True)
     for values, summary in points:
-        cells = [escape(shown(value)) for value in values.values()]
+        cells = [escape(axis_text(value)) for value in values.values()]
         for name, variant in summary["variants"].items():
             table.add_row(*cells, escape(name), *(against(variant, name, one) for one in metrics))
             cells = [""] * len(cells)

@@ -23,7 +23,7 @@ from wattkeeper.scenarios.report.points import (
     metrics_of,
     place,
 )
-from wattkeeper.scenarios.sweep.points import shown
+from wattkeeper.scenarios.spec.wording import axis_text
 
 DASHES = ("solid", "dashed", "dotted", "dash-dotted")
 """How lines are told apart that differ in the other axes; as `report.js` draws them."""
@@ -69,7 +69,7 @@ def _energy_against_time(
     ordered = in_order(done, *sweep["axes"]) if single else done
     points = [
         EnergyTime(variants.index(name), one["metrics"][time], one["metrics"][energy],
-             place(point.values), shown(next(iter(point.values.values()))) if single else "",
+             place(point.values), axis_text(next(iter(point.values.values()))) if single else "",
              name in point.bounds)
         for point in ordered for name, one in point.summary["variants"].items()
     ]  # fmt: skip
@@ -102,7 +102,7 @@ def _others(path: str, done: Sequence[PointRow]) -> tuple[list[Json], int]:
     for point in done:
         values = {other: value for other, value in point.values.items() if other != path}
         known[place(values)] = values
-        counts.setdefault(place(values), set()).add(shown(point.values[path]))
+        counts.setdefault(place(values), set()).add(axis_text(point.values[path]))
     several = [known[key] for key, found in counts.items() if len(found) > 1]
     kept = [several[at] for at in thinned(len(several), len(DASHES))]
     return kept, len(several) - len(kept)
@@ -121,20 +121,21 @@ def _along(path: str, others: Sequence[Json], done: Sequence[PointRow], variants
         baseline: What changes are against.
         relative: Whether cost is shown as its change.
     """
-    known = list({shown(point.values[path]): point.values[path] for point in done}.values())
+    known = list({axis_text(point.values[path]): point.values[path] for point in done}.values())
     plain = all(map(is_number, known))
     if plain:
         known.sort()
-    axis: Json = {"name": path} if plain else {"name": path, "names": list(map(shown, known))}
+    axis: Json = {"name": path} if plain else {"name": path, "names": list(map(axis_text, known))}
     x = known if plain else list(range(len(known)))
-    at = {(shown(point.values[path]), place({k: v for k, v in point.values.items() if k != path})):
-          point for point in done}  # fmt: skip
+    at = {(axis_text(point.values[path]),
+           place({k: v for k, v in point.values.items() if k != path})): point
+          for point in done}  # fmt: skip
     views = {}
     for metric, title in metrics.items():
         as_change = relative and metric == "cost"
         spread = [
             (v, dash, [
-                _spread(metric, name, at.get((shown(value), place(other))), as_change)
+                _spread(metric, name, at.get((axis_text(value), place(other))), as_change)
                 for value in known
             ])
             for v, name in enumerate(variants) for dash, other in enumerate(others)

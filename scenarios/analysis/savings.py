@@ -1,0 +1,87 @@
+"""What the zoo of a search saved against the baseline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from wattkeeper.sim.results.tables import RunResult
+
+SAVED: Final = {
+    "work": "work",
+    "epochs": "epochs",
+    "time_s": "training time",
+    "time_with_overhead_s": "time with overhead",
+    "energy_j": "energy",
+}
+"""What a zoo shall save, by its key in the summary; energy where something measures it."""
+
+NOTE: Final = (
+    "work: epochs times parameters. time: of a CPU that nothing measures, CPU time; else that of "
+    "the clock; with overhead: also CPU time of graphs, the choice of parents and transfers. final "
+    "accuracy: on test images, mean over the networks. "
+)
+
+
+def savings(results: Sequence[RunResult], baseline: str) -> dict[str, Any]:
+    """What each variant saved against the baseline, seed by seed.
+
+    Returns:
+        By variant: the mean share saved of `SAVED`, of energy only if all of it was measured, and
+        `accuracy_points`, the mean difference of the mean final accuracy in points of percent; each
+        with its 95 % interval over seeds (Student's t on the paired differences) and the number of
+        seeds.
+    """
+    measured = not any(math.isnan(result.metrics["energy_j"]) for result in results)
+    names = [name for name in SAVED if name != "energy_j" or measured]
+    by = {(result.variant, result.seed): _sums(result.metrics) for result in results}
+    found: dict[str, Any] = {}
+    for variant in dict.fromkeys(result.variant for result in results):
+        if variant == baseline:
+            continue
+        pairs = [(by[variant, seed], by[baseline, seed]) for one, seed in by if one == variant]
+        found[variant] = {
+            name: mean_and_interval([1 - mine[name] / base[name] for mine, base in pairs])
+            for name in names
+        } | {
+            "accuracy_points": mean_and_interval(
+                [100 * (mine["accuracy"] - base["accuracy"]) for mine, base in pairs]
+            )
+        }
+    return found
+
+
+def _sums(metrics: Mapping[str, float]) -> dict[str, float]:
+    return dict(metrics) | {"time_with_overhead_s": metrics["time_s"] + metrics["overhead_s"]}
+
+
+def mean_and_interval(values: Sequence[float]) -> dict[str, Any]:
+    """Mean, 95 % interval by Student's t, and number; no interval of a single value."""
+    from scipy.stats import t  # comes with scikit-learn
+
+    mean = math.fsum(values) / len(values)
+    if len(values) < 2:
+        return {"mean": mean, "ci95": None, "n": len(values)}
+    half = float(t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5)
+    return {"mean": mean, "ci95": [mean - half, mean + half], "n": len(values)}
+
+
+def savings_labels(summary: Mapping[str, Any]) -> dict[str, str]:
+    """What a summary says was saved, by its key, in words."""
+    there: Mapping[str, Any] = next(iter(summary["saved"].values()), {})
+    return {key: head for key, head in SAVED.items() if key in there}
+
+
+def is_noise(saved: Mapping[str, Any]) -> bool:
+    """Whether an interval over seeds includes that nothing was saved."""
+    return saved["ci95"] is not None and saved["ci95"][0] <= 0 <= saved["ci95"][1]
+
+
+def savings_note(summary: Mapping[str, Any]) -> str:
+    """What the words of `savings_labels` mean."""
+    if "energy_j" in savings_labels(summary):
+        return f"{NOTE}energy: of the processor in training."
+    return f"{NOTE}No meter measured the processor: energy is unknown."

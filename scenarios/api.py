@@ -1,0 +1,41 @@
+"""Scenarios from Python: `wattkeeper.scenarios.load` and `read`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.analysis.study import read
+from wattkeeper.scenarios.run.run import ScenarioResult, run
+from wattkeeper.scenarios.spec import loading
+
+__all__ = ["RunnableScenario", "load", "read"]
+
+
+class RunnableScenario(loading.LoadedScenario):
+    """A checked scenario that can be simulated."""
+
+    def run(self, workers: int = 1) -> ScenarioResult:
+        """Simulate all variants with all seeds, in this number of processes.
+
+        Raises:
+            WattkeeperError: If input is wrong, a policy chose what is not allowed, or the scenario
+                has a sweep.
+        """
+        if self.scenario.sweep is not None:
+            raise InputError(
+                f"{self.document.name} has a sweep, which only the command runs: `wattkeeper run`; "
+                'or load it with the setting "sweep=null"'
+            )
+        return run(self, workers)
+
+
+def load(
+    name_or_path: str,
+    settings: Sequence[str] | Mapping[str, Any] = (),
+    seeds: int | Sequence[int] | None = None,
+    axes: Sequence[str] = (),
+) -> RunnableScenario:
+    """Read and check a scenario; see `wattkeeper.scenarios.spec.loading.load`."""
+    return RunnableScenario(*loading.load(name_or_path, settings, seeds, axes))
