@@ -21,6 +21,7 @@ from wattkeeper.policies.protocols import (
     ZooView,
 )
 from wattkeeper.policies.retaining import Retention
+from wattkeeper.sim.engine.attempt import Decision
 from wattkeeper.sim.engine.clock import Driven
 from wattkeeper.sim.engine.zoo import FinishedModel
 
@@ -56,6 +57,7 @@ class Attempt:
         plan: The backend's own.
     """
 
+    decision: Decision | None = None
     start: Start | None = None
     configuration: Configuration | None = None
     power_limit_w: float | None = None

@@ -13,7 +13,8 @@ from librt.strings import BytesWriter, write_f64_le, write_i32_le, write_i64_le
 
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import InputError
-from wattkeeper.policies.protocols import NEW, Placement
+from wattkeeper.policies.protocols import NEW, Job, Placement
+from wattkeeper.sim.engine.decisions import DecisionJournal
 
 UNITS_PER_WATT = 2**32
 """Power is counted in whole parts of a watt, so that sums of changes are exact up to 1 GW."""
@@ -126,19 +127,20 @@ class _Rows:
         return np.concatenate([part[name] for part in self.parts()])
 
 
-class Journal:
+class Journal(DecisionJournal):
     """Decisions in order, as columns.
 
     That a job starts is decided by `Select` and `Place` together, and written down once: as a
     choice of `Select` that is a placement.
 
     Attributes:
-        makers: Decision point and policy.
+        makers: Decision point and policy, one a decision point.
         choices: What was chosen, and its index; a placement, or a text.
     """
 
     def __init__(self) -> None:
         self.makers: list[tuple[str, str]] = []
+        self._points: list[str] = []
         self.choices: dict[Placement | str, int] = {}
         self._on_one_node: dict[int, int] = {}
         self.clear()
@@ -147,9 +149,10 @@ class Journal:
         """Forget the decisions."""
         self._rows = _Rows(_DECIDED)
 
-    def maker_of(self, point: str, policy: str) -> int:
-        """The index of a decision point's policy."""
+    def add_maker(self, point: str, policy: str) -> int:
+        """Add the policy of a decision point; returns its index."""
         self.makers.append((point, policy))
+        self._points.append(point)
         return len(self.makers) - 1
 
     def choice(self, chose: Placement | str) -> int:
@@ -191,6 +194,19 @@ class Journal:
         row.append(maker)
         self._rows.wrote()
 
+    def note(
+        self,
+        now_s: float,
+        point: str,
+        job: Job,
+        attempt: int,
+        saw: tuple[object, ...],
+        chose: str,
+    ) -> None:
+        """See `wattkeeper.sim.engine.decisions.DecisionJournal`."""
+        maker = self._points.index(point)
+        self.add(now_s, maker, job.number, attempt, self.choice(chose), digest_of(saw))
+
     def decisions(self, gpus_of: Callable[[Ints], Ints]) -> dict[str, npt.NDArray[Any]]:
         """The decisions, those of a start one by one, as columns.
 
@@ -215,7 +231,7 @@ class Journal:
         columns = {name: np.repeat(raw[name], 1 + starts) for name in _DECIDED}
         placed = np.flatnonzero(starts) + np.arange(1, 1 + int(starts.sum()))
         columns["chose"][placed - 1] = self.choice("start")
-        columns["maker"][placed] = [point for point, _ in self.makers].index("place")
+        columns["maker"][placed] = self._points.index("place")
         columns["seen"][placed] = gpus_of(columns["number"][placed])
         digest = np.zeros(len(columns["time_s"]), dtype=np.uint64)
         for name in ("time_s", "number", "attempt", "seen", "also_seen"):

@@ -11,7 +11,7 @@ from wattkeeper.policies.registry import Point
 
 
 def check_configuration(start: Start, configuration: Configuration) -> None:
-    """Refuse a batch size or power limit without a profile, and a negative bound.
+    """Refuse a batch size or power limit without a profile, a negative bound, an endless query.
 
     Raises:
         PolicyError: The message says what is allowed.
@@ -26,6 +26,7 @@ def check_configuration(start: Start, configuration: Configuration) -> None:
         )
     if configuration.power_limit_w is not None:
         _check_limit(options, configuration.batch_size, configuration.power_limit_w, "configure")
+    check_query(start.job, configuration.query_s)
 
 
 def check_query(job: Job, query_s: float) -> None:

@@ -5,38 +5,30 @@ from __future__ import annotations
 import gc
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
-
-import numpy as np
 
 from wattkeeper.policies.errors import InputError, PolicyError
-from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.profile import cost as cost_of
 from wattkeeper.policies.protocols import (
     Configuration,
-    Configure,
-    Context,
     EmptyZoo,
     Job,
     Knobs,
     Measurement,
     Options,
     Outcome,
-    Place,
     Placement,
-    Policy,
     Select,
     Start,
-    Tune,
-    ZooView,
 )
 from wattkeeper.policies.registry import Point, PolicyConfig, built
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.engine.agenda import Callback, Due
+from wattkeeper.sim.engine.attempt import Decision, Tuned, Untuned
 from wattkeeper.sim.engine.backend import Attempt, Backend, Listener, ZooBackend
 from wattkeeper.sim.engine.clock import Clock
+from wattkeeper.sim.engine.decisions import DecisionMaker, Engaged, PolicyContext
 from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.node_states import NodeStates, PowerBudget
 from wattkeeper.sim.engine.recorder import (
@@ -45,46 +37,14 @@ from wattkeeper.sim.engine.recorder import (
     REACHED,
     REPLAYED,
     Recorder,
-    digest_of,
     whole_units,
 )
 from wattkeeper.sim.engine.rng import RandomStreams
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.engine.validation import (
-    check_configuration,
-    check_knobs,
-    check_query,
     check_wake,
 )
-
-
-class _Context:
-    """See `wattkeeper.policies.protocols.Context`; one for each decision point."""
-
-    def __init__(self, world: World, point: Point, config: PolicyConfig) -> None:
-        self._world = world
-        self._point = point
-        self._config = config
-        self._streams: dict[str, np.random.Generator] = {}
-        self.objective = world.rules.objective
-        self.zoo: ZooView = EmptyZoo() if world.zoo is None else world.zoo
-
-    @property
-    def now_s(self) -> float:
-        return self._world.clock.now_s
-
-    def rng(self, name: str) -> np.random.Generator:
-        if name not in self._streams:
-            self._streams[name] = self._world.streams.policy(self._point, name)
-        return self._streams[name]
-
-    def foresight(self, start: Start) -> Profile:
-        if not self._config.needs_foresight:
-            raise PolicyError(
-                f"{self._point} policy {self._config.kind!r} declares no foresight", self._point
-            )
-        return self._world.backend.foresight(start)
 
 
 class World(Listener):
@@ -123,22 +83,21 @@ class World(Listener):
         self.zoo = zoo
         self.recorder = Recorder()
         self._journal = self.recorder.journal
-        self._observers: list[tuple[Callable[[Context, Outcome], None], Context]] = []
-        self._followers: list[tuple[Callable[[Context, Job], None], Context]] = []
-        self._configure: Configure
-        self._select: Select
-        self._place: Place
-        self._tune: Tune
-        self._select, self._select_ctx, self._by_select = self._engage("select", policies.select)
-        self._place, self._place_ctx, self._by_place = self._engage("place", policies.place)
-        self._configure, self._configure_ctx, self._by_configure = self._engage(
-            "configure", policies.configure
+        self._by_select = 0  # its place among the makers of the journal
+        select, place = (
+            self._engage("select", policies.select),
+            self._engage("place", policies.place),
         )
-        self._tune, self._tune_ctx, self._by_tune = self._engage("tune", policies.tune)
+        configure = self._engage("configure", policies.configure)
+        tune = self._engage("tune", policies.tune)
         self._asks_for_parents = zoo is not None and policies.configure.sets_parent
-        self._by_retain = -1
+        self._makers = DecisionMaker(
+            configure, tune, self._journal, (select, place), self._asks_for_parents
+        )
+        self._select: Select = select.policy
+        self._select_ctx = select.ctx
         if zoo is not None:
-            self._by_retain = self._journal.maker_of("retain", zoo.policy)
+            self._journal.add_maker("retain", zoo.policy)
         self._waiting: dict[int, Job] = {}
         self._running: dict[int, Attempt] = {}
         self._paused: dict[int, Attempt] = {}
@@ -150,20 +109,21 @@ class World(Listener):
         self._nodes = NodeStates(cluster, self.recorder)
         self._budget = PowerBudget(cluster.spec)
         self._capped = cluster.spec.power_cap_w is not None
-        self.room = Feasibility(cluster, self._budget, backend, self._place, self._place_ctx,
+        self.room = Feasibility(cluster, self._budget, backend, place.policy, place.ctx,
                          self._running, self._paused)  # fmt: skip
         self._arrivals = source.arrivals()
         self._batch: list[Job] = []
         self._arrived = 0
         clock.driven = self
 
-    def _engage(self, point: Point, config: PolicyConfig) -> tuple[Any, Context, int]:
-        policy, ctx = built(config), cast("Context", _Context(self, point, config))
-        if type(policy).observe is not Policy.observe:
-            self._observers.append((policy.observe, ctx))
-        if type(policy).submitted is not Policy.submitted:
-            self._followers.append((policy.submitted, ctx))
-        return policy, ctx, self._journal.maker_of(point, config.kind)
+    def _engage(self, point: Point, config: PolicyConfig) -> Engaged:
+        self._journal.add_maker(point, config.kind)
+        ctx = PolicyContext(
+            point, config, self.clock, self.rules.objective,
+            EmptyZoo() if self.zoo is None else self.zoo,
+            self.streams.policy, self.backend.foresight,
+        )  # fmt: skip
+        return Engaged(built(config), ctx)
 
     def run(self) -> None:
         """Run until nothing is left to happen.
@@ -211,8 +171,7 @@ class World(Listener):
                 "give it more (cluster.gpus)"
             )
         self._waiting[job.number] = job
-        for submitted, ctx in self._followers:
-            submitted(ctx, job)
+        self._makers.submitted(job)
         self.clock.pass_is_due = True
 
     def schedule(self) -> None:
@@ -376,20 +335,18 @@ class World(Listener):
             return
         options = self.backend.options(job, attempt.gpu_type)
         in_flight = self._in_flight[job.group_id] - 1
-        start = attempt.start = Start(job, number, options, in_flight)
-        configuration = self._configure.configure(self._configure_ctx, start)
-        batch_size, limit_w, bound = configuration[:3]
-        self._note(
-            self._by_configure,
-            attempt,
-            (options.key, in_flight),
-            f"batch_size={batch_size} power_limit_w={limit_w} cost_bound={bound!r}"
-            + (_shown_parent(configuration) if self._asks_for_parents else ""),
-        )
-        check_configuration(start, configuration)
-        self._inherit(attempt, configuration)
-        attempt.configuration, attempt.power_limit_w = configuration, limit_w
-        knobs = Knobs(limit_w) if limit_w is not None else self._turn(attempt, ())
+        decision = self._makers.decide(Start(job, number, options, in_flight))
+        self._inherit(attempt, decision.configuration)
+        self._begin(attempt, decision, delay_s)
+
+    def _begin(self, attempt: Attempt, decision: Decision, delay_s: float) -> None:
+        attempt.decision = decision
+        attempt.start, attempt.configuration = decision.start, decision.configuration
+        if isinstance(decision, Tuned):
+            attempt.power_limit_w, attempt.profiled = decision.power_limit_w, decision.profiled
+            knobs = Knobs(decision.power_limit_w)
+        else:
+            knobs = Knobs(None, decision.profile_w)
         self.backend.begin(attempt, knobs, delay_s)
 
     def _ask_for_parent(self, attempt: Attempt) -> None:
@@ -398,15 +355,11 @@ class World(Listener):
         most_w = self.backend.most_power_w(job, gpu_type) / job.gpus_held
         options = Options(f"{gpu_type}x{job.gpus}", gpu_type, job.gpus, (), (), 0, most_w, 0)
         start = Start(job, attempt.number, options, 0)
-        configuration = self._configure.configure(self._configure_ctx, start)
-        shown = _shown_parent(configuration).strip()
-        self._note(self._by_configure, attempt, (options.key,), shown)
-        self._inherit(attempt, configuration)
+        self._inherit(attempt, self._makers.choose_parent(start))
 
     def _inherit(self, attempt: Attempt, configuration: Configuration) -> None:
         """Let an attempt start from the weights of the model that was chosen."""
         parent, query_s = configuration.parent, configuration.query_s
-        check_query(attempt.job, query_s)
         attempt.query_s = query_s
         if parent is None:
             return
@@ -424,24 +377,9 @@ class World(Listener):
         kept = "admit" if decision.admit else f"refuse: {decision.reason}"
         gone = f" evict={','.join(decision.evict)}" if decision.evict else ""
         saw = (self.zoo.size_bytes, len(self.zoo.models()))
-        self._note(self._by_retain, attempt, saw, kept + gone)
-
-    def _turn(self, attempt: Attempt, report: tuple[Measurement, ...]) -> Knobs:
-        """Ask `Tune`, and take the power limit that it chose."""
-        running = attempt.running(report)
-        knobs = self._tune.tune(self._tune_ctx, running)
-        start, batch_size = running.start, running.configuration.batch_size
-        limit_w, profile_w = knobs
-        self._note(
-            self._by_tune,
-            attempt,
-            (start.options.key, batch_size, report),
-            f"profile_w={list(profile_w)}" if profile_w else f"power_limit_w={limit_w}",
+        self._journal.note(
+            self.clock.now_s, "retain", attempt.job, attempt.number, saw, kept + gone
         )
-        check_knobs(start, batch_size, knobs, bool(report))
-        if limit_w is not None:
-            attempt.power_limit_w = limit_w
-        return knobs
 
     def draws(self, attempt: Attempt, power_w: float, since_s: float | None = None) -> None:
         """See `wattkeeper.sim.engine.backend.Listener`."""
@@ -473,8 +411,11 @@ class World(Listener):
 
     def measured(self, attempt: Attempt, report: tuple[Measurement, ...]) -> Knobs:
         """See `wattkeeper.sim.engine.backend.Listener`."""
-        attempt.profiled = True
-        return self._turn(attempt, report)
+        decision = attempt.decision
+        assert isinstance(decision, Untuned)
+        tuned = attempt.decision = self._makers.tune(decision, report)
+        attempt.profiled, attempt.power_limit_w = True, tuned.power_limit_w
+        return Knobs(tuned.power_limit_w)
 
     def ended(
         self, attempt: Attempt, epochs: int | None, time_s: float, energy_j: float, reached: bool
@@ -498,8 +439,7 @@ class World(Listener):
             flags = reached * REACHED | early * EARLY
             self._record_training(attempt, epochs, time_s, energy_j, cost, flags)
             outcome = Outcome(start, batch_size, limit_w, epochs, time_s, energy_j, cost, reached)
-            for observe, ctx in self._observers:
-                observe(ctx, outcome)
+            self._makers.observe(outcome)
             if not reached and start.attempt < self.rules.max_attempts:
                 self._retry(attempt)
                 return
@@ -527,17 +467,15 @@ class World(Listener):
                 attempt.power_limit_w = start.options.limits(configuration.batch_size)[-1]
             self.ended(attempt, epochs, time_s, energy_j, False)
             return
-        options, limit_w = start.options, attempt.power_limit_w
+        options = start.options
         cost = cost_of(self._eta, energy_j, time_s, options.max_power_w * options.gpus)
         self._record_training(attempt, epochs, time_s, energy_j, cost, 0)
         again = Attempt(job, attempt.number + 1, attempt.placement, attempt.where,
                         attempt.gpu_type, self.clock.now_s)  # fmt: skip
-        again.start = Start(job, again.number, options, start.group_in_flight)
-        again.configuration, again.power_limit_w = configuration, limit_w
-        again.parent, again.work, again.profiled = attempt.parent, attempt.work, attempt.profiled
+        again.parent, again.work = attempt.parent, attempt.work
         self._running[job.number] = again
-        knobs = Knobs(limit_w) if limit_w is not None else self._turn(again, ())
-        self.backend.begin(again, knobs, 0.0)
+        assert attempt.decision is not None
+        self._begin(again, self._makers.repeat(attempt.decision), 0.0)
 
     def _record_training(
         self,
@@ -577,16 +515,6 @@ class World(Listener):
             self.recorder.delayed(overhead_s, preemptions)
         if attempt.parent is not None:
             self.recorder.inherited(attempt.parent)
-
-    def _note(self, maker: int, attempt: Attempt, saw: tuple[object, ...], chose: str) -> None:
-        journal, job = self._journal, attempt.job
-        choice = journal.choice(chose)
-        journal.add(self.clock.now_s, maker, job.number, attempt.number, choice, digest_of(saw))
-
-
-def _shown_parent(configuration: Configuration) -> str:
-    """As the journal shows it."""
-    return f" parent={configuration.parent} query_s={configuration.query_s:g}"
 
 
 @contextmanager
