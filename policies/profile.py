@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 UNLIMITED_W = 1.0
 """Stands for the power limit of a device that takes none; a cost then counts seconds."""
 
-Turned = Literal["both", "batch-size", "power-limit"]
+KnobChoice = Literal["both", "batch-size", "power-limit"]
 """Which knobs may be turned."""
 
 
@@ -138,7 +138,9 @@ def expectations(profile: Profile, objective: Objective) -> Iterator[ExpectedCos
             yield ExpectedCost(curve.batch_size, limit_w, time_s, energy_j, cost)
 
 
-def optimum(profile: Profile, objective: Objective, knobs: Turned = "both") -> ExpectedCost | None:
+def optimum(
+    profile: Profile, objective: Objective, knobs: KnobChoice = "both"
+) -> ExpectedCost | None:
     """The expectation of the cheapest configuration; ties go to the smaller one.
 
     Args:

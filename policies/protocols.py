@@ -108,7 +108,7 @@ class Job:
         """What it asks of the cluster: jobs of one demand fit in the same places."""
         return self.gpus, self.gpu_milli, self.gpu_type
 
-    def but(self, **changes: Any) -> Job:
+    def replace(self, **changes: Any) -> Job:
         """The same job with some attributes changed."""
         return Job(**{name: getattr(self, name) for name in JOB_ATTRIBUTES} | changes)
 
@@ -179,7 +179,7 @@ class Start(NamedTuple):
     group_in_flight: int
 
     @property
-    def learner(self) -> str:
+    def learning_key(self) -> str:
         """Names what is learnt together: jobs of one group on one kind of GPUs."""
         return f"{self.job.group_id}@{self.options.key}"
 
@@ -301,13 +301,13 @@ class ClusterView:
         raise NotImplementedError
 
     @abstractmethod
-    def tightest(self, gpus: int, gpu_type: int) -> int | None:
+    def tightest_node(self, gpus: int, gpu_type: int) -> int | None:
         """The node of a type with the fewest free GPUs, but so many; the first of several."""
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class RoomView:
+class CapacityView:
     """What `Select` is shown of the cluster."""
 
     @property
@@ -395,7 +395,7 @@ class Context(Protocol):
 class Policy:
     """What all policies share: as it stands, nothing is observed and nothing is kept."""
 
-    def submitted(self, ctx: Context, job: Job) -> None:
+    def on_submit(self, ctx: Context, job: Job) -> None:
         """Learn of a job that was submitted."""
 
     def observe(self, ctx: Context, outcome: Outcome) -> None:
@@ -439,14 +439,14 @@ class Select(Policy):
     """
 
     @abstractmethod
-    def select(self, ctx: Context, room: RoomView) -> Selection:
+    def select(self, ctx: Context, capacity: CapacityView) -> Selection:
         """What changes now. Asked once more, at the same time, until nothing does or waits."""
         raise NotImplementedError
 
-    def ended(self, ctx: Context, job: Job) -> None:
+    def on_end(self, ctx: Context, job: Job) -> None:
         """The job, which was running, is over."""
 
-    def refused(self, ctx: Context, job: Job) -> None:
+    def on_refuse(self, ctx: Context, job: Job) -> None:
         """A job that it started cannot be placed: it waits on.
 
         It is not to be started again before the time goes on. This cannot happen to a policy that

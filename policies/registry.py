@@ -92,7 +92,7 @@ def _load_all() -> None:
         entry.load()
 
 
-def built(config: PolicyConfig) -> Any:
+def build_policy(config: PolicyConfig) -> Any:
     """A new policy with a config.
 
     Raises:

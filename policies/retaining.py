@@ -56,7 +56,7 @@ class StoredModels(NamedTuple):
         if self.capacity_bytes is None:
             return 0
         kept = [model for model in self.models if model.model_id not in without]
-        return room_bytes([*kept, new] if new else kept) - self.capacity_bytes
+        return total_bytes([*kept, new] if new else kept) - self.capacity_bytes
 
 
 class Retention(NamedTuple):
@@ -77,18 +77,18 @@ class Retain(Policy):
     """What does a bounded store admit and evict?"""
 
     @abstractmethod
-    def retain(self, shelf: StoredModels, new: StoredModel) -> Retention:
+    def retain(self, store: StoredModels, new: StoredModel) -> Retention:
         """Asked when a finished model is to be stored.
 
         What it leaves fits in the capacity, if what was there did.
         """
         raise NotImplementedError
 
-    def used(self, model: StoredModel) -> None:
+    def on_use(self, model: StoredModel) -> None:
         """A stored model became the parent of another one; the view shows it before that."""
 
 
-def room_bytes(models: Iterable[StoredModel]) -> int:
+def total_bytes(models: Iterable[StoredModel]) -> int:
     """What models take together, B: shared tensors count once."""
     total, shared = 0, dict[str, int]()
     for model in models:
@@ -97,46 +97,46 @@ def room_bytes(models: Iterable[StoredModel]) -> int:
     return total + sum(shared.values())
 
 
-def check_retention(shelf: StoredModels, new: StoredModel, decision: Retention) -> Retention:
+def check_retention(store: StoredModels, new: StoredModel, decision: Retention) -> Retention:
     """The decision, if it is allowed.
 
     Raises:
         PolicyError: If it evicts what is not there, or admits more than the capacity.
     """
-    unknown = set(decision.evict) - {model.model_id for model in shelf.models}
+    unknown = set(decision.evict) - {model.model_id for model in store.models}
     if unknown:
         raise PolicyError(f"{', '.join(sorted(unknown))} shall go, but is not there", "retain")
-    excess = shelf.excess_bytes(new, decision.evict) if decision.admit else 0
+    excess = store.excess_bytes(new, decision.evict) if decision.admit else 0
     if excess > 0:
         raise PolicyError(
             f"model {new.model_id} was admitted, with which {excess} bytes are above the capacity "
-            f"of {shelf.capacity_bytes}",
+            f"of {store.capacity_bytes}",
             "retain",
         )
     return decision
 
 
-def too_large(shelf: StoredModels, new: StoredModel) -> Retention | None:
+def refuse_too_large(store: StoredModels, new: StoredModel) -> Retention | None:
     """The refusal of a model that would not fit in an empty store; None if it would."""
-    if shelf.capacity_bytes is None or new.size_bytes <= shelf.capacity_bytes:
+    if store.capacity_bytes is None or new.size_bytes <= store.capacity_bytes:
         return None
     return Retention(
         False,
         reason=f"its {new.size_bytes} bytes are more than the store's capacity of "
-        f"{shelf.capacity_bytes}",
+        f"{store.capacity_bytes}",
     )
 
 
 def evict_in_order(
-    shelf: StoredModels, new: StoredModel, key: Callable[[StoredModel], Any]
+    store: StoredModels, new: StoredModel, key: Callable[[StoredModel], Any]
 ) -> Retention:
     """Evict models, those with the smallest key first, until the new one fits."""
-    if refusal := too_large(shelf, new):
+    if refusal := refuse_too_large(store, new):
         return refusal
     evicted: list[str] = []
-    if shelf.excess_bytes(new) > 0:
-        for model in sorted(shelf.models, key=key):
+    if store.excess_bytes(new) > 0:
+        for model in sorted(store.models, key=key):
             evicted.append(model.model_id)
-            if shelf.excess_bytes(new, evicted) <= 0:
+            if store.excess_bytes(new, evicted) <= 0:
                 break
     return Retention(True, tuple(evicted))

@@ -143,7 +143,7 @@ class SearchRun:
             found = find_matcher(matcher)
             arrays = found.arrays(graph)
             MatcherSearch(found, [arrays]).best(arrays)
-            found.of_graphs(graph, graph)
+            found.score_graphs(graph, graph)
         self._graph = None
 
     @property

@@ -25,7 +25,7 @@ from wattkeeper.policies.protocols import (
     Start,
 )
 from wattkeeper.policies.protocols import Knobs as Knobs
-from wattkeeper.policies.registry import Point, PolicyConfig, built, policies
+from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, policies
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.validation import check_configuration, check_knobs
 
@@ -221,7 +221,7 @@ class PolicyHost:
 
     def _load(self, point: Point) -> Any:
         config = self._config(point)
-        policy = built(config)
+        policy = build_policy(config)
         state = self._store.state(self._db, self._plan.job, point, _json(config.model_dump()))
         if state is not None:
             try:
@@ -245,7 +245,7 @@ class PolicyHost:
     def submitted(self) -> None:
         """Tell them of a new recurrence."""
         for point, policy in self._policies.items():
-            policy.submitted(self._contexts[point], self.start.job)
+            policy.on_submit(self._contexts[point], self.start.job)
 
     def configure(self) -> Configuration:
         """Ask how the attempt shall run.

@@ -12,8 +12,8 @@ from wattkeeper.live.zoo.rows import ZooModel, task_key
 from wattkeeper.live.zoo.zoo import Zoo
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import StoreError
-from wattkeeper.policies.matching.choice import Candidate, best, eligible
-from wattkeeper.policies.matching.coverage import kept
+from wattkeeper.policies.matching.choice import Candidate, choose_best, eligible
+from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import Matcher, find_matcher
 from wattkeeper.policies.matching.packing import pack, unpack
@@ -115,7 +115,7 @@ class ParentRanking:
             Candidate(match.score, match.model.accuracy, "", self._kept(match.model))
             for match in top
         ]
-        return top[best(candidates)]
+        return top[choose_best(candidates)]
 
     def _matches(self, models: Iterable[ZooModel], scores: dict[int, float]) -> list[ParentMatch]:
         own = self._own
@@ -127,7 +127,7 @@ class ParentRanking:
 
     def _kept(self, model: ZooModel) -> float:
         try:
-            return kept(self._zoo.graph(model.model_id), self._child)
+            return retained_share(self._zoo.graph(model.model_id), self._child)
         except StoreError:  # it went meanwhile
             return 0.0
 

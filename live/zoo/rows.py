@@ -12,7 +12,7 @@ from wattkeeper.live.zoo.index import Lease, extend
 from wattkeeper.live.zoo.tensors import Tensors
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.matching.graph import Graph, digest_of
-from wattkeeper.policies.registry import built, policies
+from wattkeeper.policies.registry import build_policy, policies
 from wattkeeper.policies.retaining import Retain, StoredModel, StoredModels
 
 SEVERAL: Final = "SELECT digest FROM parts GROUP BY digest HAVING COUNT(DISTINCT model) > 1"
@@ -84,7 +84,7 @@ def new_policy(kind: str) -> Retain:
     known = policies("retain")
     if kind not in known:
         raise InputError(f"no retain policy {kind!r}; there is {', '.join(known)}")
-    policy: Retain = built(known[kind].model_validate({}))
+    policy: Retain = build_policy(known[kind].model_validate({}))
     return policy
 
 
@@ -147,7 +147,7 @@ def graph(db: sqlite3.Connection, of: ZooModel) -> Graph:
     text = one(db, "SELECT graph FROM graphs WHERE digest = ?", of.digest)
     if text is None or digest_of(text) != of.digest:
         raise sqlite3.DatabaseError(f"the graph of model {of.model_id} is another one")
-    return Graph.of_json(of.name, text)
+    return Graph.from_json(of.name, text)
 
 
 def task_key(task: str, dataset: str) -> str:

@@ -246,7 +246,7 @@ class Zoo:
             found = rows.model(db, model_id)
             if found:
                 policy, count = rows.policy_of(db), rows.get(db, "count") + 1
-                policy.used(rows.stored(found))
+                policy.on_use(rows.stored(found))
                 rows.put(db, "state", policy.state_dict())
                 rows.put(db, "count", count)
                 uses = "UPDATE models SET uses = uses + 1, used = ? WHERE id = ?"

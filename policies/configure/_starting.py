@@ -5,6 +5,6 @@ from __future__ import annotations
 from wattkeeper.policies.protocols import Configuration, Start
 
 
-def started_from(start: Start, parent: str | None, query_s: float = 0.0) -> Configuration:
+def start_from(start: Start, parent: str | None, query_s: float = 0.0) -> Configuration:
     """The default batch size, and a parent's id; None: from scratch."""
     return Configuration(start.options.default_batch_size, parent=parent, query_s=query_s)

@@ -47,7 +47,7 @@ class GridSearch(Configure):
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
         """The next configuration of the grid, or the best."""
-        key = start.learner
+        key = start.learning_key
         if key not in self._searches:
             self._searches[key] = _Search(start.options)
         search = self._searches[key]
@@ -62,7 +62,7 @@ class GridSearch(Configure):
 
     def observe(self, ctx: Context, outcome: Outcome) -> None:
         """Cross the configuration off, or its whole batch size if it failed."""
-        search = self._searches.get(outcome.start.learner)
+        search = self._searches.get(outcome.start.learning_key)
         if search is None:
             return
         tried = (outcome.batch_size, outcome.power_limit_w)

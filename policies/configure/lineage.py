@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.configure._starting import started_from
+from wattkeeper.policies.configure._starting import start_from
 from wattkeeper.policies.protocols import Configuration, Configure, Context, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
@@ -32,8 +32,8 @@ class Lineage(Configure):
         """The most accurate stored model of that name and task; of equal ones the first."""
         child = ctx.zoo.child(start.job)
         if child is None or child.mutated_from is None:
-            return started_from(start, None)
+            return start_from(start, None)
         origin = child.mutated_from, child.task
         found = [model for model in ctx.zoo.models() if (model.name, model.task) == origin]
         best = max(found, key=lambda model: model.accuracy, default=None)
-        return started_from(start, best.model_id if best else None)
+        return start_from(start, best.model_id if best else None)

@@ -9,9 +9,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import NonNegativeFloat
 
-from wattkeeper.policies.configure._starting import started_from
-from wattkeeper.policies.matching.choice import Candidate, Rule, best, bucketed, eligible
-from wattkeeper.policies.matching.coverage import kept
+from wattkeeper.policies.configure._starting import start_from
+from wattkeeper.policies.matching.choice import (
+    Candidate,
+    Rule,
+    choose_best,
+    choose_bucketed,
+    eligible,
+)
+from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import find_matcher
 from wattkeeper.policies.matching.search import ParentSearch
@@ -61,12 +67,12 @@ class ModelkeeperParent(Configure):
         """The parent, if there is one."""
         child = ctx.zoo.child(start.job)
         if child is None:
-            return started_from(start, None)
+            return start_from(start, None)
         peers = [model for model in ctx.zoo.models() if model.task == child.task]
         if not peers:
-            return started_from(start, None)
+            return start_from(start, None)
         parent = self._parent(peers, child.task, child.graph)
-        return started_from(start, parent, self._config.query_s)
+        return start_from(start, parent, self._config.query_s)
 
     def _parent(self, peers: Sequence[TrainedModel], task: str, graph: Graph) -> str | None:
         arrays = self._matcher.arrays(graph)
@@ -78,7 +84,7 @@ class ModelkeeperParent(Configure):
         among = np.unique([places[at] for at in allowed]).astype(np.int64)
 
         def score(place: int) -> float:
-            return self._matcher.of_graphs(self._graphs[place], graph)
+            return self._matcher.score_graphs(self._graphs[place], graph)
 
         if self._config.rule == "best":
             found = self._search.best(arrays, 1, among, score, ties=True)
@@ -94,11 +100,11 @@ class ModelkeeperParent(Configure):
                 scores[places[at]],
                 peers[at].accuracy,
                 task,
-                kept(peers[at].graph, graph) if most_similar else 1.0,
+                retained_share(peers[at].graph, graph) if most_similar else 1.0,
             )
             for at in finalists
         ]
-        rule = best if most_similar else partial(bucketed, own=own)
+        rule = choose_best if most_similar else partial(choose_bucketed, own=own)
         return peers[finalists[rule(candidates)]].model_id
 
     def _place(self, model: TrainedModel) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.configure._starting import started_from
+from wattkeeper.policies.configure._starting import start_from
 from wattkeeper.policies.protocols import Configuration, Configure, Context, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
@@ -26,4 +26,4 @@ class Scratch(Configure):
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
         """No parent."""
-        return started_from(start, None)
+        return start_from(start, None)

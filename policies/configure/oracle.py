@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.profile import Turned, optimum
+from wattkeeper.policies.profile import KnobChoice, optimum
 from wattkeeper.policies.protocols import Configuration, Configure, Context, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
@@ -21,7 +21,7 @@ class OracleConfig(PolicyConfig):
     needs_foresight: ClassVar[bool] = True
     sets_power: ClassVar[bool] = True
     kind: Literal["oracle"] = "oracle"
-    knobs: Turned = "both"
+    knobs: KnobChoice = "both"
     """What it may turn: the batch size at the largest power limit, the power limit at the default
     batch size, or both."""
 
@@ -33,8 +33,8 @@ class OracleConfig(PolicyConfig):
 class Oracle(Configure):
     """See `OracleConfig`."""
 
-    def __init__(self, knobs: Turned) -> None:
-        self.knobs: Turned = knobs
+    def __init__(self, knobs: KnobChoice) -> None:
+        self.knobs: KnobChoice = knobs
         self._best: dict[str, Configuration] = {}
 
     def configure(self, ctx: Context, start: Start) -> Configuration:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.configure._starting import started_from
+from wattkeeper.policies.configure._starting import start_from
 from wattkeeper.policies.protocols import Configuration, Configure, Context, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
@@ -31,8 +31,8 @@ class RandomParent(Configure):
         """One of the models of the task; none if there is none."""
         child = ctx.zoo.child(start.job)
         if child is None:
-            return started_from(start, None)
+            return start_from(start, None)
         peers = [model.model_id for model in ctx.zoo.models() if model.task == child.task]
         if not peers:
-            return started_from(start, None)
-        return started_from(start, peers[ctx.rng("parent").integers(len(peers))])
+            return start_from(start, None)
+        return start_from(start, peers[ctx.rng("parent").integers(len(peers))])

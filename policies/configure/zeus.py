@@ -106,7 +106,7 @@ class Zeus(Configure):
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
         """Explore, exploit, or, beside a running job of the group, take the best so far."""
-        key = start.learner
+        key = start.learning_key
         if key not in self._groups:
             self._groups[key] = _Group(start.options, self.config.window)
         group = self._groups[key]
@@ -118,7 +118,7 @@ class Zeus(Configure):
 
     def observe(self, ctx: Context, outcome: Outcome) -> None:
         """Learn the attempt's cost."""
-        group = self._groups.get(outcome.start.learner)
+        group = self._groups.get(outcome.start.learning_key)
         if group is None:
             return
         if outcome.epochs == 0 and not self.config.overlapping:

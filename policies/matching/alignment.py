@@ -7,7 +7,7 @@ import numpy as np
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.pairs import kernel
-from wattkeeper.policies.matching.prepared import prepared
+from wattkeeper.policies.matching.prepared import prepare
 
 
 def align(parent: Graph, child: Graph) -> Ints:
@@ -23,7 +23,7 @@ def align(parent: Graph, child: Graph) -> Ints:
     Returns:
         Position of the parent's node for each node of the child, or -1, shape (child nodes,).
     """
-    mine, yours = prepared(child), prepared(parent)
+    mine, yours = prepare(child), prepare(parent)
     places = kernel("alignment_kernel").align(tuple(yours), tuple(mine))
     found = np.full(len(child), -1, dtype=np.int64)
     matched = places >= 0

@@ -133,7 +133,7 @@ def align(parent: Arrays, child: Arrays) -> Ints:
 
 
 @njit(cache=True)
-def filled(parent: Arrays, child: Arrays) -> int:
+def count_filled(parent: Arrays, child: Arrays) -> int:
     """Trained elements of the child's nodes that the best alignment matches."""
     sorts, size = child[1], child[12]
     found = align(parent, child)

@@ -25,7 +25,7 @@ import numpy as np
 
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node
-from wattkeeper.policies.matching.pairs import kernel, once_a_pair
+from wattkeeper.policies.matching.pairs import cache_by_pair, kernel
 
 
 class Chains(NamedTuple):
@@ -45,7 +45,7 @@ class Chains(NamedTuple):
 _chains: WeakKeyDictionary[Graph, Chains] = WeakKeyDictionary()
 
 
-@once_a_pair
+@cache_by_pair
 def asbuilt(parent: Graph, child: Graph) -> float:
     """The published raw score of a parent for a child.
 

@@ -36,7 +36,7 @@ class Candidate(NamedTuple):
     score: float
     accuracy: float
     task: str
-    kept: float = 1.0
+    retained: float = 1.0
 
 
 def eligible(candidates: Sequence[Candidate], task: str, minimum: float) -> Bools:
@@ -94,10 +94,10 @@ def choose(
     if not allowed:
         return None
     left = [candidates[at] for at in allowed]
-    return int(allowed[best(left) if rule == "best" else bucketed(left, own)])
+    return int(allowed[choose_best(left) if rule == "best" else choose_bucketed(left, own)])
 
 
-def best(candidates: Sequence[Candidate]) -> int:
+def choose_best(candidates: Sequence[Candidate]) -> int:
     """The highest score; of equal ones what loses the least, then the most accurate, the first.
 
     Any larger relative fills a small child wholly, but it is cut down for that.
@@ -105,12 +105,12 @@ def best(candidates: Sequence[Candidate]) -> int:
 
     def key(at: int) -> tuple[float, float, float, int]:
         one = candidates[at]
-        return one.score, one.kept, one.accuracy, -at
+        return one.score, one.retained, one.accuracy, -at
 
     return max(range(len(candidates)), key=key)
 
 
-def bucketed(candidates: Sequence[Candidate], own: float) -> int:
+def choose_bucketed(candidates: Sequence[Candidate], own: float) -> int:
     """The most accurate of the most similar ones, as published (NSDI '23).
 
     Scores are normalised to the range from the lowest to the child's own, and put into ten buckets;

@@ -6,29 +6,29 @@ from math import prod
 
 from wattkeeper.policies.matching.alignment import align
 from wattkeeper.policies.matching.graph import Graph, Node
-from wattkeeper.policies.matching.pairs import kernel, once_a_pair
-from wattkeeper.policies.matching.prepared import Prepared, prepared
+from wattkeeper.policies.matching.pairs import cache_by_pair, kernel
+from wattkeeper.policies.matching.prepared import Prepared, prepare
 
 
-@once_a_pair
+@cache_by_pair
 def coverage(parent: Graph, child: Graph) -> float:
     """Share of the child's trained elements, 0 to 1, that the alignment fills from the parent.
 
     A tensor of a matched node is filled wholly, whether it is copied, widened or narrowed. A model
     fills itself wholly; a child that has nothing to train is not filled at all.
     """
-    return filled_share(prepared(parent), prepared(child))
+    return score_prepared(prepare(parent), prepare(child))
 
 
-def filled_share(parent: Prepared, child: Prepared) -> float:
+def score_prepared(parent: Prepared, child: Prepared) -> float:
     """The coverage of a prepared child by a prepared parent."""
     total = int(child.sizes.sum())
-    filled = kernel("alignment_kernel").filled
-    return int(filled(tuple(parent), tuple(child))) / total if total else 0.0
+    count_filled = kernel("alignment_kernel").count_filled
+    return int(count_filled(tuple(parent), tuple(child))) / total if total else 0.0
 
 
-@once_a_pair
-def kept(parent: Graph, child: Graph) -> float:
+@cache_by_pair
+def retained_share(parent: Graph, child: Graph) -> float:
     """Share of the parent's trained elements, 0 to 1, that the child takes over.
 
     A narrower child takes a part of a tensor, one without a node nothing of it; a wider one takes

@@ -94,11 +94,11 @@ class Graph:
         return digest_of(self.to_json())
 
     def to_json(self) -> str:
-        """Its nodes as canonical JSON, which `of_json` reads."""
+        """Its nodes as canonical JSON, which `from_json` reads."""
         return json.dumps(self.nodes, separators=(",", ":"))
 
     @classmethod
-    def of_json(cls, name: str, text: str) -> Graph:
+    def from_json(cls, name: str, text: str) -> Graph:
         """The graph that `to_json` wrote."""
         return cls(name, tuple(_node(*values) for values in json.loads(text)))
 
@@ -115,9 +115,9 @@ def _node(
         op,
         tuple(inputs),
         tuple(Tensor(name, role, tuple(shape), trained) for name, role, shape, trained in tensors),
-        tuple((key, _frozen(value)) for key, value in attributes),
+        tuple((key, _freeze(value)) for key, value in attributes),
     )
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+def _freeze(value: Any) -> Any:
+    return tuple(map(_freeze, value)) if isinstance(value, list) else value

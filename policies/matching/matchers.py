@@ -9,9 +9,9 @@ import numpy as np
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.matching.asbuilt import Chains, asbuilt, chains, raw_score
-from wattkeeper.policies.matching.coverage import coverage, filled_share
+from wattkeeper.policies.matching.coverage import coverage, score_prepared
 from wattkeeper.policies.matching.graph import Graph
-from wattkeeper.policies.matching.prepared import Prepared, prepared
+from wattkeeper.policies.matching.prepared import Prepared, prepare
 
 A = TypeVar("A", bound=tuple[Ints, ...])
 
@@ -43,7 +43,7 @@ class Matcher(Protocol[A]):
     def score(self, parent: A, child: A) -> float:
         """How similar a parent is to a child: the more, the better."""
 
-    def of_graphs(self, parent: Graph, child: Graph) -> float:
+    def score_graphs(self, parent: Graph, child: Graph) -> float:
         """The same of graphs; computed once a pair of them."""
 
     def own(self, child: A) -> float:
@@ -72,13 +72,13 @@ class Coverage:
 
     def arrays(self, graph: Graph) -> Prepared:
         """The nodes in canonical order."""
-        return prepared(graph)
+        return prepare(graph)
 
     def score(self, parent: Prepared, child: Prepared) -> float:
         """The coverage of the child by the parent."""
-        return filled_share(parent, child)
+        return score_prepared(parent, child)
 
-    def of_graphs(self, parent: Graph, child: Graph) -> float:
+    def score_graphs(self, parent: Graph, child: Graph) -> float:
         """The coverage of the child by the parent."""
         return coverage(parent, child)
 
@@ -115,7 +115,7 @@ class AsBuilt:
         """The raw score of the parent for the child."""
         return raw_score(parent, child)
 
-    def of_graphs(self, parent: Graph, child: Graph) -> float:
+    def score_graphs(self, parent: Graph, child: Graph) -> float:
         """The raw score of the parent for the child."""
         return asbuilt(parent, child)
 

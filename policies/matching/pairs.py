@@ -14,22 +14,22 @@ from wattkeeper.policies.matching.graph import Graph
 OfPair = Callable[[Graph, Graph], float]
 
 
-def once_a_pair(compute: OfPair) -> OfPair:
+def cache_by_pair(compute: OfPair) -> OfPair:
     """Remember what a function gives for a parent and a child for as long as both live.
 
     So the runs of a process, which have the same models, share it.
     """
-    known: WeakKeyDictionary[Graph, WeakKeyDictionary[Graph, float]] = WeakKeyDictionary()
+    values: WeakKeyDictionary[Graph, WeakKeyDictionary[Graph, float]] = WeakKeyDictionary()
 
     @wraps(compute)
-    def remembered(parent: Graph, child: Graph) -> float:
-        of_child = known.setdefault(child, WeakKeyDictionary())
-        found = of_child.get(parent)
-        if found is None:
-            found = of_child[parent] = compute(parent, child)
-        return found
+    def cached(parent: Graph, child: Graph) -> float:
+        values_of_child = values.setdefault(child, WeakKeyDictionary())
+        value = values_of_child.get(parent)
+        if value is None:
+            value = values_of_child[parent] = compute(parent, child)
+        return value
 
-    return remembered
+    return cached
 
 
 def kernel(name: str) -> Any:

@@ -89,14 +89,14 @@ class _Sort(NamedTuple):
     stage: int
 
 
-_prepared: WeakKeyDictionary[Graph, Prepared] = WeakKeyDictionary()
+_cache: WeakKeyDictionary[Graph, Prepared] = WeakKeyDictionary()
 
 
-def prepared(graph: Graph) -> Prepared:
+def prepare(graph: Graph) -> Prepared:
     """The graph as arrays; made once for each graph object."""
-    found = _prepared.get(graph)
+    found = _cache.get(graph)
     if found is None:
-        found = _prepared[graph] = _prepare(graph)
+        found = _cache[graph] = _prepare_uncached(graph)
     return found
 
 
@@ -133,7 +133,7 @@ def canonical_order(graph: Graph) -> list[int]:
     return order
 
 
-def _prepare(graph: Graph) -> Prepared:
+def _prepare_uncached(graph: Graph) -> Prepared:
     order = canonical_order(graph)
     first, last = task_ends(graph)
     beside, around, stage = beside_identity(graph), neighbours(graph), stages(graph)

@@ -17,18 +17,18 @@ Parts = list[tuple[int, int]]
 """Nodes, and how many GPUs of a job are to be on each."""
 
 
-def room(job: Job, cluster: ClusterView) -> Ints:
+def count_fitting(job: Job, cluster: ClusterView) -> Ints:
     """On how many GPUs of each node one GPU's part of a job would fit, shape (nodes,).
 
     Nodes of types that the job may not run on have none.
     """
     found = _allowed(cluster.free, cluster, cluster.types_for(job))
     if job.gpu_milli < WHOLE:
-        found = found + shared_room(job, cluster)
+        found = found + count_fitting_shared(job, cluster)
     return found
 
 
-def shared_room(job: Job, cluster: ClusterView) -> Ints:
+def count_fitting_shared(job: Job, cluster: ClusterView) -> Ints:
     """The part of `room` that is on GPUs which somebody holds a part of already."""
     milli = job.gpu_milli
     found = np.zeros_like(cluster.free)
@@ -93,7 +93,7 @@ def fewest(found: Ints, gpus: int) -> Parts:
     return [*whole, (int(enough[np.argmin(left[enough])]), rest)]
 
 
-def slots(job: Job, cluster: ClusterView, parts: Parts) -> Placement:
+def assign_slots(job: Job, cluster: ClusterView, parts: Parts) -> Placement:
     """The slots of a job on nodes that have room.
 
     A part of a GPU goes to the GPUs of the node with the fewest free thousandths that it fits in,

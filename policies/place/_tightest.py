@@ -29,10 +29,10 @@ def tightest_node(job: Job, cluster: ClusterView) -> int | None:
     """The node with the fewest free GPUs that holds a job of whole GPUs; None if none does."""
     types = cluster.types_for(job)
     if len(types) == 1:
-        return cluster.tightest(job.gpus, types[0])
+        return cluster.tightest_node(job.gpus, types[0])
     best, fewest_free = None, 0
     for gpu_type in types:
-        node = cluster.tightest(job.gpus, gpu_type)
+        node = cluster.tightest_node(job.gpus, gpu_type)
         if node is not None and (best is None or cluster.free[node] < fewest_free):
             best, fewest_free = node, int(cluster.free[node])
     return best
@@ -87,7 +87,7 @@ def _shared_gpus(job: Job, cluster: ClusterView, gpu_type: int) -> list[tuple[in
 
 def _untouched(gpus: int, cluster: ClusterView, gpu_type: int) -> list[int]:
     """The nodes of so many untouched GPUs, a node named once a GPU; fewer if there are fewer."""
-    node = cluster.tightest(gpus, gpu_type)
+    node = cluster.tightest_node(gpus, gpu_type)
     if node is not None:
         return [node] * gpus
     parts = fewest(of_type(cluster.free, cluster, gpu_type), gpus)

@@ -8,12 +8,12 @@ import numpy as np
 
 from wattkeeper.policies.place._sharing import (
     Parts,
+    assign_slots,
+    count_fitting,
     emptiest_first,
     fewest,
     fill,
     of_type,
-    room,
-    slots,
 )
 from wattkeeper.policies.place._tightest import tightest_gpus, tightest_node
 from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Context, Job, Place, Placement
@@ -50,14 +50,14 @@ class Consolidate(Place):
             node = tightest_node(job, cluster)
             if node is not None:
                 return ((node, job.gpus, NEW),)
-        return slots(job, cluster, _locate(job, cluster))
+        return assign_slots(job, cluster, _locate(job, cluster))
 
 
 def _locate(job: Job, cluster: ClusterView) -> Parts:
-    most = needed(job, cluster)
+    most = count_nodes(job, cluster)
     if not most or (most == 1 and job.gpu_milli == WHOLE):
         return []
-    found = room(job, cluster)
+    found = count_fitting(job, cluster)
     best: Parts = []
     for gpu_type in cluster.types_for(job):
         here = of_type(found, cluster, gpu_type)
@@ -70,7 +70,7 @@ def _locate(job: Job, cluster: ClusterView) -> Parts:
     return best
 
 
-def needed(job: Job, cluster: ClusterView) -> int:
+def count_nodes(job: Job, cluster: ClusterView) -> int:
     """How many nodes of one type the job takes on the empty cluster; 0 if it never fits."""
     counts = []
     for gpu_type in cluster.types_for(job):

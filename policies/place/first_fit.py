@@ -6,7 +6,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from wattkeeper.policies.place._sharing import fill, of_type, room, shared_room, slots
+from wattkeeper.policies.place._sharing import (
+    assign_slots,
+    count_fitting,
+    count_fitting_shared,
+    fill,
+    of_type,
+)
 from wattkeeper.policies.protocols import WHOLE, ClusterView, Context, Job, Place, Placement
 from wattkeeper.policies.registry import Point, PolicyConfig
 
@@ -34,17 +40,17 @@ class FirstFit(Place):
         """First fit."""
         gpus = job.gpus
         if job.gpu_milli < WHOLE:
-            found = shared_room(job, cluster)
+            found = count_fitting_shared(job, cluster)
             node = int(np.argmax(found >= gpus))
             if found[node] >= gpus:
-                return slots(job, cluster, [(node, gpus)])
-        found = room(job, cluster)
+                return assign_slots(job, cluster, [(node, gpus)])
+        found = count_fitting(job, cluster)
         node = int(np.argmax(found >= gpus))
         if found[node] >= gpus:
-            return slots(job, cluster, [(node, gpus)])
+            return assign_slots(job, cluster, [(node, gpus)])
         for gpu_type in cluster.types_for(job):
             here = of_type(found, cluster, gpu_type)
             parts = fill(np.flatnonzero(here).tolist(), here, gpus)
             if parts:
-                return slots(job, cluster, parts)
+                return assign_slots(job, cluster, parts)
         return ()

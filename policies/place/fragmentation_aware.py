@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from wattkeeper.policies.place._sharing import slots
+from wattkeeper.policies.place._sharing import assign_slots
 from wattkeeper.policies.place._tightest import gang, tightest_gpus
 from wattkeeper.policies.protocols import (
     NEW,
@@ -72,7 +72,7 @@ class FragmentationAware(Place):
         self._workload = Workload({})
         self._census: Census | None = None
 
-    def submitted(self, ctx: Context, job: Job) -> None:
+    def on_submit(self, ctx: Context, job: Job) -> None:
         """Count its demand."""
         self._counts[job.demand] = self._counts.get(job.demand, 0) + 1
         self._jobs += 1
@@ -88,7 +88,7 @@ class FragmentationAware(Place):
         if best is not None:
             least, node, ways = best
             if job.gpus > 1 or job.gpu_milli == WHOLE:
-                return slots(job, cluster, [(node, job.gpus)])
+                return assign_slots(job, cluster, [(node, job.gpus)])
             lefts = [left for growth, left in ways if growth == least]
             shared = cluster.shared(node)
             return ((node, 1, min((gpu for gpu in shared if shared[gpu] in lefts), default=NEW)),)
@@ -96,7 +96,7 @@ class FragmentationAware(Place):
             return ()
         if job.gpu_milli < WHOLE:
             return tightest_gpus(job, cluster)
-        return slots(job, cluster, gang(job, cluster))
+        return assign_slots(job, cluster, gang(job, cluster))
 
     def state_dict(self) -> dict[str, Any]:
         """Demands: GPUs, thousandths, types, how often submitted, and how often as counted last."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from wattkeeper.policies.place._sharing import Parts, emptiest_first, fill, of_type, room
+from wattkeeper.policies.place._sharing import Parts, count_fitting, emptiest_first, fill, of_type
 from wattkeeper.policies.protocols import (
     NEW,
     WHOLE,
@@ -45,7 +45,7 @@ class Spread(Place):
 
     def place(self, ctx: Context, job: Job, cluster: ClusterView) -> Placement:
         """Worst fit."""
-        found = room(job, cluster)
+        found = count_fitting(job, cluster)
         free = free_milli(cluster)
         held = np.where(found >= job.gpus, free, -1)
         node = int(np.argmax(held))

@@ -11,7 +11,7 @@ from wattkeeper.policies.retaining import (
     StoredModel,
     StoredModels,
     evict_in_order,
-    too_large,
+    refuse_too_large,
 )
 
 
@@ -39,13 +39,13 @@ class Gdsf(Retain):
         self._clock = 0.0
         self._priority: dict[str, float] = {}
 
-    def retain(self, shelf: StoredModels, new: StoredModel) -> Retention:
+    def retain(self, store: StoredModels, new: StoredModel) -> Retention:
         """Admit it if those that had to go have lower priorities than it."""
-        if refusal := too_large(shelf, new):
+        if refusal := refuse_too_large(store, new):
             return refusal
-        known = {model.model_id: self._of(model) for model in shelf.models}
+        known = {model.model_id: self._of(model) for model in store.models}
         own = self._at_use(new)
-        retention = evict_in_order(shelf, new, lambda m: (known[m.model_id], m.used))
+        retention = evict_in_order(store, new, lambda m: (known[m.model_id], m.used))
         highest = max((known[name] for name in retention.evict), default=self._clock)
         if retention.evict and own < highest:
             return Retention(
@@ -56,7 +56,7 @@ class Gdsf(Retain):
         self._priority = {**kept, new.model_id: own}
         return retention
 
-    def used(self, model: StoredModel) -> None:
+    def on_use(self, model: StoredModel) -> None:
         """Set its priority anew."""
         self._priority[model.model_id] = self._at_use(model._replace(uses=model.uses + 1))
 

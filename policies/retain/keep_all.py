@@ -22,13 +22,13 @@ class KeepAllConfig(PolicyConfig):
 class KeepAll(Retain):
     """See `KeepAllConfig`."""
 
-    def retain(self, shelf: StoredModels, new: StoredModel) -> Retention:
+    def retain(self, store: StoredModels, new: StoredModel) -> Retention:
         """Admit it if there is room."""
-        excess = shelf.excess_bytes(new)
+        excess = store.excess_bytes(new)
         if excess <= 0:
             return Retention(True)
         return Retention(
             False,
-            reason=f"{excess} bytes are missing, the capacity is {shelf.capacity_bytes} bytes, "
+            reason=f"{excess} bytes are missing, the capacity is {store.capacity_bytes} bytes, "
             "and keep-all evicts nothing",
         )

@@ -28,6 +28,6 @@ class LfuConfig(PolicyConfig):
 class Lfu(Retain):
     """See `LfuConfig`."""
 
-    def retain(self, shelf: StoredModels, new: StoredModel) -> Retention:
+    def retain(self, store: StoredModels, new: StoredModel) -> Retention:
         """Admit it, and evict the least frequently used ones."""
-        return evict_in_order(shelf, new, lambda model: (model.uses, model.used))
+        return evict_in_order(store, new, lambda model: (model.uses, model.used))

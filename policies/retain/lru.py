@@ -28,6 +28,6 @@ class LruConfig(PolicyConfig):
 class Lru(Retain):
     """See `LruConfig`."""
 
-    def retain(self, shelf: StoredModels, new: StoredModel) -> Retention:
+    def retain(self, store: StoredModels, new: StoredModel) -> Retention:
         """Admit it, and evict the least recently used ones."""
-        return evict_in_order(shelf, new, lambda model: model.used)
+        return evict_in_order(store, new, lambda model: model.used)

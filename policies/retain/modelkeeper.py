@@ -11,7 +11,13 @@ import numpy as np
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.retain._knapsack import cheapest_cover
-from wattkeeper.policies.retaining import Retain, Retention, StoredModel, StoredModels, too_large
+from wattkeeper.policies.retaining import (
+    Retain,
+    Retention,
+    StoredModel,
+    StoredModels,
+    refuse_too_large,
+)
 
 DECAY: Final = 0.99
 DEVIATIONS: Final = 3.0
@@ -41,14 +47,14 @@ class ModelkeeperRetention(Retain):
     def __init__(self) -> None:
         self._value: dict[str, float] = {}
 
-    def retain(self, shelf: StoredModels, new: StoredModel) -> Retention:
+    def retain(self, store: StoredModels, new: StoredModel) -> Retention:
         """Admit it unless its accuracy is an outlier or the knapsack is worth more without it."""
-        if refusal := too_large(shelf, new) or _outlier(shelf.models, new):
+        if refusal := refuse_too_large(store, new) or _outlier(store.models, new):
             return refusal
-        value = {model.model_id: DECAY * self._of(model) for model in shelf.models}
+        value = {model.model_id: DECAY * self._of(model) for model in store.models}
         value[new.model_id] = 1.0
-        gone = _left_out(shelf, new, value)
-        evicted = tuple(m.model_id for m in shelf.models if m.model_id in gone)
+        gone = _left_out(store, new, value)
+        evicted = tuple(m.model_id for m in store.models if m.model_id in gone)
         if new.model_id in gone:
             return Retention(
                 False, evicted, "the models that are there are worth more than it for their size"
@@ -56,7 +62,7 @@ class ModelkeeperRetention(Retain):
         self._value = {name: worth for name, worth in value.items() if name not in gone}
         return Retention(True, evicted)
 
-    def used(self, model: StoredModel) -> None:
+    def on_use(self, model: StoredModel) -> None:
         """Raise its value by 1."""
         self._value[model.model_id] = self._of(model) + 1.0
 
@@ -88,7 +94,7 @@ def _outlier(models: Sequence[StoredModel], new: StoredModel) -> Retention | Non
     )
 
 
-def _left_out(shelf: StoredModels, new: StoredModel, value: dict[str, float]) -> set[str]:
+def _left_out(store: StoredModels, new: StoredModel, value: dict[str, float]) -> set[str]:
     """What the knapsack leaves out; nothing of it can be spared.
 
     Bytes that several models share are divided among those that are still in. Where nothing is
@@ -97,13 +103,13 @@ def _left_out(shelf: StoredModels, new: StoredModel, value: dict[str, float]) ->
     """
 
     def fits(gone: set[str]) -> bool:
-        return shelf.excess_bytes(None if new.model_id in gone else new, gone) <= 0
+        return store.excess_bytes(None if new.model_id in gone else new, gone) <= 0
 
     gone: set[str] = set()
     while not fits(gone):
-        kept = [model for model in (*shelf.models, new) if model.model_id not in gone]
+        kept = [model for model in (*store.models, new) if model.model_id not in gone]
         sizes = _shares(kept)
-        need = min(shelf.excess_bytes(None if new.model_id in gone else new, gone), sizes.sum())
+        need = min(store.excess_bytes(None if new.model_id in gone else new, gone), sizes.sum())
         values = np.array([value[model.model_id] for model in kept])
         gone |= {kept[at].model_id for at in cheapest_cover(values, sizes, int(need))}
     for name in sorted(gone, key=lambda name: (-value[name], name)):

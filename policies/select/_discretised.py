@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from itertools import chain
 
-from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, RoomView, Select, Selection
+from wattkeeper.policies.protocols import WHOLE, CapacityView, Context, Job, Key, Select, Selection
 from wattkeeper.policies.select._queueing import NOTHING
 
 
@@ -108,20 +108,20 @@ class DlasGpu(Select):
         self._next_demotion_s = math.inf
         self._wake_s = math.inf
 
-    def submitted(self, ctx: Context, job: Job) -> None:
+    def on_submit(self, ctx: Context, job: Job) -> None:
         """It waits at the end of the first queue."""
         self._runs[job.number] = run = _Run(job)
         self._queues[0].append(run)
         self._changed = True
 
-    def ended(self, ctx: Context, job: Job) -> None:
+    def on_end(self, ctx: Context, job: Job) -> None:
         """It leaves its queue."""
         run = self._runs.pop(job.number)
         self._queues[run.queue].let_go(run)
         run.runs = False
         self._changed = True
 
-    def refused(self, ctx: Context, job: Job) -> None:
+    def on_refuse(self, ctx: Context, job: Job) -> None:
         """It waits on first of its queue, and nobody like it starts before the time goes on."""
         run = self._runs[job.number]
         queue = self._queues[run.queue]
@@ -135,7 +135,7 @@ class DlasGpu(Select):
         """As of the last pass."""
         return self._wake_s
 
-    def select(self, ctx: Context, room: RoomView) -> Selection:
+    def select(self, ctx: Context, capacity: CapacityView) -> Selection:
         """One walk through the queues: everything that changes at this time."""
         now = ctx.now_s
         if now > self._passed_s:
@@ -146,7 +146,7 @@ class DlasGpu(Select):
         elif not self._changed:
             return NOTHING
         self._changed = False
-        left = room.gpus * WHOLE
+        left = capacity.gpus * WHOLE
         gone: list[_Run] = []
         come: list[_Run] = []
         barred = set(self._barred)
@@ -156,7 +156,7 @@ class DlasGpu(Select):
                 queue.put_in_front(run)
             gone += lost
             if queue.waiting and left:
-                left = self._grant(number, left, room, barred, gone, come)
+                left = self._grant(number, left, capacity, barred, gone, come)
             if queue.demoted:
                 left = _keep_demoted(queue, left, gone)
         for run in gone:
@@ -175,7 +175,7 @@ class DlasGpu(Select):
         self,
         number: int,
         left: int,
-        room: RoomView,
+        capacity: CapacityView,
         barred: set[Key],
         gone: list[_Run],
         come: list[_Run],
@@ -199,7 +199,7 @@ class DlasGpu(Select):
             if best is None:
                 return left
             run = best[0][1]
-            if not self._has_place(number, run, room, gone):
+            if not self._has_place(number, run, capacity, gone):
                 barred.add(run.key)
                 continue
             best.popleft()
@@ -209,24 +209,24 @@ class DlasGpu(Select):
             left -= run.width
             come.append(run)
 
-    def _has_place(self, number: int, run: _Run, room: RoomView, gone: list[_Run]) -> bool:
+    def _has_place(self, number: int, run: _Run, capacity: CapacityView, gone: list[_Run]) -> bool:
         """Whether it fits at least if all others were preempted that stand behind it.
 
         The last of them are asked first: if only GPUs count, they are enough.
         """
-        if room.fits(run.job):
+        if capacity.fits(run.job):
             return True
-        free = room.free_gpus * WHOLE + sum(other.width for other in gone)
+        free = capacity.free_gpus * WHOLE + sum(other.width for other in gone)
         without = [other.job for other in gone]
         asked = -1
         for other in self._behind(number):
             if asked < 0 and free >= run.width:
-                if room.fits(run.job, without):
+                if capacity.fits(run.job, without):
                     return True
                 asked = len(without)
             free += other.width
             without.append(other.job)
-        return len(without) > asked and room.fits(run.job, without)
+        return len(without) > asked and capacity.fits(run.job, without)
 
     def _behind(self, number: int) -> Iterator[_Run]:
         """Those that run and stand behind a queue's waiting jobs, last one first."""

@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 
 from mypy_extensions import mypyc_attr
 
-from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, RoomView, Select, Selection
+from wattkeeper.policies.protocols import WHOLE, CapacityView, Context, Job, Key, Select, Selection
 from wattkeeper.policies.select._queueing import NOTHING
 
 SLACK = 1e-6
@@ -98,23 +98,23 @@ class Preempting(Select):
         """Never."""
         return math.inf
 
-    def submitted(self, ctx: Context, job: Job) -> None:
+    def on_submit(self, ctx: Context, job: Job) -> None:
         """Queue it."""
         self._runs[job.number] = run = RunningJob(job)
         self._wait(run)
 
-    def ended(self, ctx: Context, job: Job) -> None:
+    def on_end(self, ctx: Context, job: Job) -> None:
         """Forget it."""
         self._stop(self._runs.pop(job.number), ctx.now_s)
 
-    def refused(self, ctx: Context, job: Job) -> None:
+    def on_refuse(self, ctx: Context, job: Job) -> None:
         """It waits on, and nobody like it starts before the time goes on."""
         run = self._runs[job.number]
         self._stop(run, ctx.now_s)
         self._wait(run)
         self._barred.add(run.key)
 
-    def select(self, ctx: Context, room: RoomView) -> Selection:
+    def select(self, ctx: Context, capacity: CapacityView) -> Selection:
         """The best job that can start, and those that it preempts."""
         now = ctx.now_s
         if now > self._passed_s:
@@ -125,8 +125,8 @@ class Preempting(Select):
         for _, _, run in heads:
             job = run.job
             victims: list[RunningJob] = []
-            if not room.fits(job):
-                victims = self._victims(room, run, now)
+            if not capacity.fits(job):
+                victims = self._victims(capacity, run, now)
                 if not victims:
                     continue
             for victim in victims:
@@ -137,14 +137,14 @@ class Preempting(Select):
             return Selection((job,), tuple(victim.job for victim in victims))
         return NOTHING
 
-    def _victims(self, room: RoomView, run: RunningJob, now: float) -> list[RunningJob]:
+    def _victims(self, capacity: CapacityView, run: RunningJob, now: float) -> list[RunningJob]:
         """The jobs to be preempted for one that does not fit; empty if it would not fit then."""
         running, shift, job = self._running, self.shift(now), run.job
         first = bisect_right(running, run.order + SLACK, key=lambda entry: entry[0] - shift)
         worst = (running[at][2] for at in range(len(running) - 1, first - 1, -1))
         behind = (other for other in worst if other.started_s != now)
         victims: list[RunningJob] = []
-        gpus = room.free_gpus
+        gpus = capacity.free_gpus
         for other in behind:
             victims.append(other)
             gpus += other.job.gpus
@@ -154,7 +154,7 @@ class Preempting(Select):
             return []
 
         def enough(number: int) -> bool:
-            return room.fits(job, [other.job for other in victims[:number]])
+            return capacity.fits(job, [other.job for other in victims[:number]])
 
         few = len(victims)
         if not enough(few):
@@ -162,7 +162,7 @@ class Preempting(Select):
             if len(victims) == few or not enough(len(victims)):
                 return []
             few += 1 + bisect_left(range(few + 1, len(victims)), True, key=enough)
-        return _needed(room, job, victims[:few])
+        return _needed(capacity, job, victims[:few])
 
     def _wait(self, run: RunningJob) -> None:
         run.order = self.waiting_order(run)
@@ -301,14 +301,14 @@ class Levelled(Preempting):
         return run.began_s + self.limit_gpu_s(run.level) / run.gpus
 
 
-def _needed(room: RoomView, job: Job, victims: list[RunningJob]) -> list[RunningJob]:
+def _needed(capacity: CapacityView, job: Job, victims: list[RunningJob]) -> list[RunningJob]:
     """Spare those without whose GPUs the job fits too, the best ones first."""
     parts = any(one.gpu_milli < WHOLE for one in (job, *(run.job for run in victims)))
-    spare = room.free_gpus + sum(run.job.gpus for run in victims) - job.gpus
+    spare = capacity.free_gpus + sum(run.job.gpus for run in victims) - job.gpus
     for index in range(len(victims) - 2, -1, -1):
         if parts or victims[index].job.gpus <= spare:
             rest = victims[:index] + victims[index + 1 :]
-            if room.fits(job, [run.job for run in rest]):
+            if capacity.fits(job, [run.job for run in rest]):
                 spare -= victims[index].job.gpus
                 victims = rest
     return victims

@@ -8,7 +8,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, RoomView, Select, Selection
+from wattkeeper.policies.protocols import WHOLE, CapacityView, Context, Job, Key, Select, Selection
 
 NOTHING = Selection()
 
@@ -31,13 +31,13 @@ class InOrder(Select):
         """The job's place in the queue, smallest first; ties by number."""
         raise NotImplementedError
 
-    def submitted(self, ctx: Context, job: Job) -> None:
+    def on_submit(self, ctx: Context, job: Job) -> None:
         """Queue it."""
         _push(self._waiting, (self.rank(ctx, job), job.number, job))
 
-    def select(self, ctx: Context, room: RoomView) -> Selection:
+    def select(self, ctx: Context, capacity: CapacityView) -> Selection:
         """The head, if it fits."""
-        if not self._waiting or not room.fits(self._waiting[0][2]):
+        if not self._waiting or not capacity.fits(self._waiting[0][2]):
             return NOTHING
         return Selection((_pop(self._waiting)[2],))
 
@@ -67,7 +67,7 @@ class FirstThatFits(Select):
         """The job's place in the queue, smallest first; ties by number."""
         raise NotImplementedError
 
-    def submitted(self, ctx: Context, job: Job) -> None:
+    def on_submit(self, ctx: Context, job: Job) -> None:
         """Queue it."""
         entry = (self.rank(ctx, job), job.number, job)
         key = job.key
@@ -77,9 +77,9 @@ class FirstThatFits(Select):
         else:
             _push(heap, entry)
 
-    def select(self, ctx: Context, room: RoomView) -> Selection:
+    def select(self, ctx: Context, capacity: CapacityView) -> Selection:
         """The best of the heads that fit."""
-        free = room.free_gpus
+        free = capacity.free_gpus
         best: Entry | None = None
         found: Key | None = None
         for key, heap in self._waiting.items():
@@ -87,7 +87,7 @@ class FirstThatFits(Select):
             job = entry[2]
             if job.gpus > free and job.gpu_milli == WHOLE:
                 continue
-            if (best is None or entry < best) and room.fits(job):
+            if (best is None or entry < best) and capacity.fits(job):
                 best, found = entry, key
         if best is None or found is None:
             return NOTHING

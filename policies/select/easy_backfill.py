@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, RoomView, Select, Selection
+from wattkeeper.policies.protocols import WHOLE, CapacityView, Context, Job, Key, Select, Selection
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.select._queueing import NOTHING, Entry
 
@@ -73,7 +73,7 @@ class EasyBackfill(Select):
         self._running: list[Entry] = []  # by expected end
         self._expected: dict[int, float] = {}
 
-    def submitted(self, ctx: Context, job: Job) -> None:
+    def on_submit(self, ctx: Context, job: Job) -> None:
         """Queue it.
 
         Raises:
@@ -93,29 +93,29 @@ class EasyBackfill(Select):
         heappush(line.shortest, (estimate_s, job.number))
         self._waiting.add(job.number)
 
-    def ended(self, ctx: Context, job: Job) -> None:
+    def on_end(self, ctx: Context, job: Job) -> None:
         """It holds nothing any more."""
         entry = (self._expected.pop(job.number), job.number)
         del self._running[bisect_left(self._running, entry)]
 
-    def select(self, ctx: Context, room: RoomView) -> Selection:
+    def select(self, ctx: Context, capacity: CapacityView) -> Selection:
         """The head if it fits, or the first job that may be backfilled."""
         if not self._lines:
             return NOTHING
         now = ctx.now_s
         head = min(line.jobs[0] for line in self._lines.values())[2]
-        if room.fits(head):
+        if capacity.fits(head):
             return self._start(head, now)
-        free = room.free_gpus
+        free = capacity.free_gpus
         heads = ((line.jobs[0][2], line) for line in self._lines.values())
         lines = [
             line
             for job, line in heads
-            if (job.gpus <= free or job.gpu_milli < WHOLE) and room.fits(job)
+            if (job.gpus <= free or job.gpu_milli < WHOLE) and capacity.fits(job)
         ]
         if not lines:
             return NOTHING
-        shadow_s, extra = self._reservation(head, room, now)
+        shadow_s, extra = self._reservation(head, capacity, now)
         found = [self._first(line, shadow_s - now, extra) for line in lines]
         may = [entry for entry in found if entry is not None]
         return self._start(min(may)[2], now) if may else NOTHING
@@ -134,16 +134,16 @@ class EasyBackfill(Select):
         insort(self._running, (end_s, job.number, job))
         return Selection((job,))
 
-    def _reservation(self, head: Job, room: RoomView, now: float) -> tuple[float, float]:
+    def _reservation(self, head: Job, capacity: CapacityView, now: float) -> tuple[float, float]:
         """Shadow time, and GPUs that will then be free beyond what the head needs."""
         running = self._running
         held = (job.gpus_held for _, _, job in running)
-        free = list(accumulate(held, initial=float(room.free_gpus)))
+        free = list(accumulate(held, initial=float(capacity.free_gpus)))
         few = bisect_left(free, head.gpus_held)
         jobs = [job for _, _, job in running]
 
         def enough(number: int) -> bool:
-            return room.fits(head, jobs[:number])
+            return capacity.fits(head, jobs[:number])
 
         if few <= len(running) and not enough(few):
             few += 1 + bisect_left(range(few + 1, len(running) + 1), True, key=enough)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from wattkeeper.policies.protocols import WHOLE, Context, Job, Key, RoomView, Select, Selection
+from wattkeeper.policies.protocols import WHOLE, CapacityView, Context, Job, Key, Select, Selection
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.select._queueing import NOTHING
 
@@ -60,7 +60,7 @@ class FairShare(Select):
         self._users: dict[str | None, _User] = {}
         self._asking: dict[Key, dict[str | None, _User]] = {}
 
-    def submitted(self, ctx: Context, job: Job) -> None:
+    def on_submit(self, ctx: Context, job: Job) -> None:
         """Queue it."""
         user = self._users.get(job.user)
         if user is None:
@@ -69,19 +69,19 @@ class FairShare(Select):
         user.waiting.setdefault(key, deque()).append(job)
         self._asking.setdefault(key, {})[job.user] = user
 
-    def ended(self, ctx: Context, job: Job) -> None:
+    def on_end(self, ctx: Context, job: Job) -> None:
         """Its user holds less."""
         self._hold(self._users[job.user], -_width(job), ctx.now_s)
 
-    def select(self, ctx: Context, room: RoomView) -> Selection:
+    def select(self, ctx: Context, capacity: CapacityView) -> Selection:
         """The first job that fits of the user with the least usage."""
-        free, now = room.free_gpus, ctx.now_s
+        free, now = capacity.free_gpus, ctx.now_s
         first: dict[str | None, Job] = {}
         for key, users in self._asking.items():
             head = next(iter(users.values())).waiting[key][0]
             if head.gpus > free and head.gpu_milli == WHOLE:
                 continue
-            if not room.fits(head):
+            if not capacity.fits(head):
                 continue
             for name, user in users.items():
                 job = user.waiting[key][0]

@@ -78,10 +78,10 @@ class Gittins(Levelled):
                 return queue
         return None
 
-    def ended(self, ctx: Context, job: Job) -> None:
+    def on_end(self, ctx: Context, job: Job) -> None:
         """Learn its service."""
         run = self._runs[job.number]
-        super().ended(ctx, job)
+        super().on_end(ctx, job)
         gpu_s = run.attained_s * run.gpus
         level = next(level for level, limit in enumerate(self._limits) if gpu_s < limit)
         self._ended[level] += 1

@@ -32,7 +32,7 @@ class ZeusJit(Tune):
     def tune(self, ctx: Context, running: Running) -> Knobs:
         """The known limit; else the best that was measured; else a profile of all."""
         batch_size = running.configuration.batch_size
-        key = f"{running.start.learner}/{batch_size}"
+        key = f"{running.start.learning_key}/{batch_size}"
         if running.measured and key not in self._limits:
             self._limits[key] = _cheapest(ctx.objective.eta, running)
         if key in self._limits:

@@ -135,7 +135,7 @@ class Cluster(ClusterView):
             self._allowed[job.gpu_type] = self.spec.types_allowed(job.gpu_type)
         return self._allowed[job.gpu_type]
 
-    def tightest(self, gpus: int, gpu_type: int) -> int | None:
+    def tightest_node(self, gpus: int, gpu_type: int) -> int | None:
         """See `wattkeeper.policies.protocols.ClusterView`."""
         by_free, levels = self._by_free[gpu_type], self._levels[gpu_type]
         at = 0

@@ -59,7 +59,7 @@ class ClusterWithout(ClusterView):
         found = self._shared.get(node)
         return self._cluster.shared(node) if found is None else found
 
-    def tightest(self, gpus: int, gpu_type: int) -> int | None:
+    def tightest_node(self, gpus: int, gpu_type: int) -> int | None:
         """See `ClusterView`."""
         free = self._free
         if len(free) == 1:

@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 
 from wattkeeper.policies.protocols import (
     WHOLE,
+    CapacityView,
     ClusterView,
     Context,
     Job,
     Key,
     Place,
     Placement,
-    RoomView,
 )
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.what_if import ClusterWithout
@@ -20,7 +20,7 @@ from wattkeeper.sim.engine.backend import Attempt, Backend
 from wattkeeper.sim.engine.node_states import PowerBudget
 
 
-class Feasibility(RoomView):
+class Feasibility(CapacityView):
     """What fits, as `Place` sees it; remembers what that said until it may change.
 
     Args:
@@ -58,16 +58,16 @@ class Feasibility(RoomView):
 
     @property
     def gpus(self) -> int:
-        """See `wattkeeper.policies.protocols.RoomView`."""
+        """See `wattkeeper.policies.protocols.CapacityView`."""
         return self._gpus
 
     @property
     def free_gpus(self) -> int:
-        """See `wattkeeper.policies.protocols.RoomView`."""
+        """See `wattkeeper.policies.protocols.CapacityView`."""
         return self._cluster.free_gpus
 
     def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
-        """See `wattkeeper.policies.protocols.RoomView`."""
+        """See `wattkeeper.policies.protocols.CapacityView`."""
         if job.gpus > self._cluster.free_gpus and job.gpu_milli == WHOLE and not without:
             return False
         return bool(self.where(job, without))
@@ -75,7 +75,7 @@ class Feasibility(RoomView):
     def where(self, job: Job, without: Collection[Job] = ()) -> Placement:
         """Where `Place` puts a waiting job if some running ones are preempted; empty: nowhere."""
         if self._paused and job.number in self._paused:
-            job = job.but(gpu_type=self._paused[job.number].gpu_type)
+            job = job.replace(gpu_type=self._paused[job.number].gpu_type)
         if without:
             return self._where_without(job, without)
         if job is not self._asked:
@@ -136,6 +136,6 @@ class Feasibility(RoomView):
             others.remove(gpu_type)
             if not others:
                 return ()
-            narrowed = job.but(gpu_type="|".join(others))
+            narrowed = job.replace(gpu_type="|".join(others))
             placement = self._place.place(self._ctx, narrowed, cluster)
         return placement

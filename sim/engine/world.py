@@ -22,7 +22,7 @@ from wattkeeper.policies.protocols import (
     Select,
     Start,
 )
-from wattkeeper.policies.registry import Point, PolicyConfig, built
+from wattkeeper.policies.registry import Point, PolicyConfig, build_policy
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.engine.agenda import Callback, Due
 from wattkeeper.sim.engine.attempt import Decision, Tuned, Untuned
@@ -123,7 +123,7 @@ class World(Listener):
             EmptyZoo() if self.zoo is None else self.zoo,
             self.streams.policy, self.backend.foresight,
         )  # fmt: skip
-        return Engaged(built(config), ctx)
+        return Engaged(build_policy(config), ctx)
 
     def run(self) -> None:
         """Run until nothing is left to happen.
@@ -188,7 +188,7 @@ class World(Listener):
                 if placement:
                     self._start(job, placement)
                 else:
-                    select.refused(ctx, job)
+                    select.on_refuse(ctx, job)
             if not self._waiting:
                 break
             selection = select.select(ctx, room)
@@ -450,7 +450,7 @@ class World(Listener):
             self._store(attempt)
         del self._running[job.number]
         self._rests(attempt)
-        self._select.ended(self._select_ctx, job)
+        self._select.on_end(self._select_ctx, job)
         follower = self.source.finished(job, self.clock.now_s)
         if follower is not None:
             self._submit(follower)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.matching.coverage import coverage
 from wattkeeper.policies.protocols import Job
-from wattkeeper.policies.registry import PolicyConfig, built
+from wattkeeper.policies.registry import PolicyConfig, build_policy
 from wattkeeper.policies.retaining import (
     Retain,
     Retention,
@@ -90,7 +90,7 @@ class SimulatedZoo:
         self.done: list[FinishedModel] = []
         self.size_bytes = 0
         self._spec = spec
-        self._retain: Retain = built(retain)
+        self._retain: Retain = build_policy(retain)
         self._streams = streams
         self._trained: dict[str, TrainedModel] = {}
         self._stored: dict[str, StoredModel] = {}
@@ -121,7 +121,7 @@ class SimulatedZoo:
         stored = self._stored[parent]
         self._count += 1
         stored = self._stored[parent] = stored._replace(used=self._count, uses=stored.uses + 1)
-        self._retain.used(stored)
+        self._retain.on_use(stored)
         filled = self._coverages[job.number] = coverage(found.graph, child.graph)
         return self._spec.warm_start.work(filled)
 

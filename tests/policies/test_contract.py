@@ -38,6 +38,7 @@ from wattkeeper.policies import configure
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import (
     NEW,
+    CapacityView,
     Configuration,
     Configure,
     Job,
@@ -47,7 +48,6 @@ from wattkeeper.policies.protocols import (
     Outcome,
     Place,
     Placement,
-    RoomView,
     Running,
     Select,
     Selection,
@@ -181,7 +181,7 @@ class Flight:
         self.limit_w = 0.0
 
 
-class ScriptedRoom(RoomView):
+class ScriptedCapacity(CapacityView):
     """A cluster without places: what `Select` is shown of it."""
 
     def __init__(self, running: Mapping[int, Flight]) -> None:
@@ -281,10 +281,10 @@ class Rehearsal:
     def _ask(self, method: str, *views: Any) -> Any:
         self.calls += 1
         shown = repr(views)
-        context = () if method in ("retain", "used") else (self.ctx,)
+        context = () if method in ("retain", "on_use") else (self.ctx,)
         answer = getattr(self.policy, method)(*context, *views)
         assert repr(views) == shown, f"{method} changed what it was shown"
-        if method in ("observe", "submitted", "ended", "refused", "used"):
+        if method in ("observe", "on_submit", "on_end", "on_refuse", "on_use"):
             assert answer is None
         else:
             self.decisions.append(repr(answer))
@@ -296,10 +296,10 @@ class Rehearsal:
         name = f"group-{group}"
         new = job(f"{name}/{recurrence}", self.ctx.now_s, group=name, recurrence=recurrence)
         number = sum(self.submitted) - 1
-        new = new.but(gpus=1 + (group + recurrence) % 4, number=number, user=name)
+        new = new.replace(gpus=1 + (group + recurrence) % 4, number=number, user=name)
         if self.config.point == "select":
             self.waiting[number] = new, 1
-            self._ask("submitted", new)
+            self._ask("on_submit", new)
             return
         placement = self._place(new)
         if placement or self.config.point != "place":
@@ -309,8 +309,8 @@ class Rehearsal:
         """What the world does at the end of a time: starts and preempts until nothing changes."""
         while self.config.point == "select":
             running = {flight.start.job.number: flight for flight in self.flights}
-            room = ScriptedRoom(running)
-            chosen: Selection = self._ask("select", room)
+            capacity = ScriptedCapacity(running)
+            chosen: Selection = self._ask("select", capacity)
             check_selection(chosen, self.waiting.keys(), running.keys())
             if not (chosen.start or chosen.preempt):
                 break
@@ -319,7 +319,7 @@ class Rehearsal:
                 self.flights.remove(flight)
                 self.waiting[victim.number] = victim, flight.start.attempt
             for new in chosen.start:
-                assert room.fits(new)
+                assert capacity.fits(new)
                 _, attempt = self.waiting.pop(new.number)
                 self._start(new, attempt, ())
         if self.config.point == "select":
@@ -374,7 +374,7 @@ class Rehearsal:
         if not outcome.reached and flight.start.attempt < MAX_ATTEMPTS:
             self._start(flight.start.job, flight.start.attempt + 1, flight.placement)
         elif self.config.point == "select":
-            self._ask("ended", flight.start.job)
+            self._ask("on_end", flight.start.job)
         elif flight.placement:
             self.cluster.release(flight.start.job, flight.placement)
 
@@ -402,7 +402,7 @@ class Rehearsal:
         if self.stored:
             self.count += 1
             name = list(self.stored)[number % len(self.stored)]
-            self._ask("used", self.stored[name])
+            self._ask("on_use", self.stored[name])
             model = self.stored[name]
             self.stored[name] = model._replace(uses=model.uses + 1, used=self.count)
 

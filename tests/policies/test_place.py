@@ -51,7 +51,7 @@ class Fake(ClusterView):
         named = self.gpu_types if job.gpu_type is None else job.gpu_type.split("|")
         return tuple(at for at, one in enumerate(self.gpu_types) if one in named)
 
-    def tightest(self, gpus: int, gpu_type: int) -> int | None:
+    def tightest_node(self, gpus: int, gpu_type: int) -> int | None:
         fitting = [
             (int(self.free[node]), node)
             for node in range(len(self.free))
@@ -137,7 +137,7 @@ def test_placements_are_free_and_nothing_is_kept(
 ) -> None:
     policy, shown = build(kind), copy.deepcopy(vars(cluster))
     for one in before:
-        policy.submitted(NOBODY, one)
+        policy.on_submit(NOBODY, one)
     state = json.dumps(policy.state_dict())
     placement = policy.place(NOBODY, job, cluster)
     policy.place(NOBODY, asks(2, 100), cluster)
@@ -262,7 +262,7 @@ def test_fragmentation_descends_as_computed_literally(
 ) -> None:
     policy = FragmentationAware()
     for one in before:
-        policy.submitted(NOBODY, one)
+        policy.on_submit(NOBODY, one)
     found = slow(asks(1, milli), cluster, Counter(one.demand for one in before))
     placement = policy.place(NOBODY, asks(1, milli), cluster)
     assert placement == (((found[0], 1, found[1]),) if found else ())
@@ -272,7 +272,7 @@ def test_fragmentation_descends_as_computed_literally(
 def test_fragmentation_descends_for_whole_gpus(cluster: Fake, gpus: int, before: list[Job]) -> None:
     policy, demands = FragmentationAware(), Counter(one.demand for one in before)
     for one in before:
-        policy.submitted(NOBODY, one)
+        policy.on_submit(NOBODY, one)
     ways = []
     for node in range(len(cluster.free)):
         free, kind = int(cluster.free[node]), int(cluster.node_type[node])
@@ -297,10 +297,10 @@ def test_fragmentation_by_hand() -> None:
 def test_popularity_is_counted_anew_when_jobs_grew_by_5_percent() -> None:
     policy = FragmentationAware()
     for _ in range(100):
-        policy.submitted(NOBODY, asks())
+        policy.on_submit(NOBODY, asks())
     known: list[Any] = []
     for _ in range(11):
-        policy.submitted(NOBODY, asks(2))
+        policy.on_submit(NOBODY, asks(2))
         known.append(sum(row[-1] for row in policy.state_dict()["demands"]))
     assert len(set(known)) <= 4
     assert known[-1] >= 111 / 1.05
@@ -334,7 +334,7 @@ def test_the_tightest_node_is_the_one_that_a_search_finds(data: st.DataObject) -
             for node, free in enumerate(cluster.free)
             if cluster.node_type[node] == gpu_type and free >= gpus
         ]
-        found = cluster.tightest(gpus, gpu_type)
+        found = cluster.tightest_node(gpus, gpu_type)
         assert found == (min(fitting)[1] if fitting else None)
         if found is not None:
             job = asks(gpus)
@@ -346,7 +346,7 @@ def test_fragmentation_remembers_nothing_that_changed(steps: list[tuple[Job, int
     policy, cluster = FragmentationAware(), real()
     held: list[tuple[Job, Placement]] = []
     for job, choice in steps:
-        policy.submitted(NOBODY, job)
+        policy.on_submit(NOBODY, job)
         placement = policy.place(NOBODY, job, cluster)
         assert placement == afresh(policy, job, cluster)
         freed = ClusterWithout(cluster, held[choice:])
@@ -377,7 +377,7 @@ def test_a_cluster_as_it_would_be_is_what_it_becomes(asked: list[Job], kept: int
         assert freed.shared(node) == cluster.shared(node)
     for gpu_type in range(len(cluster.gpu_types)):
         for gpus in range(1, 6):
-            assert freed.tightest(gpus, gpu_type) == cluster.tightest(gpus, gpu_type)
+            assert freed.tightest_node(gpus, gpu_type) == cluster.tightest_node(gpus, gpu_type)
 
 
 @given(st.lists(jobs, min_size=1, max_size=12))

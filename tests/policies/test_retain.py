@@ -47,7 +47,7 @@ class Store:
         for name in names:
             self.count += 1
             model = self.models[name]
-            self.policy.used(model)
+            self.policy.on_use(model)
             self.models[name] = model._replace(uses=model.uses + 1, used=self.count)
 
 

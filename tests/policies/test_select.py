@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import Context, Job, RoomView, Select, Selection
+from wattkeeper.policies.protocols import CapacityView, Context, Job, Select, Selection
 from wattkeeper.policies.registry import PolicyConfig, policies
 from wattkeeper.policies.select.dlas_gpu import DlasGpuConfig
 from wattkeeper.policies.select.easy_backfill import EasyBackfillConfig
@@ -47,7 +47,7 @@ class Now:
 
 
 @dataclass
-class Pool(RoomView):
+class Pool(CapacityView):
     """GPUs that are only counted."""
 
     size: int
@@ -76,7 +76,7 @@ class Pool(RoomView):
 
 
 @dataclass
-class Nodes(RoomView):
+class Nodes(CapacityView):
     """Nodes of 4 GPUs: a job is on the first node that has room, or on whole nodes."""
 
     free: list[int]
@@ -173,11 +173,11 @@ class World:
             if self._is_current(entry):
                 job = self._stop(entry[1], now)
                 self.ran.end_s[job.number] = now
-                self.select.ended(self.ctx, job)
+                self.select.on_end(self.ctx, job)
         while self.jobs and self.jobs[-1].submit_time_s <= now:
             job = self.jobs.pop()
             self.waiting[job.number] = job
-            self.select.submitted(self.ctx, job)
+            self.select.on_submit(self.ctx, job)
 
     def _apply(self, selection: Selection, now: float) -> bool:
         for job in selection.preempt:
@@ -188,7 +188,7 @@ class World:
             assert job.number in self.waiting
             if not self.room.take(job):
                 self.ran.refusals += 1
-                self.select.refused(self.ctx, job)
+                self.select.on_refuse(self.ctx, job)
                 continue
             del self.waiting[job.number]
             end_s = now + self.left[job.number]
@@ -511,10 +511,10 @@ class SlowEasy:
     def estimate_s(self, job: Job) -> float:
         return job.duration_s if self.perfect else job.estimate_s
 
-    def submitted(self, ctx: Context, job: Job) -> None:
+    def on_submit(self, ctx: Context, job: Job) -> None:
         self.queue.append(job)
 
-    def ended(self, ctx: Context, job: Job) -> None:
+    def on_end(self, ctx: Context, job: Job) -> None:
         del self.expected[job.number]
 
     def wake_s(self, ctx: Context) -> float:
@@ -575,7 +575,7 @@ def test_easy_backfill_names_a_job_without_estimate(estimates: str) -> None:
     policy = EasyBackfillConfig.model_validate({"estimates": estimates}).build()
     job = make_job(7, 0, math.nan, estimate_s=math.nan)
     with pytest.raises(PolicyError, match="job 7") as found:
-        policy.submitted(cast("Context", Now()), job)
+        policy.on_submit(cast("Context", Now()), job)
     assert found.value.point == "select"
 
 

@@ -36,7 +36,7 @@ from wattkeeper.policies.configure._exploration import PruningExploration
 from wattkeeper.policies.configure.oracle import OracleConfig
 from wattkeeper.policies.configure.zeus import Zeus, ZeusConfig
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.profile import Curve, Objective, Profile, Turned, expectations, optimum
+from wattkeeper.policies.profile import Curve, KnobChoice, Objective, Profile, expectations, optimum
 from wattkeeper.policies.protocols import Configuration, Measurement, Outcome, Running, Start
 from wattkeeper.policies.tune.zeus_jit import ZeusJitConfig
 from wattkeeper.sim.engine.rng import PublishedStreams, checksum
@@ -613,7 +613,7 @@ def test_grid_search_of_any_profile(known: Profile, seed: int) -> None:
 every_turn = pytest.mark.parametrize("knobs", ["both", "batch-size", "power-limit"])
 
 
-def brute_force(known: Profile, eta: float, knobs: Turned) -> dict[tuple[int, float], float]:
+def brute_force(known: Profile, eta: float, knobs: KnobChoice) -> dict[tuple[int, float], float]:
     """Expected cost by configuration.
 
     A failed run costs `max_epochs` and starts anew: the expected number of epochs is the mean over
@@ -636,7 +636,7 @@ def brute_force(known: Profile, eta: float, knobs: Turned) -> dict[tuple[int, fl
 @every_turn
 @settings(max_examples=100)
 @given(known=profiles(), eta=st.floats(0.0, 1.0))
-def test_the_oracle_is_brute_force(known: Profile, eta: float, knobs: Turned) -> None:
+def test_the_oracle_is_brute_force(known: Profile, eta: float, knobs: KnobChoice) -> None:
     best = optimum(known, Objective(eta), knobs)
     costs = brute_force(known, eta, knobs)
     assert best is not None
@@ -657,7 +657,7 @@ def test_a_tie_goes_to_the_smaller_one() -> None:
 
 
 @every_turn
-def test_the_oracle_turns_its_knobs(knobs: Turned) -> None:
+def test_the_oracle_turns_its_knobs(knobs: KnobChoice) -> None:
     known = profile()
     world = run_world(
         RecurringSource({"cnn": 10}),

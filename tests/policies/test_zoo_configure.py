@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.worlds import ScriptedContext, job, profile
 from wattkeeper.policies.matching.choice import Candidate, Rule, choose
-from wattkeeper.policies.matching.coverage import kept
+from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.graph import Graph, Node, Tensor
 from wattkeeper.policies.matching.matchers import MATCHERS
 from wattkeeper.policies.protocols import Configuration, Job, Options, Start
@@ -105,7 +105,8 @@ def test_a_minimum_keeps_unlike_models_away() -> None:
 def test_of_parents_that_fill_all_the_one_that_loses_the_least() -> None:
     """A more accurate model of twice the width fills the child too, but is cut down for it."""
     same, wide = trained(1, CHILD.graph, 0.8), trained(2, chain(8, 32, 32, 4), 0.9)
-    assert kept(same.graph, CHILD.graph) == 1 > kept(wide.graph, CHILD.graph) > 0
+    assert retained_share(same.graph, CHILD.graph) == 1
+    assert 0 < retained_share(wide.graph, CHILD.graph) < 1
     assert answer("modelkeeper", CHILD, [same, wide]).parent == "m1"
     assert answer("modelkeeper", CHILD, [same, wide], rule="bucketed").parent == "m2"
 
@@ -149,7 +150,7 @@ def test_the_search_chooses_as_if_it_scored_all(
                 score.score(score.arrays(one.graph), arrays),
                 one.accuracy,
                 one.task,
-                kept(one.graph, graph),
+                retained_share(one.graph, graph),
             )
             for one in now
         ]

@@ -143,7 +143,7 @@ def _own(name: str, text: str, where: str) -> Graph:
     ]
     if problems:
         raise TraceError(problems)
-    return Graph.of_json(name, text)
+    return Graph.from_json(name, text)
 
 
 def _published(found: Published, where: str) -> Graph:

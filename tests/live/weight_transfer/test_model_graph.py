@@ -34,7 +34,7 @@ def test_every_tensor_of_the_state_stands_in_the_graph(at: int) -> None:
         assert parameter is (key in trained)
     assert graph.parameters.sum() == sum(value.numel() for value in trained.values())
     assert all(place < at for at, n in enumerate(graph.nodes) for place in n.inputs)
-    assert Graph.of_json(name, graph.to_json()).digest == graph.digest
+    assert Graph.from_json(name, graph.to_json()).digest == graph.digest
 
 
 def test_a_residual_block_joins_at_its_addition() -> None:

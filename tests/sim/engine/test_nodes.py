@@ -39,7 +39,7 @@ from wattkeeper.sim.engine.world import World
 def plain(name: str, submit_s: float, duration_s: float, gpus: int = 1, milli: int = 1000) -> Job:
     """A job without a workload."""
     one = job(name, submit_s, duration_s=duration_s, gpus=gpus)
-    return one.but(workload=None, gpu_milli=milli)
+    return one.replace(workload=None, gpu_milli=milli)
 
 
 # --- a power cap
@@ -57,7 +57,7 @@ def test_power_stays_below_the_cap(setting: Setting) -> None:
 def test_a_job_waits_for_power(cap_w: float, starts_s: float) -> None:
     """Two GPUs that draw 250 W when busy, and two idle ones that draw 20 W."""
     cluster = replace(spec(gpus_per_node=4), power_cap_w=cap_w)
-    jobs = [job(name).but(workload=None) for name in ("a", "b")]
+    jobs = [job(name).replace(workload=None) for name in ("a", "b")]
     assert starts(run_world(jobs, {}, cluster)) == {"a": 0.0, "b": starts_s}
 
 
@@ -66,7 +66,7 @@ def test_a_cap_leaves_the_gpu_types_that_it_allows() -> None:
     groups = NodeGroup("thirsty", 1, 1), NodeGroup("frugal", 1, 2)
     power = {"thirsty": GpuPower(10.0, 500.0), "frugal": GpuPower(10.0, 100.0)}
     cluster = ClusterSpec(groups, power, power_cap_w=130.0)
-    jobs = [job().but(workload=None)]
+    jobs = [job().replace(workload=None)]
     world = run_world(jobs, {}, cluster, chosen(place="best-fit"))
     assert [row.gpu_type for row in attempts(world)] == ["frugal"]
 
@@ -77,7 +77,7 @@ def test_a_retry_waits_on_its_gpus_for_power() -> None:
     known = steady()._replace(curves={32: curve}, max_epochs=1)
     limits = iter([100.0, 250.0])
     tune = stub("tune", tune=lambda ctx, running: Knobs(next(limits)))
-    jobs = [job("a"), job("b", 1.0, duration_s=10.0).but(workload=None)]
+    jobs = [job("a"), job("b", 1.0, duration_s=10.0).replace(workload=None)]
     cluster = replace(spec(gpus_per_node=2, idle_power_w=20.0), power_cap_w=400.0)
     world = run_world(jobs, by_job(known), cluster, chosen(tune=tune), max_attempts=2)
     first, other, again = sorted(attempts(world), key=lambda row: row.finish_time_s)
@@ -173,7 +173,7 @@ def test_a_preempted_job_goes_on_on_the_same_type() -> None:
 
     groups = NodeGroup(GPU, 1, 1), NodeGroup(OTHER_GPU, 1, 1)
     power = {GPU: GpuPower(0.0, 300.0), OTHER_GPU: GpuPower(0.0, 100.0)}
-    short = plain("short", 2.0, 20.0).but(gpu_type=GPU)
+    short = plain("short", 2.0, 20.0).replace(gpu_type=GPU)
     jobs = [plain("x", 0.0, 10.0), plain("long", 1.0, 100.0), short]
     policy_set = chosen(select="srtf", place=stub("place", place=place))
     with pytest.raises(PolicyError, match=f"job long goes on on {GPU}, placed on"):
@@ -190,7 +190,7 @@ def test_select_is_woken_in_the_future_only(late_s: float) -> None:
             return float(ctx.now_s + late_s)
 
     late = Late()
-    names = ("submitted", "ended", "select", "refused", "wake_s")
+    names = ("on_submit", "on_end", "select", "on_refuse", "wake_s")
     select = stub("select", **{name: getattr(late, name) for name in names})
     with pytest.raises(PolicyError, match="wants to be woken at"):
         run_world([plain("a", 0.0, 10.0)], {}, None, chosen(select=select))

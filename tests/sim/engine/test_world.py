@@ -196,8 +196,8 @@ def test_a_gang_larger_than_a_node_is_spread() -> None:
 
 
 def test_a_job_that_holds_part_of_a_gpu_alone_may_be_preempted() -> None:
-    part = job("part", duration_s=100.0).but(workload=None, gpu_milli=500)
-    whole = job("whole", 10.0, duration_s=5.0).but(workload=None)
+    part = job("part", duration_s=100.0).replace(workload=None, gpu_milli=500)
+    whole = job("whole", 10.0, duration_s=5.0).replace(workload=None)
     world = run_world([part, whole], {}, None, chosen(select="srtf"))
     ended = {row.job_id: row.finish_time_s for row in attempts(world)}
     assert ended == {"part": 105.0, "whole": 15.0}
@@ -211,8 +211,8 @@ def test_a_job_that_others_left_no_place_waits(select: str) -> None:
         node = int(np.argmax(cluster.free))
         return ((node, job.gpus, NEW),) if cluster.free[node] >= job.gpus else ()
 
-    small = [job(name).but(workload=None) for name in ("a", "b")]
-    wide = job("wide", gpus=2, duration_s=20.0).but(workload=None)
+    small = [job(name).replace(workload=None) for name in ("a", "b")]
+    wide = job("wide", gpus=2, duration_s=20.0).replace(workload=None)
     policy_set = chosen(select=select, place=stub("place", place=place))
     world = run_world([*small, wide], {}, spec(nodes=2, gpus_per_node=2), policy_set)
     assert starts(world) == {"a": 0.0, "b": 0.0, "wide": 10.0}
@@ -776,7 +776,7 @@ def in_order(rank: Callable[[Job], float]) -> Any:
             return rank(job)
 
     queue = Queue()
-    asked = ("submitted", "ended", "select", "refused", "wake_s")
+    asked = ("on_submit", "on_end", "select", "on_refuse", "wake_s")
     return stub("select", **{name: getattr(queue, name) for name in asked})
 
 

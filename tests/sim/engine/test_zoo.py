@@ -44,7 +44,7 @@ HALF = WarmStartModel.model_validate(
 
 
 def job(name: str, model: str | None, submit_s: float = 0.0, **other: Any) -> Job:
-    return plain_job(name, submit_s, **{"workload": None, **other}).but(model=model)
+    return plain_job(name, submit_s, **{"workload": None, **other}).replace(model=model)
 
 
 class Models(TraceSource):
