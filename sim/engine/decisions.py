@@ -165,8 +165,8 @@ class DecisionMaker:
             if type(policy).observe is not Policy.observe
         ]  # fmt: skip
         self._followers: list[tuple[Callable[[Context, Job], None], Context]] = [
-            (policy.submitted, ctx) for policy, ctx in told
-            if type(policy).submitted is not Policy.submitted
+            (policy.on_submit, ctx) for policy, ctx in told
+            if type(policy).on_submit is not Policy.on_submit
         ]  # fmt: skip
 
     def submitted(self, job: Job) -> None:
