@@ -1,4 +1,4 @@
-"""What of a study is shown, on the terminal and on its page, and in which words and units."""
+"""Labels, units and notes of metrics, shared by terminal and page."""
 
 from __future__ import annotations
 
@@ -9,20 +9,29 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.inputs.job_filter import left_out, ran_on_any
 from wattkeeper.scenarios.spec.wording import count
 
-SHOWN = {"energy_j": "energy", "time_s": "time", "cost": "cost", "jct_s": "job completion"}
-"""Of jobs with profiles."""
+PROFILED_METRICS = {
+    "energy_j": "energy",
+    "time_s": "time",
+    "cost": "cost",
+    "jct_s": "job completion",
+}
+"""Metrics and labels where jobs have profiles."""
 
-QUEUE = {
+QUEUE_METRICS = {
     "cluster_energy_j": "cluster energy",
     "jct_s": "job completion",
     "p95_jct_s": "95th percentile",
     "queue_delay_s": "queue delay",
     "preemptions": "preemptions",
 }
-"""Of jobs that run for their recorded duration, so that only the queue can differ."""
+"""Metrics and labels where jobs run for their recorded duration, so that only the queue differs."""
 
-ZOO = {"gpu_s_saved": "GPU time saved", "with_parent": "with parent", "mean_accuracy": "accuracy"}
-"""Where there is a zoo."""
+ZOO_METRICS = {
+    "gpu_s_saved": "GPU time saved",
+    "with_parent": "with parent",
+    "mean_accuracy": "accuracy",
+}
+"""Further metrics and labels where there is a zoo."""
 
 ZOO_NOTE = (
     "GPU time saved: of training, modelled from the coverage by the parent (warm_start.json); "
@@ -31,45 +40,45 @@ ZOO_NOTE = (
 )
 
 SHARES = ("with_parent", "mean_accuracy")
-"""Not compared with the baseline's."""
+"""Metrics that are not compared with the baseline's."""
 
 TIMES = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 ENERGIES = (("TJ", 1e12), ("GJ", 1e9), ("MJ", 1e6), ("kJ", 1e3), ("J", 1.0))
 SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
 
 PUBLISHED = "Seeds change nothing here: rng: published takes them from group names."
-SYNTHETIC = "Energy is that of a synthetic device, which nobody measured."
+SYNTHETIC = "Energy is that of a synthetic device: it was not measured."
 NO_ENERGY = "Nothing measured energy: only time is compared."
 
 
 def shown_metrics(summary: Json) -> dict[str, str]:
-    """The metrics that tell variants apart, and what they are called."""
+    """The metrics in which variants can differ, and their labels."""
     profiled = bool(summary["by"]["workload"])
-    shown = dict(SHOWN if profiled else QUEUE)
+    shown = dict(PROFILED_METRICS if profiled else QUEUE_METRICS)
     if not preempts(summary):
         shown.pop("preemptions", None)
     if profiled and not knows_energy(summary):
-        del shown["energy_j"], shown["cost"]  # which then is time alone
+        del shown["energy_j"], shown["cost"]  # cost is then time alone
     if has_zoo(summary):
         shown.pop("p95_jct_s", None)
-        shown |= ZOO
+        shown |= ZOO_METRICS
     return shown
 
 
 def preempts(summary: Json) -> bool:
-    """Whether any job lost its GPUs."""
-    return any(one["metrics"]["preemptions"]["mean"] for one in summary["variants"].values())
+    """Whether any job was preempted."""
+    return any(about["metrics"]["preemptions"]["mean"] for about in summary["variants"].values())
 
 
 def knows_energy(summary: Json) -> bool:
     """Whether the energy of jobs is known."""
     variants = summary["variants"].values()
-    return any(one["metrics"]["energy_j"]["mean"] is not None for one in variants)
+    return any(about["metrics"]["energy_j"]["mean"] is not None for about in variants)
 
 
 def has_zoo(summary: Json) -> bool:
-    """Whether models were kept."""
-    return any("gpu_s_saved" in one["metrics"] for one in summary["variants"].values())
+    """Whether there is a zoo."""
+    return any("gpu_s_saved" in about["metrics"] for about in summary["variants"].values())
 
 
 def tradeoff_metrics(summary: Json) -> tuple[str, str, tuple[str, str]]:
@@ -90,67 +99,67 @@ def oracle_variants(scenario: Json) -> list[str]:
 
 
 def cautions(manifest: Json, summary: Json) -> Iterator[str]:
-    """What a reader must know before the figures."""
+    """Warnings that belong before the figures."""
     scenario = manifest["scenario"]
     if scenario["rng"] == "published" and scenario["workload"]["kind"] == "trace":
         yield PUBLISHED
     yield from left_out(manifest["dropped_jobs"])
     yield from ran_on_any(manifest["ignored_gpu_types"])
-    of_live = manifest.get("live", {})
-    yield from _misnamed(of_live, summary["by"]["gpu_type"])
-    if "synthetic" in of_live.get("energy", ()) and of_live["devices"] != ["synthetic"]:
+    live = manifest.get("live", {})
+    yield from _name_devices(live, summary["by"]["gpu_type"])
+    if "synthetic" in live.get("energy", ()) and live["devices"] != ["synthetic"]:
         yield SYNTHETIC
-    yield from _lost(of_live)
+    yield from _count_lost(live)
     if "saved" not in summary and summary["by"]["workload"] and not knows_energy(summary):
         yield NO_ENERGY
 
 
-def _misnamed(of_live: Json, named: Collection[str]) -> Iterator[str]:
-    """What to say where a scenario calls the devices of a live run something else.
+def _name_devices(live: Json, gpu_types: Collection[str]) -> Iterator[str]:
+    """Names the devices of a live run where the scenario gives them another GPU type.
 
     Args:
-        of_live: As in the manifest.
-        named: GPU types of the results.
+        live: Section `live` of the manifest.
+        gpu_types: GPU types of the results.
     """
-    if not of_live or of_live["devices"] == ["synthetic"]:  # all was rehearsed
+    if not live or live["devices"] == ["synthetic"]:  # a rehearsal
         return
-    devices = of_live["devices"] or ["cpu"]
-    if not set(devices) & set(named):
+    devices = live["devices"] or ["cpu"]
+    if not set(devices) & set(gpu_types):
         yield (
             f"It ran on {', '.join(devices)}; the scenario (cluster.gpu), and so the results, call "
-            f"that {', '.join(named)}."
+            f"that {', '.join(gpu_types)}."
         )
 
 
-def _lost(of_live: Json) -> Iterator[str]:
-    """What to say of attempts that were lost.
-
-    Args:
-        of_live: As in the manifest.
-    """
-    attempts = of_live.get("attempts", ())
+def _count_lost(live: Json) -> Iterator[str]:
+    """Counts lost attempts by cause and quotes the last one; `live` is that of the manifest."""
+    attempts = live.get("attempts", ())
     if not attempts:
         return
-    causes = Counter(one["cause"] for one in attempts)
+    causes = Counter(attempt["cause"] for attempt in attempts)
     last = attempts[-1]
     message = f": {last['message']}" if last["message"] else ""
     yield (
         f"{count(len(attempts), 'attempt')} lost: "
         f"{', '.join(f'{number} {cause}' for cause, number in sorted(causes.items()))}. "
         f"The last one, {last['job_id']} attempt {last['attempt']} of {last['variant']}, "
-        f"{last['cause']}{message}. What each said is in "
-        f"{of_live['folder']}/{last['variant']}/{last['seed']}/output"
+        f"{last['cause']}{message}. The output of each is in "
+        f"{live['folder']}/{last['variant']}/{last['seed']}/output"
     )
 
 
 def notes(manifest: Json, summary: Json) -> Iterator[str]:
-    """What the metrics are, where a reader could take them for something else."""
-    yield from _of_profiles(manifest) if summary["by"]["workload"] else _of_queue(manifest, summary)
+    """Definitions of the shown metrics."""
+    yield from (
+        _define_profiled(manifest)
+        if summary["by"]["workload"]
+        else _define_queue(manifest, summary)
+    )
     if has_zoo(summary):
         yield ZOO_NOTE
 
 
-def _of_queue(manifest: Json, summary: Json) -> Iterator[str]:
+def _define_queue(manifest: Json, summary: Json) -> Iterator[str]:
     with_zoo = has_zoo(summary)
     scenario = manifest["scenario"]
     time = "its recorded time"
@@ -167,7 +176,7 @@ def _of_queue(manifest: Json, summary: Json) -> Iterator[str]:
         yield "Preemption costs no time here (cluster.preemption)."
 
 
-def _of_profiles(manifest: Json) -> Iterator[str]:
+def _define_profiled(manifest: Json) -> Iterator[str]:
     scenario = manifest["scenario"]
     variants = scenario["variants"].values()
     etas = {variant.get("objective", {}).get("eta") for variant in variants} - {None}
@@ -175,14 +184,14 @@ def _of_profiles(manifest: Json) -> Iterator[str]:
     yield (
         f"energy and time: sums over all jobs. cost: eta * energy + (1 - eta) * largest power limit"
         f" * time (J), eta {eta:g}. regret: cost above the expected cost of the best configuration;"
-        " luck can make it negative. job completion: mean, from submission to end."
+        " by chance it can be negative. job completion: mean, from submission to end."
     )
     if etas - {eta}:
         yield "Costs under different eta are not compared."
 
 
-def units_of(metric: str) -> Sequence[tuple[str, float]]:
-    """The units in which a metric is shown, and their sizes in its own, the largest first."""
+def metric_units(metric: str) -> Sequence[tuple[str, float]]:
+    """The units in which a metric is shown and their sizes in its SI unit, the largest first."""
     if metric.endswith(("_s", "_s_saved")):
         return TIMES
     if metric.endswith("_bytes"):
@@ -192,15 +201,15 @@ def units_of(metric: str) -> Sequence[tuple[str, float]]:
     return (("", 1.0),)
 
 
-def value_text(value: float | None, metric: str) -> str:
-    """A value with its unit."""
+def format_value(value: float | None, metric: str) -> str:
+    """A value in the unit that suits its size."""
     if value is None:
         return "-"
     if metric == "preemptions":
         return f"{value:,.0f}"
     if metric in SHARES:
         return f"{100 * value:.1f} %" if metric == "with_parent" else f"{value:.4f}"
-    units = units_of(metric)
+    units = metric_units(metric)
     unit, size = next((unit for unit in units if abs(value) >= unit[1]), units[-1])
     if unit == "J":
         return f"{value:.1f} J"

@@ -16,11 +16,11 @@ def report(folder: Path, out: Path | None) -> None:
 
     configure_arrow()
     from wattkeeper.scenarios import read
-    from wattkeeper.scenarios.report import page, sweep_page
+    from wattkeeper.scenarios.report import render_page, render_sweep_page
     from wattkeeper.sim.results.folder import is_sweep
     from wattkeeper.traces.files.atomic import replacing_file
 
-    text = sweep_page(folder) if is_sweep(folder) else page(read(folder))
+    text = render_sweep_page(folder) if is_sweep(folder) else render_page(read(folder))
     path = out or folder / "report.html"
     with replacing_file(path) as fresh:
         fresh.write_text(text, encoding="utf-8", newline="\n")

@@ -1,8 +1,8 @@
-"""The page `report.html`: what a study found, in one file that needs no network."""
+"""The page `report.html`: the results of a study or a sweep, in one file without network."""
 
 from __future__ import annotations
 
-from wattkeeper.scenarios.report.page import page
-from wattkeeper.scenarios.report.sweep_page import sweep_page
+from wattkeeper.scenarios.report.page import render_page
+from wattkeeper.scenarios.report.sweep_page import render_sweep_page
 
-__all__ = ["page", "sweep_page"]
+__all__ = ["render_page", "render_sweep_page"]

@@ -1,4 +1,4 @@
-"""The page of a study: the answer first, then what it rests on."""
+"""The page of a study: its answer in sentences, then charts and tables."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from string import Template
-from typing import Any
 from xml.etree.ElementTree import Element
 
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import cautions, notes, oracle_variants
 from wattkeeper.scenarios.report import about, headline, tables
 from wattkeeper.scenarios.report.charts.chart import Chart
-from wattkeeper.scenarios.report.charts.study_charts import charts
-from wattkeeper.scenarios.report.markup import embedded, html, tag
+from wattkeeper.scenarios.report.charts.study_charts import draw_study
+from wattkeeper.scenarios.report.markup import tag, to_html, to_script_json
 from wattkeeper.scenarios.report.phrases import swatch
 
 SMALL = ("pareto", "regret", "jct", "delay")
@@ -26,108 +25,108 @@ SMALL = ("pareto", "regret", "jct", "delay")
 LIBRARY = "vendor/echarts.common.min.js"
 
 
-def page(study: Study) -> str:
-    """The page of a study, with all that it needs inside.
+def render_page(study: Study) -> str:
+    """The page of a study as one HTML file.
 
-    The same results give the same page. It asks for nothing from a network, and its content
-    security policy forbids that.
+    The same results give the same page. It loads nothing from a network, and its content security
+    policy forbids that.
     """
     manifest, summary = study.manifest, study.summary
-    drawn = list(charts(study))
-    broken_down = tables.parts(summary)
+    charts = list(draw_study(study))
+    parts = tables.parts_table(summary)
     oracles = oracle_variants(manifest["scenario"])
     body = [
         header(manifest["scenario"]["name"]),
         tag("h1", manifest["scenario"]["question"] or manifest["scenario"]["name"]),
-        tag("ul", *headline.sentences(summary, oracles), class_="answer"),
+        tag("ul", *headline.write_sentences(summary, oracles), class_="answer"),
         *(tag("p", line, class_="note")
-          for line in headline.remarks(len(manifest["seeds"]), summary)),
+          for line in headline.write_remarks(len(manifest["seeds"]), summary)),
         *(tag("p", line, class_="caution") for line in cautions(manifest, summary)),
-        about.basis(manifest),
-        chips(list(summary["variants"])),
-        tag("section", tag("h2", "Variants"), tables.comparison(summary),
-            *(tag("p", line, class_="note") for line in tables.verdicts([summary])),
-            *(tag("p", line, class_="note") for line in notes_of(study)), id="variants"),
-        *figures(drawn),
+        about.summarise_basis(manifest),
+        variant_chips(list(summary["variants"])),
+        tag("section", tag("h2", "Variants"), tables.variant_table(summary),
+            *(tag("p", line, class_="note") for line in tables.explain_verdicts([summary])),
+            *(tag("p", line, class_="note") for line in _notes(study)), id="variants"),
+        *figures(charts),
     ]  # fmt: skip
-    if broken_down is not None:
-        title, table = broken_down
+    if parts is not None:
+        title, table = parts
         body.append(
             tag("section", tag("h2", f"Differences by {title}"), table,
                 tag("p", "Change against the baseline, and its 95 % interval where there are "
                     "several seeds; by metric.", class_="note"), id="parts")
         )  # fmt: skip
     body.append(tag("section", tag("h2", "To repeat it"), about.details(manifest), id="details"))
-    return whole(manifest["scenario"]["name"], body, list(summary["variants"]), drawn)
+    return assemble_page(manifest["scenario"]["name"], body, list(summary["variants"]), charts)
 
 
-def notes_of(study: Study) -> list[str]:
-    """What the metrics mean."""
+def _notes(study: Study) -> list[str]:
+    """Definitions of the shown metrics."""
     return [] if "saved" in study.summary else list(notes(study.manifest, study.summary))
 
 
 def header(name: str) -> Element:
-    """The line above all."""
+    """The top line of a page."""
     button = tag("button", "Theme", aria_label="Light or dark theme", type="button", id="theme")
     return tag("header", tag("span", tag("b", name), " · wattkeeper"), button)
 
 
-def chips(variants: Sequence[str]) -> Element | None:
-    """What shows and hides variants in all charts."""
+def variant_chips(variants: Sequence[str]) -> Element | None:
+    """Buttons that show and hide variants in all charts."""
     if len(variants) < 2:
         return None
     buttons = [
-        tag("button", swatch(at), name, type="button", data_variant=at, aria_pressed="true")
-        for at, name in enumerate(variants)
+        tag("button", swatch(index), name, type="button", data_variant=index, aria_pressed="true")
+        for index, name in enumerate(variants)
     ]
     return tag("nav", *buttons, class_="chips", aria_label="Variants in the charts")
 
 
-def figures(drawn: Sequence[Chart]) -> list[Element]:
+def figures(charts: Sequence[Chart]) -> list[Element]:
     """The charts; small ones side by side."""
-    made: list[Element] = []
+    wide: list[Element] = []
     small: list[Element] = []
-    for chart in drawn:
+    for chart in charts:
         choice = None
-        if "views" in chart.drawn:
-            options = [tag("option", name, value=name) for name in chart.drawn["views"]]
+        if "views" in chart.data:
+            options = [tag("option", name, value=name) for name in chart.data["views"]]
             choice = tag("select", *options, id=f"view-{chart.id}", aria_label=chart.title)
         box = tag("div", class_="chart", id=f"chart-{chart.id}", role="img",
                   aria_label=chart.title)  # fmt: skip
         figure = tag("figure", tag("h2", chart.title), choice, box,
                      tag("figcaption", chart.caption), id=chart.id)  # fmt: skip
-        (small if chart.id in SMALL else made).append(figure)
-    return [tag("div", *small, class_="pair"), *made]
+        (small if chart.id in SMALL else wide).append(figure)
+    return [tag("div", *small, class_="pair"), *wide]
 
 
-def whole(title: str, body: Sequence[Element | None], variants: list[str],
-          drawn: Sequence[Chart]) -> str:  # fmt: skip
-    """The file: what is seen, what is drawn, and what draws it."""
-    data: dict[str, Any] = {
+def assemble_page(title: str, body: Sequence[Element | None], variants: list[str],
+                  charts: Sequence[Chart]) -> str:  # fmt: skip
+    """The HTML file: body, data of the charts, style and scripts."""
+    data = {
         "variants": variants,
-        "charts": [{"id": chart.id} | chart.drawn for chart in drawn],
+        "charts": [{"id": chart.id, **chart.data} for chart in charts],
     }
-    library, script = _part(LIBRARY), _part("report.js")
+    library, script = _read_asset(LIBRARY), _read_asset("report.js")
     policy = (
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
-        f"form-action 'none'; script-src {_allowed(library)} {_allowed(script)}"
+        f"form-action 'none'; script-src {_csp_hash(library)} {_csp_hash(script)}"
     )
-    return Template(_part("report.html")).substitute(
+    return Template(_read_asset("report.html")).substitute(
         policy=policy,
         title=escape(title),
-        style=_part("report.css"),
-        body="\n".join(html(element) for element in body if element is not None),
-        data=embedded(data),
+        style=_read_asset("report.css"),
+        body="\n".join(to_html(element) for element in body if element is not None),
+        data=to_script_json(data),
         library=library,
         script=script,
     )
 
 
 @cache
-def _part(name: str) -> str:
+def _read_asset(name: str) -> str:
     return files("wattkeeper.scenarios.report").joinpath(name).read_text(encoding="utf-8")
 
 
 @cache
-def _allowed(script: str) -> str:
+def _csp_hash(script: str) -> str:
     return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"

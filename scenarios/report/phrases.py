@@ -19,63 +19,63 @@ WORDS = {
     "queue_delay_s": ("queue delay", "shorter", "longer"),
     "gpu_s_saved": ("GPU time saved", "less", "more"),
 }
-"""What the sentences speak of: a metric, and what it is if its ratio is below and above 1."""
+"""Metrics of the sentences: the noun, and the words for a ratio below and above 1."""
 
 FUTURE = " (knows the future: a bound)"
-"""What is said of a variant whose policy is an oracle."""
+"""Remark on a variant whose policy is an oracle."""
 
 
-def line(name: str, summary: Json, *said: Words) -> Element:
-    """A sentence about a variant."""
-    at = list(summary["variants"]).index(name)
-    return tag("li", variant(name, summary), *said, class_=f"b{at % 8}")
+def variant_sentence(name: str, summary: Json, *words: Words) -> Element:
+    """A sentence about a variant, as an item of a list."""
+    index = list(summary["variants"]).index(name)
+    return tag("li", variant_label(name, summary), *words, class_=f"b{index % 8}")
 
 
-def variant(name: str, summary: Json) -> Element:
-    """A variant with its colour."""
-    at = list(summary["variants"]).index(name)
-    return tag("span", swatch(at), name, class_="variant", data_variant=at)
+def variant_label(name: str, summary: Json) -> Element:
+    """The name of a variant with its colour."""
+    index = list(summary["variants"]).index(name)
+    return tag("span", swatch(index), name, class_="variant", data_variant=index)
 
 
-def swatch(at: int) -> Element:
+def swatch(index: int) -> Element:
     """A short line in the colour and dashes of a variant."""
-    line = tag("line", x1=1, y1=5, x2=21, y2=5, class_=f"line v{at % 8} d{at // 8 % 3}")
+    line = tag("line", x1=1, y1=5, x2=21, y2=5, class_=f"line v{index % 8} d{index // 8 % 3}")
     return tag("svg", line, viewBox="0 0 22 10", class_="swatch", aria_hidden="true")
 
 
-def change(metric: str, versus: Json) -> tuple[str, Element | None]:
+def describe_change(metric: str, versus: Json) -> tuple[str, Element | None]:
     """A change in words, as `23.1 % less`, and its interval in the same direction."""
     _, below, above = WORDS[metric]
     ratio, interval = versus["ratio"], versus["ci95"]
     sign = -1 if ratio < 1 else 1
-    text = f"{_plain(sign * (ratio - 1))} % {below if ratio < 1 else above}"
+    text = f"{_unsigned(sign * (ratio - 1))} % {below if ratio < 1 else above}"
     if not interval or interval[0] == interval[1]:
         return text, None
     low, high = sorted(sign * (bound - 1) for bound in interval)
-    return text, tag("small", f" [{_plain(low)}, {_plain(high)}]")
+    return text, tag("small", f" [{_unsigned(low)}, {_unsigned(high)}]")
 
 
-def signed(versus: Json) -> str:
+def signed_change(versus: Json) -> str:
     """A change as a number, as `−23.1 % [−30.0, −16.2]`."""
     text = f"{percent(versus['ratio'] - 1)} %"
     interval = versus["ci95"]
     if interval and interval[0] != interval[1]:
         text += f" [{', '.join(percent(bound - 1) for bound in interval)}]"
-    return minus(text)
+    return typeset_minus(text)
 
 
-def _plain(share: float) -> str:
-    return minus(percent(share).removeprefix("+"))
+def _unsigned(share: float) -> str:
+    return typeset_minus(percent(share).removeprefix("+"))
 
 
-def minus(text: str) -> str:
-    """Numbers as they are printed; a lone hyphen is no number."""
+def typeset_minus(text: str) -> str:
+    """Numbers with a minus sign instead of a hyphen; a lone hyphen stands for no value."""
     return text if text == "-" else text.replace("-", "−")
 
 
-def listed(items: list[list[Words]]) -> list[Words]:
-    """Items as they are listed in a sentence."""
-    listed: list[Words] = []
-    for at, item in enumerate(items):
-        listed += ([", " if at < len(items) - 1 else " and "] if at else []) + item
-    return listed
+def join_list(items: list[list[Words]]) -> list[Words]:
+    """Items joined by commas and `and`."""
+    joined: list[Words] = []
+    for index, item in enumerate(items):
+        joined += ([", " if index < len(items) - 1 else " and "] if index else []) + item
+    return joined

@@ -1,4 +1,4 @@
-"""The points of a sweep: where they lie, and how that is said."""
+"""The finished points of a sweep, and the wording of where they lie."""
 
 from __future__ import annotations
 
@@ -10,78 +10,78 @@ from typing import Any, NamedTuple
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.vocabulary import (
-    QUEUE,
-    SHOWN,
-    ZOO,
+    PROFILED_METRICS,
+    QUEUE_METRICS,
+    ZOO_METRICS,
     cautions,
     oracle_variants,
     shown_metrics,
 )
 from wattkeeper.scenarios.spec.wording import axis_text
 
-METRICS = tuple(SHOWN | QUEUE | ZOO)
-"""All that the page of any sweep shows."""
+METRICS = tuple(PROFILED_METRICS | QUEUE_METRICS | ZOO_METRICS)
+"""All metrics that the page of any sweep shows."""
 
 MOST_NAMED = 3
 """Points that a sentence names one by one."""
 
 
 class PointRow(NamedTuple):
-    """What is shown of a point that was run; there may be thousands, so no more is kept.
+    """The shown results of a finished point; a sweep may have thousands, so nothing else is kept.
 
     Attributes:
         id: Its folder.
-        values: Of the axes, by path.
-        summary: As in its `summary.json`: METRICS of its variants, and which parts there are.
-        bounds: Variants whose policy knows the future.
-        etas: Of the variants, how energy and time are weighed.
-        cautions: What a reader must know before its figures.
+        values: Values of the axes, by path.
+        summary: Its `summary.json`, reduced to METRICS of its variants and the names of parts.
+        oracles: Variants whose policy knows the future.
+        etas: The eta of each variant.
+        cautions: Warnings that belong before its figures.
     """
 
     id: str
     values: Json
     summary: Json
-    bounds: list[str]
+    oracles: list[str]
     etas: tuple[float, ...]
     cautions: tuple[str, ...]
 
 
-def finished(folder: Path, sweep: Json) -> list[PointRow]:
-    """The points of a sweep that are done."""
+def read_points(folder: Path, sweep: Json) -> list[PointRow]:
+    """The finished points of a sweep."""
     return [
         PointRow(
-            one["id"],
-            one["values"],
-            _brief(found.summary),
-            oracle_variants(found.manifest["scenario"]),
-            _etas(found.manifest["scenario"]),
-            tuple(cautions(found.manifest, found.summary)),
+            point["id"],
+            point["values"],
+            _reduce(saved.summary),
+            oracle_variants(saved.manifest["scenario"]),
+            _etas(saved.manifest["scenario"]),
+            tuple(cautions(saved.manifest, saved.summary)),
         )
-        for one, found in study.finished(folder, sweep)
+        for point, saved in study.finished(folder, sweep)
     ]
 
 
-def _brief(summary: Json) -> Json:
+def _reduce(summary: Json) -> Json:
     variants = {
-        name: {"metrics": _some(one["metrics"], METRICS),
-               "versus": _some(one["versus"], ("baseline", *METRICS))}
-        for name, one in summary["variants"].items()
+        name: {"metrics": _pick(about["metrics"], METRICS),
+               "versus": _pick(about["versus"], ("baseline", *METRICS))}
+        for name, about in summary["variants"].items()
     }  # fmt: skip
     by = {key: list(parts) for key, parts in summary["by"].items()}
     return {**summary, "variants": variants, "by": by}
 
 
-def _some(found: Json, keys: Sequence[str]) -> Json:
-    return {key: found[key] for key in keys if key in found}
+def _pick(values: Json, keys: Sequence[str]) -> Json:
+    return {key: values[key] for key in keys if key in values}
 
 
 def _etas(scenario: Json) -> tuple[float, ...]:
-    own = (variant.get("objective") or {} for variant in scenario["variants"].values())
-    return tuple(one.get("eta", scenario["objective"]["eta"]) for one in own)
+    objectives = (variant.get("objective") or {} for variant in scenario["variants"].values())
+    return tuple(own.get("eta", scenario["objective"]["eta"]) for own in objectives)
 
 
-def place(values: Mapping[str, Any]) -> str:
-    """Where a point lies, as `eta = 0.5, gpus = 3`: the last key of a path suffices mostly."""
+def label_point(values: Mapping[str, Any]) -> str:
+    """A point's values, as `eta = 0.5, gpus = 3`; paths are shortened to their last key."""
     names = {path: path.rpartition(".")[2] for path in values}
     unique = len(set(names.values())) == len(names)
     return ", ".join(
@@ -89,64 +89,61 @@ def place(values: Mapping[str, Any]) -> str:
     )
 
 
-def places(found: Sequence[PointRow], among: Sequence[PointRow]) -> str:
-    """Where some of the points lie, as `at eta = 0.75 to 1` or `at every point`.
+def describe_points(selected: Sequence[PointRow], among: Sequence[PointRow]) -> str:
+    """Where points lie, as `at eta = 0.75 to 1` or `at every point`.
 
     Args:
-        found: Those.
-        among: All that could be meant, with the same axes, in the order of the sweep.
+        selected: The points.
+        among: All candidates, with the same axes, in the order of the sweep.
     """
-    if len(found) == len(among) > 1:
+    if len(selected) == len(among) > 1:
         return "at every point"
-    known = {path: _values(path, among) for path in among[0].values}
-    mine = {path: _values(path, found) for path in known}
-    combined = {tuple(map(axis_text, values)) for values in product(*mine.values())}
-    there = {tuple(axis_text(value) for value in point.values.values()) for point in among}
-    if len(combined & there) != len(found):
-        named = "; ".join(place(point.values) for point in found[:MOST_NAMED])
-        more = len(found) - MOST_NAMED
-        return f"at {named}{f' and {more} more' if more > 0 else ''}"
-    said = {
-        path: _together(values, known[path])
-        for path, values in mine.items()
+    known = {path: _axis_values(path, among) for path in among[0].values}
+    own = {path: _axis_values(path, selected) for path in known}
+    combinations = {tuple(map(axis_text, values)) for values in product(*own.values())}
+    existing = {tuple(axis_text(value) for value in point.values.values()) for point in among}
+    if len(combinations & existing) != len(selected):
+        labels = "; ".join(label_point(point.values) for point in selected[:MOST_NAMED])
+        more = len(selected) - MOST_NAMED
+        return f"at {labels}{f' and {more} more' if more > 0 else ''}"
+    ranges = {
+        path: _describe_values(values, known[path])
+        for path, values in own.items()
         if len(values) < len(known[path]) or len(known[path]) == 1
     }
-    return f"at {place(said)}"
+    return f"at {label_point(ranges)}"
 
 
-def _values(path: str, points: Sequence[PointRow]) -> list[Any]:
-    """Of an axis, each once, numbers in their order."""
+def _axis_values(path: str, points: Sequence[PointRow]) -> list[Any]:
+    """The values of an axis, each once, numbers in ascending order."""
     values = list({axis_text(point.values[path]): point.values[path] for point in points}.values())
     return sorted(values) if all(map(is_number, values)) else values
 
 
-def _together(values: list[Any], known: list[Any]) -> str:
+def _describe_values(values: list[Any], known: list[Any]) -> str:
     first = known.index(values[0])
     if len(values) > 2 and values == known[first : first + len(values)] and is_number(values[0]):
         return f"{axis_text(values[0])} to {axis_text(values[-1])}"
     return " and ".join(map(axis_text, values))
 
 
-def metrics_of(done: Sequence[PointRow]) -> dict[str, str]:
-    """What is shown of any point."""
-    found: dict[str, str] = {}
-    for point in done:
-        found |= shown_metrics(point.summary)
-    return found
+def all_shown_metrics(points: Sequence[PointRow]) -> dict[str, str]:
+    """Metrics that are shown of any point, and their labels."""
+    return {key: label for point in points for key, label in shown_metrics(point.summary).items()}
 
 
-def bounds_of(done: Sequence[PointRow]) -> list[str]:
+def all_oracles(points: Sequence[PointRow]) -> list[str]:
     """All variants that know the future at some point."""
-    return list(dict.fromkeys(name for point in done for name in point.bounds))
+    return list(dict.fromkeys(name for point in points for name in point.oracles))
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a plain number."""
+    """Whether it is a number and no truth value."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def in_order(done: Sequence[PointRow], path: str) -> Sequence[PointRow]:
-    """By the value of an axis if all are numbers."""
-    if not all(is_number(point.values[path]) for point in done):
-        return done
-    return sorted(done, key=lambda point: float(point.values[path]))
+def sort_points(points: Sequence[PointRow], path: str) -> Sequence[PointRow]:
+    """Points by the value of an axis; in the given order if not all are numbers."""
+    if not all(is_number(point.values[path]) for point in points):
+        return points
+    return sorted(points, key=lambda point: float(point.values[path]))

@@ -1,4 +1,4 @@
-"""The answer of a sweep in words."""
+"""The answer of a sweep in sentences."""
 
 from __future__ import annotations
 
@@ -6,112 +6,121 @@ from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.vocabulary import tradeoff_metrics, units_of, value_text
+from wattkeeper.scenarios.analysis.vocabulary import format_value, metric_units, tradeoff_metrics
 from wattkeeper.scenarios.report.headline import SENTENCES
 from wattkeeper.scenarios.report.markup import tag
-from wattkeeper.scenarios.report.phrases import FUTURE, WORDS, Words, change, line, listed, variant
-from wattkeeper.scenarios.report.points import PointRow, places
+from wattkeeper.scenarios.report.phrases import (
+    FUTURE,
+    WORDS,
+    Words,
+    describe_change,
+    join_list,
+    variant_label,
+    variant_sentence,
+)
+from wattkeeper.scenarios.report.points import PointRow, describe_points
 
 
-def sentences(sweep: Json, done: Sequence[PointRow], variants: Sequence[str]) -> Iterator[Element]:
-    """Where energy and time are least, and what each variant changes from where to where."""
-    if not done:
+def write_sentences(
+    sweep: Json, points: Sequence[PointRow], variants: Sequence[str]
+) -> Iterator[Element]:
+    """The points of least energy and time, and the range of each variant's changes."""
+    if not points:
         yield tag("li", "No point is done: there is nothing to compare.")
         return
     names = {"variants": dict.fromkeys(variants)}
-    time, energy, _ = tradeoff_metrics(done[0].summary)
+    time, energy, _ = tradeoff_metrics(points[0].summary)
     for metric in (energy, time):
-        said = _least(metric, done, names)
-        if said:
-            yield tag("li", *said, ".")
-    baselines = {name: one["versus"]["baseline"]
-                 for name, one in done[0].summary["variants"].items()}  # fmt: skip
+        words = _describe_least(metric, points, names)
+        if words:
+            yield tag("li", *words, ".")
+    baselines = {name: about["versus"]["baseline"]
+                 for name, about in points[0].summary["variants"].items()}  # fmt: skip
     others = [name for name, baseline in baselines.items() if name != baseline]
     for name in others[:SENTENCES]:
-        ranges = [words for metric in (energy, time) if (words := _range(name, metric, done))]
+        ranges = [words for metric in (energy, time)
+                  if (words := _describe_range(name, metric, points))]  # fmt: skip
         if ranges:
-            bound = any(name in point.bounds for point in done)
-            yield line(
-                name, names, *([FUTURE] if bound else []), ": ", *listed(ranges),
-                ", against ", variant(baselines[name], names), ".",
+            oracle = any(name in point.oracles for point in points)
+            yield variant_sentence(
+                name, names, *([FUTURE] if oracle else []), ": ", *join_list(ranges),
+                ", against ", variant_label(baselines[name], names), ".",
             )  # fmt: skip
 
 
-def _least(metric: str, done: Sequence[PointRow], names: Json) -> list[Words]:
-    """The least of what policies can reach, and the least of those that know the future."""
-    found = [
-        (one["metrics"][metric], point, name)
-        for point in done
-        for name, one in point.summary["variants"].items()
-        if one["metrics"][metric]["mean"] is not None
+def _describe_least(metric: str, points: Sequence[PointRow], names: Json) -> list[Words]:
+    """The least value of reachable policies, then that of policies that know the future."""
+    results = [
+        (about["metrics"][metric], point, name)
+        for point in points
+        for name, about in point.summary["variants"].items()
+        if about["metrics"][metric]["mean"] is not None
     ]
-    said: list[Words] = []
-    for bound in (False, True):
-        its = [one for one in found if (one[2] in one[1].bounds) == bound]
-        if not its:
+    noun = WORDS[metric][0]
+    words: list[Words] = []
+    for oracle in (False, True):
+        group = [result for result in results if (result[2] in result[1].oracles) == oracle]
+        if not group:
             continue
-        of, _, first = min(its, key=lambda one: one[0]["mean"])
-        least = value_text(of["mean"], metric)
-        by: dict[str, list[PointRow]] = {}
-        for its_of, point, who in its:
-            if value_text(its_of["mean"], metric) == least:
-                by.setdefault(who, []).append(point)
-        where = places(by[first], [point for _, point, who in its if who == first])
-        equal = [name for name in by if name != first]
-        also: list[Words] = [" (and as little by ", ", ".join(equal), ")"] if equal else []
-        if bound:
-            said += ["; " if said else f"Least {WORDS[metric][0]}: ", least, " by ",
-                     variant(first, names), FUTURE, f", {where}"]  # fmt: skip
+        statistics, _, first = min(group, key=lambda result: result[0]["mean"])
+        least = format_value(statistics["mean"], metric)
+        by_variant: dict[str, list[PointRow]] = {}
+        for others, point, name in group:
+            if format_value(others["mean"], metric) == least:
+                by_variant.setdefault(name, []).append(point)
+        where = describe_points(
+            by_variant[first], [point for _, point, name in group if name == first]
+        )
+        if oracle:
+            words += ["; " if words else f"Least {noun}: ", least, " by ",
+                      variant_label(first, names), FUTURE, f", {where}"]  # fmt: skip
         else:
-            noun, interval = WORDS[metric][0], _interval(of, metric)
-            said += [f"Least {noun}: ", tag("strong", least), interval, " by ",
-                     variant(first, names), *also, f" {where}"]  # fmt: skip
-    return said
+            ties = ", ".join(name for name in by_variant if name != first)
+            words += [f"Least {noun}: ", tag("strong", least), _interval(statistics, metric),
+                      " by ", variant_label(first, names),
+                      f" (and as little by {ties})" if ties else None, f" {where}"]  # fmt: skip
+    return words
 
 
-def _interval(of: Json, metric: str) -> Element | None:
-    """The interval of a mean, in the unit in which the mean is said."""
-    if not of["ci95"] or of["ci95"][0] == of["ci95"][1]:
+def _interval(statistics: Json, metric: str) -> Element | None:
+    """The interval of a mean, in the unit of the mean."""
+    if not statistics["ci95"] or statistics["ci95"][0] == statistics["ci95"][1]:
         return None
-    units = units_of(metric)
-    _, size = next((unit for unit in units if abs(of["mean"]) >= unit[1]), units[-1])
-    low, high = (f"{bound / size:,.2f}" for bound in of["ci95"])
+    units = metric_units(metric)
+    _, size = next((unit for unit in units if abs(statistics["mean"]) >= unit[1]), units[-1])
+    low, high = (f"{bound / size:,.2f}" for bound in statistics["ci95"])
     return tag("small", f" [{low}, {high}]")
 
 
-def _range(name: str, metric: str, done: Sequence[PointRow]) -> list[Words]:
-    """From which to which change against the baseline a variant goes, and where."""
-    found = [
+def _describe_range(name: str, metric: str, points: Sequence[PointRow]) -> list[Words]:
+    """The smallest and the largest change of a variant against its baseline, and where."""
+    changes = [
         (versus, point)
-        for point in done
+        for point in points
         if name in point.summary["variants"]
         and (versus := point.summary["variants"][name]["versus"].get(metric))
         and versus["ratio"] is not None
     ]
-    if not found:
+    if not changes:
         return []
     noun = WORDS[metric][0]
-    among = [point for _, point in found]
-    if all(versus.get("verdict") == "noise" for versus, _ in found):
-        return [f"no difference beyond noise in {noun} {_everywhere(among)}"]
-    said: list[list[Words]] = []
-    texts = [change(metric, versus)[0] for versus, _ in found]
-    for best in (min, max):
-        versus, _ = best(found, key=lambda one: one[0]["ratio"])
-        text, interval = change(metric, versus)
-        there = [point for point, one in zip(among, texts, strict=True) if one == text]
-        where = _everywhere(among) if len(there) == len(among) else places(there, among)
-        said.append([*_said(versus, text, interval), f" {where}"])
+    among = [point for _, point in changes]
+    if all(versus.get("verdict") == "noise" for versus, _ in changes):
+        return [f"no difference beyond noise in {noun} {describe_points(among, among)}"]
+    ends: list[list[Words]] = []
+    texts = [describe_change(metric, versus)[0] for versus, _ in changes]
+    for extreme in (min, max):
+        versus, _ = extreme(changes, key=lambda change: change[0]["ratio"])
+        text, interval = describe_change(metric, versus)
+        there = [point for point, other in zip(among, texts, strict=True) if other == text]
+        end = [*_describe_end(versus, text, interval), f" {describe_points(there, among)}"]
         if len(there) == len(among):
-            return [f"{noun} ", *said[0]]
-    return [f"{noun} from ", *said[0], " to ", *said[1]]
+            return [f"{noun} ", *end]
+        ends.append(end)
+    return [f"{noun} from ", *ends[0], " to ", *ends[1]]
 
 
-def _everywhere(points: Sequence[PointRow]) -> str:
-    return places(points, points)
-
-
-def _said(versus: Json, text: str, interval: Element | None) -> list[Words]:
+def _describe_end(versus: Json, text: str, interval: Element | None) -> list[Words]:
     if versus.get("verdict") == "noise":
         return [f"only noise ({text}", interval, ")"]
     if versus.get("verdict") == "identical":

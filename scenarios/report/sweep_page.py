@@ -1,4 +1,4 @@
-"""The page of a sweep: every point against every other, from the folder that it left."""
+"""The page of a sweep, from its results folder."""
 
 from __future__ import annotations
 
@@ -11,60 +11,60 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.report import about, headline
-from wattkeeper.scenarios.report.charts.sweep_charts import charts
+from wattkeeper.scenarios.report.charts.sweep_charts import draw_sweep
 from wattkeeper.scenarios.report.markup import tag
-from wattkeeper.scenarios.report.page import chips, figures, header, whole
-from wattkeeper.scenarios.report.phrases import variant
-from wattkeeper.scenarios.report.points import PointRow, finished, metrics_of, place
-from wattkeeper.scenarios.report.sweep_headline import sentences
-from wattkeeper.scenarios.report.tables import value_cell, verdicts
+from wattkeeper.scenarios.report.page import assemble_page, figures, header, variant_chips
+from wattkeeper.scenarios.report.phrases import variant_label
+from wattkeeper.scenarios.report.points import PointRow, all_shown_metrics, label_point, read_points
+from wattkeeper.scenarios.report.sweep_headline import write_sentences
+from wattkeeper.scenarios.report.tables import explain_verdicts, value_cell
 from wattkeeper.scenarios.spec.wording import axis_text, count
 
 MOST_ROWS = 500
 """Rows of the table of points."""
 
 
-def sweep_page(folder: Path) -> str:
-    """The page of a sweep.
+def render_sweep_page(folder: Path) -> str:
+    """The page of a sweep as one HTML file.
 
     Args:
-        folder: With `sweep.json`, and a folder of results for each point below `points`.
+        folder: A folder with `sweep.json`, and the results of each point below `points`.
 
     Raises:
         InputError: If it holds no sweep, or results of a finished point are broken.
     """
     sweep = study.read_sweep(folder)
-    done = finished(folder, sweep)
-    first = next((found for _, found in study.finished(folder, sweep)), None)
-    variants = list(dict.fromkeys(name for point in done for name in point.summary["variants"]))
-    drawn = list(charts(sweep, done, variants))
-    remarks = headline.remarks(len(first.manifest["seeds"]), first.summary) if first else ()
-    cautions = dict.fromkeys(line for point in done for line in point.cautions)
-    failed = [one for one in sweep["points"] if one["state"] != "done"]
+    points = read_points(folder, sweep)
+    first = next((saved for _, saved in study.finished(folder, sweep)), None)
+    variants = list(dict.fromkeys(name for point in points for name in point.summary["variants"]))
+    charts = list(draw_sweep(sweep, points, variants))
+    remarks = headline.write_remarks(len(first.manifest["seeds"]), first.summary) if first else ()
+    cautions = dict.fromkeys(line for point in points for line in point.cautions)
+    failed = [point for point in sweep["points"] if point["state"] != "done"]
     body = [
         header(sweep["scenario"]),
         tag("h1", sweep["question"] or sweep["scenario"]),
-        tag("ul", *sentences(sweep, done, variants), class_="answer"),
+        tag("ul", *write_sentences(sweep, points, variants), class_="answer"),
         *(tag("p", line, class_="note") for line in remarks),
         *(tag("p", line, class_="caution") for line in cautions),
-        *([_failures(failed)] if failed else []),
-        _basis(sweep, len(done), first),
-        chips(variants),
-        *figures(drawn),
-        _table(sweep, done, variants),
-        *([_repeat(sweep, done[0].id, first.manifest)] if first else []),
+        *([_list_failures(failed)] if failed else []),
+        _summarise_basis(sweep, len(points), first),
+        variant_chips(variants),
+        *figures(charts),
+        _points_table(sweep, points, variants),
+        *([_details(sweep, points[0].id, first.manifest)] if first else []),
     ]
-    return whole(sweep["scenario"], body, variants, drawn)
+    return assemble_page(sweep["scenario"], body, variants, charts)
 
 
-def _failures(failed: Sequence[Json]) -> Element:
-    """Which points failed, and what they said."""
+def _list_failures(failed: Sequence[Json]) -> Element:
+    """The points that failed, and their messages."""
     lines = []
-    for one in failed:
-        said = one.get("failures") or [{"variant": "", "seed": "", "message": one["state"]}]
+    for point in failed:
+        failures = point.get("failures") or [{"variant": "", "seed": "", "message": point["state"]}]
         lines += [
-            tag("li", f"{one['id']} ({place(one['values'])}), {what['variant']}, seed "
-                      f"{what['seed']}: {what['message']}") for what in said
+            tag("li", f"{point['id']} ({label_point(point['values'])}), {failure['variant']}, seed "
+                      f"{failure['seed']}: {failure['message']}") for failure in failures
         ]  # fmt: skip
     are = "is" if len(failed) == 1 else "are"
     return tag(
@@ -73,7 +73,7 @@ def _failures(failed: Sequence[Json]) -> Element:
     )  # fmt: skip
 
 
-def _basis(sweep: Json, done: int, first: Study | None) -> Element:
+def _summarise_basis(sweep: Json, done: int, first: Study | None) -> Element:
     axes = [tag("span", tag("b", path), f": {', '.join(map(axis_text, values))}")
             for path, values in sweep["axes"].items()]  # fmt: skip
     facts: list[tuple[str, Sequence[Element | str]]] = [
@@ -82,54 +82,57 @@ def _basis(sweep: Json, done: int, first: Study | None) -> Element:
     ]
     if first:
         seeds = first.manifest["seeds"]
-        facts.append(("seeds", [f"{len(seeds)} at each point: {about.seeds_text(seeds)}"]))
-    inputs = [about.input_of(one) for one in sweep.get("inputs", ())]
+        facts.append(("seeds", [f"{len(seeds)} at each point: {about.format_seeds(seeds)}"]))
+    inputs = [about.describe_input(trace) for trace in sweep.get("inputs", ())]
     if inputs:
         facts.append(("input", inputs))
     if sweep.get("modelled"):
         facts.append(("modelled, not measured", ["; ".join(sweep["modelled"])]))
-    return about.listed(facts)
+    return about.definition_list(facts)
 
 
-def _table(sweep: Json, done: Sequence[PointRow], variants: Sequence[str]) -> Element:
+def _points_table(sweep: Json, points: Sequence[PointRow], variants: Sequence[str]) -> Element:
     """A row a point and variant."""
-    metrics = metrics_of(done)
+    metrics = all_shown_metrics(points)
     names = {"variants": dict.fromkeys(variants)}
     heads = [tag("th", head, scope="col") for head in ("point", *sweep["axes"])]
     heads.append(tag("th", "variant", scope="col", class_="who"))
     heads += [tag("th", title, scope="col") for title in metrics.values()]
-    every = ((point, *one) for point in done for one in point.summary["variants"].items())
+    every = ((point, *item) for point in points for item in point.summary["variants"].items())
     rows = [
         tag("tr", tag("th", point.id, scope="row"),
             *(tag("td", axis_text(point.values.get(path))) for path in sweep["axes"]),
-            tag("td", variant(name, names), class_="who"),
-            *(value_cell(name, one, metric, title) for metric, title in metrics.items()))
-        for point, name, one in islice(every, MOST_ROWS)
+            tag("td", variant_label(name, names), class_="who"),
+            *(value_cell(name, about_variant, metric, title) for metric, title in metrics.items()))
+        for point, name, about_variant in islice(every, MOST_ROWS)
     ]  # fmt: skip
     table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows))
-    total = sum(len(point.summary["variants"]) for point in done)
+    total = sum(len(point.summary["variants"]) for point in points)
     if total > MOST_ROWS:
-        said = f"The first {MOST_ROWS} of {total} rows; all are in metrics.parquet."
-        table.append(tag("caption", said))
-    marks = [tag("p", line, class_="note") for line in verdicts(point.summary for point in done)]
-    inside = (tag("h2", "Points"), tag("div", table, class_="scroll"), *marks)
-    return tag("section", *inside, id="points")
+        text = f"The first {MOST_ROWS} of {total} rows; all are in metrics.parquet."
+        table.append(tag("caption", text))
+    marks = [
+        tag("p", line, class_="note")
+        for line in explain_verdicts(point.summary for point in points)
+    ]
+    content = (tag("h2", "Points"), tag("div", table, class_="scroll"), *marks)
+    return tag("section", *content, id="points")
 
 
-def _repeat(sweep: Json, first: str, manifest: Json) -> Element:
-    """What is needed to do it again; the digests of each point are in its manifest."""
+def _details(sweep: Json, first: str, manifest: Json) -> Element:
+    """What a repetition needs; the digests of each point are in its manifest."""
     axes = {
         f"axis {path}": ", ".join(map(axis_text, values)) for path, values in sweep["axes"].items()
     }
     return tag(
         "section",
         tag("h2", "To repeat it"),
-        about.facts(
-            {"scenario": sweep["scenario"], "seeds": about.seeds_text(manifest["seeds"])}
+        about.facts_table(
+            {"scenario": sweep["scenario"], "seeds": about.format_seeds(manifest["seeds"])}
             | axes
             | {"digests of the results": "of each point, in points/*/manifest.json"}
-            | about.sources(manifest)
+            | about.list_sources(manifest)
         ),
-        about.resolved(manifest, f" at point {first}"),
+        about.resolved_scenario(manifest, f" at point {first}"),
         id="details",
     )

@@ -1,4 +1,4 @@
-"""What a search that trained for real saved: in words and as a table."""
+"""Savings of a real architecture search with a zoo: in sentences and as a table."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from xml.etree.ElementTree import Element
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.savings import is_noise, savings_labels, savings_note
 from wattkeeper.scenarios.report.markup import tag
-from wattkeeper.scenarios.report.phrases import Words, change, listed, minus, variant
+from wattkeeper.scenarios.report.phrases import (
+    Words,
+    describe_change,
+    join_list,
+    typeset_minus,
+    variant_label,
+)
 from wattkeeper.scenarios.spec.wording import percent
 
 
-def sentences(summary: Json) -> Iterator[Element]:
-    """What each variant saved, in words."""
+def write_sentences(summary: Json) -> Iterator[Element]:
+    """The savings of each variant."""
     for name, saved in summary["saved"].items():
         clear: list[list[Words]] = []
         unclear: list[list[Words]] = []
@@ -21,42 +27,42 @@ def sentences(summary: Json) -> Iterator[Element]:
             ratios = {"ratio": 1 - saved[key]["mean"], "ci95": None}
             if saved[key]["ci95"]:
                 ratios["ci95"] = [1 - bound for bound in reversed(saved[key]["ci95"])]
-            changed, interval = change("energy_j", ratios)
+            text, interval = describe_change("energy_j", ratios)
             if is_noise(saved[key]):
-                unclear.append([noun, f" ({changed}", interval, ")"])
+                unclear.append([noun, f" ({text}", interval, ")"])
             else:
-                clear.append([tag("strong", changed), f" {noun}", interval])
+                clear.append([tag("strong", text), f" {noun}", interval])
         points = saved["accuracy_points"]
-        words = listed(clear)
+        words = join_list(clear)
         if unclear:
-            words += ["; " if clear else "", "no difference beyond noise in ", *listed(unclear)]
+            words += ["; " if clear else "", "no difference beyond noise in ", *join_list(unclear)]
         accuracy = f"; final accuracy {_points(points['mean'])} points"
         bounds = points["ci95"]
         interval = tag("small", f" [{', '.join(map(_points, bounds))}]") if bounds else None
-        yield tag("li", variant(name, summary), ": ", *words, accuracy, interval, ".")
+        yield tag("li", variant_label(name, summary), ": ", *words, accuracy, interval, ".")
 
 
 def _points(value: float) -> str:
-    return minus(f"{value:+.2f}")
+    return typeset_minus(f"{value:+.2f}")
 
 
 def _share(value: float) -> str:
-    return minus(percent(value))
+    return typeset_minus(percent(value))
 
 
-def table(summary: Json) -> Element:
-    """What each variant saved, with its interval."""
+def build_table(summary: Json) -> Element:
+    """The savings of each variant with their intervals."""
     heads = savings_labels(summary) | {"accuracy_points": "final accuracy"}
     rows = []
     for name, saved in summary["saved"].items():
-        cells = [tag("th", variant(name, summary), scope="row")]
+        cells = [tag("th", variant_label(name, summary), scope="row")]
         for key, title in heads.items():
-            points = key == "accuracy_points"
-            number, unit = (_points, "points") if points else (_share, "% saved")
-            value, interval = number(saved[key]["mean"]), saved[key]["ci95"]
-            shown = f"[{', '.join(map(number, interval))}]" if interval else ""
+            accuracy = key == "accuracy_points"
+            to_text, unit = (_points, "points") if accuracy else (_share, "% saved")
+            value, interval = to_text(saved[key]["mean"]), saved[key]["ci95"]
+            bounds = f"[{', '.join(map(to_text, interval))}]" if interval else ""
             cells.append(tag("td", tag("b", f"{value} {unit}"),
-                             tag("span", shown, class_="change"), data_label=title))  # fmt: skip
+                             tag("span", bounds, class_="change"), data_label=title))  # fmt: skip
         rows.append(tag("tr", *cells))
     titles = [tag("th", title, scope="col") for title in ("variant", *heads.values())]
     return tag("table", tag("thead", tag("tr", *titles)), tag("tbody", *rows),

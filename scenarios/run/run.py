@@ -72,10 +72,10 @@ class ScenarioResult(Study):
             folder: Where.
             with_page: Whether to write `report.html` too, which takes a tenth of a second.
         """
-        from wattkeeper.scenarios.report import page
+        from wattkeeper.scenarios.report import render_page
 
         check_folder(Path(folder))
-        text = page(self) if with_page else ""
+        text = render_page(self) if with_page else ""
         write_results(Path(folder), self.results, self.summary, self.manifest, text)
 
 

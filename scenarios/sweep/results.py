@@ -57,9 +57,9 @@ def _read(folder: Path) -> StoredStudy:
 
 def _write_report(folder: Path) -> None:
     """Write the page of a sweep."""
-    from wattkeeper.scenarios.report import sweep_page
+    from wattkeeper.scenarios.report import render_sweep_page
 
-    (folder / "report.html").write_text(sweep_page(folder), encoding="utf-8")
+    (folder / "report.html").write_text(render_sweep_page(folder), encoding="utf-8")
 
 
 def _about(works: Sequence[PointWork], done: Mapping[str, StoredStudy]) -> Json:

@@ -115,7 +115,7 @@ class JobOutcomes(NamedTuple):
         return {key: (getattr(self, key), names) for key, names in self.names.items()}
 
 
-def jobs_of(
+def aggregate_attempts(
     columns: Mapping[str, pa.Array],
     number: Ints,
     pauses: tuple[Ints, Floats, Floats],

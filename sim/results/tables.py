@@ -30,9 +30,9 @@ from wattkeeper.sim.engine.zoo import FinishedModel
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.metrics import (
     JobOutcomes,
+    aggregate_attempts,
     cluster_metrics,
     job_metrics,
-    jobs_of,
     zoo_metrics,
 )
 from wattkeeper.sim.results.schemas import TABLES
@@ -109,7 +109,7 @@ def collect(
     recorded = recorded_columns(recorder, cluster)
     recorder.clear()  # before as much is made again
     attempts = attempt_columns(recorded, source, unmeasured)
-    metrics, by = _metrics(jobs_of(attempts, number, pauses, optima))
+    metrics, by = _metrics(aggregate_attempts(attempts, number, pauses, optima))
     columns = {"jobs": attempts, "decisions": decisions, "timeline": line._asdict()}
     columns["timeline"]["power_w"] = pa.array(line.power_w, mask=np.isnan(line.power_w))
     metrics = metrics | cluster_metrics(line, cluster)

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from wattkeeper.scenarios.analysis.compare import LEVEL, stands_alone
-from wattkeeper.scenarios.analysis.vocabulary import value_text
+from wattkeeper.scenarios.analysis.vocabulary import format_value
 from wattkeeper.scenarios.spec.wording import count, percent, unlisted
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _change(row: Mapping[str, Any]) -> str:
 
 def _number(value: float | None, row: Mapping[str, Any]) -> str:
     if value is None or row["unit"] in ("J", "s"):
-        return value_text(value, row["metric"])
+        return format_value(value, row["metric"])
     return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 

@@ -1,67 +1,145 @@
-"""What charts share: their form, units of axes, and how many points are drawn."""
+"""Parts shared by all charts: their data, units of axes, and bounds on drawn points."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Required, TypedDict
 
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.policies.json_types import Json
 
-SPANS = (("days", 3 * 86400.0, 86400.0), ("h", 10_800.0, 3600.0), ("min", 180.0, 60.0),
-         ("s", 0.0, 1.0))  # fmt: skip
-"""Units of a time axis, from which span on, and their size in s."""
+Numbers = list[float | None]
+Unit = tuple[str, float]
+"""Name and size of a unit."""
 
-WHOLE_SPAN = {"min": "dataMin", "max": "dataMax"}
+TIME_AXIS_UNITS = (("days", 3 * 86400.0, 86400.0), ("h", 10_800.0, 3600.0), ("min", 180.0, 60.0),
+                   ("s", 0.0, 1.0))  # fmt: skip
+"""Units of a time axis: name, shortest span (s), and size (s)."""
 
-POINTS = 12_000
-"""Of all lines of a panel together."""
+PANEL_POINTS = 12_000
+"""Points of all lines of a panel together."""
 
-MOST = 1000
-"""Points of a line."""
+LINE_POINTS = 1000
+"""Points of one line, at most."""
+
+
+class Axis(TypedDict, total=False):
+    """An axis: `names` for categories, `min` and `max` as in ECharts."""
+
+    name: Required[str]
+    names: list[str]
+    log: bool
+    base: int
+    min: float | str
+    max: float | str
+    percent: bool
+
+
+class Line(TypedDict, total=False):
+    """A line of variant `v`, with a band from `low` to `high`."""
+
+    v: Required[int]
+    x: Sequence[float | None]
+    y: Required[Numbers]
+    low: Numbers
+    high: Numbers
+    step: str
+    dash: int
+    label: str
+    marked: bool
+
+
+class Dot(TypedDict, total=False):
+    """A point of variant `v`, with its 95 % intervals; `bound`: its policy knows the future."""
+
+    v: Required[int]
+    at: Required[Numbers]
+    xci: Numbers
+    yci: Numbers
+    label: str
+    value: str
+    bound: bool
+
+
+class Panel(TypedDict, total=False):
+    """Lines or dots over two axes; `path` joins the dots of a variant."""
+
+    x: Required[Axis]
+    y: Required[Axis]
+    lines: list[Line]
+    dots: list[Dot]
+    path: bool
+
+
+class ChartData(TypedDict, total=False):
+    """What `report.js` draws: panels, or `views` of panels that the reader chooses from.
+
+    `xs` are the x values of lines without their own; `zoom` adds a slider.
+    """
+
+    panels: list[Panel]
+    views: dict[str, list[Panel]]
+    xs: Sequence[float | None]
+    zoom: bool
+    step: str
 
 
 class Chart(NamedTuple):
     """A chart of the page.
 
     Attributes:
-        id: In the page.
-        title: What it shows.
+        id: Its id in the page.
+        title: Heading.
         caption: What is drawn, in which units, and how it was reduced.
-        drawn: What the script draws; see `report.js`.
+        data: Input of the script.
     """
 
     id: str
     title: str
     caption: str
-    drawn: Json
+    data: ChartData
 
 
-def numbers(values: Iterable[float]) -> list[float | None]:
-    """Numbers for JSON: five significant digits, None where there is none."""
+def to_numbers(values: Iterable[float]) -> Numbers:
+    """Numbers for JSON: five significant digits, None for those that are not finite."""
     listed = values.tolist() if isinstance(values, np.ndarray) else values
-    return [float(f"{one:.5g}") if math.isfinite(one) else None for one in listed]
+    return [float(f"{value:.5g}") if math.isfinite(value) else None for value in listed]
 
 
-def length(variants: Sequence[str]) -> int:
-    """How many points a line may have, so that all of them together stay few."""
-    return max(60, min(MOST, POINTS // len(variants)))
+def points_per_line(variants: Sequence[str]) -> int:
+    """Points that a line may have, so that the lines of all variants stay within a panel's."""
+    return max(60, min(LINE_POINTS, PANEL_POINTS // len(variants)))
 
 
-def unit_for(values: Iterable[float], units: Sequence[tuple[str, float]]) -> tuple[str, float]:
+def choose_unit(values: Iterable[float], units: Sequence[Unit]) -> Unit:
     """The unit in which the largest of the values is at least 1."""
-    most = max((abs(one) for one in values if math.isfinite(one)), default=0.0)
-    return next((unit for unit in units if most >= unit[1]), units[-1])
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    return next((unit for unit in units if largest >= unit[1]), units[-1])
 
 
-def span_unit(span_s: float) -> tuple[str, float]:
+def choose_time_unit(span_s: float) -> Unit:
     """The unit of a time axis of that length."""
-    return next((name, size) for name, least, size in SPANS if span_s >= least)
+    return next((name, size) for name, shortest, size in TIME_AXIS_UNITS if span_s >= shortest)
 
 
-def has_value(values: Floats) -> bool:
-    """Whether any is known."""
+def label_axis(name: str, unit: str) -> str:
+    """The name of an axis with its unit, if it has one."""
+    return f"{name}, {unit}" if unit else name
+
+
+def data_axis(name: str) -> Axis:
+    """An axis that ends where the data end."""
+    return {"name": name, "min": "dataMin", "max": "dataMax"}
+
+
+def has_values(values: Floats) -> bool:
+    """Whether any value is finite."""
     return bool(np.isfinite(values).any())
+
+
+def first_seed_note(manifest: dict[str, Any]) -> str:
+    """Says which seed is drawn, where there are several."""
+    seeds = manifest["seeds"]
+    return f" Of seed {seeds[0]}." if len(seeds) > 1 else ""

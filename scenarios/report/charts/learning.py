@@ -1,4 +1,4 @@
-"""Charts of what is learnt over recurrences, and of what a zoo saves."""
+"""Charts of what policies learn over the recurrences of jobs."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.analysis.vocabulary import ENERGIES, SIZES, TIMES
+from wattkeeper.scenarios.analysis.vocabulary import ENERGIES
 from wattkeeper.scenarios.report.charts.chart import (
-    WHOLE_SPAN,
+    Axis,
     Chart,
-    has_value,
-    length,
-    numbers,
-    span_unit,
-    unit_for,
+    Line,
+    Panel,
+    choose_unit,
+    data_axis,
+    has_values,
+    points_per_line,
+    to_numbers,
 )
-from wattkeeper.scenarios.report.charts.columns import RunColumns, floats, runs
-from wattkeeper.scenarios.report.charts.downsample import thinned
+from wattkeeper.scenarios.report.charts.columns import RunColumns, to_floats
+from wattkeeper.scenarios.report.charts.downsample import spaced_indices
 from wattkeeper.sim.results.metrics import JobOutcomes
 
 CHOICES = 400
-"""Recurrences whose choices are drawn."""
+"""Recurrences whose choices are drawn, at most."""
 
 GROUPS = 24
-"""Workloads whose choices can be looked at."""
+"""Workloads whose choices the reader can select, at most."""
 
 MEANINGS = {
     "regret": "Regret: cost less the expected cost of the best configuration, of profiled jobs",
@@ -36,170 +36,129 @@ MEANINGS = {
 }
 
 
-def regret(ended: list[tuple[RunColumns, JobOutcomes]], variants: list[str]) -> Iterator[Chart]:
-    """Regret summed up over recurrences, or cost where no optimum is known."""
-    sums = {name: _sums(ended, name, "regret") for name in variants}
-    what = "regret" if any(sums.values()) else "cost"
-    if what == "cost":
-        sums = {name: _sums(ended, name, "cost") for name in variants}
+def draw_regret(outcomes: list[tuple[RunColumns, JobOutcomes]],
+                variants: list[str]) -> Iterator[Chart]:  # fmt: skip
+    """Cumulative regret over recurrences, or cumulative cost where no optimum is known."""
+    metric = "regret"
+    sums = {name: _cumulative_sums(outcomes, name, metric) for name in variants}
+    if not any(sums.values()):
+        metric = "cost"
+        sums = {name: _cumulative_sums(outcomes, name, metric) for name in variants}
     if not any(sums.values()):
         return
-    longest = max(len(one) for many in sums.values() for one in many)
-    at = thinned(longest, min(300, length(variants)))
-    spread = {}
-    for name, many in sums.items():
-        if many:
-            padded = np.stack([np.pad(one, (0, longest - len(one)), "edge") for one in many])
-            spread[name] = padded[:, at]
-    unit, size = unit_for((float(np.abs(one).max()) for one in spread.values()), ENERGIES)
-    lines = [
-        {"v": variants.index(name), "y": numbers(one.mean(axis=0) / size)}
-        | ({"low": numbers(one.min(axis=0) / size), "high": numbers(one.max(axis=0) / size)}
-           if len(one) > 1 else {})
-        for name, one in spread.items()
-    ]  # fmt: skip
-    seeds = max(len(one) for one in spread.values())
-    band = f" Mean of {seeds} seeds; the band goes from the smallest to the largest." if (
-        seeds > 1) else ""  # fmt: skip
-    fewer = f" Drawn are {len(at)} of {longest} recurrences." if len(at) < longest else ""
+    longest = max(len(one_seed) for seeds in sums.values() for one_seed in seeds)
+    drawn = spaced_indices(longest, min(300, points_per_line(variants)))
+    by_variant = {
+        variants.index(name): np.stack(
+            [np.pad(one_seed, (0, longest - len(one_seed)), "edge")[drawn] for one_seed in seeds]
+        )
+        for name, seeds in sums.items() if seeds
+    }  # fmt: skip
+    unit, size = choose_unit((float(np.abs(y).max()) for y in by_variant.values()), ENERGIES)
+    lines: list[Line] = []
+    for v, y in by_variant.items():
+        lines.append({"v": v, "y": to_numbers(y.mean(axis=0) / size)})
+        if len(y) > 1:
+            lines[-1]["low"] = to_numbers(y.min(axis=0) / size)
+            lines[-1]["high"] = to_numbers(y.max(axis=0) / size)
+    seeds_drawn = max(map(len, by_variant.values()))
+    flat = " A flat line: jobs run in the best configuration." * (metric == "regret")
+    band = f" Mean of {seeds_drawn} seeds; the band goes from the smallest to the largest." if (
+        seeds_drawn > 1) else ""  # fmt: skip
+    reduced = f" Drawn are {len(drawn)} of {longest} recurrences." if len(drawn) < longest else ""
     yield Chart(
         "regret",
-        f"{what.capitalize()} by recurrence",
-        f"{MEANINGS[what]}; summed up over recurrences and over all groups, {unit}. "
-        f"A line that goes flat has learnt.{band}{fewer}",
+        f"{metric.capitalize()} by recurrence",
+        f"{MEANINGS[metric]}; summed up over recurrences and over all groups, {unit}."
+        f"{flat}{band}{reduced}",
         {
-            "panels": [{"x": {"name": "recurrence"} | WHOLE_SPAN, "y": {"name": f"{what}, {unit}"},
+            "panels": [{"x": data_axis("recurrence"), "y": {"name": f"{metric}, {unit}"},
                         "lines": lines}],
-            "xs": (at + 1).tolist(),
+            "xs": (drawn + 1).tolist(),
             "zoom": longest > 20,
         },
     )  # fmt: skip
 
 
-def _sums(ended: list[tuple[RunColumns, JobOutcomes]], variant: str, what: str) -> list[Floats]:
-    """The sum over recurrences up to each one, for each seed of which it is known."""
-    found = []
-    for run, its in ended:
-        values = getattr(its, what)
+def _cumulative_sums(
+    outcomes: list[tuple[RunColumns, JobOutcomes]], variant: str, metric: str
+) -> list[Floats]:
+    """The sum up to each recurrence, for each seed in which the metric is known."""
+    sums = []
+    for run, jobs in outcomes:
+        values = getattr(jobs, metric)
         known = np.isfinite(values)
         if run.variant == variant and known.any():
-            each: Floats = np.bincount(its.recurrence[known], values[known]).astype(np.float64)
-            found.append(np.cumsum(each[1:]))
-    return found
+            by_recurrence = np.bincount(jobs.recurrence[known], values[known]).astype(np.float64)
+            sums.append(np.cumsum(by_recurrence[1:]))
+    return sums
 
 
-def choices(of_each: list[RunColumns], variants: list[str]) -> Iterator[Chart]:
+def draw_choices(attempts: list[RunColumns], variants: list[str]) -> Iterator[Chart]:
     """Batch sizes and power limits by recurrence, of one group of each workload."""
-    views: dict[str, list[Json]] = {}
+    first_seed = {run.variant: run for run in reversed(attempts)}
+    views: dict[str, list[Panel]] = {}
     groups: dict[str, str] = {}
-    seen: set[str] = set()
-    fewer = False
-    for run in of_each:
-        if run.variant in seen:
-            continue
-        seen.add(run.variant)
+    group_count, reduced = 0, False
+    for variant in dict.fromkeys(run.variant for run in attempts):
+        run, v = first_seed[variant], variants.index(variant)
+        encoded = run.rows["group_id"].dictionary_encode()
+        codes, names = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
+        group_count = len(np.unique(codes))
+        groups = groups or _longest_groups(run, codes, names)
         recurrence = run.rows["recurrence"].to_numpy()
-        coded = run.rows["group_id"].dictionary_encode()
-        of_group = coded.indices.to_numpy()
-        names = coded.dictionary.to_pylist()
-        at = variants.index(run.variant)
-        dashes = {"dash": at % 4} if len(variants) <= 8 else {}  # lines often coincide
-        if not groups:
-            groups = _longest_groups(run, of_group, names)
         for workload, group in groups.items():
             if group not in names:
                 continue
-            its = np.flatnonzero(of_group == names.index(group))
-            mine = its[np.argsort(recurrence[its], kind="stable")]
-            kept = mine[thinned(len(mine), min(CHOICES, length(variants)))]
-            fewer |= len(kept) < len(mine)
+            rows = np.flatnonzero(codes == names.index(group))
+            rows = rows[np.argsort(recurrence[rows], kind="stable")]
+            drawn = rows[spaced_indices(len(rows), min(CHOICES, points_per_line(variants)))]
+            reduced |= len(drawn) < len(rows)
             panels = views.setdefault(workload, [_panel("batch size"), _panel("power limit, W")])
             for panel, column in zip(panels, ("batch_size", "power_limit_w"), strict=True):
-                values = floats(run.rows[column])[kept]
-                if has_value(values):
-                    panel["lines"].append({"v": at, "step": "middle",
-                                           "x": recurrence[kept].tolist(),
-                                           "y": numbers(values)} | dashes)  # fmt: skip
+                values = to_floats(run.rows[column])[drawn]
+                if has_values(values):
+                    line: Line = {"v": v, "step": "middle", "x": recurrence[drawn].tolist(),
+                                  "y": to_numbers(values)}  # fmt: skip
+                    if len(variants) <= 8:  # lines often coincide
+                        line["dash"] = v % 4
+                    panel["lines"].append(line)
     for panels in views.values():
-        _widen(panels[0])
-    filled = {name: [panel for panel in panels if panel["lines"]] for name, panels in views.items()}
-    views = {workload: panels for workload, panels in filled.items() if panels}
-    if not views:
+        _scale_powers_of_two(panels[0]["y"], panels[0]["lines"])
+    shown = {name: [panel for panel in panels if panel["lines"]] for name, panels in views.items()}
+    shown = {workload: panels for workload, panels in shown.items() if panels}
+    if not shown:
         return
-    several = " Of several groups of a workload, it is the one with the most jobs." * (
-        len(set(groups.values())) < len(np.unique(of_group))
+    largest = " Of several groups of a workload, it is the one with the most jobs." * (
+        len(set(groups.values())) < group_count
     )
     yield Chart(
         "choices",
         "Batch sizes and power limits chosen",
-        f"What each attempt ran with, by recurrence, of the first seed; a failed attempt shares "
-        f"its recurrence with the next one.{several}"
-        + " Evenly spaced attempts are drawn."
-        * fewer,
-        {"views": views, "zoom": True},
+        "What each attempt ran with, by recurrence, of the first seed; a failed attempt and its "
+        f"retry share a recurrence.{largest}{' Evenly spaced attempts are drawn.' * reduced}",
+        {"views": shown, "zoom": True},
     )
 
 
-def _panel(name: str) -> Json:
-    return {"x": {"name": "recurrence"} | WHOLE_SPAN, "y": {"name": name}, "lines": []}
+def _panel(name: str) -> Panel:
+    return {"x": data_axis("recurrence"), "y": {"name": name}, "lines": []}
 
 
-def _widen(panel: Json) -> None:
-    """Give powers of two equal room where values span several of them."""
-    values = [value for line in panel["lines"] for value in line["y"] if value is not None]
+def _scale_powers_of_two(axis: Axis, lines: list[Line]) -> None:
+    """Make the axis logarithmic to base 2 where values span at least a factor of 4."""
+    values = [value for line in lines for value in line["y"] if value is not None]
     if values and min(values) > 0 and max(values) >= 4 * min(values):
-        panel["y"] |= {"log": True, "base": 2, "min": min(values), "max": max(values)}
+        axis |= {"log": True, "base": 2, "min": min(values), "max": max(values)}
 
 
-def _longest_groups(run: RunColumns, of_group: Any, names: list[str]) -> dict[str, str]:
-    """The group with the most rows of each workload."""
-    counts = np.bincount(of_group, minlength=len(names))
-    first = np.unique(of_group, return_index=True)[1]
+def _longest_groups(run: RunColumns, codes: Any, names: list[str]) -> dict[str, str]:
+    """The group with the most rows of each workload, by workload."""
+    counts = np.bincount(codes, minlength=len(names))
+    first = np.unique(codes, return_index=True)[1]
     workloads = run.rows["workload"].take(first).to_pylist()
-    found: dict[str, str] = {}
-    for at in np.argsort(-counts, kind="stable").tolist():
-        if workloads[at] is not None and counts[at] > 1:
-            found.setdefault(workloads[at], names[at])
-    return {workload: found[workload] for workload in sorted(list(found)[:GROUPS])}
-
-
-def zoo(study: Study, variants: list[str]) -> Iterator[Chart]:
-    """What parents saved, and how full the zoo is, of the first seed."""
-    firsts = list(runs(study.table("models"), first_seed=True))
-    if not firsts:
-        return
-    begin = min(float(floats(run.rows["time_s"])[0]) for run in firsts)
-    end = max(float(floats(run.rows["time_s"])[-1]) for run in firsts)
-    x_unit, x_size = span_unit(end - begin)
-    panels = []
-    for column, name, units in (
-        ("saved_gpu_s", "GPU time saved", TIMES),
-        ("zoo_models", "models in the zoo", (("", 1.0),)),
-        ("zoo_bytes", "size of the zoo", SIZES),
-    ):
-        found = {run.variant: floats(run.rows[column]) for run in firsts}
-        if column == "saved_gpu_s":
-            found = {variant: np.cumsum(values) for variant, values in found.items()}
-        if all(np.isnan(values).all() for values in found.values()):
-            continue
-        unit, size = unit_for((float(np.abs(v).max()) for v in found.values() if len(v)), units)
-        lines = []
-        for run in firsts:
-            kept = thinned(len(found[run.variant]), min(500, length(variants)))
-            x = (floats(run.rows["time_s"])[kept] - begin) / x_size
-            y = numbers(found[run.variant][kept] / size)
-            at = variants.index(run.variant)
-            lines.append({"v": at, "x": numbers(x), "y": y, "step": "end"})
-        since = {"name": f"time since the first model, {x_unit}"} | WHOLE_SPAN
-        named = {"name": ", ".join(filter(None, (name, unit)))}
-        panels.append({"x": since, "y": named, "lines": lines})
-    seeds = study.manifest["seeds"]
-    which = f" Of seed {seeds[0]}." if len(seeds) > 1 else ""
-    yield Chart(
-        "zoo",
-        "Warm starts: time saved, and the zoo",
-        "GPU time of training that parents saved, summed up (modelled unless it was trained for "
-        "real), the number of models in the zoo, and what they take; after each trained model."
-        f"{which}",
-        {"panels": panels, "zoom": True},
-    )
+    groups: dict[str, str] = {}
+    for code in np.argsort(-counts, kind="stable").tolist():
+        if workloads[code] is not None and counts[code] > 1:
+            groups.setdefault(workloads[code], names[code])
+    return {workload: groups[workload] for workload in sorted(list(groups)[:GROUPS])}

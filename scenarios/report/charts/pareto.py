@@ -1,10 +1,10 @@
-"""Energy against time, and the Pareto front."""
+"""The chart of energy against time, with its Pareto front."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.study import Study
@@ -15,16 +15,22 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     oracle_variants,
     tradeoff_metrics,
 )
-from wattkeeper.scenarios.report.charts.chart import Chart, numbers, unit_for
-from wattkeeper.scenarios.report.charts.downsample import thinned
+from wattkeeper.scenarios.report.charts.chart import (
+    Chart,
+    ChartData,
+    Dot,
+    choose_unit,
+    to_numbers,
+)
+from wattkeeper.scenarios.report.charts.downsample import spaced_indices
 
 FRONT = (
-    "The dashed line is the Pareto front: of the variants that are shown, none on it is beaten in "
-    "both."
+    "The dashed line is the Pareto front of the variants that are shown: none of them is better in "
+    "both than one on the line."
 )
 
 MOST_DOTS = 2_000
-"""Points that are drawn."""
+"""Points that are drawn, at most."""
 
 BOUND = (
     " Hollow: a bound that no policy can reach, since {} knows the future; it is never on the "
@@ -32,40 +38,15 @@ BOUND = (
 )
 
 
-def energy_against_time(study: Study, variants: list[str]) -> Iterator[Chart]:
-    """Energy against time, a point a variant."""
-    if "saved" in study.summary:
-        return
-    if study.summary["by"]["workload"] and not knows_energy(study.summary):
-        return
-    time, energy, names = tradeoff_metrics(study.summary)
-    found = [
-        (study.summary["variants"][name]["metrics"][time],
-         study.summary["variants"][name]["metrics"][energy]) for name in variants
-    ]  # fmt: skip
-    bounds = oracle_variants(study.manifest["scenario"])
-    points = [EnergyTime(at, *pair, bound=variants[at] in bounds) for at, pair in enumerate(found)]
-    drawn = scatter(points, names)
-    if drawn is None:
-        return
-    yield Chart(
-        "pareto",
-        "Energy against time",
-        f"A point a variant: {names[0]} and {names[1]}, means over seeds, with 95 % intervals "
-        f"where there are several seeds. {on_front(bounds)}",
-        drawn,
-    )
-
-
 class EnergyTime(NamedTuple):
     """A point of energy against time.
 
     Attributes:
-        variant: Its place among the variants.
-        time: Statistics as in `summary.json`, like energy.
-        energy: See there.
-        label: Where it lies, in full.
-        value: Of the only axis, in short.
+        variant: Index of its variant.
+        time: Statistics of the time, as in `summary.json`.
+        energy: Statistics of the energy, likewise.
+        label: Its values of all axes of a sweep.
+        value: Its value of the only axis, in short.
         bound: Whether its policy knows the future.
     """
 
@@ -77,89 +58,122 @@ class EnergyTime(NamedTuple):
     bound: bool = False
 
 
-def on_front(bounds: Collection[str]) -> str:
-    """What the front is, and who is not on it."""
-    return FRONT + (BOUND.format(" and ".join(bounds)) if bounds else "")
+def draw_energy_against_time(study: Study, variants: list[str]) -> Iterator[Chart]:
+    """Energy against time, a point a variant; none without energy."""
+    summary = study.summary
+    if "saved" in summary or (summary["by"]["workload"] and not knows_energy(summary)):
+        return
+    time, energy, labels = tradeoff_metrics(summary)
+    metrics = [summary["variants"][name]["metrics"] for name in variants]
+    oracles = oracle_variants(study.manifest["scenario"])
+    points = [
+        EnergyTime(v, of_variant[time], of_variant[energy], bound=variants[v] in oracles)
+        for v, of_variant in enumerate(metrics)
+    ]
+    data = scatter(points, labels)
+    if data is not None:
+        yield Chart(
+            "pareto",
+            "Energy against time",
+            f"A point a variant: {labels[0]} and {labels[1]}, means over seeds, with 95 % "
+            f"intervals where there are several seeds. {describe_front(oracles)}",
+            data,
+        )
 
 
-def fewer(points: Sequence[EnergyTime]) -> tuple[list[EnergyTime], str]:
-    """The points to draw, `MOST_DOTS` at most, in their order, and what to say if some are not.
+def describe_front(oracles: Collection[str]) -> str:
+    """Caption of the front; variants that know the future are not on it."""
+    return FRONT + (BOUND.format(" and ".join(oracles)) if oracles else "")
 
-    Each variant keeps what no other point of its own beats, so that the front is right whichever
-    variants are shown; and of its other points some, evenly spaced.
+
+def limit_points(points: Sequence[EnergyTime]) -> tuple[list[EnergyTime], str]:
+    """At most `MOST_DOTS` points in their order, and a caption if some are left out.
+
+    Each variant keeps its own Pareto-optimal points, so that the front is right whichever variants
+    are shown; its other points are thinned evenly.
     """
-    known: dict[tuple[int, bool], list[int]] = {}
-    for at, point in enumerate(points):
+    by_variant: dict[tuple[int, bool], list[int]] = {}
+    for index, point in enumerate(points):
         if point.time["mean"] is not None and point.energy["mean"] is not None:
-            known.setdefault((point.variant, point.bound), []).append(at)
-    many = sum(map(len, known.values()))
-    if many <= MOST_DOTS:
+            by_variant.setdefault((point.variant, point.bound), []).append(index)
+    total = sum(map(len, by_variant.values()))
+    if total <= MOST_DOTS:
         return list(points), ""
-    each = max(1, MOST_DOTS // len(known))
-    kept: list[int] = []
-    whole = True
-    for mine in known.values():
-        best = _unbeaten(points, mine)
-        rest = sorted(set(mine) - set(best))
-        whole &= len(best) <= each
-        kept += [best[at] for at in thinned(len(best), each)]
-        kept += [rest[at] for at in thinned(len(rest), max(0, each - len(best)))]
-    what = (
+    share = max(1, MOST_DOTS // len(by_variant))
+    drawn: list[int] = []
+    complete = True
+    for own in by_variant.values():
+        front = _pareto_optimal(points, own)
+        others = sorted(set(own) - set(front))
+        complete &= len(front) <= share
+        drawn += [front[i] for i in spaced_indices(len(front), share)]
+        drawn += [others[i] for i in spaced_indices(len(others), max(0, share - len(front)))]
+    selection = (
         "those that no other one of the same variant beats in both, and evenly spaced others"
-        if whole
+        if complete
         else "evenly spaced ones, so that some of the front are missing, too"
     )
-    return [points[at] for at in sorted(kept)], f"Drawn are {len(kept):,} of {many:,}: {what}. "
+    caption = f"Drawn are {len(drawn):,} of {total:,}: {selection}. "
+    return [points[index] for index in sorted(drawn)], caption
 
 
-def _unbeaten(points: Sequence[EnergyTime], mine: Sequence[int]) -> list[int]:
-    """Those of some points that no other one of them beats, by time."""
-    found: list[int] = []
+def _pareto_optimal(points: Sequence[EnergyTime], indices: Sequence[int]) -> list[int]:
+    """The indices of points that none of the others beats in both, by time."""
+
+    def means(index: int) -> tuple[float, float]:
+        return points[index].time["mean"], points[index].energy["mean"]
+
+    front: list[int] = []
     least = math.inf
-    for at in sorted(mine, key=lambda at: (points[at].time["mean"], points[at].energy["mean"])):
-        if points[at].energy["mean"] < least:
-            least = points[at].energy["mean"]
-            found.append(at)
-    return found
+    for index in sorted(indices, key=means):
+        if points[index].energy["mean"] < least:
+            least = points[index].energy["mean"]
+            front.append(index)
+    return front
 
 
 def scatter(
-    points: Sequence[EnergyTime], names: tuple[str, str], path: bool = False
-) -> Json | None:
-    """A chart of energy against time; None if no point is known.
+    points: Sequence[EnergyTime], labels: tuple[str, str], path: bool = False
+) -> ChartData | None:
+    """The data of energy against time; None if no point is known.
 
     Args:
-        points: Of all variants.
-        names: Of time and energy.
+        points: Points of all variants.
+        labels: Names of time and energy.
         path: Whether a line joins the points of a variant in their order.
     """
-    nan = math.nan
-
-    def means(which: str) -> list[float]:
-        found = (getattr(point, which)["mean"] for point in points)
-        return [nan if mean is None else mean for mean in found]
-
-    x, y = means("time"), means("energy")
-    (x_unit, x_size), (y_unit, y_size) = unit_for(x, TIMES), unit_for(y, ENERGIES)
-    dots = []
-    for at, point in enumerate(points):
-        if not (math.isfinite(x[at]) and math.isfinite(y[at])):
+    x, y = _means(points, "time"), _means(points, "energy")
+    (x_unit, x_size), (y_unit, y_size) = choose_unit(x, TIMES), choose_unit(y, ENERGIES)
+    dots: list[Dot] = []
+    for point, time, energy in zip(points, x, y, strict=True):
+        if not (math.isfinite(time) and math.isfinite(energy)):
             continue
-        dot: Json = {"v": point.variant, "at": numbers([x[at] / x_size, y[at] / y_size])}
-        for key, of, size in (("xci", point.time, x_size), ("yci", point.energy, y_size)):
-            if of["ci95"]:
-                dot[key] = numbers([bound / size for bound in of["ci95"]])
-        dot |= {key: said for key in ("label", "value", "bound") if (said := getattr(point, key))}
+        dot: Dot = {"v": point.variant, "at": to_numbers([time / x_size, energy / y_size])}
+        if point.time["ci95"]:
+            dot["xci"] = to_numbers([end / x_size for end in point.time["ci95"]])
+        if point.energy["ci95"]:
+            dot["yci"] = to_numbers([end / y_size for end in point.energy["ci95"]])
+        if point.label:
+            dot["label"] = point.label
+        if point.value:
+            dot["value"] = point.value
+        if point.bound:
+            dot["bound"] = True
         dots.append(dot)
     if not dots:
         return None
     return {
         "panels": [
             {
-                "x": {"name": f"{names[0]}, {x_unit}"},
-                "y": {"name": f"{names[1]}, {y_unit}"},
+                "x": {"name": f"{labels[0]}, {x_unit}"},
+                "y": {"name": f"{labels[1]}, {y_unit}"},
                 "dots": dots,
                 "path": path,
             }
         ]
     }
+
+
+def _means(points: Sequence[EnergyTime], quantity: Literal["time", "energy"]) -> list[float]:
+    means = (getattr(point, quantity)["mean"] for point in points)
+    return [math.nan if mean is None else mean for mean in means]

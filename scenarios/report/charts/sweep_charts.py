@@ -1,4 +1,4 @@
-"""Charts of a sweep: energy against time, and each metric along each axis."""
+"""The charts of a sweep: energy against time, and each metric along each axis."""
 
 from __future__ import annotations
 
@@ -6,51 +6,64 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.vocabulary import knows_energy, tradeoff_metrics, units_of
-from wattkeeper.scenarios.report.charts.chart import Chart, numbers, unit_for
-from wattkeeper.scenarios.report.charts.downsample import thinned
+from wattkeeper.scenarios.analysis.vocabulary import knows_energy, metric_units, tradeoff_metrics
+from wattkeeper.scenarios.report.charts.chart import (
+    Axis,
+    Chart,
+    Line,
+    Panel,
+    choose_unit,
+    label_axis,
+    to_numbers,
+)
+from wattkeeper.scenarios.report.charts.downsample import spaced_indices
 from wattkeeper.scenarios.report.charts.pareto import (
     EnergyTime,
-    fewer,
-    on_front,
+    describe_front,
+    limit_points,
     scatter,
 )
 from wattkeeper.scenarios.report.points import (
     PointRow,
-    bounds_of,
-    in_order,
+    all_oracles,
+    all_shown_metrics,
     is_number,
-    metrics_of,
-    place,
+    label_point,
+    sort_points,
 )
 from wattkeeper.scenarios.spec.wording import axis_text
 
 DASHES = ("solid", "dashed", "dotted", "dash-dotted")
-"""How lines are told apart that differ in the other axes; as `report.js` draws them."""
+"""Styles of lines that differ in the other axes, as `report.js` draws them."""
+
+Spread = tuple[float, float, float]
+"""A mean and the bounds of its interval; NaN where there is none."""
 
 
-def charts(sweep: Json, done: Sequence[PointRow], variants: list[str]) -> Iterator[Chart]:
+def draw_sweep(sweep: Json, points: Sequence[PointRow], variants: list[str]) -> Iterator[Chart]:
     """All charts of a sweep."""
-    if not done:
+    if not points:
         return
-    drawn = _energy_against_time(sweep, done, variants)
-    if drawn is not None:
-        yield drawn
-    metrics, relative = metrics_of(done), _eta_varies(done)
+    chart = _draw_energy_against_time(sweep, points, variants)
+    if chart is not None:
+        yield chart
+    metrics = all_shown_metrics(points)
+    relative = len({point.etas for point in points}) > 1  # costs weigh energy differently
     costs = (
         " Costs under different eta are not compared: cost is shown as its change against "
         "the baseline at the same point."
     ) * relative
-    for at, path in enumerate(sweep["axes"]):
-        others, left_out = _others(path, done)
-        views = _along(path, others, done, variants, metrics, sweep["baseline"], relative=relative)
+    for number, path in enumerate(sweep["axes"]):
+        others, left_out = _select_others(path, points)
+        views = _metric_views(path, others, points, variants, metrics,
+                              sweep["baseline"], relative)  # fmt: skip
         if views:
-            said = [f"{dash}: {place(one)}" for dash, one in zip(DASHES, others, strict=False)]
-            lines = f" Lines are {'; '.join(said)}." if any(others) else ""
+            keys = [f"{d}: {label_point(other)}" for d, other in zip(DASHES, others, strict=False)]
+            lines = f" Lines are {'; '.join(keys)}." if any(others) else ""
             if left_out:
                 lines += f" {left_out} more values of the other axes are left out here."
             yield Chart(
-                f"axis{at}",
+                f"axis{number}",
                 f"Along {path}",
                 f"The mean of a metric at each value of {path}, a line a variant; the band is the "
                 f"95 % interval where there are several seeds.{lines}{costs}",
@@ -58,126 +71,135 @@ def charts(sweep: Json, done: Sequence[PointRow], variants: list[str]) -> Iterat
             )
 
 
-def _energy_against_time(
-    sweep: Json, done: Sequence[PointRow], variants: list[str]
+def _draw_energy_against_time(
+    sweep: Json, points: Sequence[PointRow], variants: list[str]
 ) -> Chart | None:
-    summary = done[0].summary
+    summary = points[0].summary
     if summary["by"]["workload"] and not knows_energy(summary):
         return None
-    time, energy, names = tradeoff_metrics(summary)
+    time, energy, labels = tradeoff_metrics(summary)
     single = len(sweep["axes"]) == 1
-    ordered = in_order(done, *sweep["axes"]) if single else done
-    points = [
-        EnergyTime(variants.index(name), one["metrics"][time], one["metrics"][energy],
-             place(point.values), axis_text(next(iter(point.values.values()))) if single else "",
-             name in point.bounds)
-        for point in ordered for name, one in point.summary["variants"].items()
+    dots = [
+        EnergyTime(variants.index(name), about["metrics"][time], about["metrics"][energy],
+                   label_point(point.values),
+                   axis_text(next(iter(point.values.values()))) if single else "",
+                   name in point.oracles)
+        for point in (sort_points(points, *sweep["axes"]) if single else points)
+        for name, about in point.summary["variants"].items()
     ]  # fmt: skip
-    kept, said = fewer(points)
-    drawn = scatter(kept, names, path=single)
-    labels = (
+    drawn, reduction = limit_points(dots)
+    data = scatter(drawn, labels, path=single)
+    if data is None:
+        return None
+    path = (
         f"Thin lines join the points of a variant; labels are values of {next(iter(sweep['axes']))}"
         ". "
     ) * single
-    if drawn is None:
-        return None
     return Chart(
         "pareto",
         "Energy against time",
-        f"Each variant at each point: {names[0]} and {names[1]}, means over seeds with 95 % "
-        f"intervals where there are several seeds. {labels}{said}{on_front(bounds_of(done))}",
-        drawn,
+        f"Each variant at each point: {labels[0]} and {labels[1]}, means over seeds with 95 % "
+        "intervals where there are several seeds. "
+        f"{path}{reduction}{describe_front(all_oracles(points))}",
+        data,
     )
 
 
-def _eta_varies(done: Sequence[PointRow]) -> bool:
-    """Whether costs of different points weigh energy and time differently."""
-    return len({point.etas for point in done}) > 1
-
-
-def _others(path: str, done: Sequence[PointRow]) -> tuple[list[Json], int]:
+def _select_others(path: str, points: Sequence[PointRow]) -> tuple[list[Json], int]:
     """Values of the other axes for which lines are drawn, and how many are left out."""
     known: dict[str, Json] = {}
     counts: dict[str, set[str]] = {}
-    for point in done:
-        values = {other: value for other, value in point.values.items() if other != path}
-        known[place(values)] = values
-        counts.setdefault(place(values), set()).add(axis_text(point.values[path]))
-    several = [known[key] for key, found in counts.items() if len(found) > 1]
-    kept = [several[at] for at in thinned(len(several), len(DASHES))]
-    return kept, len(several) - len(kept)
+    for point in points:
+        others = _without(point.values, path)
+        known[label_point(others)] = others
+        counts.setdefault(label_point(others), set()).add(axis_text(point.values[path]))
+    several = [known[label] for label, values in counts.items() if len(values) > 1]
+    selected = [several[index] for index in spaced_indices(len(several), len(DASHES))]
+    return selected, len(several) - len(selected)
 
 
-def _along(path: str, others: Sequence[Json], done: Sequence[PointRow], variants: list[str],
-           metrics: Mapping[str, str], baseline: str, *, relative: bool) -> Json:  # fmt: skip
-    """Each metric against one axis; empty if only one value of it is done.
+def _without(values: Json, path: str) -> Json:
+    return {other: value for other, value in values.items() if other != path}
+
+
+def _metric_views(
+    path: str,
+    others: Sequence[Json],
+    points: Sequence[PointRow],
+    variants: list[str],
+    metrics: Mapping[str, str],
+    baseline: str,
+    relative: bool,
+) -> dict[str, list[Panel]]:
+    """A view of each metric along one axis; none if only one value of the axis is done.
 
     Args:
         path: The axis.
         others: Values of the other axes, a line each.
-        done: All points.
+        points: All points.
         variants: In the order of the page.
-        metrics: What is shown, and what it is called.
-        baseline: What changes are against.
-        relative: Whether cost is shown as its change.
+        metrics: Metrics and their labels.
+        baseline: The variant that changes refer to.
+        relative: Whether cost is drawn as its change.
     """
-    known = list({axis_text(point.values[path]): point.values[path] for point in done}.values())
-    plain = all(map(is_number, known))
-    if plain:
-        known.sort()
-    axis: Json = {"name": path} if plain else {"name": path, "names": list(map(axis_text, known))}
-    x = known if plain else list(range(len(known)))
-    at = {(axis_text(point.values[path]),
-           place({k: v for k, v in point.values.items() if k != path})): point
-          for point in done}  # fmt: skip
-    views = {}
+    values = list({axis_text(point.values[path]): point.values[path] for point in points}.values())
+    numeric = all(map(is_number, values))
+    if numeric:
+        values.sort()
+    axis: Axis = (
+        {"name": path} if numeric else {"name": path, "names": list(map(axis_text, values))}
+    )
+    x = values if numeric else list(range(len(values)))
+    by_place = {
+        (axis_text(point.values[path]), label_point(_without(point.values, path))): point
+        for point in points
+    }
+    views: dict[str, list[Panel]] = {}
     for metric, title in metrics.items():
         as_change = relative and metric == "cost"
-        spread = [
+        spreads = [
             (v, dash, [
-                _spread(metric, name, at.get((axis_text(value), place(other))), as_change)
-                for value in known
+                _spread(metric, name, by_place.get((axis_text(value), place)), as_change)
+                for value in values
             ])
-            for v, name in enumerate(variants) for dash, other in enumerate(others)
+            for v, name in enumerate(variants)
+            for dash, place in enumerate(map(label_point, others))
         ]  # fmt: skip
-        tops = [high for _, _, those in spread for _, _, high in those]
-        if all(map(math.isnan, tops)):
+        highs = [high for _, _, line_spreads in spreads for _, _, high in line_spreads]
+        if all(map(math.isnan, highs)):
             continue
-        unit, size = ("", 1.0) if as_change else unit_for(tops, units_of(metric))
-        lines = [
-            {"v": v, "x": x, "marked": True}
-            | ({"dash": dash, "label": place(others[dash])} if others[dash] else {})
-            | {
-                key: numbers([one[column] / size for one in those])
-                for column, key in enumerate(("y", "low", "high"))
-            }
-            for v, dash, those in spread
-        ]
-        label = f"{title} against {baseline}" if as_change else title
-        named = {"name": ", ".join(filter(None, (label, unit)))} | (
-            {"percent": True} if as_change else {}
-        )
-        views[title] = [{"x": axis, "y": named, "lines": lines}]
+        unit, size = ("", 1.0) if as_change else choose_unit(highs, metric_units(metric))
+        lines: list[Line] = []
+        for v, dash, line_spreads in spreads:
+            y, low, high = (
+                to_numbers([spread[column] / size for spread in line_spreads])
+                for column in range(3)
+            )
+            line: Line = {"v": v, "x": x, "marked": True, "y": y, "low": low, "high": high}
+            if others[dash]:
+                line |= {"dash": dash, "label": label_point(others[dash])}
+            lines.append(line)
+        y_axis: Axis = {"name": label_axis(title, unit)}
+        if as_change:
+            y_axis = {"name": f"{title} against {baseline}", "percent": True}
+        views[title] = [{"x": axis, "y": y_axis, "lines": lines}]
     return views
 
 
-def _spread(
-    metric: str, name: str, point: PointRow | None, as_change: bool
-) -> tuple[float, float, float]:
-    """Mean and the bounds of its interval, or those of the change against the baseline."""
-    nothing = (math.nan,) * 3
-    one = point and point.summary["variants"].get(name)
-    if not one:
-        return nothing
-    if not as_change:
-        of = one["metrics"].get(metric) or {"mean": None}
-        mean, interval = of["mean"], of.get("ci95")
-    elif one["versus"]["baseline"] == name:
-        mean, interval = 0.0, None
-    else:
-        of = one["versus"].get(metric) or {"ratio": None}
-        mean = None if of["ratio"] is None else of["ratio"] - 1
-        interval = of.get("ci95") and [bound - 1 for bound in of["ci95"]]
+def _spread(metric: str, name: str, point: PointRow | None, as_change: bool) -> Spread:
+    """Mean and interval of a variant's metric, or of its change against the baseline."""
+    mean, interval = None, None
+    about = point and point.summary["variants"].get(name)
+    if about and not as_change:
+        statistics = about["metrics"].get(metric) or {"mean": None}
+        mean, interval = statistics["mean"], statistics.get("ci95")
+    elif about and about["versus"]["baseline"] == name:
+        mean = 0.0
+    elif about:
+        versus = about["versus"].get(metric) or {"ratio": None}
+        mean = None if versus["ratio"] is None else versus["ratio"] - 1
+        interval = versus.get("ci95") and [bound - 1 for bound in versus["ci95"]]
     if mean is None:
-        return nothing
-    return mean, *(interval or (mean, mean))
+        return math.nan, math.nan, math.nan
+    low, high = interval or (mean, mean)
+    return mean, low, high

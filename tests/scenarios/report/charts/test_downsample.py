@@ -15,8 +15,13 @@ from hypothesis import strategies as st
 
 from tests.conftest import Command
 from wattkeeper import scenarios
-from wattkeeper.scenarios.report.charts.columns import attempts, jobs, optima, regrets
-from wattkeeper.scenarios.report.charts.downsample import binned, distribution, thinned
+from wattkeeper.scenarios.report.charts.columns import (
+    aggregate_jobs,
+    derive_optima,
+    read_attempts,
+    read_regrets,
+)
+from wattkeeper.scenarios.report.charts.downsample import bin_steps, distribution, spaced_indices
 
 FOLDER = Path(scenarios.__file__).parent / "report"
 
@@ -31,7 +36,7 @@ def test_bins_keep_the_integral_and_the_extremes(
     time = np.cumsum([0.0, *(width for width, _ in steps)])
     values = np.array([value for _, value in steps] + [0.0])
     edges = np.linspace(begin * time[-1], (begin + length) * time[-1], bins + 1)
-    found = binned(time, values, edges)
+    found = bin_steps(time, values, edges)
     inside = edges.clip(time[0], time[-1])
     for at, (low, high) in enumerate(pairwise(inside)):
         held = [
@@ -64,7 +69,7 @@ def test_a_distribution_tells_the_share_below(values: list[float]) -> None:
 
 @given(st.integers(0, 5000), st.integers(2, 400))
 def test_thinning_keeps_both_ends(length: int, most: int) -> None:
-    kept = thinned(length, most).tolist()
+    kept = spaced_indices(length, most).tolist()
     assert len(kept) == min(length, most)
     assert kept == sorted(set(kept))
     assert not kept or (kept[0], kept[-1]) == (0, length - 1)
@@ -74,18 +79,16 @@ def test_jobs_of_a_page_are_those_of_the_metrics() -> None:
     """Regret from the tables alone, and the wait of jobs that lost their GPUs."""
     few = ["workload.recurrences=30", "workload.workloads=[image, language]"]
     done = scenarios.load("quickstart", few, seeds=[1, 2]).run()
-    known = regrets(done)
+    regrets = read_regrets(done)
     by = {(result.variant, result.seed): result.metrics for result in done.results}
-    found = {
-        (run.variant, run.seed): jobs(run, optima(run, known[run.variant, run.seed]))
-        for run in attempts(done)
-    }
-    assert found.keys() == by.keys()
-    for key, its in found.items():
-        assert its.regret.sum() == pytest.approx(by[key]["regret"], rel=1e-9)
-        assert its.queue_delay_s.mean() == pytest.approx(by[key]["queue_delay_s"])
-        jct_s = its.finish_time_s - its.submit_time_s
-        assert jct_s.mean() == pytest.approx(by[key]["jct_s"])
+    for run in read_attempts(done):
+        metrics = by.pop((run.variant, run.seed))
+        outcomes = aggregate_jobs(run, derive_optima(run, regrets[run.variant, run.seed]))
+        assert outcomes.regret.sum() == pytest.approx(metrics["regret"], rel=1e-9)
+        assert outcomes.queue_delay_s.mean() == pytest.approx(metrics["queue_delay_s"])
+        jct_s = outcomes.finish_time_s - outcomes.submit_time_s
+        assert jct_s.mean() == pytest.approx(metrics["jct_s"])
+    assert by == {}, "every run is in the jobs table"
 
 
 def luminance(colour: str) -> float:
@@ -131,6 +134,6 @@ def test_the_wait_of_jobs_that_lost_their_gpus_is_in_the_tables(inside: Command)
     done = scenarios.load("scheduler-pool", settings).run()
     metrics = done.results[0].metrics
     assert metrics["preemptions"] > 0
-    (its,) = (jobs(run, {}) for run in attempts(done))
+    (its,) = (aggregate_jobs(run, {}) for run in read_attempts(done))
     assert its.queue_delay_s.mean() == pytest.approx(metrics["queue_delay_s"])
     assert its.preemptions.sum() == metrics["preemptions"]

@@ -1,0 +1,111 @@
+"""The chart of power, GPUs in use and waiting jobs over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.analysis.vocabulary import TIMES
+from wattkeeper.scenarios.report.charts.chart import (
+    Axis,
+    Chart,
+    Line,
+    Panel,
+    choose_time_unit,
+    choose_unit,
+    data_axis,
+    first_seed_note,
+    has_values,
+    points_per_line,
+    to_numbers,
+)
+from wattkeeper.scenarios.report.charts.columns import split_runs, to_floats
+from wattkeeper.scenarios.report.charts.downsample import Bins, bin_steps
+
+POWER_UNITS = (("MW", 1e6), ("kW", 1e3), ("W", 1.0))
+COLUMNS = {"power_w": "power", "gpus_busy": "GPUs in use", "jobs_waiting": "waiting jobs"}
+"""Columns of the timeline and the names of their panels."""
+
+
+def draw_over_time(study: Study, variants: list[str]) -> Iterator[Chart]:
+    """A panel for each of `COLUMNS` with values, of the first seed."""
+    runs = list(split_runs(study.table("timeline"), first_seed=True))
+    times = {run.variant: to_floats(run.rows["time_s"]) for run in runs}
+    begin = min((time[0] for time in times.values()), default=0.0)
+    end = max((time[-1] for time in times.values()), default=0.0)
+    if end <= begin:
+        return
+    edges = np.linspace(begin, end, points_per_line(variants) + 1)
+    unit, size = choose_time_unit(end - begin)
+    cluster = study.manifest["scenario"]["cluster"]
+    gpus = cluster_gpus(cluster)
+    panels: dict[str, Panel] = {}
+    for column in COLUMNS:
+        bins = {
+            variants.index(run.variant): bin_steps(
+                times[run.variant], to_floats(run.rows[column]), edges
+            )
+            for run in runs
+        }
+        panel = _panel(column, bins, gpus, data_axis(f"time since the first submission, {unit}"))
+        if panel is not None:
+            panels[column] = panel
+    if not panels:
+        return
+    pue = cluster.get("pue", 1)
+    facility = "cluster" if pue == 1 else f"whole facility (PUE {pue:g})"
+    power = f" Power is that of the {facility}, idle GPUs included." * ("power_w" in panels)
+    share = f" GPUs in use: share of the {gpus}." if gpus else ""
+    width = (end - begin) / (len(edges) - 1)
+    yield Chart(
+        "time",
+        f"{_join_title([COLUMNS[column] for column in panels])} over time",
+        f"Time-weighted means over {len(edges) - 1} bins of {_duration_text(width)}; the band goes "
+        f"from the smallest to the largest value in the bin.{power}{share}"
+        f"{first_seed_note(study.manifest)}",
+        {"panels": list(panels.values()), "xs": to_numbers((edges[:-1] - begin) / size),
+         "zoom": True, "step": "middle"},
+    )  # fmt: skip
+
+
+def _panel(column: str, by_variant: Mapping[int, Bins], gpus: int | None, x: Axis) -> Panel | None:
+    """The panel of a column; None without values, or where no job ever waits."""
+    peaks = [float(np.nanmax(bins.high)) for bins in by_variant.values() if has_values(bins.high)]
+    if not peaks or (column == "jobs_waiting" and not max(peaks)):
+        return None
+    y: Axis = {"name": COLUMNS[column], "min": 0}
+    size = 1.0
+    if column == "power_w":
+        unit, size = choose_unit(peaks, POWER_UNITS)
+        y["name"] = f"power, {unit}"
+    elif column == "gpus_busy" and gpus:
+        size = float(gpus)
+        y |= {"percent": True, "max": 1}
+    lines: list[Line] = [
+        {"v": v, "y": to_numbers(bins.mean / size), "low": to_numbers(bins.low / size),
+         "high": to_numbers(bins.high / size)}
+        for v, bins in by_variant.items()
+    ]  # fmt: skip
+    return {"x": x, "y": y, "lines": lines}
+
+
+def _join_title(names: list[str]) -> str:
+    """Names joined as a title, as `Power, GPUs in use and waiting jobs`."""
+    joined = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return joined[0].upper() + joined[1:]
+
+
+def cluster_gpus(cluster: Json) -> int | None:
+    """Number of GPUs of a scenario's cluster; None if a trace defines it."""
+    if isinstance(cluster.get("nodes"), list):
+        return sum(int(nodes["count"]) * int(nodes["gpus"]) for nodes in cluster["nodes"])
+    gpus = cluster.get("gpus")
+    return gpus if isinstance(gpus, int) else None
+
+
+def _duration_text(seconds: float) -> str:
+    unit, size = choose_unit([seconds], (("days", 86400.0), *TIMES))
+    return f"{seconds / size:.3g} {unit}"
