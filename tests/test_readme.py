@@ -208,7 +208,7 @@ def test_commands_without_data(inside: Command, tmp_path: Path) -> None:
     study, transfer, results = (block for kind, block in BLOCKS if kind == "python")
     examples = [(study, "energy_j"), (results, "batch_size")]
     if find_spec("torch"):
-        examples.append((transfer, "function in eval mode: kept"))
+        examples.append((transfer, "function in eval mode: preserved"))
     for example, expected in examples:
         done = subprocess.run(
             [sys.executable, "-c", example],

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from wattkeeper.live.devices.energy_meter import Reading
     from wattkeeper.live.session.warm_start import WarmStart
-    from wattkeeper.live.weight_transfer.ir import Inputs
+    from wattkeeper.live.weight_transfer.program.tracing import Inputs
     from wattkeeper.live.weight_transfer.report import TransferReport
     from wattkeeper.policies.registry import PolicyConfig
 

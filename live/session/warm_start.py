@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from wattkeeper.live.session import distributed
-from wattkeeper.live.weight_transfer.example_inputs import inputs_for
-from wattkeeper.live.weight_transfer.model_graph import traced
+from wattkeeper.live.weight_transfer.model_graph import trace
+from wattkeeper.live.weight_transfer.program.example_inputs import derive_inputs
 from wattkeeper.live.weight_transfer.transfer import transfer
 from wattkeeper.live.zoo.matching import ParentRanking
 from wattkeeper.live.zoo.zoo import Zoo
@@ -20,7 +20,7 @@ from wattkeeper.policies.configure.modelkeeper import ModelkeeperParentConfig
 from wattkeeper.policies.errors import InputError, StoreError
 
 if TYPE_CHECKING:
-    from wattkeeper.live.weight_transfer.ir import Inputs
+    from wattkeeper.live.weight_transfer.program.tracing import Inputs
     from wattkeeper.live.weight_transfer.report import TransferReport
     from wattkeeper.policies.matching.graph import Graph
 
@@ -70,8 +70,8 @@ def begin(
         StoreError: If the folder holds no zoo, or a damaged one.
     """
     known = (model, *older)
-    example = inputs_for(*known) if inputs is None else inputs
-    graphs = [traced(one, example, task).graph for one in known]
+    example = derive_inputs(*known) if inputs is None else inputs
+    graphs = [trace(one, example, task).graph for one in known]
     zoo = Zoo(path)
     by_digest = {graph.digest: one for graph, one in zip(graphs, known, strict=True)}
     chosen = _chosen(zoo, graphs[0], task, by_digest) if fill else None

@@ -1,79 +1,86 @@
-"""Follows a child's program and says which value of its parent each of its values is."""
+"""Decides whether an operator of a child computes what one of its parent computes."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from typing import Any, Final
+from typing import Final, cast
 
 import numpy as np
 
 from wattkeeper.live.weight_transfer.dims.dim import Dim
-from wattkeeper.live.weight_transfer.fill import in_kernel, read_dim
-from wattkeeper.live.weight_transfer.ir import Op, Program, Ref, StateTensor
+from wattkeeper.live.weight_transfer.fill import input_axis, is_kernel_axis
 from wattkeeper.live.weight_transfer.model_graph import TracedModule
-from wattkeeper.live.weight_transfer.op_sets import (
+from wattkeeper.live.weight_transfer.program.ir import Op, Program, Ref, StateTensor
+from wattkeeper.live.weight_transfer.program.op_sets import (
     CLAMPS,
     KEEPS_RANGE,
     LINEAR,
-    ORDERINGS,
-    PARTS,
+    REARRANGING,
     SCALED,
     SIZES,
     TRANSPARENT,
     UNIFORM,
     VIEWS,
 )
-from wattkeeper.live.weight_transfer.unit_maps import UnitMaps, covers, evenly
+from wattkeeper.live.weight_transfer.unit_maps import UnitMaps, covers_all, is_even
 from wattkeeper.policies.arrays import Ints
 
-MOVING: Final = TRANSPARENT | VIEWS | ORDERINGS | PARTS | {"expand"}
+MOVING: Final = REARRANGING | {"expand"}
 
 
-def base(program: Program, at: int) -> int:
-    """The first operator with a value; another one that passes or makes up the same is none."""
-    while program.ops[at].kind in TRANSPARENT:
-        at = program.ops[at].refs[0]
-    op = program.ops[at]
+def resolve_op(program: Program, index: int) -> int:
+    """The operator that produces a value, seen through operators that only pass it on.
+
+    Of several operators that create the same uniform tensor, it is the first.
+    """
+    while program.ops[index].kind in TRANSPARENT:
+        index = program.ops[index].refs[0]
+    op = program.ops[index]
     if op.kind in UNIFORM:
-        same = (other for other in program.ops if other.kind == op.kind)
-        twin = next(other for other in same if _constants(other) == _constants(op))
-        return program.ops.index(twin)
-    return at
+        return next(
+            other_index
+            for other_index, other in enumerate(program.ops)
+            if other.kind == op.kind and _constants(other) == _constants(op)
+        )
+    return index
 
 
-def users(program: Program) -> dict[int, list[int]]:
-    """Operators that take each value, seen through those that change nothing."""
-    found: dict[int, list[int]] = defaultdict(list)
-    for at, op in enumerate(program.ops):
+def find_users(program: Program) -> dict[int, list[int]]:
+    """The operators that read each value, seen through operators that change nothing."""
+    users: dict[int, list[int]] = defaultdict(list)
+    for index, op in enumerate(program.ops):
         if op.kind not in TRANSPARENT:
             for ref in op.refs:
-                if at not in found[base(program, ref)]:
-                    found[base(program, ref)].append(at)
-    return found
+                source = resolve_op(program, ref)
+                if index not in users[source]:
+                    users[source].append(index)
+    return users
 
 
-def clamped(program: Program, at: int, op: Op) -> bool:
-    """Whether a value is in the range of a clamp already, so that the clamp changes nothing."""
-    source = program.ops[at]
+def is_clamp_redundant(program: Program, index: int, clamp: Op) -> bool:
+    """Whether all elements of a value are in the range of a clamp already."""
+    source = program.ops[index]
     if source.kind in CLAMPS:
-        (least, most), (low, high) = _range(source), _range(op)
+        (least, most), (low, high) = _clamp_range(source), _clamp_range(clamp)
         return low <= least and most <= high
     if source.kind in KEEPS_RANGE:
-        return clamped(program, source.refs[0], op)
-    if source.kind == "cat" or (source.kind == "add" and op.kind == "relu"):
-        return len(source.refs) > 1 and all(clamped(program, ref, op) for ref in source.refs)
+        return is_clamp_redundant(program, source.refs[0], clamp)
+    if source.kind == "cat" or (source.kind == "add" and clamp.kind == "relu"):
+        return len(source.refs) > 1 and all(
+            is_clamp_redundant(program, ref, clamp) for ref in source.refs
+        )
     return False
 
 
-def _range(op: Op) -> tuple[float, float]:
-    """Between what a clamp's results are."""
+def _clamp_range(op: Op) -> tuple[float, float]:
+    """Range of a clamp's output: (lower, upper)."""
     if op.kind == "hardtanh":
-        return op.args["min_val"], op.args["max_val"]
+        return cast(float, op.args["min_val"]), cast(float, op.args["max_val"])
     return 0.0, 6.0 if op.kind == "relu6" else math.inf
 
 
-def _constants(op: Op) -> Any:
+def _constants(op: Op) -> list[object]:
     return [
         value
         for name, value in op.args.items()
@@ -81,276 +88,274 @@ def _constants(op: Op) -> Any:
     ]
 
 
-def scales(program: Program, at: int) -> tuple[float, frozenset[int]]:
-    """By what a product of two computed tensors is scaled before and after it.
+def product_scale(program: Program, index: int) -> tuple[float, frozenset[int]]:
+    """The scale of a product of two computed tensors, applied to its factors or its result.
 
     Returns:
-        The factor, and the operators that apply it.
+        The scale, and the operators that apply it.
     """
-    op = program.ops[at]
-    factor = 1.0
+    op = program.ops[index]
+    scale = 1.0
     if op.kind == "attention":
-        units = program.ops[op.args["query"].op].shape[-1] // op.args["heads"]
+        units = program.ops[op.refs[0]].shape[-1] // op.integer("heads")
         return 1 / math.sqrt(units), frozenset()
     if op.kind == "scaled_dot_product_attention":
-        given = op.args["scale"]
-        units = program.ops[op.args["query"].op].shape[-1]
-        factor = 1 / math.sqrt(units) if given is None else float(given)
-    steps: set[int] = set()
-    taken = users(program)
-    for start in op.refs[:2]:
-        while program.ops[start].kind in MOVING or scalar(program.ops[start]):
-            factor *= scalar(program.ops[start]) or 1
-            steps |= {start} if scalar(program.ops[start]) else set()
-            start = program.ops[start].refs[0]
-    while len(taken[at]) == 1 and op.kind != "scaled_dot_product_attention":
-        (at,) = taken[at]
-        if not scalar(program.ops[at]):
+        given = cast(float | None, op.args["scale"])
+        units = program.ops[op.refs[0]].shape[-1]
+        scale = 1 / math.sqrt(units) if given is None else float(given)
+    scalings: set[int] = set()
+    for source in op.refs[:2]:
+        while program.ops[source].kind in MOVING or scalar_factor(program.ops[source]):
+            if factor := scalar_factor(program.ops[source]):
+                scale *= factor
+                scalings.add(source)
+            source = program.ops[source].refs[0]
+    users = find_users(program)
+    while len(users[index]) == 1 and op.kind != "scaled_dot_product_attention":
+        (index,) = users[index]
+        factor = scalar_factor(program.ops[index])
+        if not factor:
             break
-        factor *= scalar(program.ops[at]) or 1
-        steps.add(at)
-    return factor, frozenset(steps)
+        scale *= factor
+        scalings.add(index)
+    return scale, frozenset(scalings)
 
 
-def scalar(op: Op) -> float | None:
-    """The number that an operator multiplies a value by; None if it does else."""
+def scalar_factor(op: Op) -> float | None:
+    """The constant that an operator multiplies its input by; None for any other operator."""
     other = op.args.get("other")
     if op.kind not in ("mul", "div") or not isinstance(other, int | float) or not other:
         return None
     return float(other) if op.kind == "mul" else 1 / other
 
 
-class OperatorPair:
-    """Whether an operator of the child does what one of the parent does, widths apart."""
+class EquivalenceCheck:
+    """Compares operators of a child with operators of its parent, apart from their widths.
+
+    Args:
+        child: The child.
+        parent: The parent.
+        maps: Maps of units.
+        scalings: Operators of the child whose constant is compensated for by amplitudes.
+        expanded_norms: Norms of the child of which some units carry the mean of all others.
+    """
 
     def __init__(
         self,
         child: TracedModule,
         parent: TracedModule,
         maps: UnitMaps,
-        scaled: frozenset[int],
-        averaged: frozenset[int],
+        scalings: frozenset[int],
+        expanded_norms: frozenset[int],
     ) -> None:
         self.child, self.parent, self.maps = child, parent, maps
-        self.scaled, self.averaged = scaled, averaged
+        self.scalings, self.expanded_norms = scalings, expanded_norms
 
-    def same_arguments(self, mine: Op, theirs: Op, at: int) -> bool:
+    def has_same_arguments(self, index: int, origin: int) -> bool:
         """Whether two operators are of one kind, with the same constants."""
-        if mine.kind != theirs.kind and not {mine.kind, theirs.kind} <= VIEWS:
-            return False
-        if mine.kind in VIEWS:
-            return True
-        free = set(SIZES)
-        if "padding" in mine.args and "weight" in mine.tensors and "weight" in theirs.tensors:
-            if _middle(mine, self.child.program) != _middle(theirs, self.parent.program):
+        op, parent_op = self.child.program.ops[index], self.parent.program.ops[origin]
+        if op.kind in VIEWS or op.kind != parent_op.kind:
+            return {op.kind, parent_op.kind} <= VIEWS
+        ignored = set(SIZES)
+        if "padding" in op.args and "weight" in op.tensors and "weight" in parent_op.tensors:
+            offsets = (
+                _kernel_offsets(op, self.child.program),
+                _kernel_offsets(parent_op, self.parent.program),
+            )
+            if offsets[0] != offsets[1]:
                 return False
-            free.add("padding")
-        if mine.kind == "pad":
-            return self._pads(mine) == self._pads(mine, theirs)
-        if at in self.scaled:
-            free.add("other")
-        if mine.kind == "scaled_dot_product_attention" and at in self.child.spaces.contracted:
-            free.add("scale")
-        if mine.kind == "slice" and len(mine.shape) == len(theirs.shape):
-            axis = self.child.spaces.of(mine.args["self"])[mine.args["dim"]]
-            free |= {"start", "end"} if axis.find().kind != "fixed" else set()
-        names = mine.args.keys() | theirs.args.keys()
-        return all(
-            _like(mine.args.get(name), theirs.args.get(name)) for name in names if name not in free
-        )
+            ignored.add("padding")
+        if op.kind == "pad":
+            dims = self.child.dims.of(op.args["self"])
+            return _padding_of_fixed(op, dims) == _padding_of_fixed(parent_op, dims)
+        if index in self.scalings:
+            ignored.add("other")
+        if op.kind == "scaled_dot_product_attention" and index in self.child.dims.contracted:
+            ignored.add("scale")
+        if op.kind == "slice" and len(op.shape) == len(parent_op.shape):
+            dim = self.child.dims.of(op.args["self"])[op.integer("dim")]
+            ignored |= {"start", "end"} if dim.find().kind != "fixed" else set()
+        names = (op.args.keys() | parent_op.args.keys()) - ignored
+        return all(_is_alike(op.args.get(name), parent_op.args.get(name)) for name in names)
 
-    def _pads(self, mine: Op, padded: Op | None = None) -> list[Any]:
-        """What is padded with what, but for units, whose number follows from widths."""
-        op = mine if padded is None else padded
-        pads = op.args["pad"]
-        for back, axis in enumerate(reversed(self.child.spaces.of(mine.args["self"]))):
-            if 2 * back < len(pads) and axis.find().kind != "fixed":
-                pads = (*pads[: 2 * back], 0, 0, *pads[2 * back + 2 :])
-        return [pads, op.args.get("mode"), op.args.get("value")]
-
-    def same_units(self, mine: int, theirs: int) -> bool:
-        """Whether every dimension of two values maps."""
-        x, y = self.child.spaces.values[mine], self.parent.spaces.values[theirs]
-        return self._same(x, y)
-
-    def _same(self, x: Any, y: Any) -> bool:
-        if isinstance(x, Dim) and isinstance(y, Dim):
-            return self.maps.build(x, y) is not None
-        if isinstance(x, Dim) or isinstance(y, Dim) or len(x) != len(y):
-            return False
-        return all(self._same(a, b) for a, b in zip(x, y, strict=True))
-
-    def loss(self, at: int, there: int) -> str:
-        """Why an operator with the same inputs and weights gives another result; empty if not."""
-        mine, theirs = self.child.program.ops[at], self.parent.program.ops[there]
-        if not self.same_arguments(mine, theirs, at):
-            return f"{self.label(at)} has other settings than {label(theirs, there)} in the parent"
-        for role, name in mine.tensors.items():
-            problem = self._tensor_loss(mine, role, name, theirs.tensors.get(role, ""))
-            if problem:
-                return problem
-        if not self.same_units(at, there):
-            return f"the result of {self.label(at)} is built otherwise than in the parent"
+    def find_difference(self, index: int, origin: int) -> str:
+        """Why an operator with the same inputs and weights has another result; empty if equal."""
+        op, parent_op = self.child.program.ops[index], self.parent.program.ops[origin]
+        if not self.has_same_arguments(index, origin):
+            return (
+                f"{self.name(index)} has other settings than {op_name(parent_op, origin)} in the "
+                "parent"
+            )
+        for role, name in op.tensors.items():
+            difference = self._compare_tensor(op, role, name, parent_op.tensors.get(role, ""))
+            if difference:
+                return difference
+        if not self.has_same_units(index, origin):
+            return f"the result of {self.name(index)} has another structure than in the parent"
         return (
-            self._statistics_loss(at, there)
-            or self._slice_loss(at, there)
-            or self._product_loss(at, there)
+            self._compare_statistics(index, origin)
+            or self._compare_slice(index, origin)
+            or self._compare_product(index, origin)
         )
 
-    def _tensor_loss(self, op: Op, role: str, name: str, source: str) -> str:
-        if source not in self.parent.spaces.tensors:
+    def has_same_units(self, index: int, origin: int) -> bool:
+        """Whether the units of all results have a map."""
+        results, parent_results = self.child.dims.results[index], self.parent.dims.results[origin]
+        return [len(dims) for dims in results] == [len(dims) for dims in parent_results] and all(
+            self.maps.map_units(x, y) is not None
+            for dims, parent_dims in zip(results, parent_results, strict=True)
+            for x, y in zip(dims, parent_dims, strict=True)
+        )
+
+    def _compare_tensor(self, op: Op, role: str, name: str, source: str) -> str:
+        if source not in self.parent.dims.tensors:
             return f"{name} has no tensor in the parent"
-        axes = self.child.spaces.tensors[name], self.parent.spaces.tensors[source]
-        for dim, (x, y) in enumerate(zip(*axes, strict=True)):
-            if in_kernel(op.kind, dim) and x.extent != y.extent:
+        dims, parent_dims = self.child.dims.tensors[name], self.parent.dims.tensors[source]
+        for axis, (x, y) in enumerate(zip(dims, parent_dims, strict=True)):
+            if is_kernel_axis(op.kind, axis) and x.extent != y.extent:
                 if x.extent < y.extent:
-                    return f"{name} is the middle of {source} alone"
-                continue  # with zeros around what the parent has
-            units = self.maps.build(x, y)
+                    return f"{name} is only the centre of {source}"
+                continue  # padded with zeros
+            units = self.maps.map_units(x, y)
             if units is None:
-                return f"dimension {dim} of {name} is built otherwise than that of {source}"
-            if dim == read_dim(op.kind, role, len(axes[0])) and not covers(units, y.extent):
+                return f"dimension {axis} of {name} has another structure than that of {source}"
+            if axis == input_axis(op.kind, role, len(dims)) and not covers_all(units, y.extent):
                 return (
                     f"{name} reads {x.extent} units, {source} reads {y.extent}: some are left out"
                 )
         return ""
 
-    def _statistics_loss(self, at: int, there: int) -> str:
-        """Norms and means over units need every unit equally often, or their mean for the rest."""
-        if at in self.averaged:
+    def _compare_statistics(self, index: int, origin: int) -> str:
+        """Norms and means over units need equally many replicas of all, or their mean."""
+        if index in self.expanded_norms:
             return ""
-        mine, theirs = self.child.program.ops[at], self.parent.program.ops[there]
-        if mine.kind == "group_norm":
-            return self._groups_loss(at, there)
-        over: list[tuple[Dim, Dim]] = []
-        x, y = (
-            traced.spaces.of(Ref(op.refs[0])) if op.refs and not _several(traced, op) else ()
-            for traced, op in ((self.child, mine), (self.parent, theirs))
-        )
-        if mine.kind in ("layer_norm", "rms_norm"):
-            dims = len(mine.args["normalized_shape"])
-            if dims != len(theirs.args["normalized_shape"]):
-                return f"{self.label(at)} takes statistics over other dimensions than the parent's"
-            over = list(zip(x, y, strict=True))[-dims:]
-        elif mine.kind == "mean" and mine.args.get("dim") is not None:
-            dims = mine.args["dim"]
-            over = [(x[dim], y[dim]) for dim in ((dims,) if isinstance(dims, int) else dims)]
-        for a, b in over:
-            units = self.maps.build(a, b)
-            if units is None or not evenly(units, b.extent):
-                return self._uneven(at, a.extent, b.extent)
+        op, parent_op = self.child.program.ops[index], self.parent.program.ops[origin]
+        if op.kind == "group_norm":
+            return self._compare_groups(index, origin)
+        if op.kind in ("layer_norm", "rms_norm"):
+            rank = len(op.integers("normalized_shape"))
+            if rank != len(parent_op.integers("normalized_shape")):
+                return f"{self.name(index)} takes statistics over other dimensions than its origin"
+            axes = tuple(range(-rank, 0))
+        elif op.kind == "mean" and op.args.get("dim") is not None:
+            axes = op.integers("dim")
+        else:
+            return ""
+        dims = self.child.dims.of(Ref(op.refs[0]))
+        parent_dims = self.parent.dims.of(Ref(parent_op.refs[0]))
+        for axis in axes:
+            units = self.maps.map_units(dims[axis], parent_dims[axis])
+            if units is None or not is_even(units, parent_dims[axis].extent):
+                return self._describe_uneven(index, dims[axis], parent_dims[axis])
         return ""
 
-    def _groups_loss(self, at: int, there: int) -> str:
-        """A group must stand for all of one group of the parent's, its units equally often."""
-        mine, theirs = self.child.program.ops[at], self.parent.program.ops[there]
-        x, y = self.child.spaces.of(Ref(mine.refs[0]))[1], self.parent.spaces.values[there][1]
-        units = self.maps.build(x, y)
-        size = y.extent // theirs.args["num_groups"]
+    def _compare_groups(self, index: int, origin: int) -> str:
+        """A group must have the units of one group of the parent, all equally often."""
+        op, parent_op = self.child.program.ops[index], self.parent.program.ops[origin]
+        x = self.child.dims.of(Ref(op.refs[0]))[1]
+        y = self.parent.dims.results[origin][0][1]
+        units = self.maps.map_units(x, y)
+        size = y.extent // parent_op.integer("num_groups")
         if units is None or (units < 0).any():
-            return self._uneven(at, x.extent, y.extent)
-        for group in units.reshape(mine.args["num_groups"], -1):
-            if np.ptp(group // size) or not evenly(group % size, size):
-                return self._uneven(at, x.extent, y.extent)
+            return self._describe_uneven(index, x, y)
+        for group in units.reshape(op.integer("num_groups"), -1):
+            if np.ptp(group // size) or not is_even(group % size, size):
+                return self._describe_uneven(index, x, y)
         return ""
 
-    def _uneven(self, at: int, mine: int, theirs: int) -> str:
+    def _describe_uneven(self, index: int, dim: Dim, parent_dim: Dim) -> str:
         return (
-            f"{self.label(at)} takes statistics over {mine} units that stand for {theirs}: only "
-            "replicas of all units, equally many, keep them"
+            f"{self.name(index)} takes statistics over {dim.extent} units that stand for "
+            f"{parent_dim.extent}: only equally many replicas of all units preserve them"
         )
 
-    def _slice_loss(self, at: int, there: int) -> str:
-        """A part of units must be where the parent's units are that it is said to be."""
-        mine, theirs = self.child.program.ops[at], self.parent.program.ops[there]
-        if mine.kind != "slice":
+    def _compare_slice(self, index: int, origin: int) -> str:
+        """A slice must hold replicas of the units that the parent's slice holds."""
+        op, parent_op = self.child.program.ops[index], self.parent.program.ops[origin]
+        if op.kind != "slice":
             return ""
-        dim = mine.args["dim"]
-        x, y = (
-            self.child.spaces.of(mine.args["self"])[dim],
-            self.parent.spaces.of(theirs.args["self"])[dim],
+        axis = op.integer("dim")
+        x = self.child.dims.of(op.args["self"])[axis]
+        y = self.parent.dims.of(parent_op.args["self"])[axis]
+        whole = self.maps.map_units(x, y)
+        part = self.maps.map_units(
+            self.child.dims.results[index][0][axis], self.parent.dims.results[origin][0][axis]
         )
-        whole = self.maps.build(x, y)
-        part = self.maps.build(
-            self.child.spaces.values[at][dim], self.parent.spaces.values[there][dim]
-        )
-        if (
-            whole is None
-            or part is None
-            or not np.array_equal(_sliced(whole, mine), _sliced(np.arange(y.extent), theirs)[part])
-        ):
-            return f"{self.label(at)} takes other units than the parent's"
-        return ""
+        if whole is not None and part is not None:
+            parent_slice = _slice(np.arange(y.extent), parent_op)
+            if np.array_equal(_slice(whole, op), parent_slice[part]):
+                return ""
+        return f"{self.name(index)} takes other units than the parent's"
 
-    def _product_loss(self, at: int, there: int) -> str:
-        """Amplitudes must make up for replicas in a product, and come through to what reads it."""
-        x, y = self.child.spaces.contracted.get(at), self.parent.spaces.contracted.get(there)
+    def _compare_product(self, index: int, origin: int) -> str:
+        """Amplitudes must compensate for replicas, and reach the product unchanged."""
+        op = self.child.program.ops[index]
+        x = self.child.dims.contracted.get(index)
+        y = self.parent.dims.contracted.get(origin)
         if x is not None and y is not None:
-            units, amplitude = self.maps.build(x, y), self.maps.amplitude(x, y)
+            units, amplitude = self.maps.map_units(x, y), self.maps.amplitude(x, y)
             squares = np.ones(x.extent) if amplitude is None else amplitude**2
-            if units is None or not covers(units, y.extent):
-                return f"{self.label(at)} multiplies {x.extent} units, the parent {y.extent}"
+            if units is None or not covers_all(units, y.extent):
+                return f"{self.name(index)} multiplies {x.extent} units, the parent {y.extent}"
             sums = np.bincount(units[units >= 0], squares[units >= 0])
             if not np.allclose(sums, self.maps.scales.get(x.find(), 1.0), rtol=1e-9):
-                return f"{self.label(at)} multiplies units that stand for one in the parent"
-        op = self.child.program.ops[at]
-        carried = [
-            dim
-            for dim, pair in enumerate(_axes(self.child, self.parent, at, there))
-            if self.maps.amplitude(*pair) is not None
+                return f"{self.name(index)} multiplies replicas that no amplitudes compensate for"
+        pairs = zip(
+            self.child.dims.results[index][0], self.parent.dims.results[origin][0], strict=True
+        )
+        amplified = [
+            axis for axis, pair in enumerate(pairs) if self.maps.amplitude(*pair) is not None
         ]
-        shifted = op.args.get("bias") is not None and carried != [len(op.shape) - 1]
-        several = op.kind in SCALED and len(op.refs) > 1
-        if carried and (op.kind not in LINEAR or shifted or several):
-            return f"{self.label(at)} comes between units that are multiplied by each other"
+        is_shifted = op.args.get("bias") is not None and amplified != [len(op.shape) - 1]
+        is_sum = op.kind in SCALED and len(op.refs) > 1
+        if amplified and (op.kind not in LINEAR or is_shifted or is_sum):
+            return f"{self.name(index)} lies between units and their product"
         return ""
 
-    def label(self, at: int) -> str:
-        """What messages call an operator of the child."""
-        return label(self.child.program.ops[at], at)
+    def name(self, index: int) -> str:
+        """Name of an operator of the child in messages."""
+        return op_name(self.child.program.ops[index], index)
 
 
-def _middle(op: Op, program: Program) -> list[float]:
-    """By how much the middle of a convolution's kernel is off where its result stands."""
+def _padding_of_fixed(op: Op, dims: tuple[Dim, ...]) -> tuple[object, ...]:
+    """Padding of an operator's fixed dimensions; the padding of units follows from widths."""
+    pads = op.integers("pad")
+    for back, dim in enumerate(reversed(dims)):
+        if 2 * back < len(pads) and dim.find().kind != "fixed":
+            pads = (*pads[: 2 * back], 0, 0, *pads[2 * back + 2 :])
+    return pads, op.args.get("mode"), op.args.get("value")
+
+
+def _kernel_offsets(op: Op, program: Program) -> list[float]:
+    """Offset of a convolution's kernel centre from its output's position, along each axis."""
     kernel = program.shapes[op.tensors["weight"]][2:]
     reach = [
-        step * (extent - 1) / 2 for step, extent in zip(op.args["dilation"], kernel, strict=True)
+        step * (extent - 1) / 2
+        for step, extent in zip(op.integers("dilation"), kernel, strict=True)
     ]
-    given = op.args["padding"]
-    pads = {"same": reach, "valid": [0] * len(kernel)}.get(given, given)
+    if op.args["padding"] == "same":
+        return [0.0] * len(reach)
+    pads = (0,) * len(reach) if op.args["padding"] == "valid" else op.integers("padding")
     return [pad - half for pad, half in zip(pads, reach, strict=True)]
 
 
-def label(op: Op, at: int) -> str:
-    """What messages call an operator: the module that holds its weights, or its kind."""
+def op_name(op: Op, index: int) -> str:
+    """Name of an operator in messages: the module that holds its weights, or its kind."""
     if op.tensors:
         first = next(iter(op.tensors.values()))
         return first.removesuffix(".out_proj.weight").rpartition(".")[0] or first
-    return f"{op.kind} (operator {at})"
+    return f"{op.kind} (operator {index})"
 
 
-def _several(traced: TracedModule, op: Op) -> bool:
-    shape = traced.program.ops[op.refs[0]].shape
-    return bool(shape) and isinstance(shape[0], tuple)
+def _slice(units: Ints, op: Op) -> Ints:
+    start, end, step = (cast(int | None, op.args[name]) for name in ("start", "end", "step"))
+    return units[start:end:step]
 
 
-def _axes(child: TracedModule, parent: TracedModule, at: int, there: int) -> list[tuple[Dim, Dim]]:
-    """The dimensions of an operator's result, of the first one if it has several, in pairs."""
-    x, y = (
-        values[0] if values and not isinstance(values[0], Dim) else values
-        for values in (child.spaces.values[at], parent.spaces.values[there])
-    )
-    return list(zip(x, y, strict=True))
-
-
-def _sliced(units: Ints, op: Op) -> Ints:
-    found: Ints = units[op.args["start"] : op.args["end"] : op.args["step"]]
-    return found
-
-
-def _like(mine: Any, theirs: Any) -> bool:
-    if isinstance(mine, Ref | StateTensor) or isinstance(theirs, Ref | StateTensor):
-        return isinstance(mine, Ref | StateTensor) == isinstance(theirs, Ref | StateTensor)
-    if isinstance(mine, tuple) and isinstance(theirs, tuple):
-        return len(mine) == len(theirs) and all(map(_like, mine, theirs))
-    return bool(mine == theirs)
+def _is_alike(value: object, parent_value: object) -> bool:
+    tensors = [isinstance(item, Ref | StateTensor) for item in (value, parent_value)]
+    if any(tensors):
+        return all(tensors)
+    if isinstance(value, tuple) and isinstance(parent_value, tuple):
+        return len(value) == len(parent_value) and all(map(_is_alike, value, parent_value))
+    return bool(value == parent_value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,156 +10,152 @@ import torch
 from torch import Tensor
 
 from wattkeeper.live.weight_transfer.dims.dim import Dim
-from wattkeeper.live.weight_transfer.dims.rules import Axes
+from wattkeeper.live.weight_transfer.dims.program_dims import Dims
 from wattkeeper.live.weight_transfer.model_graph import TracedModule
-from wattkeeper.live.weight_transfer.op_sets import CONVOLUTIONS, NORMS, TABLES, TRANSPOSED
-from wattkeeper.live.weight_transfer.unit_maps import NOBODY, UnitMaps, spread
+from wattkeeper.live.weight_transfer.program.op_sets import CONVOLUTIONS, NORMS, TABLES, TRANSPOSED
+from wattkeeper.live.weight_transfer.unit_maps import NO_UNIT, UnitMaps, locate_units
 from wattkeeper.policies.arrays import Floats, Ints
 
-_UNITS: Final = 2
-"""Dimensions of a convolution's weight that are units."""
+_CHANNEL_AXES: Final = 2
+"""Axes of a convolution's weight before those of its kernel."""
 
 
-def in_kernel(kind: str, dim: int) -> bool:
-    """Whether a dimension of an operator's weight belongs to its kernel."""
-    return dim >= _UNITS and kind in CONVOLUTIONS | TRANSPOSED
+class FilledTensor(NamedTuple):
+    """A tensor for the child, and whether it is an exact copy of the parent's."""
+
+    value: Tensor
+    is_copy: bool
 
 
-def read_dim(kind: str, role: str, dims: int) -> int | None:
-    """The dimension of a tensor that its operator sums over, if any."""
-    if kind in TABLES | NORMS | {"embedding", "unused"} or dims < 2:
+def is_kernel_axis(kind: str, axis: int) -> bool:
+    """Whether an axis of an operator's weight belongs to a convolution's kernel."""
+    return axis >= _CHANNEL_AXES and kind in CONVOLUTIONS | TRANSPOSED
+
+
+def input_axis(kind: str, role: str, rank: int) -> int | None:
+    """The axis of a tensor that its operator sums over; None if there is none."""
+    if kind in TABLES | NORMS | {"embedding", "unused"} or rank < 2:
         return None
     return 0 if kind in TRANSPOSED else 1
 
 
-def state(traced: TracedModule) -> dict[str, Tensor]:
+def state_tensors(traced: TracedModule) -> dict[str, Tensor]:
     """Parameters and buffers of a module by name."""
     module = traced.module
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
-def filled(
+def fill_tensor(
     maps: UnitMaps,
     source: Tensor,
     own: Tensor,
-    axes: tuple[Axes, Axes],
+    dims: tuple[Dims, Dims],
     kind: str,
     role: str,
     *,
-    mixes: bool = False,
-) -> tuple[Tensor, bool]:
-    """A tensor of the child made of one of the parent.
+    writes_mean: bool = False,
+) -> FilledTensor:
+    """Make a tensor of the child from one of the parent.
 
     Args:
-        maps: Which units become which.
+        maps: Maps of units.
         source: The parent's tensor.
-        own: The child's, which gives what has no unit in the parent.
-        axes: Dimensions of the child's and of the parent's tensor.
-        kind: Of its operator; where that sums, weights are split among replicas.
-        role: What it is to the operator.
-        mixes: Whether it gives some units the mean of all others (see `UnitMaps.mixture`).
+        own: The child's tensor, whose values stay where a unit has no origin.
+        dims: Dimensions of the child's and of the parent's tensor.
+        kind: Kind of its operator; where that sums, weights are split among replicas.
+        role: The tensor's role at the operator.
+        writes_mean: Whether some of its outputs are the mean of all (see `UnitMaps.mixture`).
 
     Returns:
-        The tensor, in the type and on the device of `own`, and whether it is a plain copy.
+        The tensor in the type and on the device of `own`.
     """
-    reads = read_dim(kind, role, len(axes[0]))
+    summed_axis = input_axis(kind, role, len(dims[0]))
     value = source.detach().to(own.device)
-    plain = source.shape == own.shape
-    unfilled: list[tuple[int, npt.NDArray[np.bool_]]] = []
-    for dim, (mine, theirs) in enumerate(zip(*axes, strict=True)):
-        if in_kernel(kind, dim) and mine.extent != theirs.extent:
-            plain = False
-            value = _middle(value, dim, mine.extent)
+    is_copy = source.shape == own.shape
+    missing: list[tuple[int, npt.NDArray[np.bool_]]] = []
+    for axis, (child, parent) in enumerate(zip(*dims, strict=True)):
+        if is_kernel_axis(kind, axis) and child.extent != parent.extent:
+            is_copy = False
+            value = _resize_kernel(value, axis, child.extent)
             continue
-        mixture = maps.mixture(mine, theirs) if mixes and dim != reads else None
+        mixture = maps.mixture(child, parent) if writes_mean and axis != summed_axis else None
         if mixture is not None:
-            plain = False
+            is_copy = False
             matrix = torch.from_numpy(mixture).to(value.device)
-            value = torch.tensordot(value.to(matrix), matrix, ([dim], [1])).movedim(-1, dim)
+            value = torch.tensordot(value.to(matrix), matrix, ([axis], [1])).movedim(-1, axis)
             continue
-        units = maps.forced(mine, theirs)
-        if not np.array_equal(units, np.arange(theirs.extent)):
-            plain = False
-            value = value.index_select(dim, torch.from_numpy(np.maximum(units, 0)).to(own.device))
-            if dim != reads and (units < 0).any():
-                unfilled.append((dim, units < 0))
-        factor = _factor(maps, mine, theirs, units, own.shape[0] if reads == 1 else 1, dim == reads)
+        units = maps.map_any(child, parent)
+        if not np.array_equal(units, np.arange(parent.extent)):
+            is_copy = False
+            value = value.index_select(axis, torch.from_numpy(np.maximum(units, 0)).to(own.device))
+            if axis != summed_axis and (units < 0).any():
+                missing.append((axis, units < 0))
+        rows = own.shape[0] if summed_axis == 1 else 1
+        factor = _factor(maps, child, parent, units, rows, axis == summed_axis)
         if factor is not None:
-            plain = False
-            value = value * _broadcast(factor, dim, value)
-    for dim, nobody in unfilled:
-        value = _along(dim, nobody, value, own)
-    return value.to(own.dtype).clone(), plain
+            is_copy = False
+            value = value * _align(factor, axis, value)
+    for axis, mask in missing:
+        value = torch.where(_align(mask[None], axis, value), own.detach(), value)
+    return FilledTensor(value.to(own.dtype).clone(), is_copy)
 
 
-def _middle(value: Tensor, dim: int, extent: int) -> Tensor:
-    """A kernel's middle along a dimension, or the kernel with zeros around it."""
-    more = (extent - value.shape[dim]) // 2
-    if more < 0:
-        return value.narrow(dim, -more, extent)
-    sides = [0, 0] * (value.dim() - 1 - dim) + [more, more]
+def _resize_kernel(value: Tensor, axis: int, extent: int) -> Tensor:
+    """Crop a kernel to its centre along an axis, or pad it with zeros."""
+    padding = (extent - value.shape[axis]) // 2
+    if padding < 0:
+        return value.narrow(axis, -padding, extent)
+    sides = [0, 0] * (value.dim() - 1 - axis) + [padding, padding]
     return torch.nn.functional.pad(value, sides)
 
 
-def _along(dim: int, nobody: npt.NDArray[np.bool_], value: Tensor, own: Tensor) -> Tensor:
-    shape = [1] * value.dim()
-    shape[dim] = -1
-    return torch.where(torch.from_numpy(nobody).to(own.device).view(shape), own.detach(), value)
-
-
 def _factor(
-    maps: UnitMaps, mine: Dim, theirs: Dim, units: Ints, rows: int, reads: bool
+    maps: UnitMaps, child: Dim, parent: Dim, units: Ints, rows: int, is_summed: bool
 ) -> Floats | None:
-    """What to multiply by along a dimension, shape (rows or 1, units); None if by nothing."""
-    amplitude = maps.amplitude(mine, theirs)
-    if not reads:
+    """The factor along an axis, shape (rows or 1, units); None if it is 1."""
+    amplitude = maps.amplitude(child, parent)
+    if not is_summed:
         return None if amplitude is None else amplitude[None]
     known = units[units >= 0]
-    split = len(known) < len(units) or len(np.unique(known)) < len(known)
-    factor = maps.shares(units, rows) if split else None
+    is_split = len(known) < len(units) or len(np.unique(known)) < len(known)
+    shares = maps.draw_shares(units, rows) if is_split else None
     if amplitude is None:
-        return factor
-    return (1 if factor is None else factor) / amplitude[None]
+        return shares
+    return (1 if shares is None else shares) / amplitude[None]
 
 
-def _broadcast(factor: Floats, dim: int, value: Tensor) -> Tensor:
+def _align(rows: Floats | npt.NDArray[np.bool_], axis: int, value: Tensor) -> Tensor:
+    """Reshape values, shape (rows or 1, units), to broadcast along the first and one more axis."""
     shape = [1] * value.dim()
-    shape[dim] = factor.shape[1]
-    if factor.shape[0] != 1:
-        shape[0] = factor.shape[0]
-    return torch.from_numpy(factor).to(value.device).view(shape)
+    shape[axis] = rows.shape[1]
+    if rows.shape[0] != 1:
+        shape[0] = rows.shape[0]
+    return torch.from_numpy(rows).to(value.device).view(shape)
 
 
-def importance(traced: TracedModule, leaf: Dim) -> Floats:
-    """How much each unit matters: L1 norm of what it reads, times that of what reads it.
+def unit_importance(traced: TracedModule, leaf: Dim) -> Floats:
+    """Importance of each unit: L1 norm of the weights that write it, times that of its readers.
 
-    The scale of norms on the way is a factor, too.
+    The scale of norms in between is a further factor.
     """
-    taken, given, scale = (np.zeros(leaf.extent) for _ in range(3))
-    tensors = state(traced)
+    written, read, scale = (np.zeros(leaf.extent) for _ in range(3))
+    tensors = state_tensors(traced)
     for op in traced.program.ops:
         for role, name in op.tensors.items():
-            for dim, axis in enumerate(traced.spaces.tensors[name]):
-                units = _holds(axis, leaf)
-                if units is None or not tensors[name].is_floating_point():
+            size = tensors[name].detach()
+            if not size.is_floating_point():
+                continue
+            for axis, dim in enumerate(traced.dims.tensors[name]):
+                units = locate_units(dim, leaf)
+                if (units == NO_UNIT).all() or (op.kind in NORMS and role != "weight"):
                     continue
-                if op.kind in NORMS:
-                    total = scale if role == "weight" else None
-                else:
-                    reads = dim == read_dim(op.kind, role, tensors[name].dim())
-                    total = given if reads else taken
-                if total is not None:
-                    others = [at for at in range(tensors[name].dim()) if at != dim]
-                    size = tensors[name].detach().abs().double()
-                    size = size.sum(others) if others else size
-                    np.add.at(total, units[units >= 0], size.cpu().numpy()[units >= 0])
-    result = np.ones(leaf.extent)
-    for part in (taken, given, scale):
-        if part.any():
-            result = result * part
-    return result
-
-
-def _holds(axis: Dim, leaf: Dim) -> Ints | None:
-    units = spread(axis, leaf)
-    return units if (units != NOBODY).any() else None
+                others = [other for other in range(size.dim()) if other != axis]
+                total = size.abs().double().sum(others) if others else size.abs().double()
+                is_read = axis == input_axis(op.kind, role, size.dim())
+                sums = scale if op.kind in NORMS else read if is_read else written
+                np.add.at(sums, units[units >= 0], total.cpu().numpy()[units >= 0])
+    importance = np.ones(leaf.extent)
+    for sums in (written, read, scale):
+        if sums.any():
+            importance = importance * sums
+    return importance

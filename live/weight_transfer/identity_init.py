@@ -1,29 +1,29 @@
-"""Makes single layers pass their input on."""
+"""Initialises single layers as the identity."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from wattkeeper.live.weight_transfer.ir import Op, Program
-from wattkeeper.live.weight_transfer.op_sets import TRANSPARENT
+from wattkeeper.live.weight_transfer.program.ir import Op, Program
+from wattkeeper.live.weight_transfer.program.op_sets import TRANSPARENT
 from wattkeeper.live.weight_transfer.unit_maps import UnitMaps
 from wattkeeper.policies.arrays import Floats, Ints
 
 
 class IdentityInit(NamedTuple):
-    """How a layer was made to pass its input on.
+    """Values that make a layer the identity.
 
     Attributes:
-        values: Its tensors by name.
-        why: What they do.
-        lost_in_eval: What of the function is lost all the same; empty if nothing is.
+        values: The layer's tensors by name.
+        why: What the values do.
+        lost_in_eval: Why the function is not preserved all the same; empty if it is.
         lost_in_train: The same for train mode alone.
     """
 
@@ -39,44 +39,44 @@ class Moments(NamedTuple):
     mean: Tensor
     variance: Tensor
 
-    def rectified(self) -> Moments:
-        """After a rectifier, of what is normally distributed."""
+    def rectify(self) -> Moments:
+        """Moments of the rectifications of normally distributed values."""
         deviation = self.variance.sqrt().clamp_min(torch.finfo(self.mean.dtype).tiny)
-        at = self.mean / deviation
-        share = torch.special.ndtr(at)
-        density = (-(at**2) / 2).exp() / math.sqrt(2 * math.pi)
+        standardised = self.mean / deviation
+        share = torch.special.ndtr(standardised)
+        density = (-(standardised**2) / 2).exp() / math.sqrt(2 * math.pi)
         mean = self.mean * share + deviation * density
         square = (self.mean**2 + self.variance) * share + self.mean * deviation * density
         return Moments(mean, (square - mean**2).clamp_min(0.0))
 
-    def of(self, units: Ints, positions: float) -> Moments:
-        """Of some of the units, or of their means over so many positions.
+    def select(self, units: Ints, positions: float) -> Moments:
+        """Moments of some units, averaged over this number of positions.
 
-        These deviate less, the less so the more alike the positions are, which nobody knows: the
-        variance is the geometric mean of both extremes.
+        The variance of such a mean depends on the correlation of the positions, which is unknown:
+        it is taken as the geometric mean of both extremes.
         """
         index = torch.from_numpy(units).to(self.mean.device)
         return Moments(self.mean[index], self.variance[index] / math.sqrt(positions))
 
 
-def moments(program: Program, tensors: Mapping[str, Tensor], at: int) -> Moments | None:
-    """What a batch has on average in the units of a value, by the batch norms that it comes from.
+def estimate_moments(program: Program, tensors: Mapping[str, Tensor], index: int) -> Moments | None:
+    """Estimate the moments of an operator's result from the batch norms that it comes from.
 
-    Batch norm gives each unit its mean and deviation. A rectifier is taken to be fed by a normal
-    distribution, and summands to be independent.
+    Batch norm gives each unit its mean and deviation. The input of a rectifier is taken as
+    normally distributed, and summands as independent.
 
     Args:
-        program: What a trained module computes.
+        program: A trained module's program.
         tensors: Its parameters and buffers by name.
-        at: The operator whose value it is.
+        index: The operator.
 
     Returns:
         None if the value comes from anything else.
     """
 
     @cache
-    def of(at: int) -> Moments | None:
-        op = program.ops[at]
+    def estimate(index: int) -> Moments | None:
+        op = program.ops[index]
         if op.kind == "batch_norm" and {"weight", "bias"} <= op.tensors.keys():
             weight, bias = (tensors[op.tensors[role]].detach() for role in ("weight", "bias"))
             return Moments(bias.double(), weight.double() ** 2)
@@ -84,117 +84,113 @@ def moments(program: Program, tensors: Mapping[str, Tensor], at: int) -> Moments
             return None
         if op.kind not in ("relu", "add") and op.kind not in TRANSPARENT:
             return None
-        known = []
-        for ref in op.refs:
-            part = of(ref)
-            if part is None:
-                return None
-            known.append(part)
+        inputs = [moments for ref in op.refs if (moments := estimate(ref)) is not None]
+        if len(inputs) < len(op.refs):
+            return None
         if op.kind == "add":
-            mean, variance = (torch.stack(both).sum(0) for both in zip(*known, strict=True))
-            return Moments(mean, variance)
-        return known[0].rectified() if op.kind == "relu" else known[0]
+            return Moments(*(torch.stack(both).sum(0) for both in zip(*inputs, strict=True)))
+        return inputs[0].rectify() if op.kind == "relu" else inputs[0]
 
-    return of(at)
+    return estimate(index)
 
 
-def pass_batch_norm(
-    op: Op, own: Mapping[str, Tensor], given: Moments | None
+def init_batch_norm(
+    op: Op, own: Mapping[str, Tensor], moments: Moments | None
 ) -> IdentityInit | None:
-    """Batch norm passes its input in eval mode if its scale undoes its statistics.
+    """Give a batch norm the scale that undoes its statistics, the identity in eval mode.
 
-    If these are what a batch has on average, it changes little in train mode.
+    With the statistics that a batch has on average, it changes little in train mode.
 
     Args:
         op: The layer.
         own: The child's tensors by name.
-        given: Of the units that it is given, if they are known.
+        moments: Moments of its input, if they are known.
     """
     if not {"weight", "bias", "running_mean", "running_var"} <= op.tensors.keys():
         return None
-    mine = {role: own[name] for role, name in op.tensors.items()}
-    mean = torch.zeros_like(mine["running_mean"])
-    variance = torch.ones_like(mine["running_var"])
-    if given is not None:
-        mean, variance = given.mean.to(mean), given.variance.to(variance)
-    made = {
-        "weight": (variance.double() + op.args["eps"]).sqrt().to(mine["weight"]),
-        "bias": mean.to(mine["bias"]),
+    layer = {role: own[name] for role, name in op.tensors.items()}
+    mean = torch.zeros_like(layer["running_mean"])
+    variance = torch.ones_like(layer["running_var"])
+    if moments is not None:
+        mean, variance = moments.mean.to(mean), moments.variance.to(variance)
+    values = {
+        "weight": (variance.double() + cast(float, op.args["eps"])).sqrt().to(layer["weight"]),
+        "bias": mean.to(layer["bias"]),
         "running_mean": mean,
         "running_var": variance,
     }
     return IdentityInit(
-        {op.tensors[role]: value for role, value in made.items()},
-        "passes its input through in eval mode",
-        lost_in_train=f"{_layer(op)} is an inserted batch norm, which takes its batch's mean",
+        {op.tensors[role]: value for role, value in values.items()},
+        "is the identity in eval mode",
+        lost_in_train=f"{_layer_name(op)} is an inserted batch norm, which normalises with the "
+        "statistics of its batch",
     )
 
 
-def pass_layer_norm(op: Op, own: Mapping[str, Tensor]) -> IdentityInit | None:
-    """A layer norm without scale changes nothing if all that reads it normalises again."""
+def init_layer_norm(op: Op, own: Mapping[str, Tensor]) -> IdentityInit | None:
+    """Give a layer norm scale 1 and shift 0, the identity if all its readers normalise again."""
     if not {"weight", "bias"} <= op.tensors.keys():
         return None
     weight, bias = op.tensors["weight"], op.tensors["bias"]
     return IdentityInit(
         {weight: torch.ones_like(own[weight]), bias: torch.zeros_like(own[bias])},
-        "normalises only, since what reads it normalises again",
-        lost_in_eval=f"{_layer(op)} is an inserted layer norm: the function is kept up to its eps "
-        "alone",
+        "only normalises; its readers normalise again",
+        lost_in_eval=f"{_layer_name(op)} is an inserted layer norm: the function is preserved up "
+        "to its eps",
     )
 
 
-def _layer(op: Op) -> str:
+def _layer_name(op: Op) -> str:
     return op.tensors["weight"].rpartition(".")[0]
 
 
-def pass_linear(
-    op: Op, own: Mapping[str, Tensor], maps: UnitMaps, out: Ints, taken: Ints
+def init_linear(
+    op: Op, own: Mapping[str, Tensor], maps: UnitMaps, outputs: Ints, inputs: Ints
 ) -> IdentityInit | None:
-    """A convolution or linear layer passes its input if its weight is the identity.
+    """Give a convolution or linear layer the identity as its weight.
 
     Args:
-        op: The layer; as many positions come out as go in, or with strides the means of as many.
+        op: The layer; it has one output a position, or, with strides, a patch of positions.
         own: The child's tensors by name.
-        maps: Which units become which.
-        out: The parent's unit of each of its outputs.
-        taken: The parent's unit of each of its inputs.
+        maps: Maps of units.
+        outputs: The parent's unit of each of its outputs.
+        inputs: The parent's unit of each of its inputs.
     """
-    shares = None if np.array_equal(out, taken) else maps.shares(taken, len(out))
-    weight = _identity(op, own[op.tensors["weight"]], out, taken, shares)
+    shares = None if np.array_equal(outputs, inputs) else maps.draw_shares(inputs, len(outputs))
+    weight = _identity_weight(op, own[op.tensors["weight"]], outputs, inputs, shares)
     if weight is None:
         return None
     values = {op.tensors["weight"]: weight}
     if "bias" in op.tensors:
         values[op.tensors["bias"]] = torch.zeros_like(own[op.tensors["bias"]])
-    return IdentityInit(values, "passes its input through")
+    return IdentityInit(values, "is the identity")
 
 
-def _identity(op: Op, own: Tensor, out: Ints, taken: Ints, shares: Floats | None) -> Tensor | None:
-    """A weight that passes its input through: Dirac's, or its like between unequal widths.
+def _identity_weight(
+    op: Op, own: Tensor, outputs: Ints, inputs: Ints, shares: Floats | None
+) -> Tensor | None:
+    """A Dirac kernel, or its equivalent between different widths; None if there is none.
 
     Args:
         op: A convolution or linear layer.
         own: Its weight.
-        out: The parent's unit of each of its outputs.
-        taken: The parent's unit of each of its inputs.
-        shares: How each output takes from replicated inputs; unused where both sides are equal.
-
-    Returns:
-        None if no weight of that shape does so.
+        outputs: The parent's unit of each of its outputs.
+        inputs: The parent's unit of each of its inputs.
+        shares: Share of each input in each output; None if both sides are equal.
     """
-    taps = taps_of(op, own.shape[2:])
+    taps = find_identity_taps(op, own.shape[2:])
     if taps is None:
         return None
-    groups = op.args.get("groups", 1)
-    depthwise = own.shape[1] == 1 < groups == len(out) == len(taken)
-    if groups > 1 and not depthwise:
+    groups = op.integer("groups") if "groups" in op.args else 1
+    is_depthwise = own.shape[1] == 1 < groups == len(outputs) == len(inputs)
+    if groups > 1 and not is_depthwise:
         return None
-    if not np.array_equal(out, taken):
-        if depthwise or shares is None or not set(out) <= set(taken):
-            return None
-        matrix = shares * (out[:, None] == taken[None])
+    if shares is None:
+        matrix = np.ones((len(outputs), 1)) if is_depthwise else np.eye(len(outputs))
+    elif is_depthwise or not set(outputs) <= set(inputs):
+        return None
     else:
-        matrix = np.ones((len(out), 1)) if depthwise else np.eye(len(out))
+        matrix = shares * (outputs[:, None] == inputs[None])
     weight = torch.zeros_like(own)
     tapped = weight[(slice(None), slice(None), *taps)]
     count = tapped[0, 0].numel()
@@ -202,20 +198,20 @@ def _identity(op: Op, own: Tensor, out: Ints, taken: Ints, shares: Floats | None
     return weight
 
 
-def taps_of(op: Op, kernel: Sequence[int]) -> tuple[slice, ...] | None:
-    """Where a kernel has weight if it passes its input: in the middle, or all over its stride.
+def find_identity_taps(op: Op, kernel: Sequence[int]) -> tuple[slice, ...] | None:
+    """The part of a kernel that holds weights of the identity: its centre, or one stride.
 
-    None if it cannot: an even kernel has no middle, and a small one leaves out positions.
+    None if no kernel of this extent is the identity: an even one has no centre, and one that is
+    smaller than the stride skips positions.
     """
-    strides = op.args.get("stride", [1] * len(kernel))
+    strides = op.integers("stride") if "stride" in op.args else (1,) * len(kernel)
     if set(strides) <= {1}:
         if any(extent % 2 == 0 for extent in kernel):
             return None
         return tuple(slice(extent // 2, extent // 2 + 1) for extent in kernel)
-    pads = op.args["padding"]
-    if isinstance(pads, str) or set(op.args["dilation"]) != {1}:
+    if isinstance(op.args["padding"], str) or set(op.integers("dilation")) != {1}:
         return None
-    taps = [slice(pad, pad + step) for pad, step in zip(pads, strides, strict=True)]
-    if any(tap.stop > extent for tap, extent in zip(taps, kernel, strict=True)):
-        return None
-    return tuple(taps)
+    pads = op.integers("padding")
+    taps = tuple(slice(pad, pad + step) for pad, step in zip(pads, strides, strict=True))
+    fits = all(tap.stop <= extent for tap, extent in zip(taps, kernel, strict=True))
+    return taps if fits else None

@@ -8,137 +8,135 @@ from typing import Any
 
 from torch import nn
 
-from wattkeeper.live.weight_transfer.dims.analysis import DimAnalysis
+from wattkeeper.live.weight_transfer.dims.analysis import analyse
 from wattkeeper.live.weight_transfer.dims.dim import Dim, factors
-from wattkeeper.live.weight_transfer.ir import Inputs, Op, Program, StateTensor, program_of
-from wattkeeper.live.weight_transfer.op_sets import SCALED, SILENT, TABLES
+from wattkeeper.live.weight_transfer.dims.program_dims import ProgramDims
+from wattkeeper.live.weight_transfer.program.ir import Op, Program, Shape, StateTensor
+from wattkeeper.live.weight_transfer.program.op_sets import NON_NODES, SCALED, TABLES
+from wattkeeper.live.weight_transfer.program.tracing import Inputs, trace_program
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor
+
+Layout = int | str | tuple[int | str, ...]
+"""Of one dimension: the product of its fixed extents, `units`, or both in order."""
 
 
 @dataclass(frozen=True, eq=False)
 class TracedModule:
-    """A module with its graph and what the graph was made from.
+    """A module with its program and its graph.
 
     Attributes:
         module: The module itself.
         program: What it computes.
-        spaces: Which dimensions of its tensors are the same units.
+        dims: Dimensions of its tensors, with shared units unified.
         graph: Its graph.
-        positions: Of each node of the graph, its operator in the program.
+        op_of_node: Index of the operator in the program, by node of the graph.
     """
 
     module: nn.Module
     program: Program
-    spaces: DimAnalysis
+    dims: ProgramDims
     graph: Graph
-    positions: tuple[int, ...]
+    op_of_node: tuple[int, ...]
 
 
 def graph_of(module: nn.Module, example_inputs: Inputs, name: str) -> Graph:
     """The graph of a torch module.
 
-    Besides stride, dilation and groups, a node's attribute `layout` says which of its first two
-    dimensions are no units that could be widened: `("weight", 0, 10)` for ten classes,
-    `("weight", 1, ("units", 49))` for units of 49 pixels each. A tensor that several nodes share
-    stands at each of them, under one name.
+    Besides stride, dilation and groups, a node's attribute `layout` lists those of a tensor's first
+    two dimensions that are not free: `("weight", 0, 10)` for ten classes, `("weight", 1, ("units",
+    49))` for units of 49 pixels each. A tensor that several nodes share appears at each of them,
+    under one name.
 
     Args:
-        module: Any module; it is left as it is.
+        module: Any module; it is not changed.
         example_inputs: Positional arguments of its forward; only shapes and types matter.
         name: The model's name.
 
     Raises:
         InputError: If the module cannot be traced with these inputs.
     """
-    return traced(module, example_inputs, name).graph
+    return trace(module, example_inputs, name).graph
 
 
-def traced(module: nn.Module, example_inputs: Inputs, name: str) -> TracedModule:
-    """Trace a module and make its graph; see `graph_of`."""
-    program = program_of(module, example_inputs, name)
-    spaces = DimAnalysis(program)
-    kept: dict[int, int] = {}
+def trace(module: nn.Module, example_inputs: Inputs, name: str) -> TracedModule:
+    """Trace a module, and make its graph; see `graph_of`."""
+    program = trace_program(module, example_inputs, name)
+    dims = analyse(program)
+    node_of_op: dict[int, int] = {}
     nodes: list[Node] = []
-    positions: list[int] = []
-    for at, op in enumerate(program.ops):
-        if op.kind in SILENT or (op.kind in SCALED and len(op.refs) == 1):
+    for index, op in enumerate(program.ops):
+        if op.kind in NON_NODES or (op.kind in SCALED and len(op.refs) == 1):
             continue
-        inputs = tuple(_feeds(program, at, kept)) or (SOURCE,)
-        tensors = _tensors(program, op)
-        attributes = _attributes(program, spaces, op) if tensors else ()
-        kept[at] = len(nodes)
-        name = "embedding" if op.kind in TABLES else op.kind
-        nodes.append(Node(name, inputs, tensors, attributes))
-        positions.append(at)
-    return TracedModule(
-        module, program, spaces, Graph(program.name, tuple(nodes)), tuple(positions)
-    )
+        inputs = tuple(_find_input_nodes(program, index, node_of_op)) or (SOURCE,)
+        tensors = tuple(
+            Tensor(name, role, _node_shape(op, program.shapes[name]), name in program.trained)
+            for role, name in op.tensors.items()
+        )
+        attributes = _attributes(program, dims, op) if tensors else ()
+        node_of_op[index] = len(nodes)
+        kind = "embedding" if op.kind in TABLES else op.kind
+        nodes.append(Node(kind, inputs, tensors, attributes))
+    return TracedModule(module, program, dims, Graph(program.name, tuple(nodes)), tuple(node_of_op))
 
 
-def _feeds(program: Program, at: int, kept: dict[int, int]) -> list[int]:
-    feeds: list[int] = []
-    for ref in program.ops[at].refs:
-        feeds += [kept[ref]] if ref in kept else _feeds(program, ref, kept)
-    return feeds
+def _find_input_nodes(program: Program, index: int, node_of_op: dict[int, int]) -> list[int]:
+    nodes: list[int] = []
+    for ref in program.ops[index].refs:
+        is_node = ref in node_of_op
+        nodes += [node_of_op[ref]] if is_node else _find_input_nodes(program, ref, node_of_op)
+    return nodes
 
 
-def _tensors(program: Program, op: Op) -> tuple[Tensor, ...]:
-    return tuple(
-        Tensor(name, role, _shown(op, program.shapes[name]), name in program.trained)
-        for role, name in op.tensors.items()
-    )
+def _row_axis(shape: Shape) -> int:
+    """The axis of rows of a parameter that is added or concatenated, such as of positions.
 
-
-def _rows(shape: tuple[int, ...]) -> int:
-    """A parameter that is added or joined is a table, such as of positions: its dimension of rows.
-
-    Extents of 1 around it say nothing; what is left of `(1, positions, units)` or of
-    `(1, channels, 1, 1)` is a table of positions, or one of a single row.
+    Extents of 1 around it are ignored: `(1, positions, units)` is a table of positions, and
+    `(1, channels, 1, 1)` has a single row.
     """
-    last = max((dim for dim, extent in enumerate(shape) if extent > 1), default=len(shape) - 1)
+    last = max((axis for axis, extent in enumerate(shape) if extent > 1), default=len(shape) - 1)
     return max(last - 1, 0)
 
 
-def _shown(op: Op, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _node_shape(op: Op, shape: Shape) -> Shape:
     if op.kind not in TABLES or not shape:
         return shape
-    rows = _rows(shape)
-    if math.prod(shape[:rows]) > 1:
+    row_axis = _row_axis(shape)
+    if math.prod(shape[:row_axis]) > 1:
         return shape
-    return (1, *shape) if len(shape) == 1 else shape[rows : rows + 2]
+    return (1, *shape) if len(shape) == 1 else shape[row_axis : row_axis + 2]
 
 
-def _attributes(program: Program, spaces: DimAnalysis, op: Op) -> tuple[tuple[str, Any], ...]:
+def _attributes(program: Program, dims: ProgramDims, op: Op) -> tuple[tuple[str, Any], ...]:
     attributes: list[tuple[str, Any]] = []
     if op.kind.startswith("conv"):
-        for key in ("stride", "dilation"):
-            attributes.append((key, tuple(op.args[key])))
-        groups = op.args["groups"]
-        weight = op.args["weight"]
-        depthwise = isinstance(weight, StateTensor) and program.shapes[weight.name][1] == 1 < groups
-        attributes.append(("depthwise", True) if depthwise else ("groups", groups))
+        attributes += [(key, op.integers(key)) for key in ("stride", "dilation")]
+        groups, weight = op.integer("groups"), op.args["weight"]
+        is_depthwise = (
+            isinstance(weight, StateTensor) and program.shapes[weight.name][1] == 1 < groups
+        )
+        attributes.append(("depthwise", True) if is_depthwise else ("groups", groups))
     if op.kind in TABLES:
         attributes.append(("table", op.kind))
     layout = []
     for role, name in op.tensors.items():
         shape = program.shapes[name]
-        first = _rows(shape) if _shown(op, shape) != shape and len(shape) > 1 else 0
-        for dim, axis in enumerate(spaces.tensors[name][first : first + 2]):
-            if (sign := _sign(axis)) != "units":
-                layout.append((role, dim, sign))
+        first = _row_axis(shape) if _node_shape(op, shape) != shape and len(shape) > 1 else 0
+        for axis, dim in enumerate(dims.tensors[name][first : first + 2]):
+            if (dim_layout := _layout(dim)) != "units":
+                layout.append((role, axis, dim_layout))
     if layout:
         attributes.append(("layout", tuple(layout)))
     return tuple(attributes)
 
 
-def _sign(axis: Dim) -> Any:
-    """What of an axis must be equal for weights to fit."""
-    signs: list[Any] = []
-    for factor in factors(axis):
+def _layout(dim: Dim) -> Layout:
+    """What of a dimension must be equal for weights to fit."""
+    layout: list[int | str] = []
+    for factor in factors(dim):
         if factor.kind == "fixed":
-            signs.append(factor.extent)
-        elif not signs or signs[-1] != "units":
-            signs.append("units")
-    if "units" not in signs:
-        return math.prod(signs)
-    return signs[0] if len(signs) == 1 else tuple(signs)
+            layout.append(factor.extent)
+        elif not layout or layout[-1] != "units":
+            layout.append("units")
+    if "units" not in layout:
+        return dim.extent
+    return layout[0] if len(layout) == 1 else tuple(layout)

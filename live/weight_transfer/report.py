@@ -1,28 +1,30 @@
-"""What a transfer did to every tensor of the child."""
+"""Report of a transfer: the source of each tensor, and whether the function is preserved."""
 
 from __future__ import annotations
 
 from math import prod
-from typing import Literal
+from typing import Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, computed_field
 
+from wattkeeper.live.weight_transfer.program.ir import Program
+
 Status = Literal["copied", "widened", "narrowed", "inserted", "left"]
 
-FROM_PARENT = ("copied", "widened", "narrowed")
+FROM_PARENT: Final = ("copied", "widened", "narrowed")
 
 
 class TensorReport(BaseModel):
-    """What became of one tensor of the child.
+    """How one tensor of the child was filled.
 
     Attributes:
         name: Its name in the child's state.
         status: `copied`, `widened` or `narrowed` from the parent; `inserted` so that an added
-            layer or block is the identity; `left` as it was.
+            layer or block is the identity; `left` at its own initialisation.
         source: Name of the parent's tensor; empty if none.
-        why: Reason.
+        why: The reason for the status.
         shape: Its shape.
-        trained: Whether it is a parameter; a buffer is not.
+        trained: Whether it is a parameter, not a buffer.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,15 +43,14 @@ class TensorReport(BaseModel):
 
 
 class TransferReport(BaseModel):
-    """What a transfer did; prints as a table and goes to JSON with `model_dump_json`.
+    """Result of a transfer; prints as a table and serialises with `model_dump_json`.
 
     Attributes:
         parent: Name of the parent.
         child: Name of the child.
-        tensors: What became of each tensor of the child.
-        lost_in_eval: Why the child does not compute what the parent does in eval mode; empty if
-            it does.
-        lost_in_train: The same for train mode, apart from the draws of dropout.
+        tensors: How each tensor of the child was filled.
+        lost_in_eval: Why the child's function is not the parent's in eval mode; empty if it is.
+        lost_in_train: The same for train mode, apart from the random draws of dropout.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -63,7 +64,7 @@ class TransferReport(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def coverage(self) -> float:
-        """Share of the child's parameters that were filled from the parent, in [0, 1]."""
+        """Share of the child's parameters that was filled from the parent, in [0, 1]."""
         trained = [tensor for tensor in self.tensors if tensor.trained]
         filled = sum(tensor.size for tensor in trained if tensor.status in FROM_PARENT)
         return filled / (sum(tensor.size for tensor in trained) or 1)
@@ -71,28 +72,74 @@ class TransferReport(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def preserved_in_eval(self) -> bool:
-        """Whether the child computes what the parent does in eval mode."""
+        """Whether the child's function is the parent's in eval mode."""
         return not self.lost_in_eval
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def preserved_in_train(self) -> bool:
-        """Whether it does so in train mode, apart from the draws of dropout."""
+        """Whether it is in train mode, apart from the random draws of dropout."""
         return not self.lost_in_train
 
     def __str__(self) -> str:
-        head = ("tensor", "shape", "status", "source", "why")
+        header = ("tensor", "shape", "status", "source", "why")
         rows = [
             (item.name, "x".join(map(str, item.shape)), item.status, item.source, item.why)
             for item in self.tensors
         ]
-        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in (head, *rows)
+            for row in (header, *rows)
         ]
         lines.append(f"{self.coverage:.1%} of the parameters come from {self.parent}")
         for mode, lost in (("eval", self.lost_in_eval), ("train", self.lost_in_train)):
-            verdict = "; ".join(lost) if lost else "kept"
+            verdict = f"not preserved: {'; '.join(lost)}" if lost else "preserved"
             lines.append(f"function in {mode} mode: {verdict}")
         return "\n".join(lines)
+
+
+class TensorNote(NamedTuple):
+    """The status of a tensor, the reason for it, and the name of the parent's tensor."""
+
+    status: Status = "left"
+    why: str = "no tensor of the parent fits"
+    source: str = ""
+
+
+class ReportBuilder:
+    """Collects what a transfer does.
+
+    Attributes:
+        notes: By name of a tensor of the child.
+        lost_in_eval: See `TransferReport`.
+        lost_in_train: Reasons that apply in train mode alone.
+    """
+
+    def __init__(self) -> None:
+        self.notes: dict[str, TensorNote] = {}
+        self.lost_in_eval: list[str] = []
+        self.lost_in_train: list[str] = []
+
+    def lose_function(self, reason: str) -> None:
+        """Add a reason why the function is not preserved in either mode."""
+        if reason not in self.lost_in_eval:
+            self.lost_in_eval.append(reason)
+
+    def build(self, parent: Program, child: Program) -> TransferReport:
+        """The report; tensors without a note were left."""
+        return TransferReport(
+            parent=parent.name,
+            child=child.name,
+            tensors=tuple(
+                TensorReport(
+                    name=name,
+                    shape=shape,
+                    trained=name in child.trained,
+                    **self.notes.get(name, TensorNote())._asdict(),
+                )
+                for name, shape in child.shapes.items()
+            ),
+            lost_in_eval=tuple(self.lost_in_eval),
+            lost_in_train=(*self.lost_in_eval, *self.lost_in_train),
+        )

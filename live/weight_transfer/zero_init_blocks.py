@@ -1,22 +1,22 @@
-"""Residual blocks that only the child has: they begin by adding nothing.
+"""Residual blocks that only the child has are initialised to add nothing.
 
-The last scale of the branch starts at zero (Goyal et al., 2017, section 5.1), so the block is the
+The last scale of a branch starts at zero (Goyal et al., 2017, section 5.1), so the block is the
 identity in train mode, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
 
-from wattkeeper.live.weight_transfer.identity_init import taps_of
-from wattkeeper.live.weight_transfer.ir import Op, Program
-from wattkeeper.live.weight_transfer.op_sets import CONVOLUTIONS, PASSES_ZERO
+from wattkeeper.live.weight_transfer.identity_init import find_identity_taps
+from wattkeeper.live.weight_transfer.program.ir import Op, Program
+from wattkeeper.live.weight_transfer.program.op_sets import CONVOLUTIONS, PASSES_ZERO
 
-ENDS: Final = {
+ZERO_ROLES: Final = {
     "batch_norm": ("weight", "bias"),
     "layer_norm": ("weight", "bias"),
     "group_norm": ("weight", "bias"),
@@ -25,121 +25,146 @@ ENDS: Final = {
     "linear": ("weight", "bias"),
     "attention": ("out_proj.weight", "out_proj.bias"),
 }
-"""Operators that give zero if these tensors are zero."""
+"""By kind of operator, the tensors whose zeros make its result zero."""
 
 
 class InsertedBlocks(NamedTuple):
-    """Inserted residual blocks.
+    """Residual blocks that only the child has.
 
     Attributes:
         inside: Operators of their branches.
-        passed: Of each addition that ends a block, the operator whose value it passes on.
+        shortcuts: By addition that ends a block, the operator of the value that it passes on.
         ends: Operators whose last scale becomes zero.
-        held: Names of all tensors in the branches.
+        tensors: Names of all tensors in the branches.
     """
 
     inside: frozenset[int]
-    passed: dict[int, int]
+    shortcuts: dict[int, int]
     ends: frozenset[int]
-    held: frozenset[str]
+    tensors: frozenset[str]
 
 
-def find_blocks(program: Program, filled: frozenset[int]) -> InsertedBlocks:
-    """Additions and concatenations with a branch that holds weights, none of them from the parent.
+class _Branch(NamedTuple):
+    """One operand of an addition.
 
-    What a branch gives a concatenation is read by nobody at first: its readers' weights are zero.
+    Attributes:
+        shortcut: The operator of the other operand.
+        end: The operator of this operand.
+        members: Operators before this operand that are not before the other.
+    """
+
+    shortcut: int
+    end: int
+    members: list[int]
+
+
+def find_inserted_blocks(program: Program, filled: frozenset[int]) -> InsertedBlocks:
+    """Find additions and concatenations with a branch whose weights all lack an origin.
+
+    A branch of a concatenation has no effect at first, because its readers' weights are zero.
 
     Args:
-        program: What the child computes.
+        program: The child's program.
         filled: Operators that take weights from the parent.
     """
-    before: list[int] = []  # as bits, each operator with all before it
-    for at, op in enumerate(program.ops):
-        bits = 1 << at
-        for ref in op.refs:
-            bits |= before[ref]
-        before.append(bits)
+    ancestors = _find_ancestors(program)
     inside: set[int] = set()
-    passed: dict[int, int] = {}
+    shortcuts: dict[int, int] = {}
     ends: set[int] = set()
-    for at, op in enumerate(program.ops):
+    for index, op in enumerate(program.ops):
         if op.kind == "cat":
-            inside |= _unread(program, before, op, filled)
-        if op.kind != "add" or len(op.refs) != 2:
-            continue
-        ways = [
-            (kept, branch, _members(before[branch] & ~before[kept]))
-            for kept, branch in (op.refs, op.refs[::-1])
-        ]
-        if filled & {one for *_, own in ways for one in own}:
-            continue
-        for (kept, branch, own), (*_, other) in (ways, ways[::-1]):
-            weights, others = (_weighted(program, part) for part in (own, other))
-            if not weights or _is_stuck(program, others):
+            for branch in _cat_branches(program, ancestors, op):
+                if not filled & {*branch.members}:
+                    inside |= {*branch.members}
+        elif op.kind == "add" and len(op.refs) == 2:
+            branches = [_branch(ancestors, *refs) for refs in (op.refs, op.refs[::-1])]
+            if filled & {member for branch in branches for member in branch.members}:
                 continue
-            if len(weights) < len(others) and not _is_stuck(program, weights):
-                continue
-            last = _ends(program, branch, set(own))
-            if last:
-                inside |= {*own}
-                passed[at] = kept
-                ends |= last
-                break
-    held = {name for one in inside for name in program.ops[one].tensors.values()}
-    return InsertedBlocks(frozenset(inside), passed, frozenset(ends), frozenset(held))
+            for branch, other in (branches, branches[::-1]):
+                branch_ends = _find_block_ends(program, branch, other)
+                if branch_ends:
+                    inside |= {*branch.members}
+                    shortcuts[index] = branch.shortcut
+                    ends |= branch_ends
+                    break
+    tensors = {name for index in inside for name in program.ops[index].tensors.values()}
+    return InsertedBlocks(frozenset(inside), shortcuts, frozenset(ends), frozenset(tensors))
 
 
-def _unread(program: Program, before: list[int], op: Op, filled: frozenset[int]) -> set[int]:
-    unread: set[int] = set()
-    for kept in op.refs:
-        for branch in op.refs:
-            if before[branch] >> kept & 1 and branch != kept:
-                own = _members(before[branch] & ~before[kept])
-                if any(program.ops[at].tensors for at in own) and not filled & {*own}:
-                    unread |= {*own}
-    return unread
+def _find_ancestors(program: Program) -> list[int]:
+    """By operator, a bit set of the operator itself and all before it."""
+    ancestors: list[int] = []
+    for index, op in enumerate(program.ops):
+        bits = 1 << index
+        for ref in op.refs:
+            bits |= ancestors[ref]
+        ancestors.append(bits)
+    return ancestors
 
 
-def _weighted(program: Program, members: Sequence[int]) -> list[int]:
-    return [at for at in members if program.ops[at].tensors]
+def _branch(ancestors: Sequence[int], shortcut: int, end: int) -> _Branch:
+    return _Branch(shortcut, end, _list_bits(ancestors[end] & ~ancestors[shortcut]))
 
 
-def _is_stuck(program: Program, weighted: Sequence[int]) -> bool:
-    """Whether a convolution among some operators cannot pass its input on."""
-    ops = [program.ops[at] for at in weighted if program.ops[at].kind in CONVOLUTIONS]
-    return any(taps_of(op, program.shapes[op.tensors["weight"]][2:]) is None for op in ops)
+def _cat_branches(program: Program, ancestors: Sequence[int], op: Op) -> Iterator[_Branch]:
+    """Operands with weights that are computed from another operand of a concatenation."""
+    for shortcut in op.refs:
+        for end in op.refs:
+            if ancestors[end] >> shortcut & 1 and end != shortcut:
+                branch = _branch(ancestors, shortcut, end)
+                if _list_weighted(program, branch.members):
+                    yield branch
 
 
-def _members(bits: int) -> list[int]:
-    members = []
+def _find_block_ends(program: Program, branch: _Branch, other: _Branch) -> set[int]:
+    """The operators to set to zero if a branch is an inserted block; empty if it is not."""
+    weighted, other_weighted = (_list_weighted(program, b.members) for b in (branch, other))
+    if not weighted or _is_blocking(program, other_weighted):
+        return set()
+    if len(weighted) < len(other_weighted) and not _is_blocking(program, weighted):
+        return set()
+    return _find_ends(program, branch.end, branch.members)
+
+
+def _list_weighted(program: Program, members: Sequence[int]) -> list[int]:
+    return [index for index in members if program.ops[index].tensors]
+
+
+def _is_blocking(program: Program, weighted: Sequence[int]) -> bool:
+    """Whether a convolution among these operators cannot be the identity."""
+    ops = [program.ops[index] for index in weighted if program.ops[index].kind in CONVOLUTIONS]
+    shapes = program.shapes
+    return any(find_identity_taps(op, shapes[op.tensors["weight"]][2:]) is None for op in ops)
+
+
+def _list_bits(bits: int) -> list[int]:
+    indices = []
     while bits:
         low = bits & -bits
-        members.append(low.bit_length() - 1)
+        indices.append(low.bit_length() - 1)
         bits ^= low
-    return members
+    return indices
 
 
-def _ends(program: Program, at: int, own: set[int]) -> set[int]:
-    """The operators to make zero so that a value is zero; empty if there are none."""
-    op = program.ops[at]
-    if at not in own:
+def _find_ends(program: Program, index: int, members: Collection[int]) -> set[int]:
+    """The operators to set to zero to make a value zero; empty if there are none."""
+    op = program.ops[index]
+    if index not in members:
         return set()
-    if op.kind in ENDS:
-        return {at} if op.tensors.get(ENDS[op.kind][0]) else set()
+    if op.kind in ZERO_ROLES:
+        return {index} if op.tensors.get(ZERO_ROLES[op.kind][0]) else set()
     if op.kind == "add":
-        parts = [_ends(program, ref, own) for ref in op.refs]
-        return set().union(*parts) if len(parts) == 2 and all(parts) else set()
+        operands = [_find_ends(program, ref, members) for ref in op.refs]
+        return set().union(*operands) if len(operands) == 2 and all(operands) else set()
     if op.kind in PASSES_ZERO:
-        return _ends(program, op.refs[0], own)
+        return _find_ends(program, op.refs[0], members)
     return set()
 
 
-def zeros(program: Program, blocks: InsertedBlocks, own: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors that make the inserted blocks add nothing, by name."""
-    made = {}
-    for at in sorted(blocks.ends):
-        op = program.ops[at]
-        for role in ENDS[op.kind]:
-            if role in op.tensors:
-                made[op.tensors[role]] = torch.zeros_like(own[op.tensors[role]])
-    return made
+def zero_tensors(
+    program: Program, blocks: InsertedBlocks, own: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """The zero tensors that make the inserted blocks add nothing, by name."""
+    ends = [program.ops[index] for index in sorted(blocks.ends)]
+    names = [op.tensors[role] for op in ends for role in ZERO_ROLES[op.kind] if role in op.tensors]
+    return {name: torch.zeros_like(own[name]) for name in names}

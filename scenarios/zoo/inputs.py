@@ -111,14 +111,14 @@ def example_inputs(text: str | None, *modules: nn.Module) -> tuple[torch.Tensor,
     """
     import torch
 
-    from wattkeeper.live.weight_transfer.example_inputs import input_type, inputs_for
+    from wattkeeper.live.weight_transfer.program.example_inputs import derive_dtype, derive_inputs
 
     if text is None:
-        return inputs_for(*modules)
+        return derive_inputs(*modules)
     if not SHAPES.fullmatch(text):
         raise InputError(f"found {text!r} as --input; allowed: the input's shape, as 1,3,32,32")
     shapes = [tuple(map(int, shape.split(","))) for shape in text.split(";")]
-    dtype = input_type(modules[0])
+    dtype = derive_dtype(modules[0])
     return tuple(torch.zeros(shape, dtype=dtype) for shape in shapes)
 
 

@@ -67,7 +67,7 @@ def warm_start(zoo: Zoo, wanted: WarmStartRequest, out: Path) -> WarmStartResult
     check_torch()
     import torch
 
-    from wattkeeper.live.weight_transfer.model_graph import graph_of, traced
+    from wattkeeper.live.weight_transfer.model_graph import graph_of, trace
     from wattkeeper.live.weight_transfer.transfer import grow
 
     if not out.parent.is_dir():
@@ -88,7 +88,7 @@ def warm_start(zoo: Zoo, wanted: WarmStartRequest, out: Path) -> WarmStartResult
             parents = ParentRanking(zoo, graph, wanted.matcher)
     parent = _trained(match.model, state)
     inputs = example_inputs(wanted.shape, child, parent)
-    report = grow(traced(parent, inputs, match.model.name), traced(child, inputs, wanted.child))
+    report = grow(trace(parent, inputs, match.model.name), trace(child, inputs, wanted.child))
     _save(child, out)
     with suppress(StoreError):  # it was evicted meanwhile
         zoo.used(match.model.model_id)

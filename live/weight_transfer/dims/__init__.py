@@ -1,1 +1,1 @@
-"""Which dimensions of the tensors of a program are the same units."""
+"""Analysis of which dimensions of a program's tensors hold the same units."""

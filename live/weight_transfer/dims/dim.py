@@ -1,9 +1,9 @@
-"""Units of a network, unified over everything that forces two tensors to share them.
+"""Dimensions of tensors as terms that are unified wherever two tensors must share units.
 
-An `Dim` is one dimension of a tensor. It is `free` (units that may be replicated or left out),
-`fixed` (an extent that must be as in the parent: batch, time, classes), a `product` of axes
-(heads times units of a head, channels times pixels) or a `concat` of axes, as terms are in
-unification. Structural pruning groups layers alike (DepGraph, Fang et al., CVPR '23, section 3).
+A `Dim` is `free` (units that may be replicated or removed), `fixed` (an extent that must equal the
+parent's: batch, time, classes), a `product` of dimensions (heads times units of a head, channels
+times pixels) or a `concat` of dimensions. Structural pruning groups layers in the same way
+(DepGraph, Fang et al., CVPR '23, section 3). Names: `dim` is a `Dim`, `axis` a position in a shape.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 
 class Dim:
-    """One dimension of a tensor; axes that must agree are bound to one another.
+    """One dimension of a tensor; unified dimensions are bound to one representative.
 
     Attributes:
         extent: Its number of elements.
-        kind: `free`, `fixed`, `product` (parts from the outermost) or `concat`.
-        parts: Of a product or a concatenation.
+        kind: `free`, `fixed`, `product` (outermost factor first) or `concat`.
+        parts: The parts of a product or a concatenation.
     """
 
     __slots__ = ("_bound", "extent", "kind", "parts")
@@ -30,31 +30,31 @@ class Dim:
         self._bound: Dim | None = None
 
     def find(self) -> Dim:
-        """The axis that stands for this one."""
-        axis = self
-        while axis._bound is not None:
-            axis = axis._bound
-        if axis is not self:
-            self._bound = axis
-        return axis
+        """The representative of all dimensions that were unified with this one."""
+        dim = self
+        while dim._bound is not None:
+            dim = dim._bound
+        if dim is not self:
+            self._bound = dim
+        return dim
 
     def bind(self, other: Dim) -> None:
-        """Let another axis stand for this one."""
+        """Make another dimension the representative of this one."""
         self._bound = other
 
 
 def free(extent: int) -> Dim:
-    """Units of their own; a single one may still become several."""
+    """A dimension of units whose number may change."""
     return Dim(extent)
 
 
 def fixed(extent: int) -> Dim:
-    """An extent that must not change."""
+    """A dimension whose extent must not change."""
     return Dim(extent, "fixed")
 
 
 def product(parts: Iterable[Dim]) -> Dim:
-    """Axes merged into one, the first the outermost."""
+    """Dimensions flattened into one, the outermost first."""
     flat = [factor for part in parts for factor in factors(part)]
     flat = [factor for factor in flat if (factor.extent, factor.kind) != (1, "fixed")]
     if len(flat) < 2:
@@ -63,40 +63,40 @@ def product(parts: Iterable[Dim]) -> Dim:
 
 
 def concat(parts: Iterable[Dim]) -> Dim:
-    """Axes one after another."""
+    """Dimensions concatenated into one."""
     flat = [piece for part in parts for piece in pieces(part)]
     if len(flat) == 1:
         return flat[0]
     return Dim(sum(part.extent for part in flat), "concat", tuple(flat))
 
 
-def factors(axis: Dim) -> list[Dim]:
-    """What an axis is a product of; itself if it is none."""
-    axis = axis.find()
-    if axis.kind != "product":
-        return [axis]
-    return [factor for part in axis.parts for factor in factors(part)]
+def factors(dim: Dim) -> list[Dim]:
+    """The factors of a product; any other dimension is its own only factor."""
+    return _flatten(dim.find(), "product")
 
 
-def pieces(axis: Dim) -> list[Dim]:
-    """What an axis is a concatenation of; itself if it is none."""
-    axis = axis.find()
-    if axis.kind != "concat":
-        return [axis]
-    return [piece for part in axis.parts for piece in pieces(part)]
+def pieces(dim: Dim) -> list[Dim]:
+    """The pieces of a concatenation; any other dimension is its own only piece."""
+    return _flatten(dim.find(), "concat")
 
 
-def pin(axis: Dim) -> None:
-    """Make an axis and all its parts fixed."""
-    axis = axis.find()
-    if axis.kind == "free":
-        axis.kind = "fixed"
-    for part in axis.parts:
+def _flatten(dim: Dim, kind: str) -> list[Dim]:
+    if dim.kind != kind:
+        return [dim]
+    return [item for part in dim.parts for item in _flatten(part.find(), kind)]
+
+
+def pin(dim: Dim) -> None:
+    """Make a dimension and all its parts fixed."""
+    dim = dim.find()
+    if dim.kind == "free":
+        dim.kind = "fixed"
+    for part in dim.parts:
         pin(part)
 
 
 def unify(first: Dim, second: Dim) -> None:
-    """Let two axes have the same units; what cannot be reconciled is fixed on both sides."""
+    """Give two dimensions the same units; pin both if they cannot be reconciled."""
     a, b = first.find(), second.find()
     if a is b:
         return
@@ -112,9 +112,9 @@ def unify(first: Dim, second: Dim) -> None:
         pin(b)
         (b if a.kind == "fixed" else a).bind(a if a.kind == "fixed" else b)
     elif a.kind == b.kind == "product":
-        _zip(factors(a), factors(b), _outer)
+        _unify_parts(factors(a), factors(b), _cut_product)
     elif a.kind == b.kind == "concat":
-        _zip(pieces(a), pieces(b), _first)
+        _unify_parts(pieces(a), pieces(b), _cut_concat)
     elif a.kind == "product":
         _distribute(a, b)
     else:
@@ -122,9 +122,9 @@ def unify(first: Dim, second: Dim) -> None:
 
 
 def _distribute(whole: Dim, joined: Dim) -> None:
-    """Unify a product with a concatenation that cuts nothing but its outermost factor."""
+    """Unify a product with a concatenation that divides only its outermost factor."""
     outer, *inner = factors(whole)
-    size = math.prod(axis.extent for axis in inner)
+    size = math.prod(dim.extent for dim in inner)
     ends = pieces(joined)
     if any(end.extent % size for end in ends):
         pin(whole)
@@ -137,56 +137,53 @@ def _distribute(whole: Dim, joined: Dim) -> None:
         unify(end, product((part, *inner)))
 
 
-def _zip(a: list[Dim], b: list[Dim], cut: Callable[[Dim, int], Dim | None]) -> None:
-    """Unify two lists part by part, cutting the larger part where they do not match."""
+def _unify_parts(a: list[Dim], b: list[Dim], cut: Callable[[Dim, int], Dim | None]) -> None:
+    """Unify two lists part by part, cutting the larger part where extents differ."""
     while a and b:
         x, y = a.pop(0).find(), b.pop(0).find()
         if x.extent != y.extent:
             large, rest = (x, a) if x.extent > y.extent else (y, b)
-            left = cut(large, min(x.extent, y.extent))
-            if left is None:
-                for axis in (x, y, *a, *b):
-                    pin(axis)
+            halves = cut(large, min(x.extent, y.extent))
+            if halves is None:
+                for dim in (x, y, *a, *b):
+                    pin(dim)
                 return
-            head, tail = left.parts
+            head, tail = halves.parts
             rest.insert(0, tail)
             x, y = (head, y) if large is x else (x, head)
         unify(x, y)
 
 
-def _outer(axis: Dim, extent: int) -> Dim | None:
-    if axis.parts or axis.extent % extent:
+def _cut_product(dim: Dim, extent: int) -> Dim | None:
+    if dim.parts or dim.extent % extent:
         return None
-    return _replace(axis, "product", (extent, axis.extent // extent))
+    return _replace(dim, "product", (extent, dim.extent // extent))
 
 
-def _first(axis: Dim, extent: int) -> Dim | None:
-    if axis.parts:
+def _cut_concat(dim: Dim, extent: int) -> Dim | None:
+    if dim.parts:
         return None
-    return _replace(axis, "concat", (extent, axis.extent - extent))
+    return _replace(dim, "concat", (extent, dim.extent - extent))
 
 
-def _replace(axis: Dim, kind: str, extents: Sequence[int]) -> Dim:
-    whole = Dim(axis.extent, kind, tuple(Dim(extent, axis.kind) for extent in extents))
-    axis.bind(whole)
+def _replace(dim: Dim, kind: str, extents: Sequence[int]) -> Dim:
+    whole = Dim(dim.extent, kind, tuple(Dim(extent, dim.kind) for extent in extents))
+    dim.bind(whole)
     return whole
 
 
-def split(axis: Dim, extents: Sequence[int]) -> tuple[Dim, ...]:
-    """Take an axis as a product of these extents, the first the outermost."""
+def split_product(dim: Dim, extents: Sequence[int]) -> tuple[Dim, ...]:
+    """Split a dimension into factors of these extents, the outermost first."""
     if sum(extent != 1 for extent in extents) < 2:
-        whole = next((at for at, extent in enumerate(extents) if extent != 1), 0)
-        return tuple(axis if at == whole else fixed(1) for at in range(len(extents)))
+        whole = next((axis for axis, extent in enumerate(extents) if extent != 1), 0)
+        return tuple(dim if axis == whole else fixed(1) for axis in range(len(extents)))
     parts = tuple(fixed(1) if extent == 1 else free(extent) for extent in extents)
-    unify(axis, product(parts))
+    unify(dim, product(parts))
     return parts
 
 
-def cut(axis: Dim, extents: Sequence[int]) -> tuple[Dim, ...]:
-    """Take an axis as a concatenation of these extents."""
-    parts = tuple(free(extent) for extent in extents)
-    if len(parts) == 1:
-        unify(axis, parts[0])
-    else:
-        unify(axis, concat(parts))
+def split_concat(dim: Dim, extents: Sequence[int]) -> tuple[Dim, ...]:
+    """Split a dimension into consecutive pieces of these extents."""
+    parts = tuple(map(free, extents))
+    unify(dim, concat(parts))
     return parts

@@ -1,197 +1,205 @@
-"""Axes of what layers with weights give, and of products of computed tensors."""
+"""Rules for layers with weights and for products of computed tensors."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Final
 
-from wattkeeper.live.weight_transfer.dims.dim import Dim, concat, fixed, free, product, split, unify
-from wattkeeper.live.weight_transfer.dims.rules import Axes, Rule, adder, pin_all
-from wattkeeper.live.weight_transfer.ir import Op, Shape, StateTensor
-from wattkeeper.live.weight_transfer.op_sets import CONVOLUTIONS, TRANSPOSED, UNIFORM
-
-if TYPE_CHECKING:
-    from wattkeeper.live.weight_transfer.dims.analysis import DimAnalysis
-
-RULES: Final[dict[str, Rule]] = {}
-"""By the operator's kind."""
+from wattkeeper.live.weight_transfer.dims.dim import (
+    Dim,
+    concat,
+    fixed,
+    free,
+    product,
+    split_product,
+    unify,
+)
+from wattkeeper.live.weight_transfer.dims.program_dims import (
+    Dims,
+    ProgramDims,
+    Rule,
+    fix_shape,
+    pin_all,
+    single,
+)
+from wattkeeper.live.weight_transfer.program.ir import Op, Ref, Shape, StateTensor
+from wattkeeper.live.weight_transfer.program.op_sets import CONVOLUTIONS, TRANSPOSED, UNIFORM
 
 GATES: Final = {"lstm": 4, "gru": 3}
 
-_rule = adder(RULES)
 
-
-@_rule(*CONVOLUTIONS, *TRANSPOSED)
-def _convolution(spaces: DimAnalysis, op: Op) -> Axes:
-    data = spaces.of(op.args["input"])
-    batched = len(data) == len(op.shape) == _rank(op)
-    channel = 1 if batched else 0
-    transposed = op.kind in TRANSPOSED
-    groups = op.args["groups"]
-    given, taken = data[channel], op.shape[channel]
+def _convolution(dims: ProgramDims, op: Op) -> Dims:
+    data = dims.of(op.args["input"])
+    channel_axis = 1 if len(data) == len(op.shape) == int(op.kind[-2]) + 2 else 0
+    groups = op.integer("groups")
+    inputs, out_channels = data[channel_axis], op.shape[channel_axis]
     if groups == 1:
-        inside, out = given, free(taken)
-        rows = out
-        out_rows = out
+        group_inputs, group_outputs = inputs, free(out_channels)
+        outputs = group_outputs
     else:
-        group, inside = split(given, (groups, given.extent // groups))
-        rows = free(taken // groups) if taken > groups else fixed(1)
-        out = product((group, rows))
-        out_rows = out
-    kernel = tuple(map(fixed, _weight_shape(spaces, op)[2:]))
-    dims = (given, rows) if transposed else (out_rows, inside)
-    spaces.hold(op.args["weight"], (*dims, *kernel))
-    spaces.hold(op.args["bias"], (out,))
-    batch = data[:channel]
-    return (*batch, out, *map(fixed, op.shape[channel + 1 :]))
+        group, group_inputs = split_product(inputs, (groups, inputs.extent // groups))
+        group_outputs = free(out_channels // groups) if out_channels > groups else fixed(1)
+        outputs = product((group, group_outputs))
+    units = (inputs, group_outputs) if op.kind in TRANSPOSED else (outputs, group_inputs)
+    dims.assign(op.args["weight"], (*units, *fix_shape(_weight_shape(dims, op)[2:])))
+    dims.assign(op.args["bias"], (outputs,))
+    return (*data[:channel_axis], outputs, *fix_shape(op.shape[channel_axis + 1 :]))
 
 
-def _rank(op: Op) -> int:
-    return int(op.kind[-2]) + 2
-
-
-def _weight_shape(spaces: DimAnalysis, op: Op) -> Shape:
+def _weight_shape(dims: ProgramDims, op: Op) -> Shape:
     weight = op.args["weight"]
-    shape: Shape = (
-        spaces.program.shapes[weight.name]
-        if isinstance(weight, StateTensor)
-        else spaces.program.ops[weight.op].shape
-    )
-    return shape
+    if isinstance(weight, StateTensor):
+        return dims.program.shapes[weight.name]
+    assert isinstance(weight, Ref)
+    return dims.program.ops[weight.op].shape
 
 
-@_rule("linear")
-def _linear(spaces: DimAnalysis, op: Op) -> Axes:
-    data = spaces.of(op.args["input"])
-    out = free(op.shape[-1])
-    spaces.hold(op.args["weight"], (out, data[-1]))
-    spaces.hold(op.args["bias"], (out,))
-    return (*data[:-1], spaces.of(op.args["weight"])[0])
+def _linear(dims: ProgramDims, op: Op) -> Dims:
+    data = dims.of(op.args["input"])
+    outputs = free(op.shape[-1])
+    dims.assign(op.args["weight"], (outputs, data[-1]))
+    dims.assign(op.args["bias"], (outputs,))
+    return (*data[:-1], dims.of(op.args["weight"])[0])
 
 
-@_rule("embedding")
-def _embedding(spaces: DimAnalysis, op: Op) -> Axes:
-    rows = _weight_shape(spaces, op)[0]
-    spaces.hold(op.args["weight"], (fixed(rows), free(op.shape[-1])))
-    return (*spaces.of(op.args["indices"]), spaces.of(op.args["weight"])[1])
+def _embedding(dims: ProgramDims, op: Op) -> Dims:
+    rows = _weight_shape(dims, op)[0]
+    dims.assign(op.args["weight"], (fixed(rows), free(op.shape[-1])))
+    return (*dims.of(op.args["indices"]), dims.of(op.args["weight"])[1])
 
 
-@_rule("batch_norm", "instance_norm")
-def _batch_norm(spaces: DimAnalysis, op: Op) -> Axes:
-    data = spaces.of(op.args["input"])
+def _batch_norm(dims: ProgramDims, op: Op) -> Dims:
+    data = dims.of(op.args["input"])
     for role in ("weight", "bias", "running_mean", "running_var"):
-        spaces.hold(op.args[role], (data[1],))
-    if "num_batches_tracked" in op.tensors:
-        spaces.hold(op.tensors["num_batches_tracked"], ())
+        dims.assign(op.args[role], (data[1],))
+    dims.assign(op.tensors.get("num_batches_tracked"), ())
     return data
 
 
-@_rule("layer_norm", "rms_norm")
-def _layer_norm(spaces: DimAnalysis, op: Op) -> Axes:
-    data = spaces.of(op.args["input"])
-    normal = data[len(data) - len(op.args["normalized_shape"]) :]
-    spaces.hold(op.args["weight"], normal)
-    spaces.hold(op.args.get("bias"), normal)
+def _layer_norm(dims: ProgramDims, op: Op) -> Dims:
+    data = dims.of(op.args["input"])
+    normalized = data[len(data) - len(op.integers("normalized_shape")) :]
+    dims.assign(op.args["weight"], normalized)
+    dims.assign(op.args.get("bias"), normalized)
     return data
 
 
-@_rule("group_norm")
-def _group_norm(spaces: DimAnalysis, op: Op) -> Axes:
-    data = spaces.of(op.args["input"])
-    groups = op.args["num_groups"]
-    split(data[1], (groups, data[1].extent // groups))
-    spaces.hold(op.args["weight"], (data[1],))
-    spaces.hold(op.args["bias"], (data[1],))
+def _group_norm(dims: ProgramDims, op: Op) -> Dims:
+    data = dims.of(op.args["input"])
+    groups = op.integer("num_groups")
+    split_product(data[1], (groups, data[1].extent // groups))
+    dims.assign(op.args["weight"], (data[1],))
+    dims.assign(op.args["bias"], (data[1],))
     return data
 
 
-@_rule("prelu")
-def _prelu(spaces: DimAnalysis, op: Op) -> Axes:
-    data = spaces.of(op.args["self"])
-    (slopes,) = _weight_shape(spaces, op)
-    spaces.hold(op.args["weight"], (fixed(1) if slopes == 1 else data[1],))
+def _prelu(dims: ProgramDims, op: Op) -> Dims:
+    data = dims.of(op.args["self"])
+    (slopes,) = _weight_shape(dims, op)
+    dims.assign(op.args["weight"], (fixed(1) if slopes == 1 else data[1],))
     return data
 
 
-@_rule("lstm", "gru")
-def _recurrent(spaces: DimAnalysis, op: Op) -> Any:
-    """Gates are blocks of the same units; so are the states that go from step to step."""
-    data = spaces.of(op.args["input"])
-    fed, gates = data[-1], GATES[op.kind]
+def _recurrent(dims: ProgramDims, op: Op) -> tuple[Dims, ...]:
+    """The rows of a gate are the units of the state that is passed from step to step."""
+    data = dims.of(op.args["input"])
+    inputs, gates = data[-1], GATES[op.kind]
     outputs: list[Dim] = []
-    for layer in range(op.args["num_layers"]):
+    for layer in range(op.integer("num_layers")):
         outputs = []
-        for suffix in ("", "_reverse") if op.args["bidirectional"] else ("",):
-            at = f"_l{layer}{suffix}"
-            wide, hidden = spaces.program.shapes[op.tensors["weight_hh" + at]]
-            units = free(wide // gates)
-            projected = "weight_hr" + at in op.tensors
-            state = free(hidden) if projected else units
+        for direction in ("", "_reverse") if op.args["bidirectional"] else ("",):
+            suffix = f"_l{layer}{direction}"
+            gate_rows, state_extent = dims.program.shapes[op.tensors["weight_hh" + suffix]]
+            units = free(gate_rows // gates)
+            projection = op.tensors.get("weight_hr" + suffix)
+            state = free(state_extent) if projection else units
             rows = product((fixed(gates), units))
-            spaces.hold(op.tensors["weight_ih" + at], (rows, fed))
-            spaces.hold(op.tensors["weight_hh" + at], (rows, state))
-            for role in ("bias_ih" + at, "bias_hh" + at):
-                spaces.hold(op.tensors.get(role), (rows,))
-            if projected:
-                spaces.hold(op.tensors["weight_hr" + at], (state, units))
+            dims.assign(op.tensors["weight_ih" + suffix], (rows, inputs))
+            dims.assign(op.tensors["weight_hh" + suffix], (rows, state))
+            for role in ("bias_ih" + suffix, "bias_hh" + suffix):
+                dims.assign(op.tensors.get(role), (rows,))
+            dims.assign(projection, (state, units))
             outputs.append(state)
-        fed = concat(outputs)
-    for given in op.refs[1:]:
-        if spaces.program.ops[given].kind not in UNIFORM:
-            pin_all((spaces.values[given], outputs))
-    last = [(*map(fixed, shape[:-1]), outputs[0]) for shape in op.shape[1:]]
-    return ((*data[:-1], fed), *last)
+        inputs = concat(outputs)
+    for index in op.refs[1:]:  # initial states
+        if dims.program.ops[index].kind not in UNIFORM:
+            dims.pin_results(index)
+            pin_all(outputs)
+    states = [(*fix_shape(shape[:-1]), outputs[0]) for shape in op.shapes[1:]]
+    return ((*data[:-1], inputs), *states)
 
 
-@_rule("attention")
-def _attention(spaces: DimAnalysis, op: Op) -> Any:
-    query, key, value = (spaces.of(op.args[name])[-1] for name in ("query", "key", "value"))
-    heads = op.args["heads"]
-    each = query.extent // heads
-    head, match, carried = free(heads), free(each), free(each)
-    asked, told = product((head, match)), product((head, carried))
+def _attention(dims: ProgramDims, op: Op) -> tuple[Dims, ...]:
+    query, key, value = (dims.of(op.args[name])[-1] for name in ("query", "key", "value"))
+    heads = op.integer("heads")
+    head_extent = query.extent // heads
+    head, key_units, value_units = free(heads), free(head_extent), free(head_extent)
+    key_rows, value_rows = product((head, key_units)), product((head, value_units))
     if "in_proj_weight" in op.tensors:
         unify(query, key)
         unify(key, value)
-        spaces.hold(op.tensors["in_proj_weight"], (concat((asked, asked, told)), query))
+        rows = concat((key_rows, key_rows, value_rows))
+        dims.assign(op.tensors["in_proj_weight"], (rows, query))
     else:
-        spaces.hold(op.tensors["q_proj_weight"], (asked, query))
-        spaces.hold(op.tensors["k_proj_weight"], (asked, key))
-        spaces.hold(op.tensors["v_proj_weight"], (told, value))
-    spaces.hold(op.tensors.get("in_proj_bias"), (concat((asked, asked, told)),))
-    out = free(query.extent)
-    spaces.hold(op.tensors["out_proj.weight"], (out, told))
-    spaces.hold(op.tensors.get("out_proj.bias"), (out,))
-    spaces.contracted[len(spaces.values)] = match
-    result = (*spaces.of(op.args["query"])[:-1], out)
-    return (result, tuple(map(fixed, op.shape[1])))
+        dims.assign(op.tensors["q_proj_weight"], (key_rows, query))
+        dims.assign(op.tensors["k_proj_weight"], (key_rows, key))
+        dims.assign(op.tensors["v_proj_weight"], (value_rows, value))
+    dims.assign(op.tensors.get("in_proj_bias"), (concat((key_rows, key_rows, value_rows)),))
+    outputs = free(query.extent)
+    dims.assign(op.tensors["out_proj.weight"], (outputs, value_rows))
+    dims.assign(op.tensors.get("out_proj.bias"), (outputs,))
+    dims.contracted[len(dims.results)] = key_units
+    return (*dims.of(op.args["query"])[:-1], outputs), fix_shape(op.shapes[1])
 
 
-@_rule("scaled_dot_product_attention")
-def _scaled_dot_product(spaces: DimAnalysis, op: Op) -> Axes:
-    query, key, value = (spaces.of(op.args[name]) for name in ("query", "key", "value"))
+def _scaled_dot_product(dims: ProgramDims, op: Op) -> Dims:
+    query, key, value = (dims.of(op.args[name]) for name in ("query", "key", "value"))
     unify(query[-1], key[-1])
     for q, k, v in zip(query[:-2], key[:-2], value[:-2], strict=True):
         unify(q, k)
         unify(k, v)
-    spaces.contracted[len(spaces.values)] = query[-1]
+    dims.contracted[len(dims.results)] = query[-1]
     return (*query[:-1], value[-1])
 
 
-@_rule("matmul", "bmm")
-def _matmul(spaces: DimAnalysis, op: Op) -> Axes:
-    left, right = (spaces.of(value) for value in list(op.args.values())[:2])
+def _matmul(dims: ProgramDims, op: Op) -> Dims:
+    left, right = (dims.of(value) for value in list(op.args.values())[:2])
     if min(len(left), len(right)) < 2:
-        pin_all((left, right))
-        return tuple(map(fixed, op.shape))
+        pin_all((*left, *right))
+        return fix_shape(op.shape)
     unify(left[-1], right[-2])
-    result = [*left[:-2], left[-2], right[-1]]
+    result = [*left[:-1], right[-1]]
     if len(left) == len(right):
-        for at, (x, y) in enumerate(zip(left[:-2], right[:-2], strict=True)):
+        for axis, (x, y) in enumerate(zip(left[:-2], right[:-2], strict=True)):
             if x.extent == y.extent:
                 unify(x, y)
             elif x.extent == 1:
-                result[at] = y
+                result[axis] = y
     elif len(left) < len(right):
         result = [*right[: len(right) - len(left)], *result]
-    spaces.contracted[len(spaces.values)] = left[-1]
+    dims.contracted[len(dims.results)] = left[-1]
     return tuple(result)
+
+
+_SINGLE: Final[dict[str, Callable[[ProgramDims, Op], Dims]]] = {
+    **dict.fromkeys(CONVOLUTIONS | TRANSPOSED, _convolution),
+    "linear": _linear,
+    "embedding": _embedding,
+    "batch_norm": _batch_norm,
+    "instance_norm": _batch_norm,
+    "layer_norm": _layer_norm,
+    "rms_norm": _layer_norm,
+    "group_norm": _group_norm,
+    "prelu": _prelu,
+    "scaled_dot_product_attention": _scaled_dot_product,
+    "matmul": _matmul,
+    "bmm": _matmul,
+}
+
+RULES: Final[dict[str, Rule]] = {
+    **{kind: single(rule) for kind, rule in _SINGLE.items()},
+    "lstm": _recurrent,
+    "gru": _recurrent,
+    "attention": _attention,
+}
+"""By kind of operator."""

@@ -1,223 +1,234 @@
-"""Axes of what operators without weights give: they make up, rearrange, join, cut or reduce."""
+"""Rules for operators without weights, which create, rearrange, join, split or reduce tensors."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from wattkeeper.live.weight_transfer.dims.dim import (
     Dim,
     concat,
-    cut,
     fixed,
     free,
     pin,
     product,
-    split,
+    split_concat,
+    split_product,
     unify,
 )
-from wattkeeper.live.weight_transfer.dims.rules import Axes, Rule, adder, all_fixed, pin_all
-from wattkeeper.live.weight_transfer.ir import Op, Ref
-from wattkeeper.live.weight_transfer.op_sets import ORDERINGS, TABLES, UNIFORM, VIEWS
+from wattkeeper.live.weight_transfer.dims.program_dims import (
+    Dims,
+    ProgramDims,
+    Rule,
+    fix_shape,
+    pin_all,
+    single,
+)
+from wattkeeper.live.weight_transfer.program.ir import Op, Ref, Shape
+from wattkeeper.live.weight_transfer.program.op_sets import ORDERINGS, TABLES, UNIFORM, VIEWS
 
-if TYPE_CHECKING:
-    from wattkeeper.live.weight_transfer.dims.analysis import DimAnalysis
 
-RULES: Final[dict[str, Rule]] = {}
-"""By the operator's kind."""
-
-_rule = adder(RULES)
-
-
-@_rule("input", "constant", "unused", "arange")
-def _given(spaces: DimAnalysis, op: Op) -> Axes:
+def _fixed(dims: ProgramDims, op: Op) -> Dims:
     for name in op.tensors.values():
-        spaces.tensors[name] = tuple(map(fixed, op.shape))
-    return tuple(map(fixed, op.shape))
+        dims.tensors[name] = fix_shape(op.shape)
+    return fix_shape(op.shape)
 
 
-@_rule(*UNIFORM)
-def _uniform(spaces: DimAnalysis, op: Op) -> Axes:
+def _uniform(dims: ProgramDims, op: Op) -> Dims:
     return tuple(map(free, op.shape))
 
 
-@_rule(*TABLES)
-def _direct(spaces: DimAnalysis, op: Op) -> Axes:
-    axes = tuple(fixed(1) if extent == 1 else free(extent) for extent in op.shape)
-    spaces.hold(op.tensors["weight"], axes)
-    return spaces.tensors[op.tensors["weight"]]
+def _table(dims: ProgramDims, op: Op) -> Dims:
+    units = tuple(fixed(1) if extent == 1 else free(extent) for extent in op.shape)
+    dims.assign(op.tensors["weight"], units)
+    return dims.tensors[op.tensors["weight"]]
 
 
-def broadcast(spaces: DimAnalysis, op: Op) -> Axes:
-    """Axes of what a pointwise operator gives."""
-    result: list[Dim] = [fixed(extent) for extent in op.shape]
+def broadcast(dims: ProgramDims, op: Op) -> Dims:
+    """Rule for pointwise operators."""
+    result = list(fix_shape(op.shape))
     known = [False] * len(result)
-    for at in op.refs:
-        axes = spaces.values[at]
-        for back in range(1, len(axes) + 1):
-            axis = axes[-back]
-            if axis.extent != result[-back].extent:
+    for index in op.refs:
+        operand = dims.of(Ref(index))
+        for back in range(1, len(operand) + 1):
+            dim = operand[-back]
+            if dim.extent != result[-back].extent:
                 continue
             if known[-back]:
-                unify(result[-back], axis)
-            result[-back], known[-back] = axis, True
+                unify(result[-back], dim)
+            result[-back], known[-back] = dim, True
     return tuple(result)
 
 
-@_rule(*VIEWS)
-def _view(spaces: DimAnalysis, op: Op) -> Axes:
-    data = list(spaces.of(op.args["self"]))
+def _view(dims: ProgramDims, op: Op) -> Dims:
+    data = list(dims.of(op.args["self"]))
     if op.kind == "unsqueeze":
-        at = op.args["dim"] % len(op.shape)
-        return (*data[:at], fixed(1), *data[at:])
+        axis = op.integer("dim") % len(op.shape)
+        return (*data[:axis], fixed(1), *data[axis:])
     return _reshape(data, list(op.shape))
 
 
-def _reshape(data: list[Dim], shape: list[int]) -> Axes:
-    """Group dimensions whose extents multiply to the same, then merge and split each group."""
+def _reshape(data: list[Dim], shape: list[int]) -> Dims:
+    """Group dimensions whose extents have the same product, then merge and split each group."""
     result: list[Dim] = []
     while data or shape:
-        taken = [data.pop(0)] if data else [fixed(1)]
-        given = [shape.pop(0)] if shape else [1]
-        while (left := math.prod(axis.extent for axis in taken)) != (right := math.prod(given)):
+        old = [data.pop(0)] if data else [fixed(1)]
+        new = [shape.pop(0)] if shape else [1]
+        while (left := math.prod(dim.extent for dim in old)) != (right := math.prod(new)):
             if left < right:
-                taken.append(data.pop(0))
+                old.append(data.pop(0))
             else:
-                given.append(shape.pop(0))
+                new.append(shape.pop(0))
         while data and data[0].extent == 1 and (not shape or shape[0] != 1):
             data.pop(0)
-        result += split(product(taken), given)
+        result += split_product(product(old), new)
     return tuple(result)
 
 
-@_rule(*ORDERINGS)
-def _permute(spaces: DimAnalysis, op: Op) -> Axes:
-    data = spaces.of(op.args["self"])
+def _permute(dims: ProgramDims, op: Op) -> Dims:
+    data = dims.of(op.args["self"])
     if op.kind == "permute":
-        return tuple(data[at] for at in op.args["dims"])
+        return tuple(data[axis] for axis in op.integers("dims"))
     if op.kind == "movedim":
         pin_all(data)
-        return tuple(map(fixed, op.shape))
+        return fix_shape(op.shape)
     if op.kind in ("t", "numpy_T"):
         return tuple(reversed(data))
-    order = list(range(len(data)))
-    i, j = op.args.get("dim0", -2), op.args.get("dim1", -1)  # absent in mT
-    order[i], order[j] = order[j], order[i]
-    return tuple(data[at] for at in order)
+    swapped = list(data)
+    i, j = (op.integer("dim0"), op.integer("dim1")) if "dim0" in op.args else (-2, -1)  # mT
+    swapped[i], swapped[j] = swapped[j], swapped[i]
+    return tuple(swapped)
 
 
-@_rule("expand", "repeat")
-def _expand(spaces: DimAnalysis, op: Op) -> Axes:
-    data = spaces.of(op.args["self"])
-    new = len(op.shape) - len(data)
-    kept = zip(data, op.shape[new:], strict=True)
-    return (
-        *map(fixed, op.shape[:new]),
-        *(axis if axis.extent == extent else fixed(extent) for axis, extent in kept),
+def _expand(dims: ProgramDims, op: Op) -> Dims:
+    data = dims.of(op.args["self"])
+    new_axes = len(op.shape) - len(data)
+    return (*fix_shape(op.shape[:new_axes]), *_resize(data, op.shape[new_axes:]))
+
+
+def _resize(data: Dims, shape: Shape) -> Dims:
+    """Dimensions whose extent stays are kept, others become fixed."""
+    return tuple(
+        dim if dim.extent == extent else fixed(extent)
+        for dim, extent in zip(data, shape, strict=True)
     )
 
 
-@_rule("cat")
-def _cat(spaces: DimAnalysis, op: Op) -> Axes:
-    parts = [spaces.of(value) for value in op.args["tensors"]]
-    at = op.args["dim"] % len(op.shape)
-    for other in parts[1:]:
-        for dim, (x, y) in enumerate(zip(parts[0], other, strict=True)):
-            if dim != at:
+def _cat(dims: ProgramDims, op: Op) -> Dims:
+    tensors = op.args["tensors"]
+    assert isinstance(tensors, tuple)
+    first, *others = (dims.of(value) for value in tensors)
+    cat_axis = op.integer("dim") % len(op.shape)
+    for other in others:
+        for axis, (x, y) in enumerate(zip(first, other, strict=True)):
+            if axis != cat_axis:
                 unify(x, y)
-    return (*parts[0][:at], concat(part[at] for part in parts), *parts[0][at + 1 :])
+    joined = concat(part[cat_axis] for part in (first, *others))
+    return (*first[:cat_axis], joined, *first[cat_axis + 1 :])
 
 
-@_rule("chunk", "split", "split_with_sizes", "unbind", "tensor_split")
-def _split(spaces: DimAnalysis, op: Op) -> Any:
-    data = spaces.of(op.args["self"])
-    at = op.args["dim"] % len(data)
+def _split(dims: ProgramDims, op: Op) -> tuple[Dims, ...]:
+    data = dims.of(op.args["self"])
+    axis = op.integer("dim") % len(data)
     if op.kind == "unbind":
-        pin(data[at])
-        return tuple((*data[:at], *data[at + 1 :]) for _ in op.shape)
-    parts = cut(data[at], [shape[at] for shape in op.shape])
-    return tuple((*data[:at], part, *data[at + 1 :]) for part in parts)
+        pin(data[axis])
+        return tuple((*data[:axis], *data[axis + 1 :]) for _ in op.shapes)
+    parts = split_concat(data[axis], [shape[axis] for shape in op.shapes])
+    return tuple((*data[:axis], part, *data[axis + 1 :]) for part in parts)
 
 
-@_rule("getitem")
-def _getitem(spaces: DimAnalysis, op: Op) -> Any:
-    return spaces.values[op.args["self"].op][op.args["index"]]
+def _getitem(dims: ProgramDims, op: Op) -> Dims:
+    return dims.results[op.refs[0]][op.integer("index")]
 
 
-@_rule("select")
-def _select(spaces: DimAnalysis, op: Op) -> Axes:
-    data = spaces.of(op.args["self"])
-    at = op.args["dim"] % len(data)
-    pin(data[at])
-    return (*data[:at], *data[at + 1 :])
+def _select(dims: ProgramDims, op: Op) -> Dims:
+    data = dims.of(op.args["self"])
+    axis = op.integer("dim") % len(data)
+    pin(data[axis])
+    return (*data[:axis], *data[axis + 1 :])
 
 
-@_rule("slice")
-def _slice(spaces: DimAnalysis, op: Op) -> Axes:
-    data = spaces.of(op.args["self"])
-    at, extent = op.args["dim"] % len(data), data[op.args["dim"]].extent
-    if op.shape[at] == extent:
+def _slice(dims: ProgramDims, op: Op) -> Dims:
+    data = dims.of(op.args["self"])
+    axis = op.integer("dim") % len(data)
+    extent, kept = data[axis].extent, op.shape[axis]
+    if kept == extent:
         return data
-    start = op.args["start"] or 0
+    start = op.integer("start") if op.args["start"] else 0
     start = max(0, start + extent if start < 0 else start)
-    if op.args["step"] != 1 or data[at].find().kind == "fixed":
-        pin(data[at])
-        part = fixed(op.shape[at])
+    if op.args["step"] != 1 or data[axis].find().kind == "fixed":
+        pin(data[axis])
+        part = fixed(kept)
     else:
-        extents = [start, op.shape[at], extent - start - op.shape[at]]
-        kept = [size for size in extents if size]
-        part = cut(data[at], kept)[1 if start else 0]
-    return (*data[:at], part, *data[at + 1 :])
+        extents = [size for size in (start, kept, extent - start - kept) if size]
+        part = split_concat(data[axis], extents)[1 if start else 0]
+    return (*data[:axis], part, *data[axis + 1 :])
 
 
-@_rule("mean", "sum", "amax", "amin", "max", "softmax", "_softmax", "log_softmax", "argmax")
-def _reduce(spaces: DimAnalysis, op: Op) -> Any:
-    """Reduces or normalises along dimensions; how units stand there is checked later."""
-    data = spaces.of(op.args["self"])
-    dims = op.args.get("dim")
-    if dims is None:
+def _reduce(dims: ProgramDims, op: Op) -> tuple[Dims, ...]:
+    """Reductions and softmax; whether the mean over units is preserved is checked later."""
+    data = dims.of(op.args["self"])
+    if op.args.get("dim") is None:
         pin_all(data)
-        return all_fixed(op.shape)
-    if op.shape and isinstance(op.shape[0], tuple):  # values and their places
-        return tuple(_reduce(spaces, replace(op, shape=shape)) for shape in op.shape)
-    reduced = {dim % len(data) for dim in ((dims,) if isinstance(dims, int) else dims)}
-    if op.kind not in ("mean",):
-        pin_all([data[dim] for dim in reduced])
+        return tuple(map(fix_shape, op.shapes))
+    reduced = {axis % len(data) for axis in op.integers("dim")}
+    if op.kind != "mean":
+        pin_all(data[axis] for axis in reduced)
     if len(op.shape) == len(data):
-        return tuple(
-            axis if axis.extent == extent else fixed(extent)
-            for axis, extent in zip(data, op.shape, strict=True)
-        )
-    return tuple(axis for dim, axis in enumerate(data) if dim not in reduced)
+        return tuple(_resize(data, shape) for shape in op.shapes)
+    kept = tuple(dim for axis, dim in enumerate(data) if axis not in reduced)
+    return (kept,) * len(op.shapes)
 
 
-@_rule(
-    *(
-        f"{kind}{rank}d"
-        for kind in ("max_pool", "avg_pool", "adaptive_avg_pool")
-        for rank in (1, 2)
-    ),
-    *("adaptive_max_pool1d", "adaptive_max_pool2d", "upsample_nearest2d", "upsample_bilinear2d"),
-    *("max_pool2d_with_indices", "upsample_nearest1d"),
-)
-def _pool(spaces: DimAnalysis, op: Op) -> Any:
-    data = next(iter(spaces.of(value) for value in op.args.values() if isinstance(value, Ref)))
-    if op.shape and isinstance(op.shape[0], tuple):
-        return tuple((*data[:2], *map(fixed, shape[2:])) for shape in op.shape)
-    return (*data[:2], *map(fixed, op.shape[2:]))
+def _pool(dims: ProgramDims, op: Op) -> tuple[Dims, ...]:
+    channels = dims.of(Ref(op.refs[0]))[:2]
+    return tuple((*channels, *fix_shape(shape[2:])) for shape in op.shapes)
 
 
-@_rule("pad")
-def _pad(spaces: DimAnalysis, op: Op) -> Axes:
-    data = list(spaces.of(op.args["self"]))
-    pads = op.args["pad"]
+def _pad(dims: ProgramDims, op: Op) -> Dims:
+    data = list(dims.of(op.args["self"]))
+    pads = op.integers("pad")
     for back in range(len(pads) // 2):
         before, after = pads[2 * back : 2 * back + 2]
-        dim = len(data) - 1 - back
-        if (before or after) and data[dim].find().kind == "fixed":
-            data[dim] = fixed(op.shape[dim])
+        axis = len(data) - 1 - back
+        if (before or after) and data[axis].find().kind == "fixed":
+            data[axis] = fixed(op.shape[axis])
         elif before or after:
-            around = (free(before), data[dim], free(after))
-            data[dim] = concat(axis for axis in around if axis.extent)
+            parts = (free(before), data[axis], free(after))
+            data[axis] = concat(dim for dim in parts if dim.extent)
     return tuple(data)
+
+
+_SINGLE: Final[dict[str, Callable[[ProgramDims, Op], Dims]]] = {
+    **dict.fromkeys(("input", "constant", "unused", "arange"), _fixed),
+    **dict.fromkeys(UNIFORM, _uniform),
+    **dict.fromkeys(TABLES, _table),
+    **dict.fromkeys(VIEWS, _view),
+    **dict.fromkeys(ORDERINGS, _permute),
+    **dict.fromkeys(("expand", "repeat"), _expand),
+    "cat": _cat,
+    "getitem": _getitem,
+    "select": _select,
+    "slice": _slice,
+    "pad": _pad,
+}
+
+RULES: Final[dict[str, Rule]] = {
+    **{kind: single(rule) for kind, rule in _SINGLE.items()},
+    **dict.fromkeys(("chunk", "split", "split_with_sizes", "unbind", "tensor_split"), _split),
+    **dict.fromkeys(
+        ("mean", "sum", "amax", "amin", "max", "softmax", "_softmax", "log_softmax", "argmax"),
+        _reduce,
+    ),
+    **dict.fromkeys(
+        (
+            *("max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "max_pool2d_with_indices"),
+            *("adaptive_avg_pool1d", "adaptive_avg_pool2d"),
+            *("adaptive_max_pool1d", "adaptive_max_pool2d"),
+            *("upsample_nearest1d", "upsample_nearest2d", "upsample_bilinear2d"),
+        ),
+        _pool,
+    ),
+}
+"""By kind of operator."""

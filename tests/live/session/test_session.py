@@ -669,8 +669,8 @@ def test_what_the_zoo_refuses_is_no_failure_of_the_training(
 def test_a_warm_start_does_not_undo_what_keep_restored(first: str, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     from wattkeeper.live import Zoo
-    from wattkeeper.live.weight_transfer.example_inputs import inputs_for
-    from wattkeeper.live.weight_transfer.model_graph import traced
+    from wattkeeper.live.weight_transfer.model_graph import trace
+    from wattkeeper.live.weight_transfer.program.example_inputs import derive_inputs
 
     def recur(stops: bool = False) -> tuple[Session, bool, Any]:
         """The session, whether it took something from the zoo, and the weights it began with."""
@@ -700,7 +700,7 @@ def test_a_warm_start_does_not_undo_what_keep_restored(first: str, tmp_path: Pat
         stopped, took, at_first = recur(stops=True)
         assert (stopped.outcome.cause, stopped.outcome.epochs, took) == ("stopped", 1, True)
         other = Zoo(tmp_path / "zoo").models()[0]
-        graph = traced(torch.nn.Linear(4, 2), inputs_for(torch.nn.Linear(4, 2)), "mine").graph
+        graph = trace(torch.nn.Linear(4, 2), derive_inputs(torch.nn.Linear(4, 2)), "mine").graph
         better = {"weight": torch.zeros(2, 4), "bias": torch.zeros(2)}
         Zoo(tmp_path / "zoo").add(graph, better, task="mine", accuracy=2.0, name="better")
         again, took, at_second = recur()

@@ -180,9 +180,8 @@ def test_what_does_not_fit_keeps_its_own_initialisation() -> None:
     left = {tensor.name for tensor in report.tensors if tensor.status == "left"}
     assert left == {"head.weight", "head.bias"}
     assert all(torch.equal(before[name], child.state_dict()[name]) for name in left)
-    assert report.lost_in_eval == (
-        "head is new and cannot be the identity: a linear of this shape cannot pass its input on",
-    )
+    (reason,) = report.lost_in_eval
+    assert all(fact in reason for fact in ("head", "new", "linear", "identity"))
 
 
 def test_modules_without_values_are_refused() -> None:
@@ -420,7 +419,7 @@ def test_the_report_prints_as_a_table_and_goes_to_json() -> None:
     lines = str(report).splitlines()
     assert lines[0].split() == ["tensor", "shape", "status", "source", "why"]
     assert len(lines) == 1 + len(report.tensors) + 3
-    assert lines[-1] == "function in train mode: kept"
+    assert lines[-1] == "function in train mode: preserved"
     read = TransferReport.model_validate_json(
         report.model_dump_json(exclude={"coverage", "preserved_in_eval", "preserved_in_train"})
     )
@@ -519,7 +518,7 @@ def test_a_larger_kernel_has_zeros_around_the_parents(child: Any) -> None:
     report = grown(parent, larger, DIGITS)
     assert report.coverage > 0.5
     assert report.preserved_in_eval
-    assert any("zeros around the kernel" in tensor.why for tensor in report.tensors)
+    assert any("kernel with zeros" in tensor.why for tensor in report.tensors)
 
 
 class Placed(nn.Module):
@@ -568,7 +567,8 @@ def test_a_smaller_kernel_keeps_the_middle() -> None:
     middle = parent.state_dict()["1.0.0.weight"][:, :, 1:2, 1:2]
     assert torch.equal(smaller.state_dict()["1.0.0.weight"], middle)
     (tensor,) = (one for one in report.tensors if one.name == "1.0.0.weight")
-    assert (tensor.status, tensor.why) == ("narrowed", "keeps the middle of the kernel")
+    assert tensor.status == "narrowed"
+    assert "centre of the kernel" in tensor.why
 
 
 @pytest.mark.parametrize(

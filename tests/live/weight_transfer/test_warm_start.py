@@ -11,14 +11,14 @@ import pandas as pd  # noqa: E402
 
 from tests.live.weight_transfer.test_transfer import IMAGES, WORDS, verdicts_hold  # noqa: E402
 from tests.support.torch_models import families, trained_like  # noqa: E402
-from wattkeeper.live.weight_transfer.model_graph import traced  # noqa: E402
+from wattkeeper.live.weight_transfer.model_graph import trace  # noqa: E402
 from wattkeeper.live.weight_transfer.transfer import grow  # noqa: E402
 from wattkeeper.policies.matching.coverage import coverage  # noqa: E402
 
 
 @pytest.mark.slow
 def test_coverage_ranks_parents_by_what_the_transfer_fills() -> None:
-    models = [traced(trained_like(model), inputs, name) for name, model, inputs in families()]
+    models = [trace(trained_like(model), inputs, name) for name, model, inputs in families()]
     assert len(models) >= 40
     scores, shares, kept = [], [], 0
     for parent, child in itertools.product(models, models):

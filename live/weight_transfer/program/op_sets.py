@@ -1,4 +1,4 @@
-"""What is known of operators, by ATen's names."""
+"""Sets of operators with a property in common, by ATen's names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOLDERS: Final = (
 """Operators that hold their parameters; elsewhere a parameter is an operator of its own."""
 
 DATA: Final = _names("input self indices")
-"""Arguments of those that are data, even where a parameter is given."""
+"""Arguments of `HOLDERS` that are data, even where a parameter is given."""
 
 TRANSPARENT: Final = _names(
     "dropout feature_dropout alpha_dropout contiguous clone detach alias to _to_copy lift_fresh"
@@ -44,7 +44,7 @@ POINTWISE: Final = (
 )
 
 UNIFORM: Final = _names("zeros ones full new_zeros new_ones zeros_like ones_like")
-"""Operators that make up values, all of them equal."""
+"""Operators that create tensors of one repeated value."""
 
 VIEWS: Final = _names("view reshape flatten unflatten _unsafe_view squeeze unsqueeze")
 
@@ -52,35 +52,27 @@ ORDERINGS: Final = _names("permute transpose t numpy_T mT movedim")
 
 PARTS: Final = _names("chunk split split_with_sizes tensor_split unbind getitem select slice")
 
-SILENT: Final = (
-    TRANSPARENT
-    | VIEWS
-    | ORDERINGS
-    | PARTS
-    | UNIFORM
-    | _names("input constant arange expand repeat cast always_dropout")
+REARRANGING: Final = TRANSPARENT | VIEWS | ORDERINGS | PARTS
+"""Operators whose results are elements of their input."""
+
+NON_NODES: Final = (
+    REARRANGING | UNIFORM | _names("input constant arange expand repeat cast always_dropout")
 )
-"""Operators that only pass, round, rearrange or make up values: no nodes of a graph."""
+"""Operators that only pass on, round, rearrange or create values: no nodes of a graph."""
 
 CLAMPS: Final = _names("relu hardtanh relu6")
-"""Activations that change nothing the second time."""
+"""Activations that are idempotent."""
 
-KEEPS_RANGE: Final = (
-    TRANSPARENT
-    | VIEWS
-    | ORDERINGS
-    | PARTS
-    | _names(
-        "max_pool1d max_pool2d avg_pool1d avg_pool2d adaptive_avg_pool1d adaptive_avg_pool2d mean"
-    )
+KEEPS_RANGE: Final = REARRANGING | _names(
+    "max_pool1d max_pool2d avg_pool1d avg_pool2d adaptive_avg_pool1d adaptive_avg_pool2d mean"
 )
 """Operators whose results are in the range of their input."""
 
 MEANS: Final = _names("adaptive_avg_pool1d adaptive_avg_pool2d")
-"""Operators that give the mean of all positions if one is left."""
+"""Operators that compute the mean over all positions if they have one output position."""
 
 PASSES_ZERO: Final = TRANSPARENT | VIEWS | ORDERINGS | _names("getitem relu gelu silu mul")
-"""Operators that give zero for zero."""
+"""Operators whose result is zero if their first input is."""
 
 SIZES: Final = _names(
     "size shape sizes split_size split_sizes normalized_shape num_groups groups heads",
@@ -98,15 +90,11 @@ CARRIERS: Final = (
     | MEANS
     | _names("add sub cat expand getitem select slice mean avg_pool1d avg_pool2d")
 )
-"""Operators that are linear, and do the same to all units."""
+"""Operators that are linear and treat all units alike."""
 
 COMMUTING: Final = _names("add mul maximum minimum")
 
-LINEAR: Final = (
-    TRANSPARENT
-    | VIEWS
-    | ORDERINGS
-    | PARTS
-    | _names("expand linear matmul bmm mul div attention scaled_dot_product_attention cat")
+LINEAR: Final = REARRANGING | _names(
+    "expand linear matmul bmm mul div attention scaled_dot_product_attention cat"
 )
-"""Operators that pass a factor of units on."""
+"""Operators whose results scale with their input."""

@@ -1,4 +1,4 @@
-"""Example inputs for models whose first layer says what they take."""
+"""Derives example inputs of models from their first layer."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from wattkeeper.live.weight_transfer.ir import program_of
+from wattkeeper.live.weight_transfer.program.tracing import trace_program
 from wattkeeper.policies.errors import InputError
 
-WORDS: Final = (nn.Embedding, nn.EmbeddingBag)
+EMBEDDINGS: Final = (nn.Embedding, nn.EmbeddingBag)
 
 SIDES: Final = (32, 224, 28, 64, 8)
-"""Pixels a side that images are tried with; nothing but tracing depends on it."""
+"""Side lengths of images to try, in pixels; only tracing depends on them."""
 
 
-def inputs_for(*modules: nn.Module) -> tuple[Tensor, ...]:
-    """Inputs that all modules can be traced with, told by the first layer of the first.
+def derive_inputs(*modules: nn.Module) -> tuple[Tensor, ...]:
+    """Inputs that all modules can be traced with, derived from the first layer of the first.
 
     Raises:
-        InputError: If that cannot be told.
+        InputError: If none can be derived.
     """
-    found = ""
+    failure = ""
     for inputs in _candidates(modules[0]):
         try:
             for module in modules:
-                program_of(module, inputs, "model")
+                trace_program(module, inputs, "model")
         except InputError as error:
-            found = f" (the last try: {error})"
+            failure = f" (the last attempt: {error})"
         else:
             return inputs
     raise InputError(
         f"no example inputs could be derived for {type(modules[0]).__name__} and the model that "
-        f"takes its weights{found}; pass example_inputs, the tensors that both forwards take"
+        f"takes its weights{failure}; pass example_inputs, the tensors that both forwards take"
     )
 
 
 def _candidates(module: nn.Module) -> list[tuple[Tensor, ...]]:
-    dtype = input_type(module)
+    dtype = derive_dtype(module)
     for part in module.modules():
         if isinstance(part, nn.Linear):
             shapes: list[tuple[int, ...]] = [(2, part.in_features)]
@@ -46,7 +46,7 @@ def _candidates(module: nn.Module) -> list[tuple[Tensor, ...]]:
             shapes = [(2, part.in_channels, side, side) for side in SIDES]
         elif isinstance(part, nn.Conv1d):
             shapes = [(2, part.in_channels, side) for side in SIDES]
-        elif isinstance(part, WORDS):
+        elif isinstance(part, EMBEDDINGS):
             shapes = [(2, 16)]
         else:
             continue
@@ -54,10 +54,10 @@ def _candidates(module: nn.Module) -> list[tuple[Tensor, ...]]:
     return []
 
 
-def input_type(module: nn.Module) -> torch.dtype:
-    """What the first layer takes: numbers of words, or the type of its weights."""
+def derive_dtype(module: nn.Module) -> torch.dtype:
+    """The type that the first layer takes: token indices, or the type of its weights."""
     for part in module.modules():
-        if isinstance(part, WORDS):
+        if isinstance(part, EMBEDDINGS):
             return torch.long
         for parameter in part.parameters(recurse=False):
             if parameter.is_floating_point():

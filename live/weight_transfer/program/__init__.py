@@ -1,0 +1,1 @@
+"""What a torch module computes, as a list of operators."""

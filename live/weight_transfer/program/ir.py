@@ -1,0 +1,86 @@
+"""Intermediate representation of a model: operators, and the parameters that they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, cast
+
+Shape = tuple[int, ...]
+
+
+class Ref(NamedTuple):
+    """The result of another operator, by its index."""
+
+    op: int
+
+
+class StateTensor(NamedTuple):
+    """A parameter or buffer, by its name in the module's state."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """One operator of a program.
+
+    Attributes:
+        kind: ATen's name, without overload and without the underscore of an in-place operator.
+        args: Arguments by the names of ATen's schema; a tensor is a `Ref` or a `StateTensor`.
+        shapes: Shapes of its results; most operators have one.
+        pointwise: Whether an element of its result depends on the same element of its inputs only.
+        tensors: Names in the module's state of the tensors it holds, by role.
+    """
+
+    kind: str
+    args: dict[str, object]
+    shapes: tuple[Shape, ...]
+    pointwise: bool = False
+    tensors: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of its only or first result."""
+        return self.shapes[0]
+
+    @property
+    def refs(self) -> tuple[int, ...]:
+        """Indices of the operators whose results it takes, in the order of its arguments."""
+        return tuple(item.op for item in _flatten(tuple(self.args.values())) if type(item) is Ref)
+
+    def integer(self, name: str) -> int:
+        """An argument that is an integer."""
+        return cast(int, self.args[name])
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """An argument that is an integer or several."""
+        value = self.args[name]
+        return value if isinstance(value, tuple) else (cast(int, value),)
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """What a module computes, its operators in topological order.
+
+    Attributes:
+        name: The model's name.
+        ops: Its operators.
+        outputs: Indices of the operators whose results the module returns.
+        shapes: Shape of every parameter and buffer, by name.
+        trained: Names of the parameters.
+    """
+
+    name: str
+    ops: tuple[Op, ...]
+    outputs: tuple[int, ...]
+    shapes: dict[str, Shape]
+    trained: frozenset[str]
+
+
+def _flatten(value: object) -> Iterator[object]:
+    if isinstance(value, tuple) and not isinstance(value, Ref | StateTensor):
+        for item in value:
+            yield from _flatten(item)
+    else:
+        yield value

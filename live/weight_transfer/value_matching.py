@@ -1,0 +1,199 @@
+"""Follows the child's program and finds the parent's value that each of its values equals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from wattkeeper.live.weight_transfer.equivalence import (
+    is_clamp_redundant,
+    op_name,
+    resolve_op,
+)
+from wattkeeper.live.weight_transfer.fill import input_axis
+from wattkeeper.live.weight_transfer.insertion import LayerInsertion
+from wattkeeper.live.weight_transfer.program.ir import Op
+from wattkeeper.live.weight_transfer.program.op_sets import CLAMPS, COMMUTING, TRANSPARENT
+from wattkeeper.live.weight_transfer.report import ReportBuilder, TensorNote
+from wattkeeper.live.weight_transfer.unit_maps import outer_leaf
+
+
+class ValueMatching:
+    """Matches the child's values with the parent's, and inserts layers that only the child has.
+
+    Args:
+        insertion: Makes layers the identity.
+        holders: By tensor of the child, the operators that hold it.
+        report: Receives why the function is not preserved.
+        values: Receives the values of inserted layers, by name of the tensor.
+    """
+
+    def __init__(
+        self,
+        insertion: LayerInsertion,
+        holders: Mapping[str, Sequence[int]],
+        report: ReportBuilder,
+        values: dict[str, Tensor],
+    ) -> None:
+        self.insertion, self.check = insertion, insertion.check
+        self.holders, self.report, self.values = holders, report, values
+        self.child, self.parent = self.check.child, self.check.parent
+        self.sources: list[int | None] = []  # by operator of the child, the parent's operator
+
+    def run(self) -> None:
+        """Match the values of all operators, and compare the outputs."""
+        for index, op in enumerate(self.child.program.ops):
+            self.sources.append(self._find_source(index, op))
+        program = self.parent.program
+        expected = [resolve_op(program, index) for index in program.outputs]
+        outputs = [self.sources[index] for index in self.child.program.outputs]
+        if outputs != expected and not self.report.lost_in_eval:
+            self.report.lose_function("the child's outputs are other values of the parent")
+
+    def _find_source(self, index: int, op: Op) -> int | None:
+        """The parent's operator with the same result, apart from units; None if there is none."""
+        blocks = self.insertion.blocks
+        if index in blocks.inside:
+            return None
+        if index in blocks.shortcuts:
+            return self.sources[blocks.shortcuts[index]]
+        inputs = [self.sources[ref] for ref in op.refs]
+        if op.kind in TRANSPARENT:
+            return inputs[0]
+        origin = self.insertion.origins.get(index)
+        if origin is not None:
+            if None not in inputs:
+                self._check_filled(index, origin, inputs)
+            return origin
+        if None in inputs and op.kind != "cat":
+            return None
+        if op.tensors and op.kind != "unused":
+            return self._insert(index, op)
+        return self._match(index, op, inputs)
+
+    def _check_filled(self, index: int, origin: int, inputs: Sequence[int | None]) -> None:
+        """Report if an operator with the parent's weights computes something else."""
+        program, name = self.parent.program, self.check.name(index)
+        if inputs != self._inputs_of(origin):
+            self.report.lose_function(
+                f"{name} takes the weights of {op_name(program.ops[origin], origin)}, which reads "
+                "another value in the parent"
+            )
+        elif difference := self.check.find_difference(index, origin):
+            self.report.lose_function(difference)
+        elif not self._fits_shared(index, origin):
+            self.report.lose_function(f"{name} shares weights, which do not fit all their holders")
+
+    def _inputs_of(self, origin: int) -> list[int]:
+        program = self.parent.program
+        return [resolve_op(program, ref) for ref in program.ops[origin].refs]
+
+    def _fits_shared(self, index: int, origin: int) -> bool:
+        """Whether the weights that an operator shares with others are those that it needs."""
+        ops, parent_op = self.child.program.ops, self.parent.program.ops[origin]
+        for role, name in ops[index].tensors.items():
+            source = parent_op.tensors.get(role, "")
+            if self.report.notes.get(name, TensorNote()).source != source:
+                return False
+            x, y = self.child.dims.tensors[name], self.parent.dims.tensors[source]
+            kinds = {ops[holder].kind for holder in (self.holders[name][0], index)}
+            axes = {input_axis(kind, role, len(x)) for kind in kinds}
+            # One holder needs replicas to share a weight, the other needs it whole.
+            if len(axes) > 1 and any(
+                axis is not None and x[axis].extent != y[axis].extent for axis in axes
+            ):
+                return False
+        return True
+
+    def _match(self, index: int, op: Op, inputs: Sequence[int | None]) -> int | None:
+        """The parent's operator without weights that computes the same from the same values."""
+        known = [source for source in inputs if source is not None]
+        if op.kind == "cat":
+            source = self._match_cat(index, known)
+            if source is not None:
+                return source
+            if not known or None in inputs:
+                return None
+        difference = ""
+        for candidate in self._list_candidates(index, op, known):
+            difference = self.check.find_difference(index, candidate)
+            if not difference:
+                return candidate
+        is_clamp = op.kind in CLAMPS and len(known) == 1
+        if is_clamp and is_clamp_redundant(self.parent.program, known[0], op):
+            return known[0]
+        if op.kind != "unused":
+            self.report.lose_function(
+                difference or f"{self.check.name(index)} has no counterpart in the parent"
+            )
+        return None
+
+    def _list_candidates(self, index: int, op: Op, inputs: Sequence[int]) -> list[int]:
+        """The parent's operators without weights of the same kind that read the same values."""
+        ops = self.parent.program.ops
+        commutes = op.kind in COMMUTING and op.args.get("alpha", 1) == 1
+        candidates = []
+        for candidate in self.insertion.parent_users[inputs[0]] if inputs else range(len(ops)):
+            if ops[candidate].tensors or not self.check.has_same_arguments(index, candidate):
+                continue
+            expected = self._inputs_of(candidate)
+            if expected == inputs or (commutes and sorted(expected) == sorted(inputs)):
+                candidates.append(candidate)
+        return candidates
+
+    def _match_cat(self, index: int, inputs: Sequence[int]) -> int | None:
+        """The parent's concatenation of which the child's holds all inputs, and maybe more."""
+        ops = self.parent.program.ops
+        for source in inputs:
+            for user in self.insertion.parent_users[source]:
+                is_match = ops[user].kind == "cat" and self._holds_inputs_of(user, inputs)
+                if is_match and not self.check.find_difference(index, user):
+                    return user
+        if len(inputs) == 1 and self.check.has_same_units(index, inputs[0]):
+            return inputs[0]
+        return None
+
+    def _holds_inputs_of(self, origin: int, inputs: Sequence[int]) -> bool:
+        """Whether all inputs of the parent's concatenation are there.
+
+        Their order matters unless each can be identified by its units.
+        """
+        op, expected = self.parent.program.ops[origin], self._inputs_of(origin)
+        present = [source for source in inputs if source in expected]
+        if present == expected:
+            return True
+        axis = op.integer("dim")
+        leaves = [outer_leaf(self.parent.dims.results[ref][0][axis]) for ref in op.refs]
+        is_unique = len({*leaves}) == len(leaves) and all(leaf.kind == "free" for leaf in leaves)
+        return is_unique and sorted(present) == sorted(expected)
+
+    def _insert(self, index: int, op: Op) -> int | None:
+        """Make a layer that only the child has the identity, if the layers after it allow it."""
+        name = self.check.name(index)
+        if any(len(self.holders[tensor]) > 1 for tensor in op.tensors.values()):
+            self.report.lose_function(f"{name} is new and shares its weights with other layers")
+            return None
+        source = self.sources[op.refs[0]] if op.refs else None
+        compatible = source is not None and self.insertion.is_compatible(index, source)
+        init = None
+        if source is not None and compatible:
+            init = self.insertion.find_identity(index, source)
+        if init is None:
+            reason = (
+                f"a {op.kind} of this shape cannot be the identity"
+                if compatible
+                else "the activation after it would change its input again"
+            )
+            for tensor in op.tensors.values():
+                self.report.notes.setdefault(tensor, TensorNote(why=f"inserted, but {reason}"))
+            self.report.lose_function(f"{name} is new and not the identity: {reason}")
+            return None
+        for tensor, value in init.values.items():
+            self.values[tensor] = value
+            self.report.notes[tensor] = TensorNote("inserted", init.why)
+        if init.lost_in_eval:
+            self.report.lose_function(init.lost_in_eval)
+        if init.lost_in_train:
+            self.report.lost_in_train.append(init.lost_in_train)
+        return source
