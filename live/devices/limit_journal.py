@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 from wattkeeper.live.devices import by_uuid
 from wattkeeper.live.host import proc
-from wattkeeper.live.host.state_folder import state_folder
 from wattkeeper.policies.errors import NoPermission, WattkeeperError
 from wattkeeper.traces.files.atomic import replacing_file
+from wattkeeper.traces.files.user_dirs import state_folder
 
 
 class LimitRecord(NamedTuple):

@@ -17,8 +17,8 @@ from typing import Final, TypedDict
 
 from wattkeeper.live.devices import by_uuid, limit_journal
 from wattkeeper.live.host import proc
-from wattkeeper.live.host.state_folder import VARIABLE
 from wattkeeper.policies.errors import WattkeeperError
+from wattkeeper.traces.files.user_dirs import STATE
 
 LOOK_EVERY_MS: Final = 500
 """Where the kernel cannot tell of a process's end, before Linux 5.3."""
@@ -62,7 +62,7 @@ def main() -> int:
         except WattkeeperError as error:
             reply = GuardReply(allowed=False, why=str(error))
         except OSError as error:
-            why = f"{error.filename}: {error.strerror}; {VARIABLE} names another folder for records"
+            why = f"{error.filename}: {error.strerror}; {STATE} names another folder for records"
             reply = GuardReply(allowed=False, why=why)
         if reply["allowed"]:
             _tell(reply)

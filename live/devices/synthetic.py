@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from wattkeeper.live.devices.device import PowerRange
-from wattkeeper.live.host.state_folder import state_folder
 from wattkeeper.live.host.wall_clock import STILL, WallClock
 from wattkeeper.live.wire.clock import run_clock
 from wattkeeper.policies.errors import DeviceLost, InputError
+from wattkeeper.traces.files.user_dirs import state_folder
 
 PREFIX: Final = "synthetic:"
 SIZE: Final = 1 << 14

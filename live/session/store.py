@@ -24,8 +24,8 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import sqlalchemy as sa
 
-from wattkeeper.live.host.state_folder import state_folder
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, StoreError, WattkeeperError
+from wattkeeper.traces.files.user_dirs import state_folder
 
 T = TypeVar("T")
 

@@ -30,6 +30,7 @@ from wattkeeper.scenarios.spec.schema import (
     SyntheticSource,
     TraceWorkload,
 )
+from wattkeeper.traces.files.user_dirs import library_folder
 from wattkeeper.traces.library import folder, store
 
 DIGEST_LIBRARIES: Final = ("numpy", "pyarrow")
@@ -141,7 +142,7 @@ def _absent(loaded: LoadedScenario) -> str:
             try:
                 store.locate(name)
             except InputError:
-                return f"trace {name!r} is not in the library ({store.root()})"
+                return f"trace {name!r} is not in the library ({library_folder()})"
     return ""
 
 

@@ -15,8 +15,8 @@ from wattkeeper.live.devices import limit_journal
 from wattkeeper.live.devices.device import Device
 from wattkeeper.live.devices.nvml import VISIBLE, NvmlGpu, visible
 from wattkeeper.live.devices.power_limiter import PowerLimiter
-from wattkeeper.live.host.state_folder import VARIABLE, state_folder
 from wattkeeper.policies.errors import EnvironmentLacks, NotSupported, WattkeeperError
+from wattkeeper.traces.files.user_dirs import STATE, state_folder
 
 State = Literal["good", "note", "fault"]
 """As it should be; a live run does without it; a live run here ends with an error."""
@@ -143,7 +143,7 @@ def _state() -> Finding:
     except EnvironmentLacks as error:
         return Finding("state", "fault", str(error))
     except OSError as error:
-        do = f"set {VARIABLE} to a folder that this user may write to"
+        do = f"set {STATE} to a folder that this user may write to"
         return Finding("state", "fault", f"{error.filename}: {error.strerror}", do)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from wattkeeper.scenarios.cli import terminal
+from wattkeeper.traces.files.user_dirs import library_folder
 
 
 def _numbers(what: str, kind: type[int] | type[float]) -> Callable[[str], tuple[Any, ...]]:
@@ -73,7 +74,7 @@ def record(
     sweep = recorder.RecordingPlan(
         script, arguments, batch_sizes, power_limits, repeats, epochs, torchrun, lease
     )
-    folder = store.root() / ".recording" / name
+    folder = library_folder() / ".recording" / name
     with terminal.progress(script) as progress:
         found = recorder.record(
             sweep, folder, lambda begun: check_new(before, begun, replace), progress

@@ -19,6 +19,7 @@ from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.cli.generate import fit_jobs, generate
 from wattkeeper.scenarios.cli.options import GPUS, number_type
+from wattkeeper.traces.files.user_dirs import library_folder
 
 _ETA = number_type(
     "a number from 0 to 1 without unit, the weight of energy against time", lambda n: 0 <= n <= 1
@@ -41,7 +42,7 @@ def list_traces(as_json: bool) -> None:
         click.echo(json.dumps(rows, indent=2))
         return
     if not rows:
-        click.echo(f"No traces in {store.root()}; import one: wattkeeper traces import --help")
+        click.echo(f"No traces in {library_folder()}; import one: wattkeeper traces import --help")
         return
     cells: list[tuple[str, ...]] = [
         ("name", "kind", "origin", "format", "rows", "most GPUs", "span")

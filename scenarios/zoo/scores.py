@@ -9,7 +9,7 @@ from pathlib import Path
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.matching.matchers import find_matcher
 from wattkeeper.traces.files.atomic import replacing_file
-from wattkeeper.traces.library import store
+from wattkeeper.traces.files.user_dirs import library_folder
 from wattkeeper.traces.models.graph_arrays import read_arrays
 
 HEADER = ("parent", "child", "score", "score_over_own")
@@ -42,7 +42,7 @@ def write_scores(
             cache of graphs, has no place.
     """
     by = find_matcher(matcher)
-    arrays = read_arrays(graphs, by, store.root() / ".graphs")
+    arrays = read_arrays(graphs, by, library_folder() / ".graphs")
     unknown = [name for name in children if name not in arrays]
     if unknown:
         raise InputError(

@@ -31,6 +31,7 @@ from urllib.parse import unquote, urlsplit
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, Problem, TraceError
 from wattkeeper.traces.files.atomic import replacing_file
 from wattkeeper.traces.files.names import check_name
+from wattkeeper.traces.files.user_dirs import library_folder
 from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.library import store
 from wattkeeper.traces.library.catalogue import File, WellKnown, find_known
@@ -111,9 +112,9 @@ def fetch(
     form = find_format(known.format, [Path(known.name)])
     if skip_bad and not isinstance(form, JobsFormat):
         raise InputError(f"format {form.name} has no rows to skip; --skip-bad is for job logs")
-    target = store.root() / chosen
+    target = library_folder() / chosen
     check_free(target, overwrite=replace)
-    with _claimed(store.root() / DOWNLOADS / known.name) as place:
+    with _claimed(library_folder() / DOWNLOADS / known.name) as place:
         try:
             digests = {base: _obtain(file, place / base, progress) for base, file in files.items()}
         except _Unreachable as error:

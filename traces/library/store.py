@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.traces.files.names import check_name, is_name
+from wattkeeper.traces.files.user_dirs import library_folder
 from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.library.folder import META, read, write
 from wattkeeper.traces.library.importer import default_name, write_jobs
@@ -48,22 +49,6 @@ class Added(NamedTuple):
     quality: Mapping[str, Any]
 
 
-def root() -> Path:
-    """The folder of the library; it need not exist.
-
-    Raises:
-        EnvironmentLacks: If no home directory is known and nothing else is set.
-    """
-    if path := os.environ.get("WATTKEEPER_TRACES"):
-        return Path(path)
-    if path := os.environ.get("XDG_CACHE_HOME"):
-        return Path(path) / "wattkeeper" / "traces"
-    try:
-        return Path.home() / ".cache" / "wattkeeper" / "traces"
-    except RuntimeError as error:
-        raise EnvironmentLacks("no home directory is known; set WATTKEEPER_TRACES") from error
-
-
 def names() -> tuple[str, ...]:
     """The names of all traces in the library, sorted.
 
@@ -71,14 +56,16 @@ def names() -> tuple[str, ...]:
         EnvironmentLacks: If the library is there and cannot be listed.
     """
     try:
-        with os.scandir(root()) as entries:
+        with os.scandir(library_folder()) as entries:
             return tuple(
                 sorted(e.name for e in entries if is_name(e.name) and (Path(e) / META).is_file())
             )
     except FileNotFoundError:
         return ()
     except OSError as error:
-        raise EnvironmentLacks(f"cannot list {root()}: {error.strerror or error}") from error
+        raise EnvironmentLacks(
+            f"cannot list {library_folder()}: {error.strerror or error}"
+        ) from error
 
 
 def locate(name_or_path: str | Path) -> Path:
@@ -91,8 +78,8 @@ def locate(name_or_path: str | Path) -> Path:
         InputError: If there is no such trace; the message lists what is there.
     """
     text = str(name_or_path)
-    if is_name(text) and (root() / text).is_dir():
-        return root() / text
+    if is_name(text) and (library_folder() / text).is_dir():
+        return library_folder() / text
     try:
         path = Path(text).expanduser()
         if text and path.exists():
@@ -101,8 +88,8 @@ def locate(name_or_path: str | Path) -> Path:
         pass
     known = ", ".join(names()) or "nothing yet"
     raise InputError(
-        f"no trace named {text!r}: in the library ({root()}) there is {known}. Import one with "
-        "`wattkeeper traces import FORMAT PATH...`, or give the path of a trace's folder"
+        f"no trace named {text!r}: in the library ({library_folder()}) there is {known}. Import "
+        "one with `wattkeeper traces import FORMAT PATH...`, or give the path of a trace's folder"
     )
 
 
@@ -126,7 +113,7 @@ def save(trace: Trace, *, replace: bool = False) -> Path:
         InputError: If the name is taken and `replace` is not given.
         EnvironmentLacks: If the file system refuses.
     """
-    folder = root() / check_name(trace.name)
+    folder = library_folder() / check_name(trace.name)
     write(trace, folder, overwrite=replace)
     return folder
 
@@ -161,7 +148,7 @@ def add(
         raise InputError(f"a mapping of columns is for format csv, not {known.name}")
     if isinstance(known, JobsFormat):
         chosen = check_name(default_name(paths) if name is None else name)
-        folder = root() / chosen
+        folder = library_folder() / chosen
         fields = write_jobs(
             known,
             paths,

@@ -165,15 +165,6 @@ def test_the_list(inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert found["a-longer-name"]["span_s"] is None
 
 
-def test_the_default_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("WATTKEEPER_TRACES", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert store.root() == tmp_path / "wattkeeper" / "traces"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert store.root() == tmp_path / ".cache" / "wattkeeper" / "traces"
-
-
 def test_broken_folders(home: Path, tmp_path: Path) -> None:
     path = store.save(jobs())
     meta, table = path / "trace.json", path / "jobs.parquet"

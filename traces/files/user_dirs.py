@@ -1,0 +1,47 @@
+"""Folders of the user: state that outlives a process, and the trace library."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import platformdirs
+
+from wattkeeper.policies.errors import EnvironmentLacks
+
+STATE: Final = "WATTKEEPER_STATE"
+TRACES: Final = "WATTKEEPER_TRACES"
+
+
+def state_folder() -> Path:
+    """`$WATTKEEPER_STATE`, else `wattkeeper` in `$XDG_STATE_HOME` or in `~/.local/state`.
+
+    It need not exist.
+
+    Raises:
+        EnvironmentLacks: If no home directory is known and nothing else is set.
+    """
+    return _folder(STATE, platformdirs.user_state_path)
+
+
+def library_folder() -> Path:
+    """`$WATTKEEPER_TRACES`, else `wattkeeper/traces` in `$XDG_CACHE_HOME` or in `~/.cache`.
+
+    It need not exist.
+
+    Raises:
+        EnvironmentLacks: If no home directory is known and nothing else is set.
+    """
+    return _folder(TRACES, platformdirs.user_cache_path, "traces")
+
+
+def _folder(variable: str, default: Callable[[str], Path], *parts: str) -> Path:
+    if path := os.environ.get(variable):
+        return Path(path).absolute()
+    try:
+        return default("wattkeeper").joinpath(*parts)
+    except RuntimeError:
+        text = f"no home directory is known; set {variable} to a folder"
+        raise EnvironmentLacks(text) from None
