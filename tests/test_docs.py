@@ -97,7 +97,7 @@ def test_what_a_zoo_saves_is_what_was_measured() -> None:
 
 def test_what_validation_names_is_there() -> None:
     page = (DOCS / "validation.md").read_text(encoding="utf-8")
-    found = re.findall(r"`(tests/\w+\.py)`(?:, `(test_\w+)`)?", page)
+    found = re.findall(r"`(tests/[\w/]+\.py)`(?:, `(test_\w+)`)?", page)
     assert len(found) > 5
     for path, name in found:
         assert f"def {name}" in (DOCS.parent / path).read_text(encoding="utf-8")

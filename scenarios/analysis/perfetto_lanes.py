@@ -67,7 +67,7 @@ def holds(
 
 @cache
 def slots(chose: str) -> tuple[Slot, ...]:
-    """Read a placement as `wattkeeper.sim.results.tables.show` writes it."""
+    """Read a placement as `wattkeeper.sim.results.tables.format_choice` writes it."""
     found = []
     for text in chose.split():
         node, _, rest = text.partition(":")

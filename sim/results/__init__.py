@@ -1,1 +1,1 @@
-"""What a run leaves: tables, metrics, timeline, statistics."""
+"""Results of runs: tables, metrics, timeline, statistics, and the folder that holds them."""

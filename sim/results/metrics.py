@@ -1,4 +1,4 @@
-"""Metrics of a run."""
+"""Metrics of a run, from its attempts, timeline and zoo."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wattkeeper.sim.results.exact_sum import exact_sum
 from wattkeeper.sim.results.timeline import Timeline
 
 LAST = 5
-"""Recurrences at the end of a group that show what was learnt, as in Zeus (NSDI '23), section 6."""
+"""Recurrences at the end of a group that show what was learnt; Zeus (NSDI '23), section 6."""
 
 
 class Metric(NamedTuple):
@@ -27,7 +27,7 @@ class Metric(NamedTuple):
 
 METRICS: dict[str, Metric] = {
     "jobs": Metric("1", "jobs that ended"),
-    "attempts": Metric("1", "attempts, those that never ran among them"),
+    "attempts": Metric("1", "attempts, including those that never ran"),
     "gave_up": Metric("1", "jobs whose every attempt failed"),
     "energy_j": Metric("J", "energy of all attempts"),
     "time_s": Metric("s", "training time of all attempts"),
@@ -56,34 +56,34 @@ METRICS: dict[str, Metric] = {
     ),
     "with_parent": Metric("1", "with a zoo: share of the trained models that had a parent"),
     "mean_accuracy": Metric("1", "with a zoo: accuracy of the trained models, mean"),
-    "zoo_bytes": Metric("B", "with a zoo: what its models take at the end"),
+    "zoo_bytes": Metric("B", "with a zoo: size of its models at the end"),
 }
 
 
 COSTS = {"cost", "regret", "last5_cost"}
-"""Metrics that mean something only under one eta."""
+"""Metrics that are comparable only under the same eta."""
 
 
 class JobOutcomes(NamedTuple):
-    """What became of each job: columns in order of the end of its first attempt.
+    """The outcome of each job: columns in the order in which first attempts end.
 
     Attributes:
         group: Index of its group.
-        recurrence: Its place in the group.
-        workload: What was trained: an index into `names`; -1 if nobody knows.
-        gpu_type: Where: an index into `names`.
-        replayed: From what: an index into `names`.
-        attempts: How many attempts it took.
+        recurrence: Its position in the group, from 1.
+        workload: Index of its workload in `names`; -1 if unknown.
+        gpu_type: Index of its GPU type in `names`.
+        replayed: Index in `names` of what determined its duration.
+        attempts: Number of attempts.
         queue_delay_s: From submission to start, and while preempted.
         submit_time_s: Submission.
         finish_time_s: End of the last attempt.
         energy_j: Of all attempts.
         time_s: Training time of all attempts.
         cost: Of all attempts.
-        regret: Cost less that of the best configuration in expectation.
+        regret: Cost less the expected cost of the best configuration.
         reached: Whether an attempt reached the target.
-        preemptions: How often it lost its GPUs.
-        names: Of workloads, GPU types, and what was replayed.
+        preemptions: Number of preemptions.
+        names: Names that the indices refer to, by column.
     """
 
     group: Ints
@@ -103,15 +103,15 @@ class JobOutcomes(NamedTuple):
     preemptions: Ints
     names: dict[str, list[str]]
 
-    def only(self, kept: Bools) -> JobOutcomes:
-        """Some of the jobs."""
-        if kept.all():
+    def select(self, mask: Bools) -> JobOutcomes:
+        """The jobs of a mask, shape (jobs,)."""
+        if mask.all():
             return self
-        columns: dict[str, Any] = {name: getattr(self, name)[kept] for name in self._fields[:-1]}
+        columns: dict[str, Any] = {name: getattr(self, name)[mask] for name in self._fields[:-1]}
         return JobOutcomes(**columns, names=self.names)
 
     def parts(self) -> dict[str, tuple[Ints, list[str]]]:
-        """What results are broken down by: the index of each job's part, and their names."""
+        """The breakdowns of results: the index of each job's part, and the names of parts."""
         return {key: (getattr(self, key), names) for key, names in self.names.items()}
 
 
@@ -121,46 +121,46 @@ def aggregate_attempts(
     pauses: tuple[Ints, Floats, Floats],
     optima: Mapping[tuple[str, int, str], float],
 ) -> JobOutcomes:
-    """Gather attempts into jobs.
+    """Aggregate attempts into jobs.
 
     Args:
         columns: From `wattkeeper.sim.results.tables.attempt_columns`, in order of time.
-        number: Of the job of each attempt.
-        pauses: Preemptions: number of the job, from and to, s, shapes (pauses,).
+        number: Number of each attempt's job, shape (attempts,).
+        pauses: Preemptions: number of the job, begin and end (s), shapes (pauses,).
         optima: Smallest expected cost (J) by workload, number of GPUs and GPU type.
     """
     attempt = columns["attempt"].to_numpy()
     first = attempt == 1
-    places = _places(number[first])
-    index = places[number]
-    once = bool(first.all())
+    positions = _positions(number[first])
+    index = positions[number]
+    single = bool(first.all())
 
-    def of(name: str) -> Any:
+    def column(name: str) -> Any:
         return columns[name].to_numpy(zero_copy_only=False)
 
     def total(name: str) -> Floats:
-        values: Floats = of(name).astype(float, copy=False)
-        return values if once else np.bincount(index, values).astype(np.float64)
+        values: Floats = column(name).astype(float, copy=False)
+        return values if single else np.bincount(index, values).astype(np.float64)
 
     codes, names = {}, {}
     for key in ("workload", "gpu_type", "replayed"):
-        codes[key], names[key] = _coded(columns[key].filter(pa.array(first)))
-    submit = of("submit_time_s")[first]
-    waited = of("start_time_s")[first] - submit
+        codes[key], names[key] = _encode(columns[key].filter(pa.array(first)))
+    submit = column("submit_time_s")[first]
+    waited = column("start_time_s")[first] - submit
     paused, begun, ended = pauses
-    np.add.at(waited, places[paused], ended - begun)
-    finish = of("finish_time_s")[first]
-    if not once:
-        finish[index] = of("finish_time_s")
+    np.add.at(waited, positions[paused], ended - begun)
+    finish = column("finish_time_s")[first]
+    if not single:
+        finish[index] = column("finish_time_s")
     cost = total("cost")
-    gpus = of("gpus")[first]
+    gpus = column("gpus")[first]
     best = np.full(len(submit), math.nan)
     for (workload, number_of_gpus, gpu_type), smallest in optima.items():
         if workload in names["workload"] and gpu_type in names["gpu_type"]:
-            at = codes["workload"] == names["workload"].index(workload)
-            at &= codes["gpu_type"] == names["gpu_type"].index(gpu_type)
-            best[at & (gpus == number_of_gpus)] = smallest
-    recurrence = of("recurrence")[first]
+            matches = codes["workload"] == names["workload"].index(workload)
+            matches &= codes["gpu_type"] == names["gpu_type"].index(gpu_type)
+            best[matches & (gpus == number_of_gpus)] = smallest
+    recurrence = column("recurrence")[first]
     if recurrence.max(initial=1) == 1:
         group = np.arange(len(submit))
     else:
@@ -178,22 +178,22 @@ def aggregate_attempts(
         energy_j=total("energy_j"),
         time_s=total("time_s"),
         cost=cost,
-        regret=cost - best * of("time_scale")[first],
+        regret=cost - best * column("time_scale")[first],
         reached=total("reached_target") > 0,
         preemptions=total("preemptions").astype(np.int64),
         names=names,
     )
 
 
-def _places(numbers: Ints) -> Ints:
-    """Where each number is among them, by number."""
-    places = np.zeros(int(numbers.max(initial=-1)) + 1, dtype=np.int64)
-    places[numbers] = np.arange(len(numbers))
-    return places
+def _positions(numbers: Ints) -> Ints:
+    """The position of each number in the array, by number."""
+    positions = np.zeros(int(numbers.max(initial=-1)) + 1, dtype=np.int64)
+    positions[numbers] = np.arange(len(numbers))
+    return positions
 
 
-def _coded(column: pa.Array) -> tuple[Ints, list[str]]:
-    """An index for each value, -1 where there is none, and the names in alphabetical order."""
+def _encode(column: pa.Array) -> tuple[Ints, list[str]]:
+    """An index for each value, -1 for null, and the names in alphabetical order."""
     encoded = column.dictionary_encode()
     names = encoded.dictionary.to_pylist()
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -201,7 +201,7 @@ def _coded(column: pa.Array) -> tuple[Ints, list[str]]:
     order = sorted(present, key=names.__getitem__)
     rank = np.full(len(names) + 1, -1)
     rank[order] = np.arange(len(order))
-    return rank[codes], [names[at] for at in order]
+    return rank[codes], [names[index] for index in order]
 
 
 def cluster_metrics(timeline: Timeline, cluster: ClusterSpec) -> dict[str, float]:
@@ -214,7 +214,7 @@ def cluster_metrics(timeline: Timeline, cluster: ClusterSpec) -> dict[str, float
 
 
 def zoo_metrics(models: Mapping[str, pa.Array]) -> dict[str, float]:
-    """The metrics of a zoo, of the models that were trained.
+    """The metrics of a zoo, over the trained models.
 
     Args:
         models: From `wattkeeper.sim.results.tables.model_columns`.
@@ -232,11 +232,11 @@ def zoo_metrics(models: Mapping[str, pa.Array]) -> dict[str, float]:
 
 
 def job_metrics(jobs: JobOutcomes) -> dict[str, float]:
-    """The metrics of some of the jobs of a run."""
+    """The metrics of jobs of a run."""
     latest = np.zeros(int(jobs.group.max(initial=-1)) + 1, dtype=np.int64)
     np.maximum.at(latest, jobs.group, jobs.recurrence)
-    last = jobs.only(jobs.recurrence > latest[jobs.group] - LAST)
-    reached = jobs.only(jobs.reached)
+    last = jobs.select(jobs.recurrence > latest[jobs.group] - LAST)
+    reached = jobs.select(jobs.reached)
     sums: dict[int, float] = {}
 
     def total(values: Floats) -> float:

@@ -18,8 +18,8 @@ JOBS = pa.schema(
         *KEYS,
         field("job_id", pa.string(), "", "submitted training run"),
         field("group_id", pa.string(), "", "recurring job that it belongs to"),
-        field("recurrence", pa.int32(), "", "its place in the group, from 1"),
-        field("attempt", pa.int32(), "", "try of the job, from 1"),
+        field("recurrence", pa.int32(), "", "its position in the group, from 1"),
+        field("attempt", pa.int32(), "", "attempt of the job, from 1"),
         field("workload", pa.string(), "", "what is trained", null=True),
         field("gpu_type", pa.string(), "", "type of the GPUs"),
         field("gpus", pa.int32(), "", "GPUs held"),
@@ -34,7 +34,7 @@ JOBS = pa.schema(
             "power_limit_w",
             pa.float64(),
             "W",
-            "power limit of each GPU; null: nobody set one",
+            "power limit of each GPU; null: none was set",
             null=True,
         ),
         field("epochs", pa.int64(), "", "epochs done; 0: it never ran", null=True),
@@ -42,7 +42,7 @@ JOBS = pa.schema(
             "energy_j",
             pa.float64(),
             "J",
-            "energy of the attempt, with overheads; null: nothing measured it",
+            "energy of the attempt, with overheads; null: not measured",
             null=True,
         ),
         field("time_s", pa.float64(), "s", "training time of the attempt"),
@@ -88,7 +88,7 @@ TIMELINE = pa.schema(
             "power_w",
             pa.float64(),
             "W",
-            "power of the facility: jobs and idle GPUs, times pue; null: nothing measured it",
+            "power of the facility: jobs and idle GPUs, times pue; null: not measured",
             null=True,
         ),
         field("gpus_busy", pa.float64(), "", "GPUs that jobs hold, parts of them as such"),
@@ -104,15 +104,15 @@ MODELS = pa.schema(
         field("parent_model", pa.string(), "", "model whose weights it started from", null=True),
         field("coverage", pa.float64(), "", "share of its parameters that the parent filled"),
         field("saved_gpu_s", pa.float64(), "s", "GPU seconds of training that the parent saved"),
-        field("accuracy", pa.float64(), "", "what it reached"),
-        field("admitted", pa.bool_(), "", "whether the zoo took it"),
+        field("accuracy", pa.float64(), "", "accuracy that it reached"),
+        field("admitted", pa.bool_(), "", "whether the zoo admitted it"),
         field("zoo_models", pa.int64(), "", "models in the zoo after that"),
-        field("zoo_bytes", pa.int64(), "B", "what they take"),
+        field("zoo_bytes", pa.int64(), "B", "their size"),
     ]
 )
 
 TABLES = {"jobs": JOBS, "decisions": DECISIONS, "timeline": TIMELINE, "models": MODELS}
-"""The last one only where there is a zoo."""
+"""Schemas by table; `models` only where there is a zoo."""
 
 VALUES = pa.schema(
     [
@@ -123,4 +123,4 @@ VALUES = pa.schema(
         field("value", pa.float64(), "", "its value, in its unit; null: there is none", null=True),
     ]
 )
-"""Of `metrics.parquet`, which the other tables and the summary follow from."""
+"""Schema of `metrics.parquet`."""

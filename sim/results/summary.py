@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,44 +22,49 @@ def summarise(
 
     Args:
         results: All runs; every variant has the same seeds in the same order.
-        baselines: The variant that each variant is compared with.
-        etas: Each variant's eta; costs under different ones are not compared.
+        baselines: The baseline of each variant.
+        etas: The eta of each variant; costs under different ones are not compared.
     """
 
-    def against(variant: str, metrics: Mapping[str, Sequence[float]], all_: Any) -> dict[str, Any]:
+    def compare(
+        variant: str, values: Mapping[str, Mapping[str, Sequence[float]]]
+    ) -> dict[str, Any]:
         baseline = baselines[variant]
-        of_baseline = all_.get(baseline, {})
-        other = COSTS if etas[variant] != etas[baseline] else set()
+        base = values.get(baseline, {})
+        excluded = COSTS if etas[variant] != etas[baseline] else set()
         return {"baseline": baseline} | {
-            name: NOT_COMPARED if name in other else versus(seen, of_baseline.get(name, []))
-            for name, seen in metrics.items()
+            name: NOT_COMPARED if name in excluded else versus(own, base.get(name, []))
+            for name, own in values[variant].items()
         }
 
-    def part(metrics_of: Any) -> dict[str, Any]:
+    def summarise_part(metrics_of: Callable[[RunResult], Mapping[str, float]]) -> dict[str, Any]:
         values: dict[str, dict[str, list[float]]] = {}
         for result in results:
             for metric, value in metrics_of(result).items():
                 values.setdefault(result.variant, {}).setdefault(metric, []).append(value)
         return {
             variant: {
-                "metrics": {name: over_seeds(seen) for name, seen in metrics.items()},
-                "versus": against(variant, metrics, values),
+                "metrics": {name: over_seeds(own) for name, own in metrics.items()},
+                "versus": compare(variant, values),
             }
             for variant, metrics in values.items()
         }
 
+    def metrics_in(key: str, name: str, result: RunResult) -> Mapping[str, float]:
+        return result.by[key].get(name, {})
+
     keys = {key: sorted({name for r in results for name in r.by[key]}) for key in results[0].by}
     return {
-        "variants": part(lambda result: result.metrics),
+        "variants": summarise_part(lambda result: result.metrics),
         "by": {
-            key: {name: part(lambda r, k=key, n=name: r.by[k].get(n, {})) for name in names}
+            key: {name: summarise_part(partial(metrics_in, key, name)) for name in names}
             for key, names in keys.items()
         },
     }
 
 
 def metric_values(results: Sequence[RunResult]) -> pa.Table:
-    """Every metric of every run, and of each part of it, in the schema `VALUES`."""
+    """Every metric of every run and of its parts, in the schema `VALUES`."""
     rows = [
         (result.variant, result.seed, key, part, metric, value)
         for result in results

@@ -43,22 +43,22 @@ ZOO_TYPES: dict[str, pa.DataType] = {
     "saved_s": pa.float64(), "accuracy": pa.float64(), "admitted": pa.bool_(),
     "zoo_models": pa.int64(), "zoo_bytes": pa.int64(),
 }  # fmt: skip
-"""Of the fields of `FinishedModel`."""
+"""Arrow types of the fields of `FinishedModel`."""
 
 REPLAYED_FROM = ("duration", "profile")
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """One variant with one seed.
+    """The results of one variant with one seed.
 
     Attributes:
-        variant: Its name.
-        seed: The seed.
-        tables: By name, in the schemas of `TABLES`; `models` only where there is a zoo.
-        metrics: Of the whole run, by name.
-        by: The same for parts of it: `by["workload"]["cifar100"]`.
-        events: How many events the simulator handled.
+        variant: Name of the variant.
+        seed: Seed of the run.
+        tables: Tables by name, in the schemas of `TABLES`; `models` only where there is a zoo.
+        metrics: Metrics of the whole run, by name.
+        by: Metrics of its parts, as `by["workload"]["cifar100"]`.
+        events: Number of events that the simulator handled.
         digest: SHA-256 of the tables.
     """
 
@@ -82,19 +82,19 @@ def collect(
     zoo: ZooBackend | None = None,
     unmeasured: Collection[str] = (),
 ) -> RunResult:
-    """Turn what was recorded into tables and metrics.
+    """Make tables and metrics from what the recorder holds.
 
     Args:
         variant: Name of the variant.
         seed: Seed of the run.
-        recorder: What happened; it is empty afterwards.
-        source: What was submitted.
-        cluster: Where.
+        recorder: Events of the run; it is emptied.
+        source: The submitted jobs.
+        cluster: The cluster.
         optima: Smallest expected cost (J) by workload, number of GPUs and GPU type.
-        events: How many events the simulator handled.
-        zoo: What was trained and stored, if the scenario has a zoo.
-        unmeasured: Workloads whose power nobody measured: their energy is absent, and so is that of
-            the cluster.
+        events: Number of events that the simulator handled.
+        zoo: The zoo of the scenario, if it has one.
+        unmeasured: Workloads without measured power: their energy is absent, and so is that of the
+            cluster.
     """
     number = recorder.column("number")
     gpus, milli, submit_s = (
@@ -107,7 +107,7 @@ def collect(
     recorder.journal.clear()
     pauses = recorder.pauses()
     recorded = recorded_columns(recorder, cluster)
-    recorder.clear()  # before as much is made again
+    recorder.clear()  # frees its memory before the tables need as much
     attempts = attempt_columns(recorded, source, unmeasured)
     metrics, by = _metrics(aggregate_attempts(attempts, number, pauses, optima))
     columns = {"jobs": attempts, "decisions": decisions, "timeline": line._asdict()}
@@ -121,56 +121,56 @@ def collect(
         for name in TABLES
         if name in columns
     }
-    found = RunResult(variant, seed, tables, metrics, by, events, digest_tables(tables))
+    result = RunResult(variant, seed, tables, metrics, by, events, digest_tables(tables))
     pa.default_memory_pool().release_unused()
-    return found
+    return result
 
 
 def model_columns(zoo: ZooBackend, source: Source) -> dict[str, pa.Array]:
-    """The columns of `MODELS`, less variant and seed, by name."""
+    """The columns of `schemas.MODELS` without variant and seed, by name."""
     rows = zip(*zoo.done, strict=True) if zoo.done else ([] for _ in FinishedModel._fields)
-    found = {
+    columns = {
         name: pa.array(values, ZOO_TYPES[name])
         for name, values in zip(FinishedModel._fields, rows, strict=True)
     }
-    numbers = found.pop("number").to_numpy()
+    numbers = columns.pop("number").to_numpy()
     held = pc.multiply(
         source.column("gpus", numbers).cast(pa.float64()),
         pc.divide(source.column("gpu_milli", numbers).cast(pa.float64()), WHOLE),
     )
     return {
         "job_id": source.column("job_id", numbers),
-        "parent_model": found.pop("parent"),
-        "saved_gpu_s": pc.multiply(found.pop("saved_s"), held),
-        **found,
+        "parent_model": columns.pop("parent"),
+        "saved_gpu_s": pc.multiply(columns.pop("saved_s"), held),
+        **columns,
     }
 
 
 def _metrics(jobs: JobOutcomes) -> tuple[dict[str, float], dict[str, dict[str, dict[str, float]]]]:
-    """Metrics of all jobs, and of the parts that they are broken down by."""
+    """Metrics of all jobs, and of the parts of each breakdown."""
     whole = job_metrics(jobs)
     by: dict[str, dict[str, dict[str, float]]] = {}
     for key, (codes, names) in jobs.parts().items():
-        parts = {name: jobs.only(codes == code) for code, name in enumerate(names)}
+        parts = {name: jobs.select(codes == code) for code, name in enumerate(names)}
         by[key] = {n: whole if part is jobs else job_metrics(part) for n, part in parts.items()}
     return whole, by
 
 
 def _table(schema: pa.Schema, variant: str, seed: int, columns: dict[str, Any]) -> pa.Table:
     rows = len(columns["time_s"])
-    keys = {"variant": _coded([variant], np.zeros(rows, np.int8)), "seed": np.full(rows, seed)}
+    keys = {"variant": _encode([variant], np.zeros(rows, np.int8)), "seed": np.full(rows, seed)}
     arrays = [_array((keys | columns)[want.name], want.type) for want in schema]
-    kept = [want.with_type(array.type) for want, array in zip(schema, arrays, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=pa.schema(kept))
+    fields = [want.with_type(array.type) for want, array in zip(schema, arrays, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _coded(texts: Sequence[str] | pa.Array, codes: npt.ArrayLike) -> pa.DictionaryArray:
-    """Texts of which there are few, by their index; written as texts."""
+def _encode(texts: Sequence[str] | pa.Array, codes: npt.ArrayLike) -> pa.DictionaryArray:
+    """A column of few distinct texts, stored by index."""
     return pa.DictionaryArray.from_arrays(pa.array(codes), texts)
 
 
 def recorded_columns(recorder: Recorder, cluster: ClusterSpec) -> dict[str, pa.Array]:
-    """The columns of `JOBS` that tell what happened, and `number`, by name."""
+    """The columns of `schemas.JOBS` that the recorder knows, and `number`, by name."""
     column = recorder.column
     flags, number, where = column("flags"), column("number"), pa.array(column("where"))
     batch_size, limit_w, epochs = (column(n) for n in ("batch_size", "power_limit_w", "epochs"))
@@ -178,13 +178,13 @@ def recorded_columns(recorder: Recorder, cluster: ClusterSpec) -> dict[str, pa.A
         [] if isinstance(choice, str) else sorted({slot[0] for slot in choice})
         for choice in recorder.journal.choices
     ]
-    types = [cluster.node_type[at[0]] if at else 0 for at in nodes]
-    how = ((flags & REPLAYED) > 0).astype(np.int8)
+    types = [cluster.node_type[node_ids[0]] if node_ids else 0 for node_ids in nodes]
+    replayed = ((flags & REPLAYED) > 0).astype(np.int8)
     return {
         "number": pa.array(number),
         "energy_j": pa.array(column("energy_j")),
         "attempt": pa.array(column("attempt")),
-        "gpu_type": _coded(cluster.gpu_types, pa.array(types, pa.int16()).take(where)),
+        "gpu_type": _encode(cluster.gpu_types, pa.array(types, pa.int16()).take(where)),
         "node_ids": pa.array(nodes, pa.list_(pa.int32())).take(where),
         "start_time_s": pa.array(column("begun_s")),
         "finish_time_s": pa.array(column("ended_s")),
@@ -197,7 +197,7 @@ def recorded_columns(recorder: Recorder, cluster: ClusterSpec) -> dict[str, pa.A
         "reached_target": pa.array((flags & REACHED) > 0),
         "early_stopped": pa.array((flags & EARLY) > 0),
         "profiled": pa.array((flags & PROFILED) > 0),
-        "replayed": _coded(REPLAYED_FROM, how),
+        "replayed": _encode(REPLAYED_FROM, replayed),
         "parent_model": _parents(recorder.parents, len(flags)),
         "preemptions": pa.array(column("preemptions")),
     }
@@ -206,14 +206,14 @@ def recorded_columns(recorder: Recorder, cluster: ClusterSpec) -> dict[str, pa.A
 def attempt_columns(
     recorded: dict[str, pa.Array], source: Source, unmeasured: Collection[str] = ()
 ) -> dict[str, pa.Array]:
-    """The columns of `JOBS`, less variant and seed, by name; from `recorded_columns`."""
-    found = dict(recorded)
-    number, energy_j = (found.pop(name).to_numpy() for name in ("number", "energy_j"))
+    """The columns of `schemas.JOBS` without variant and seed, by name, from `recorded_columns`."""
+    columns = dict(recorded)
+    number, energy_j = (columns.pop(name).to_numpy() for name in ("number", "energy_j"))
     known = {name: source.column(name, number) for name in KNOWN}
     if unmeasured:
         absent = pc.is_in(known["workload"], value_set=pa.array(sorted(unmeasured), pa.string()))
         energy_j = np.where(absent.to_numpy(zero_copy_only=False), np.nan, energy_j)
-    return found | known | {"energy_j": pa.array(energy_j, mask=np.isnan(energy_j))}
+    return columns | known | {"energy_j": pa.array(energy_j, mask=np.isnan(energy_j))}
 
 
 def _parents(by_row: Mapping[int, str], rows: int) -> pa.Array:
@@ -223,29 +223,29 @@ def _parents(by_row: Mapping[int, str], rows: int) -> pa.Array:
 
 
 def decision_columns(journal: Journal, source: Source) -> dict[str, pa.Array]:
-    """The columns of `DECISIONS`, less variant and seed, by name."""
+    """The columns of `schemas.DECISIONS` without variant and seed, by name."""
 
     def gpus_of(numbers: Ints) -> Ints:
         gpus: Ints = source.column("gpus", numbers).to_numpy()
         return gpus
 
     columns = journal.decisions(gpus_of)
-    chose = pa.array([show(choice) for choice in journal.choices], pa.string())
+    chose = pa.array([format_choice(choice) for choice in journal.choices], pa.string())
     maker = columns["maker"]
     points, policies = zip(*journal.makers, strict=True)
     return {
         "time_s": pa.array(columns["time_s"]),
-        "point": _coded(points, maker),
-        "policy": _coded(policies, maker),
+        "point": _encode(points, maker),
+        "policy": _encode(policies, maker),
         "job_id": source.column("job_id", columns["number"]),
         "attempt": pa.array(columns["attempt"]),
         "saw": pa.array(columns["saw"]),
-        "chose": _coded(chose, columns["chose"]),
+        "chose": _encode(chose, columns["chose"]),
     }
 
 
-def show(choice: Placement | str) -> str:
-    """A choice as the journal shows it: `node:gpus`, or `node:gpus/gpu` where GPUs are shared."""
+def format_choice(choice: Placement | str) -> str:
+    """A choice as the journal has it: `node:gpus`, or `node:gpus/gpu` where GPUs are shared."""
     if isinstance(choice, str):
         return choice
     return " ".join(
@@ -254,5 +254,5 @@ def show(choice: Placement | str) -> str:
 
 
 def _array(values: Any, kind: pa.DataType) -> pa.Array:
-    made = values if isinstance(values, pa.Array) else pa.array(values)
-    return made if made.type == kind or pa.types.is_dictionary(made.type) else made.cast(kind)
+    array = values if isinstance(values, pa.Array) else pa.array(values)
+    return array if array.type == kind or pa.types.is_dictionary(array.type) else array.cast(kind)

@@ -1,4 +1,4 @@
-"""Power, busy GPUs and waiting jobs over time, derived from what happened."""
+"""Power, busy GPUs and waiting jobs over time, from the recorder."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Timeline(NamedTuple):
 
     Attributes:
         time_s: Ascending, without repetition, shape (points,).
-        power_w: What the facility draws: jobs and idle GPUs, times power usage effectiveness.
-        gpus_busy: GPUs that jobs hold, parts of them counted as such.
+        power_w: Power of the facility: jobs and idle GPUs, times power usage effectiveness.
+        gpus_busy: GPUs that jobs hold; shared GPUs count in part.
         jobs_waiting: Submitted or preempted jobs that do not run.
     """
 
@@ -49,16 +49,16 @@ def timeline(
 ) -> Timeline:
     """The timeline of a run, from the first submission to the last end.
 
-    It returns to exactly the idle power when all is done, however many jobs came and went.
+    Sums are of whole units, so that power returns to exactly the idle power in the end.
 
     Args:
-        recorder: What happened.
-        cluster: Where.
-        submit_s: When the job of each attempt was submitted, shape (attempts,).
-        thousandths: Of GPUs that it holds, shape (attempts,).
+        recorder: Events of the run.
+        cluster: The cluster.
+        submit_s: Submission of each attempt's job, shape (attempts,).
+        thousandths: Thousandths of GPUs that each attempt holds, shape (attempts,).
 
     Raises:
-        InputError: If jobs draw more power than can be counted.
+        InputError: If the power exceeds what 64-bit units can hold.
     """
     begun, ended = recorder.column("begun_s"), recorder.column("ended_s")
     first = recorder.column("attempt") == 1
@@ -85,26 +85,26 @@ def timeline(
     _check_power(idle, times, drawing)
     drawn = total(*drawing)
     power_w = (drawn + idle) / UNITS_PER_WATT * cluster.pue
-    kept = slice(None)
+    span = slice(None)
     if len(ended):
         begin, end = np.searchsorted(times, [submit_s.min(), ended.max()]).tolist()
-        kept = slice(begin, end + 1)
-    return Timeline(times[kept], power_w[kept], busy[kept] / WHOLE, waiting[kept])
+        span = slice(begin, end + 1)
+    return Timeline(times[span], power_w[span], busy[span] / WHOLE, waiting[span])
 
 
 def _slots(parts: Sequence[Floats]) -> tuple[Floats, list[Ints]]:
-    """All times once, ascending, and where those of each part are among them."""
+    """All distinct times, ascending, and the index of each part's times in them."""
     times = np.concatenate(parts)
     order = np.argsort(times)
     times = times[order]
-    new = np.append(True, times[1:] != times[:-1])[: len(times)]
+    is_new = np.append(True, times[1:] != times[:-1])[: len(times)]
     slot = np.empty(len(times), dtype=np.int64)
-    slot[order] = np.cumsum(new) - 1
-    return times[new], np.split(slot, np.cumsum([len(part) for part in parts])[:-1])
+    slot[order] = np.cumsum(is_new) - 1
+    return times[is_new], np.split(slot, np.cumsum([len(part) for part in parts])[:-1])
 
 
 def _check_power(idle: int, times: Floats, drawing: Sequence[tuple[Ints, Ints]]) -> None:
-    """Refuse power whose sum in whole units would overflow."""
+    """Raise if the sum of power in whole units would overflow."""
     changes = sum(float(np.abs(step.astype(float)).sum()) for _, step in drawing)
     if idle + changes <= MOST_UNITS:
         return
