@@ -14,11 +14,11 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, get_args
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, ValidationError
 
 from wattkeeper.policies.described import Described
+from wattkeeper.policies.errors import InputError, PolicyError, Problem
 from wattkeeper.policies.errors import Point as Point
-from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import Configure, Options, Place, Policy, Select, Tune
 from wattkeeper.policies.retaining import Retain
 
@@ -111,6 +111,45 @@ def build_policy(config: PolicyConfig) -> Any:
             config.point,
         )
     return policy
+
+
+def find_config(
+    point: Point, chosen: str | PolicyConfig, settings: Mapping[str, Any] | None = None
+) -> PolicyConfig:
+    """The config of a policy.
+
+    Args:
+        point: The decision point.
+        chosen: The policy's name, or the config itself.
+        settings: Of a policy given by name.
+
+    Raises:
+        InputError: If there is no such policy, it is of another decision point, or it lacks or
+            refuses a setting.
+    """
+    if isinstance(chosen, str):
+        known = policies(point)
+        if chosen not in known:
+            raise InputError(f"no {point} policy {chosen!r}; there is {', '.join(known)}")
+        kind = known[chosen]
+        try:
+            chosen = kind.model_validate(settings or {})
+        except ValidationError as error:
+            named = f"the {point} policy {chosen!r}"
+            if lacks := [
+                str(each["loc"][0]) for each in error.errors() if each["type"] == "missing"
+            ]:
+                raise InputError(
+                    f"{named} needs {', '.join(lacks)}: give its config, "
+                    f"{kind.__module__}.{kind.__name__}({lacks[0]}=...)"
+                ) from None
+            raise InputError([
+                Problem(f"{named}: {'.'.join(map(str, each['loc']))}: {each['msg']}")
+                for each in error.errors()
+            ]) from None  # fmt: skip
+    if chosen.point != point:
+        raise InputError(f"found {chosen.kind!r}, a {chosen.point} policy, as {point}")
+    return chosen
 
 
 def policies(point: Point) -> dict[str, type[PolicyConfig]]:

@@ -32,6 +32,8 @@ class TrainedModel(NamedTuple):
         task: Task and data set.
         accuracy: What it reached; the larger, the better.
         graph: Its operators and their tensors.
+        usable: Whether the child may start from it. On disk, a model whose code is not at hand is
+            no parent, but says how accurate models of its task are.
     """
 
     model_id: str
@@ -39,3 +41,4 @@ class TrainedModel(NamedTuple):
     task: str
     accuracy: float
     graph: Graph
+    usable: bool = True

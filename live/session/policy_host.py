@@ -12,7 +12,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from wattkeeper.live.session.store import SessionStore
-from wattkeeper.policies.errors import InputError, PolicyError, StoreError
+from wattkeeper.policies.errors import PolicyError, StoreError
 from wattkeeper.policies.profile import Objective, Profile
 from wattkeeper.policies.protocols import Configuration as Configuration
 from wattkeeper.policies.protocols import (
@@ -25,7 +25,7 @@ from wattkeeper.policies.protocols import (
     Start,
 )
 from wattkeeper.policies.protocols import Knobs as Knobs
-from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, policies
+from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.validation import check_configuration, check_knobs
 
@@ -101,8 +101,7 @@ class JobPlan(NamedTuple):
         for name in ("batch_sizes", "limits_w"):
             values[name] = tuple(values[name])
         for point in ASKED:
-            kind = values[point]["kind"]
-            values[point] = _class(point, kind).model_validate(values[point])
+            values[point] = find_config(point, values[point]["kind"], values[point])
         return cls(**values)
 
 
@@ -122,33 +121,16 @@ def config_of(point: Point, chosen: str | PolicyConfig) -> PolicyConfig:
         InputError: If there is none of that name, it needs a value, or it is of another point.
         PolicyError: If it needs to know what was not measured yet, or a zoo.
     """
-    if isinstance(chosen, str):
-        kind = _class(point, chosen)
-        needed = [name for name, field in kind.model_fields.items() if field.is_required()]
-        if needed:
-            raise InputError(
-                f"the {point} policy {chosen!r} needs {', '.join(needed)}: give its config, "
-                f"{kind.__module__}.{kind.__name__}({needed[0]}=...)"
-            )
-        chosen = kind.model_validate({})
-    if chosen.point != point:
-        raise InputError(f"found {chosen.kind!r}, a {chosen.point} policy, as {point}")
-    if chosen.needs_foresight:
+    config = find_config(point, chosen)
+    if config.needs_foresight:
         raise PolicyError(
-            f"the {point} policy {chosen.kind!r} must know how all choices turn out before any is "
+            f"the {point} policy {config.kind!r} must know how all choices turn out before any is "
             "tried, which only a simulation can: choose another one", point)  # fmt: skip
-    if chosen.sets_parent:
+    if config.sets_parent:
         raise PolicyError(
-            f"the {point} policy {chosen.kind!r} chooses from a zoo of models, which a session has "
-            "not: choose another one", point)  # fmt: skip
-    return chosen
-
-
-def _class(point: Point, kind: str) -> type[PolicyConfig]:
-    known = policies(point)
-    if kind not in known:
-        raise InputError(f"no {point} policy {kind!r}; there is {', '.join(known)}")
-    return known[kind]
+            f"the {point} policy {config.kind!r} chooses from a zoo of models: give it to "
+            "warm_start, and another one to the session", point)  # fmt: skip
+    return config
 
 
 def _json(values: Any) -> str:

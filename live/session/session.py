@@ -197,8 +197,10 @@ class Session:
         *,
         older: Sequence[nn.Module] = (),
         inputs: Inputs | None = None,
+        policy: str | PolicyConfig = "modelkeeper",
+        mutated_from: str | None = None,
     ) -> TransferReport | None:
-        """Fill a model from the most similar one that a zoo holds of this job.
+        """Fill a model from one that a zoo holds of this job; a policy chooses which.
 
         A training that goes on after it was stopped takes nothing: `keep` restores what it had made
         of the model, and the zoo is told of the parent that it had. Of several processes, that of
@@ -213,12 +215,16 @@ class Session:
             zoo: Folder of the zoo; it is made if it is not there.
             older: Modules of other architectures that earlier recurrences may have had.
             inputs: Positional arguments that all forwards take; by default derived.
+            policy: `Configure` policy that chooses the parent, by name or config.
+            mutated_from: Name of the model in the zoo that this one is a mutation of, for policies
+                that follow the lineage.
 
         Returns:
             What became of each tensor; None if nothing was taken.
 
         Raises:
-            InputError: If a module cannot be traced, or the smaller metric is the better one.
+            InputError: If a module cannot be traced, the smaller metric is the better one, or the
+                policy chooses no parents.
             StoreError: If the folder holds no zoo, or a damaged one.
             EnvironmentLacks: If this is not rank 0, and that raised one of these.
         """
@@ -228,12 +234,18 @@ class Session:
                 "with higher_is_better=True"
             )
         from wattkeeper.live.session import warm_start
+        from wattkeeper.live.zoo.parents import parent_policy
+        from wattkeeper.policies.protocols import Job
 
         def begin() -> TransferReport | None:
             if not distributed.leads():
                 return None
-            fresh = not self._goes_on
-            self._warm = warm_start.begin(zoo, self._terms.job, model, older, inputs, fill=fresh)
+            orders, config, fresh = self.orders, parent_policy(policy), not self._goes_on
+            name = f"{orders.job_id}.{orders.attempt}"
+            job = Job(name, self._terms.job, orders.recurrence, None, 1, 0.0, model=name)
+            self._warm = warm_start.begin(
+                zoo, job, model, older, inputs, config if fresh else None, mutated_from
+            )
             if fresh:
                 self._parent = self._warm.parent
             return self._warm.report

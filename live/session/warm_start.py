@@ -1,9 +1,9 @@
-"""Starts a model from the most similar one of a zoo, and keeps it there when it is trained."""
+"""Starts a model from one of a zoo, and adds it there when it is trained."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,15 +14,19 @@ from wattkeeper.live.session import distributed
 from wattkeeper.live.weight_transfer.model_graph import trace
 from wattkeeper.live.weight_transfer.program.example_inputs import derive_inputs
 from wattkeeper.live.weight_transfer.transfer import transfer
-from wattkeeper.live.zoo.matching import ParentRanking
+from wattkeeper.live.zoo.parents import choose_parent
+from wattkeeper.live.zoo.rows import ZooModel
+from wattkeeper.live.zoo.snapshot import ZooSnapshot, read_zoo
 from wattkeeper.live.zoo.zoo import Zoo
-from wattkeeper.policies.configure.modelkeeper import ModelkeeperParentConfig
-from wattkeeper.policies.errors import InputError, StoreError
+from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.zoo_views import ChildModel
 
 if TYPE_CHECKING:
     from wattkeeper.live.weight_transfer.program.tracing import Inputs
     from wattkeeper.live.weight_transfer.report import TransferReport
     from wattkeeper.policies.matching.graph import Graph
+    from wattkeeper.policies.protocols import Job
+    from wattkeeper.policies.registry import PolicyConfig
 
 
 class WarmStart(NamedTuple):
@@ -45,60 +49,56 @@ class WarmStart(NamedTuple):
 
 def begin(
     path: str | Path,
-    task: str,
+    job: Job,
     model: nn.Module,
     older: Sequence[nn.Module],
     inputs: Inputs | None,
-    *,
-    fill: bool,
+    policy: PolicyConfig | None,
+    mutated_from: str | None,
 ) -> WarmStart:
-    """Fill a model in place from the parent that ModelKeeper's rule chooses (NSDI '23, section 4).
+    """Fill a model in place from the parent that a policy chooses.
 
     Code is never taken from the zoo: a parent is of the architecture of the model, or of one of
     the older ones.
 
     Args:
         path: Folder of the zoo; it is made if it is not there.
-        task: What the model is trained for; models of other tasks are no parents.
-        model: Who is filled.
+        job: The job that trains the model; its group is the task, and models of other tasks are no
+            parents.
+        model: The model that is filled.
         older: Modules of other architectures that parents may have; they are left as they are.
         inputs: Positional arguments that all forwards take; by default derived.
-        fill: Whether it is filled; else it only may enter the zoo.
+        policy: Chooses the parent; None: the model is not filled, and only may enter the zoo.
+        mutated_from: Name of the model in the zoo that this one is a mutation of.
 
     Raises:
         InputError: If a module cannot be traced.
         StoreError: If the folder holds no zoo, or a damaged one.
     """
-    known = (model, *older)
-    example = derive_inputs(*known) if inputs is None else inputs
-    graphs = [trace(one, example, task).graph for one in known]
-    zoo = Zoo(path)
-    by_digest = {graph.digest: one for graph, one in zip(graphs, known, strict=True)}
-    chosen = _chosen(zoo, graphs[0], task, by_digest) if fill else None
-    if chosen is None:
-        return WarmStart(model, graphs[0], zoo, None, None)
-    number, digest = chosen
-    source = copy.deepcopy(by_digest[digest])
-    source.load_state_dict(zoo.load(number))
-    return WarmStart(model, graphs[0], zoo, number, transfer(source, model, example))
+    modules = (model, *older)
+    example = derive_inputs(*modules) if inputs is None else inputs
+    graphs = [trace(module, example, job.group_id).graph for module in modules]
+    zoo, graph = Zoo(path), graphs[0]
+    if policy is None:
+        return WarmStart(model, graph, zoo, None, None)
+    by_digest = {graph.digest: module for graph, module in zip(graphs, modules, strict=True)}
+    child = ChildModel(job.job_id, job.group_id, graph, mutated_from)
 
-
-def _chosen(zoo: Zoo, child: Graph, task: str, known: Collection[str]) -> tuple[int, str] | None:
-    """Number and architecture of the parent; one that is evicted meanwhile is passed over."""
-    minimum = ModelkeeperParentConfig().minimum
-    while True:
-        parents = ParentRanking(zoo, child)
-        may = [one for one in parents.sound(task, minimum) if one.digest in known]
-        match = parents.best(may, minimum)
-        if match is None:
+    def choose(snapshot: ZooSnapshot) -> tuple[ZooModel, dict[str, torch.Tensor]] | None:
+        parent = choose_parent(policy, snapshot, job)
+        if parent is None:
             return None
-        try:
-            zoo.used(match.model.model_id)
-        except StoreError:
-            if any(one.model_id == match.model.model_id for one in zoo.models()):
-                raise
-        else:
-            return match.model.model_id, match.model.digest
+        weights = zoo.load(parent.model_id)
+        zoo.used(parent.model_id)
+        return parent, weights
+
+    chosen = read_zoo(lambda: ZooSnapshot(zoo, child, lambda row: row.digest in by_digest), choose)
+    if chosen is None:
+        return WarmStart(model, graph, zoo, None, None)
+    parent, weights = chosen
+    source = copy.deepcopy(by_digest[parent.digest])
+    source.load_state_dict(weights)
+    return WarmStart(model, graph, zoo, parent.model_id, transfer(source, model, example))
 
 
 def share(model: nn.Module) -> None:

@@ -10,9 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from wattkeeper.live.zoo.index import Lease, extend
 from wattkeeper.live.zoo.tensors import Tensors
-from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.matching.graph import Graph, digest_of
-from wattkeeper.policies.registry import build_policy, policies
+from wattkeeper.policies.registry import build_policy, find_config
 from wattkeeper.policies.retaining import Retain, StoredModel, StoredModels
 
 SEVERAL: Final = "SELECT digest FROM parts GROUP BY digest HAVING COUNT(DISTINCT model) > 1"
@@ -81,10 +80,7 @@ def new_policy(kind: str) -> Retain:
     Raises:
         InputError: If there is none of that name.
     """
-    known = policies("retain")
-    if kind not in known:
-        raise InputError(f"no retain policy {kind!r}; there is {', '.join(known)}")
-    policy: Retain = build_policy(known[kind].model_validate({}))
+    policy: Retain = build_policy(find_config("retain", kind))
     return policy
 
 
@@ -148,6 +144,11 @@ def graph(db: sqlite3.Connection, of: ZooModel) -> Graph:
     if text is None or digest_of(text) != of.digest:
         raise sqlite3.DatabaseError(f"the graph of model {of.model_id} is another one")
     return Graph.from_json(of.name, text)
+
+
+def has_graph(db: sqlite3.Connection, digest: str) -> bool:
+    """Whether a model with that graph is there."""
+    return one(db, "SELECT 1 FROM graphs WHERE digest = ?", digest) is not None
 
 
 def task_key(task: str, dataset: str) -> str:

@@ -34,6 +34,7 @@ class Lineage(Configure):
         if child is None or child.mutated_from is None:
             return start_from(start, None)
         origin = child.mutated_from, child.task
-        found = [model for model in ctx.zoo.models() if (model.name, model.task) == origin]
-        best = max(found, key=lambda model: model.accuracy, default=None)
+        stored = [model for model in ctx.zoo.models()
+                  if model.usable and (model.name, model.task) == origin]  # fmt: skip
+        best = max(stored, key=lambda model: model.accuracy, default=None)
         return start_from(start, best.model_id if best else None)

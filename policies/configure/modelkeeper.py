@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import NonNegativeFloat
 
+from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.configure._starting import start_from
 from wattkeeper.policies.matching.choice import (
     Candidate,
@@ -78,43 +78,49 @@ class ModelkeeperParent(Configure):
         arrays = self._matcher.arrays(graph)
         own = self._matcher.own(arrays)
         minimum = self._config.minimum * own
-        places = [self._place(model) for model in peers]
-        sound = [Candidate(minimum, model.accuracy, task) for model in peers]
-        allowed = np.flatnonzero(eligible(sound, task, minimum)).tolist()
-        among = np.unique([places[at] for at in allowed]).astype(np.int64)
+        as_similar = [Candidate(minimum, model.accuracy, task) for model in peers]
+        sound = np.flatnonzero(eligible(as_similar, task, minimum)).tolist()
+        models = [peers[index] for index in sound if peers[index].usable]
+        places = [self._place(model) for model in models]
+        scores = self._scores(graph, arrays, np.unique(np.array(places, dtype=np.int64)))
+        finalists = [
+            (model, scores[place])
+            for model, place in zip(models, places, strict=True)
+            if scores.get(place, -np.inf) >= minimum
+        ]
+        if not finalists:
+            return None
+        best_rule = self._config.rule == "best"
+        candidates = [
+            Candidate(
+                score,
+                model.accuracy,
+                task,
+                retained_share(model.graph, graph) if best_rule else 1.0,
+            )
+            for model, score in finalists
+        ]
+        chosen = choose_best(candidates) if best_rule else choose_bucketed(candidates, own)
+        return finalists[chosen][0].model_id
+
+    def _scores(self, graph: Graph, arrays: tuple[Ints, ...], places: Ints) -> dict[int, float]:
+        """Scores for a child by place; by the rule `best` only of the best places."""
 
         def score(place: int) -> float:
             return self._matcher.score_graphs(self._graphs[place], graph)
 
         if self._config.rule == "best":
-            found = self._search.best(arrays, 1, among, score, ties=True)
-            scores = {one.at: one.score for one in found}
-        else:
-            scores = {place: score(place) for place in among.tolist()}
-        finalists = [at for at in allowed if places[at] in scores and scores[places[at]] >= minimum]
-        if not finalists:
-            return None
-        most_similar = self._config.rule == "best"
-        candidates = [
-            Candidate(
-                scores[places[at]],
-                peers[at].accuracy,
-                task,
-                retained_share(peers[at].graph, graph) if most_similar else 1.0,
-            )
-            for at in finalists
-        ]
-        rule = choose_best if most_similar else partial(choose_bucketed, own=own)
-        return peers[finalists[rule(candidates)]].model_id
+            return dict(self._search.best(arrays, 1, places, score, ties=True))
+        return {place: score(place) for place in places.tolist()}
 
     def _place(self, model: TrainedModel) -> int:
-        """Position of a model's architecture in the search; those with one graph share it."""
+        """Position of a model's architecture in the search; models with equal graphs share it."""
         place = self._place_of.get(model.model_id)
         if place is None:
             digest = model.graph.digest
             if digest not in self._places:
+                self._search.add(self._matcher.arrays(model.graph))
                 self._places[digest] = len(self._places)
                 self._graphs.append(model.graph)
-                self._search.add(self._matcher.arrays(model.graph))
             place = self._place_of[model.model_id] = self._places[digest]
         return place

@@ -32,7 +32,8 @@ class RandomParent(Configure):
         child = ctx.zoo.child(start.job)
         if child is None:
             return start_from(start, None)
-        peers = [model.model_id for model in ctx.zoo.models() if model.task == child.task]
+        peers = [model.model_id for model in ctx.zoo.models()
+                 if model.usable and model.task == child.task]  # fmt: skip
         if not peers:
             return start_from(start, None)
         return start_from(start, peers[ctx.rng("parent").integers(len(peers))])

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -42,9 +41,6 @@ class Chains(NamedTuple):
     before: Ints
 
 
-_chains: WeakKeyDictionary[Graph, Chains] = WeakKeyDictionary()
-
-
 @cache_by_pair
 def asbuilt(parent: Graph, child: Graph) -> float:
     """The published raw score of a parent for a child.
@@ -62,11 +58,8 @@ def raw_score(parent: Chains, child: Chains) -> float:
 
 
 def chains(graph: Graph) -> Chains:
-    """The graph as the published matcher sees it; made once for each graph object."""
-    found = _chains.get(graph)
-    if found is None:
-        found = _chains[graph] = _make(graph)
-    return found
+    """The graph as the published matcher sees it."""
+    return graph.arrays(Chains, _make)
 
 
 def _make(graph: Graph) -> Chains:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from wattkeeper.policies.arrays import Ints
+
+A = TypeVar("A", bound=tuple[Ints, ...])
 
 SOURCE = -1
 """Stands for the predecessor of a node that has none."""
@@ -87,6 +89,17 @@ class Graph:
             [sum(tensor.size for tensor in node.tensors if tensor.trained) for node in self.nodes],
             dtype=np.int64,
         )
+
+    def arrays(self, layout: type[A], make: Callable[[Graph], A]) -> A:
+        """The graph as a matcher takes it, computed by `make` once for each layout."""
+        if layout not in self._arrays:
+            self._arrays[layout] = make(self)
+        found: A = self._arrays[layout]
+        return found
+
+    @cached_property
+    def _arrays(self) -> dict[type[Any], Any]:
+        return {}
 
     @cached_property
     def digest(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import prod
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -89,15 +88,9 @@ class _Sort(NamedTuple):
     stage: int
 
 
-_cache: WeakKeyDictionary[Graph, Prepared] = WeakKeyDictionary()
-
-
 def prepare(graph: Graph) -> Prepared:
-    """The graph as arrays; made once for each graph object."""
-    found = _cache.get(graph)
-    if found is None:
-        found = _cache[graph] = _prepare_uncached(graph)
-    return found
+    """The graph as arrays."""
+    return graph.arrays(Prepared, _prepare_uncached)
 
 
 def canonical_order(graph: Graph) -> list[int]:

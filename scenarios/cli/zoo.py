@@ -16,6 +16,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.cli import terminal
 
 if TYPE_CHECKING:
+    from wattkeeper.live.zoo.parents import ParentMatch
     from wattkeeper.live.zoo.rows import ZooModel
     from wattkeeper.live.zoo.zoo import Zoo
 
@@ -25,6 +26,14 @@ Command = Callable[..., Any]
 
 _zoo = click.option("--zoo", "folder", type=FOLDER, required=True, help="Folder of the zoo.")
 _matcher = click.option("--matcher", default="coverage", help="What scores parents [coverage].")
+_policy = click.option(
+    "--policy", default="modelkeeper", help="What chooses the parent [modelkeeper]."
+)
+_task = click.option("--task", help="What the child is trained for.")
+_dataset = click.option("--dataset", default="", help="What it is trained on.")
+_origin = click.option(
+    "--mutated-from", metavar="NAME", help="Stored model that the child is a mutation of."
+)
 _json = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 _input = click.option(
     "--input",
@@ -149,24 +158,55 @@ def list_models(folder: Path, as_json: bool) -> None:
 )
 @_input
 @_matcher
+@_task
+@_dataset
+@_origin
+@_policy
 @_json
-def match(folder: Path, child: str, shape: str | None, matcher: str, as_json: bool) -> None:
-    """Rank the models of a zoo as parents of a new one, the most similar one first."""
-    from wattkeeper.live.zoo.matching import ParentRanking
+def match(
+    folder: Path,
+    child: str,
+    shape: str | None,
+    matcher: str,
+    task: str | None,
+    dataset: str,
+    mutated_from: str | None,
+    policy: str,
+    as_json: bool,
+) -> None:
+    """Rank the models of a zoo as parents of a new one, the most similar one first.
+
+    With --task, this also says which of them the policy would choose.
+    """
+    from wattkeeper.live.zoo.parents import choose_parent, parent_policy, rank
+    from wattkeeper.live.zoo.snapshot import ZooSnapshot, read_zoo
     from wattkeeper.scenarios.cli.tables.zoo import SHOWN, show_matches
     from wattkeeper.scenarios.zoo.inputs import graph_of
+    from wattkeeper.scenarios.zoo.warm_start import describe_child, job_of
 
-    parents = ParentRanking(_open(folder), graph_of(child, shape), matcher)
-    matches = parents.rank(None if as_json else SHOWN)
+    store, config = _open(folder), parent_policy(policy)
+    if "matcher" in type(config).model_fields:
+        config = config.model_copy(update={"matcher": matcher})
+    model = describe_child(graph_of(child, shape), task or "", dataset, mutated_from)
+
+    def ask(snapshot: ZooSnapshot) -> tuple[list[ParentMatch], int, ZooModel | None]:
+        matches = rank(snapshot, model.graph, matcher, None if as_json else SHOWN)
+        parent = choose_parent(config, snapshot, job_of(model)) if task else None
+        return matches, len(snapshot.stored), parent
+
+    matches, many, parent = read_zoo(lambda: ZooSnapshot(store, model), ask)
     if as_json:
         found = [
             {**_named(each.model), "score": each.score, "score_over_own": each.over_own}
+            | ({"chosen": each.model == parent} if task else {})
             for each in matches
         ]
         click.echo(json.dumps(found, indent=2))
         return
-    title = f"Parents of {child} by {matcher}"
-    show_matches(terminal.console(), title, matches, len(parents.models))
+    show_matches(terminal.console(), f"Parents of {child} by {matcher}", matches, many)
+    if task:
+        chosen = f"model {parent.model_id} ({parent.name})" if parent else "no parent"
+        click.echo(f"{config.kind} chooses {chosen}")
 
 
 def _named(model: ZooModel) -> dict[str, Any]:
@@ -193,16 +233,13 @@ def scores(graphs: Path, matcher: str, out: Path, children: tuple[str, ...]) -> 
 @click.option("--child", required=True, metavar="MODULE:CALLABLE", help="Your code of the child.")
 @_input
 @click.option("--out", type=FOLDER, required=True, help="Safetensors file to write.")
-@click.option("--task", help="What the child is trained for.")
-@click.option("--dataset", default="", help="What it is trained on.")
-@click.option("--parent", type=int, help="Number of the parent; by default the best one is taken.")
-@_matcher
-@click.option(
-    "--minimum",
-    type=float,
-    default=0.01,
-    help="Least score of a parent over the child's own [0.01].",
-)
+@_task
+@_dataset
+@_origin
+@click.option("--parent", type=int, help="Number of the parent, instead of the policy's choice.")
+@_policy
+@click.option("--matcher", help="What scores parents [coverage].")
+@click.option("--minimum", type=float, help="Least score of a parent over the child's own [0.01].")
 @click.option("--trust", multiple=True, metavar="MODULE", help="Run code of parents from there.")
 @_json
 def warm_start(
@@ -212,22 +249,29 @@ def warm_start(
     out: Path,
     task: str | None,
     dataset: str,
+    mutated_from: str | None,
     parent: int | None,
-    matcher: str,
-    minimum: float,
+    policy: str,
+    matcher: str | None,
+    minimum: float | None,
     trust: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Write a child's initial weights, taken from the best parent of its task and data set.
+    """Write a child's initial weights, taken from the parent that a policy chooses.
 
     This imports and runs your code: the child's, and the parent's as noted when it was added, if
     that is in the same module as the child's or in one that --trust names.
     """
+    from wattkeeper.live.zoo.parents import parent_policy
     from wattkeeper.scenarios.zoo.warm_start import WarmStartRequest, warm_start
 
     if (task is None) == (parent is None):
-        raise click.UsageError("give --task, for the best parent of it, or --parent NUMBER")
-    wanted = WarmStartRequest(child, shape, task, dataset, parent, matcher, minimum, trust)
+        raise click.UsageError("give --task, for a parent of it, or --parent NUMBER")
+    given = {"matcher": matcher, "minimum": minimum}
+    config = parent_policy(
+        policy, {name: value for name, value in given.items() if value is not None}
+    )
+    wanted = WarmStartRequest(child, shape, task, dataset, mutated_from, parent, config, trust)
     start = warm_start(_open(folder), wanted, out)
     if as_json:
         about = {"parent": _named(start.parent), "score": start.score, "out": str(out)}

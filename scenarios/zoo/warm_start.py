@@ -7,9 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from wattkeeper.live.zoo.matching import ParentMatch, ParentRanking
+from wattkeeper.live.zoo.parents import ParentMatch, choose_parent, match
 from wattkeeper.live.zoo.rows import task_key
+from wattkeeper.live.zoo.snapshot import ZooSnapshot, read_zoo
 from wattkeeper.policies.errors import InputError, Problem, StoreError
+from wattkeeper.policies.protocols import Job
+from wattkeeper.policies.zoo_views import ChildModel
 from wattkeeper.scenarios.zoo.inputs import check_torch, example_inputs, module
 from wattkeeper.traces.files.atomic import replacing_file
 
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from wattkeeper.live.weight_transfer.report import TransferReport
     from wattkeeper.live.zoo.rows import ZooModel
     from wattkeeper.live.zoo.zoo import Zoo
+    from wattkeeper.policies.matching.graph import Graph
+    from wattkeeper.policies.registry import PolicyConfig
 
 
 class WarmStartRequest(NamedTuple):
@@ -29,9 +34,9 @@ class WarmStartRequest(NamedTuple):
         shape: Of its input; None derives it.
         task: What it is trained for.
         dataset: What it is trained on.
-        parent: Number of its parent; None takes the best one of its task.
-        matcher: What scores parents.
-        minimum: The least score of a parent that was not named.
+        mutated_from: Name of the model that it is a mutation of.
+        parent: Number of its parent; None leaves it to the policy.
+        policy: The `Configure` policy that chooses the parent.
         trust: Modules whose code may be run for a parent, besides the child's own.
     """
 
@@ -39,14 +44,14 @@ class WarmStartRequest(NamedTuple):
     shape: str | None
     task: str | None
     dataset: str
+    mutated_from: str | None
     parent: int | None
-    matcher: str
-    minimum: float
+    policy: PolicyConfig
     trust: tuple[str, ...]
 
 
 class WarmStartResult(NamedTuple):
-    """A child that got weights: from whom, how similar that one is, and what became of each."""
+    """A child that got weights: its parent, how similar that one is, and what became of each."""
 
     parent: ZooModel
     score: float
@@ -56,11 +61,9 @@ class WarmStartResult(NamedTuple):
 def warm_start(zoo: Zoo, wanted: WarmStartRequest, out: Path) -> WarmStartResult:
     """Fill a child from a parent, count the parent's use, and write the child's weights.
 
-    A parent that is evicted meanwhile is passed over for the next one.
-
     Raises:
-        InputError: If there is no parent that may be taken, code of the user fails, or there is no
-            folder to write to.
+        InputError: If no parent may be taken, code of the user fails, or there is no folder to
+            write to.
         StoreError: If the parent is damaged, or not there.
         EnvironmentLacks: If torch or numba is absent or the file cannot be written.
     """
@@ -75,17 +78,12 @@ def warm_start(zoo: Zoo, wanted: WarmStartRequest, out: Path) -> WarmStartResult
     torch.manual_seed(0)  # of what the child keeps: the same command writes the same weights
     child = module(wanted.child)
     graph = graph_of(child, example_inputs(wanted.shape, child), wanted.child)
-    parents = ParentRanking(zoo, graph, wanted.matcher)
-    while True:
-        match = _chosen(zoo, parents, wanted)
-        try:
-            state = zoo.load(match.model.model_id)
-            break
-        except StoreError:
-            still_there = any(model.model_id == match.model.model_id for model in zoo.models())
-            if still_there or wanted.parent is not None:
-                raise
-            parents = ParentRanking(zoo, graph, wanted.matcher)
+    named = describe_child(graph, wanted.task or "", wanted.dataset, wanted.mutated_from)
+    trusted = {wanted.child.partition(":")[0], *wanted.trust}
+    match, state = read_zoo(
+        lambda: ZooSnapshot(zoo, named, lambda model: not _refusal(model, trusted)),
+        lambda snapshot: _choose(snapshot, wanted, named, trusted),
+    )
     parent = _trained(match.model, state)
     inputs = example_inputs(wanted.shape, child, parent)
     report = grow(trace(parent, inputs, match.model.name), trace(child, inputs, wanted.child))
@@ -95,41 +93,60 @@ def warm_start(zoo: Zoo, wanted: WarmStartRequest, out: Path) -> WarmStartResult
     return WarmStartResult(match.model, match.score, report)
 
 
-def _chosen(zoo: Zoo, parents: ParentRanking, wanted: WarmStartRequest) -> ParentMatch:
-    """The parent that was named, or the best one whose code may be run.
+def describe_child(graph: Graph, task: str, dataset: str, mutated_from: str | None) -> ChildModel:
+    """A model that the user is about to train, as policies see it."""
+    return ChildModel(graph.name, task_key(task, dataset), graph, mutated_from)
+
+
+def job_of(child: ChildModel) -> Job:
+    """The job that trains a model."""
+    return Job(child.name, child.task, 1, None, 1, 0.0, model=child.name)
+
+
+def _choose(
+    snapshot: ZooSnapshot, wanted: WarmStartRequest, child: ChildModel, trusted: set[str]
+) -> tuple[ParentMatch, dict[str, Tensor]]:
+    """The parent and its weights: the one that was named, or the policy's choice.
 
     Raises:
-        InputError: If there is none that may be taken.
+        InputError: If it may not be taken, or the policy chooses none.
         StoreError: If the one that was named is not there.
     """
-    trusted = {wanted.child.partition(":")[0], *wanted.trust}
-    if wanted.parent is not None:
-        named = [model for model in parents.models if model.model_id == wanted.parent]
-        if not named:
-            raise zoo.absent(wanted.parent)
-        if refusal := _refusal(named[0], trusted):
+    zoo, number = snapshot.zoo, wanted.parent
+    if number is None:
+        parent = choose_parent(wanted.policy, snapshot, job_of(child))
+        if parent is None:
+            raise InputError(_explain_none(snapshot, wanted.policy, child, trusted))
+    elif number not in snapshot.stored:
+        raise zoo.absent(number)
+    else:
+        parent = snapshot.stored[number]
+        if refusal := _refusal(parent, trusted):
             raise InputError(refusal)
-        return parents.score(named[0])
-    task = task_key(wanted.task or "", wanted.dataset)
-    may = parents.sound(task, wanted.minimum)
-    runnable = [model for model in may if not _refusal(model, trusted)]
-    match = parents.best(runnable, wanted.minimum)
-    if match is not None:
-        return match
-    keys = [task_key(model.task, model.dataset) for model in parents.models]
-    if task not in keys:
-        there = ", ".join(dict.fromkeys(keys)) or "nothing: it is empty"
-        raise InputError(f"no model of {zoo.path} is for {task}; there is {there}")
-    if parents.best(may, wanted.minimum) is not None:
-        refusals = dict.fromkeys(_refusal(model, trusted) for model in may)
-        raise InputError(
-            [Problem("no parent whose code may be run"), *map(Problem, filter(None, refusals))]
+    matcher = getattr(wanted.policy, "matcher", "coverage")
+    return match(snapshot, parent, child.graph, matcher), zoo.load(parent.model_id)
+
+
+def _explain_none(
+    snapshot: ZooSnapshot, policy: PolicyConfig, child: ChildModel, trusted: set[str]
+) -> list[Problem]:
+    """Why a policy chooses no parent."""
+    zoo = snapshot.zoo
+    tasks = [model.task for model in snapshot.models()]
+    if child.task not in tasks:
+        there = ", ".join(dict.fromkeys(tasks)) or "nothing: it is empty"
+        return [Problem(f"no model of {zoo.path} is for {child.task}; there is {there}")]
+    if choose_parent(policy, ZooSnapshot(zoo, child), job_of(child)) is not None:
+        peers = (snapshot.stored[int(model.model_id)] for model in snapshot.models()
+                 if model.task == child.task)  # fmt: skip
+        refusals = dict.fromkeys(_refusal(model, trusted) for model in peers)
+        return [Problem("no parent whose code may be run"), *map(Problem, filter(None, refusals))]
+    return [
+        Problem(
+            f"{policy.kind} chooses none of {tasks.count(child.task)} models for {child.task} as "
+            "the parent; `wattkeeper zoo match` shows their scores"
         )
-    raise InputError(
-        f"none of {keys.count(task)} models for {task} may be the parent: a score of at least "
-        f"{wanted.minimum:g} times the child's own and no outlier's accuracy are needed; "
-        "`wattkeeper zoo match` shows the scores"
-    )
+    ]
 
 
 def _refusal(model: ZooModel, trusted: set[str]) -> str:

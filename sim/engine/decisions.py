@@ -48,6 +48,12 @@ class Timed(Protocol):
         """Time since the run began, s."""
 
 
+class Moment(NamedTuple):
+    """One time, s, at which all that is asked is asked."""
+
+    now_s: float
+
+
 class PolicyContext:
     """See `wattkeeper.policies.protocols.Context`; one for each policy.
 
@@ -59,7 +65,7 @@ class PolicyContext:
         zoo: Models to start from.
         stream_of: A new random stream by decision point and name (`RandomStreams.policy`).
         foresight: The profile that an attempt will be replayed from; it is only asked for a policy
-            that declares foresight.
+            that declares foresight. None: there is none.
     """
 
     def __init__(
@@ -70,7 +76,7 @@ class PolicyContext:
         objective: Objective,
         zoo: ZooView,
         stream_of: Callable[[Point, str], np.random.Generator],
-        foresight: Callable[[Start], Profile],
+        foresight: Callable[[Start], Profile] | None = None,
     ) -> None:
         self.objective = objective
         self.zoo = zoo
@@ -94,7 +100,7 @@ class PolicyContext:
 
     def foresight(self, start: Start) -> Profile:
         """See `wattkeeper.policies.protocols.Context`."""
-        if not self._config.needs_foresight:
+        if not self._config.needs_foresight or self._foresight is None:
             raise PolicyError(
                 f"{self._point} policy {self._config.kind!r} declares no foresight", self._point
             )

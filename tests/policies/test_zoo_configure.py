@@ -118,6 +118,22 @@ def test_a_bad_model_is_no_parent_however_similar() -> None:
     assert answer("modelkeeper", CHILD, [*peers, failed._replace(accuracy=0.9)]).parent == "m99"
 
 
+@pytest.mark.parametrize("kind", WITH_PARENTS)
+def test_a_model_that_is_not_usable_is_no_parent(kind: str) -> None:
+    barred = [model._replace(usable=False) for model in PARENTS[:-1]]
+    assert answer(kind, CHILD, [*barred, PARENTS[-1]]).parent is None
+    second = PARENTS[0]._replace(model_id="m6")
+    assert answer(kind, CHILD, [*barred, second]).parent == "m6"
+
+
+def test_accuracies_are_compared_with_those_of_models_that_are_not_usable() -> None:
+    peers = [trained(at, chain(8, 16 + at, 4), 0.9 + 0.001 * at)._replace(usable=False)
+             for at in range(9)]  # fmt: skip
+    failed = trained(99, CHILD.graph, 0.1)
+    assert answer("modelkeeper", CHILD, [failed]).parent == "m99"
+    assert answer("modelkeeper", CHILD, [*peers, failed]).parent is None
+
+
 widths = st.lists(st.sampled_from([4, 8, 16]), min_size=1, max_size=4)
 graphs = widths.map(lambda inner: chain(8, *inner, 4))
 

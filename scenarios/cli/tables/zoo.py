@@ -13,7 +13,7 @@ from wattkeeper.scenarios.spec.wording import count, unlisted
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wattkeeper.live.zoo.matching import ParentMatch
+    from wattkeeper.live.zoo.parents import ParentMatch
     from wattkeeper.live.zoo.rows import ZooModel
     from wattkeeper.live.zoo.zoo import Zoo
 

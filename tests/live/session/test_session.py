@@ -30,6 +30,7 @@ from wattkeeper.live.session.lr_scaling import scaled
 from wattkeeper.live.session.store import SessionStore
 from wattkeeper.live.wire.messages import Cause
 from wattkeeper.policies.configure.fixed import FixedConfig
+from wattkeeper.policies.configure.modelkeeper import ModelkeeperParentConfig
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError, StoreError
 from wattkeeper.policies.protocols import Measurement
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
@@ -127,7 +128,11 @@ def test_a_training_without_a_zoo_loads_no_simulator() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "why"), [("oracle", "only a simulation can"), ("modelkeeper", "from a zoo of models")]
+    ("kind", "why"),
+    [
+        ("oracle", "only a simulation can"),
+        ("modelkeeper", "from a zoo of models: give it to warm_start"),
+    ],
 )
 def test_policies_that_cannot_be_asked_live_are_refused(kind: str, why: str) -> None:
     with pytest.raises(PolicyError, match=why), session(eta=0, configure=kind):
@@ -649,6 +654,28 @@ def test_a_recurrence_starts_from_what_an_earlier_one_trained(tmp_path: Path) ->
     assert parent is not None
     assert report is not None
     assert torch.allclose(begun, source(x), atol=1e-5)
+
+
+def test_any_policy_that_chooses_parents_can_be_named(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+
+    def recur(**terms: Any) -> int | None:
+        """Number of the parent."""
+        from wattkeeper.live import Zoo
+
+        with session(eta=0, target=1.0) as found:
+            found.warm_start(torch.nn.Linear(4, 2), tmp_path / "zoo", **terms)
+            for _ in found.epochs():
+                found.report(1.0)
+        return Zoo(tmp_path / "zoo").models()[-1].parent
+
+    assert [recur(policy="none"), recur(policy="none")] == [None, None]
+    assert recur(policy="lineage") is None, "it is no mutation"
+    assert recur(policy="lineage", mutated_from="mine-2.1") == 2
+    assert recur(policy="random-parent") in {1, 2, 3, 4}
+    assert recur(policy=ModelkeeperParentConfig(minimum=2.0)) is None
+    with session(eta=0) as found, pytest.raises(InputError, match=r"'zeus'.*lineage, modelkeeper"):
+        found.warm_start(torch.nn.Linear(4, 2), tmp_path / "zoo", policy="zeus")
 
 
 def test_what_the_zoo_refuses_is_no_failure_of_the_training(

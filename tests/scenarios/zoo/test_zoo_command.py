@@ -320,9 +320,19 @@ def test_warm_start(
     torch.testing.assert_close(child(images), parent(images))
     uses = [row["uses"] for row in json.loads(code("list", "--zoo", "z", "--json"))]
     assert uses == [2, 0]
+    origin = ("--policy", "lineage", "--mutated-from", "deep")
+    told = json.loads(code(*asked, "--child", "my_models:wide", *digits, *origin, "--json"))
+    assert told["parent"]["name"] == "deep"
+    lots = ("--policy", "random-parent", "--json")
+    drawn = {code(*asked, "--child", "my_models:wide", *digits, *lots) for _ in range(2)}
+    assert len(drawn) == 1, "the same command gives the same weights"
     match = ("match", "--zoo", "z", "--child", "my_models:deep")
     ranked = json.loads(code(*match, "--json"))
     assert [row["name"] for row in ranked] == ["deep", "small"]
+    chosen = json.loads(code(*match, *digits, *origin[:3], "small", "--json"))
+    assert {row["name"]: row["chosen"] for row in chosen} == {"small": True, "deep": False}
+    assert "modelkeeper chooses model 2 (deep)" in code(*match, *digits)
+    assert "lineage chooses no parent" in code(*match, *digits, *origin[:2])
     monkeypatch.setattr("wattkeeper.scenarios.cli.tables.zoo.SHOWN", 1)
     shown = code(*match)
     assert " deep " in shown
@@ -373,6 +383,12 @@ def test_warm_starts_that_are_refused(code: Callable[..., str], tmp_path: Path) 
         (
             (*digits, "--child", "my_models:wide", "--minimum", "2"),
             "none of 2 models for images on",
+        ),
+        ((*digits, "--child", "my_models:wide", "--policy", "zeus"), "zeus"),
+        ((*digits, "--child", "my_models:wide", "--policy", "best"), "modelkeeper, none, oracle"),
+        (
+            (*digits, "--child", "my_models:wide", "--policy", "lineage", "--minimum", "2"),
+            "'lineage': minimum",
         ),
         ((*digits, "--child", "my_models:wide", "--out", "no/c"), "there is no folder no"),
         ((*digits, "--child", "my_models:broken"), "broken: cannot be made: RuntimeError: no such"),

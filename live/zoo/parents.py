@@ -1,0 +1,127 @@
+"""The parent of a new model, chosen by a policy, and the models of a zoo by their similarity."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from wattkeeper.live.zoo.rows import ZooModel
+from wattkeeper.live.zoo.snapshot import ZooSnapshot
+from wattkeeper.policies.errors import InputError, PolicyError
+from wattkeeper.policies.matching.graph import Graph
+from wattkeeper.policies.matching.matchers import find_matcher
+from wattkeeper.policies.matching.search import ParentSearch
+from wattkeeper.policies.profile import Objective
+from wattkeeper.policies.protocols import Job, Options, Start
+from wattkeeper.policies.registry import PolicyConfig, build_policy, find_config, policies
+from wattkeeper.sim.engine.decisions import Moment, PolicyContext
+from wattkeeper.sim.engine.rng import NamedStreams
+
+
+class ParentMatch(NamedTuple):
+    """A model as the parent of a new one.
+
+    Attributes:
+        model: The model.
+        score: Its similarity to the new model, by a matcher.
+        over_own: The score over that of the new model for itself; None if that is 0.
+    """
+
+    model: ZooModel
+    score: float
+    over_own: float | None
+
+
+def parent_policy(
+    chosen: str | PolicyConfig, settings: dict[str, Any] | None = None
+) -> PolicyConfig:
+    """The config of a `Configure` policy that chooses parents.
+
+    Args:
+        chosen: Its name, or the config itself.
+        settings: Of a policy given by name.
+
+    Raises:
+        InputError: If there is no such policy, it refuses a setting, or it chooses no parents.
+    """
+    config = find_config("configure", chosen, settings)
+    if not config.sets_parent or config.needs_foresight:
+        able = [kind for kind, each in policies("configure").items() if each.sets_parent]
+        raise InputError(
+            f"found {config.kind!r}, which chooses no parents; allowed: {', '.join(able)}"
+        )
+    return config
+
+
+def choose_parent(config: PolicyConfig, snapshot: ZooSnapshot, job: Job) -> ZooModel | None:
+    """Ask a policy for the parent of a job's model, as a run asks for a job without a workload.
+
+    The policy's random streams depend on the id of the job alone.
+
+    Returns:
+        The parent; None if the policy chooses none.
+
+    Raises:
+        PolicyError: If it chooses a model that is not there or not usable.
+        StoreError: If a model was evicted meanwhile; see `read_zoo`.
+    """
+    streams = NamedStreams(0)
+    ctx = PolicyContext(
+        "configure",
+        config,
+        Moment(0.0),
+        Objective(0.5),
+        snapshot,
+        lambda point, name: streams.policy(point, f"{name}/{job.job_id}"),
+    )
+    options = Options(job.group_id, "", job.gpus, (), (), 0, 0.0, 0)
+    chosen = build_policy(config).configure(ctx, Start(job, 1, options, 0))
+    if chosen.parent is None:
+        return None
+    usable = {model.model_id for model in snapshot.models() if model.usable}
+    if chosen.parent not in usable:
+        raise PolicyError(
+            f"{config.kind} chose {chosen.parent} as the parent of {job.job_id}; allowed: "
+            f"{', '.join(sorted(usable)) or 'none'}",
+            "configure",
+        )
+    return snapshot.stored[int(chosen.parent)]
+
+
+def match(snapshot: ZooSnapshot, model: ZooModel, child: Graph, matcher: str) -> ParentMatch:
+    """How similar one model is to a new one.
+
+    Raises:
+        PolicyError: If there is no such matcher.
+    """
+    by = find_matcher(matcher)
+    own = by.own(by.arrays(child))
+    score = by.score_graphs(snapshot.graph(model), child)
+    return ParentMatch(model, score, score / own if own else None)
+
+
+def rank(
+    snapshot: ZooSnapshot, child: Graph, matcher: str, count: int | None = None
+) -> list[ParentMatch]:
+    """The `count` models most similar to a new one, or all, the best first.
+
+    Of equally similar ones the more accurate one comes first. Only for all are all scored.
+
+    Raises:
+        PolicyError: If there is no such matcher.
+    """
+    by = find_matcher(matcher)
+    arrays = by.arrays(child)
+    own = by.own(arrays)
+    graphs = {model.graph.digest: model.graph for model in snapshot.models()}
+    search: ParentSearch[Any] = ParentSearch(by, map(by.arrays, graphs.values()))
+    if count is None:
+        scores = dict(enumerate(search.scores(arrays).tolist()))
+    else:
+        scores = dict(search.best(arrays, count, ties=True))
+    scored = {digest: scores[place] for place, digest in enumerate(graphs) if place in scores}
+    matches = [
+        ParentMatch(model, scored[model.digest], scored[model.digest] / own if own else None)
+        for model in snapshot.stored.values()
+        if model.digest in scored
+    ]
+    return sorted(matches, key=lambda match: (-match.score, -match.model.accuracy))[:count]

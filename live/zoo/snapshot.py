@@ -1,0 +1,144 @@
+"""The zoo on disk as policies see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+from wattkeeper.live.zoo import rows
+from wattkeeper.live.zoo.rows import ZooModel, task_key
+from wattkeeper.live.zoo.zoo import Zoo
+from wattkeeper.policies.arrays import Ints
+from wattkeeper.policies.errors import StoreError
+from wattkeeper.policies.matching.graph import Graph, Node
+from wattkeeper.policies.matching.packing import pack, unpack
+from wattkeeper.policies.protocols import Job
+from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
+
+A = TypeVar("A", bound=tuple[Ints, ...])
+T = TypeVar("T")
+
+
+class StoredGraph(Graph):
+    """The graph of a model in a zoo; its nodes are read only where its arrays do not suffice."""
+
+    _model: ZooModel
+    _snapshot: ZooSnapshot
+
+    def __init__(self, model: ZooModel, snapshot: ZooSnapshot) -> None:
+        self.__dict__.update(name=model.name, digest=model.digest, _model=model,
+                             _snapshot=snapshot)  # fmt: skip
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Its operators."""
+        return self._snapshot.zoo.graph(self._model.model_id).nodes
+
+    def arrays(self, layout: type[A], make: Callable[[Graph], A]) -> A:
+        """See `Graph`; read from the index, with those of all models of the zoo at once."""
+        arrays = self._snapshot.arrays(layout, make)
+        if self.digest not in arrays:
+            raise self._snapshot.zoo.absent(self._model.model_id)
+        return arrays[self.digest]
+
+
+class ZooSnapshot:
+    """The models of a zoo at one moment (`wattkeeper.policies.protocols.ZooView`).
+
+    What policies ask of a model that was evicted since raises `StoreError`; see `read_zoo`.
+
+    Args:
+        zoo: The zoo.
+        child: The model that is about to be trained.
+        usable: Whether the child may start from a model.
+
+    Attributes:
+        zoo: The zoo.
+        stored: Its models by their number, in the order of addition.
+    """
+
+    def __init__(
+        self,
+        zoo: Zoo,
+        child: ChildModel,
+        usable: Callable[[ZooModel], bool] = lambda _: True,
+    ) -> None:
+        self.zoo = zoo
+        self.stored = {model.model_id: model for model in zoo.models()}
+        self._child = child
+        self._arrays: dict[type[Any], dict[str, Any]] = {}
+        self._graphs = {model.digest: StoredGraph(model, self) for model in self.stored.values()}
+        self._models = tuple(
+            TrainedModel(
+                str(number),
+                model.name,
+                task_key(model.task, model.dataset),
+                model.accuracy,
+                self._graphs[model.digest],
+                usable(model),
+            )
+            for number, model in self.stored.items()
+        )
+
+    def child(self, job: Job) -> ChildModel | None:
+        """See `wattkeeper.policies.protocols.ZooView`."""
+        return self._child
+
+    def models(self) -> Sequence[TrainedModel]:
+        """See `wattkeeper.policies.protocols.ZooView`."""
+        return self._models
+
+    def graph(self, model: ZooModel) -> Graph:
+        """The graph of one of the models."""
+        return self._graphs[model.digest]
+
+    def arrays(self, layout: type[A], make: Callable[[Graph], A]) -> dict[str, A]:
+        """The arrays of all models by the digest of their graphs, without those that are gone."""
+        if layout not in self._arrays:
+            self._arrays[layout] = _read_arrays(self.zoo, self.stored.values(), layout, make)
+        return self._arrays[layout]
+
+
+def read_zoo(take: Callable[[], ZooSnapshot], work: Callable[[ZooSnapshot], T]) -> T:
+    """Do something with a snapshot; with a new one if a model of it was evicted meanwhile.
+
+    Raises:
+        StoreError: If the work raises it though all models are still there.
+    """
+    while True:
+        snapshot = take()
+        try:
+            return work(snapshot)
+        except StoreError:
+            if set(snapshot.stored) <= {model.model_id for model in snapshot.zoo.models()}:
+                raise
+
+
+def _read_arrays(
+    zoo: Zoo, models: Iterable[ZooModel], layout: type[A], make: Callable[[Graph], A]
+) -> dict[str, A]:
+    """Arrays by digest from the index, where those that are missing are kept from now on."""
+    wanted = {model.digest: model for model in models}
+    query = "SELECT digest, data FROM arrays WHERE layout = ?"
+    with zoo.index.read() as db:
+        packed = db.execute(query, (layout.__name__,))
+        read = {digest: unpack(layout, data) for digest, data in packed if digest in wanted}
+        arrays = {digest: each for digest, each in read.items() if each is not None}
+        graphs = {
+            digest: rows.graph(db, model)
+            for digest, model in wanted.items()
+            if digest not in arrays and rows.has_graph(db, digest)
+        }
+    made = {digest: make(graph) for digest, graph in graphs.items()}
+    if made:
+        with zoo.index.write() as db:
+            db.executemany(
+                "INSERT OR REPLACE INTO arrays (digest, layout, data) VALUES (?, ?, ?)",
+                [
+                    (digest, layout.__name__, pack(each))
+                    for digest, each in made.items()
+                    if rows.has_graph(db, digest)
+                ],
+            )
+    return arrays | made
