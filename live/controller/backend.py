@@ -21,7 +21,7 @@ from wattkeeper.policies.protocols import Job, Knobs, Options
 from wattkeeper.policies.protocols import Start as Started
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.agenda import Callback
-from wattkeeper.sim.engine.backend import Attempt, Backend, Listener
+from wattkeeper.sim.engine.backend import Attempt, Backend
 from wattkeeper.sim.engine.replay import modelled_w
 from wattkeeper.sim.engine.rng import RandomStreams
 
@@ -61,7 +61,6 @@ class LiveBackend(Backend):
     ) -> None:
         self.clock = clock
         self._watch = watch
-        self.listener: Listener
         self.endings: list[AttemptEnding] = []
         self._trainings, self._cluster = trainings, cluster
         self._streams, self._setting = streams, setting

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from wattkeeper.policies.errors import DeviceError
+from wattkeeper.policies.errors import DeviceError, InputError
 
 
 class PowerRange(NamedTuple):
@@ -89,3 +90,32 @@ class Device(Protocol):
             NoPermission: If this user may not.
             DeviceError: If the limit is out of range.
         """
+
+
+class CommonRange(NamedTuple):
+    """The power limits that several devices may all be given, W: smallest and largest."""
+
+    lowest_w: float
+    highest_w: float
+
+    def check(self, limit_w: float) -> None:
+        """Refuse a limit (W) that a user asks for and that is out of range.
+
+        Raises:
+            InputError: It says what is allowed.
+        """
+        if not self.lowest_w <= limit_w <= self.highest_w:
+            raise InputError(
+                f"found the power limit {limit_w:g} W; allowed: {self.lowest_w:g} to "
+                f"{self.highest_w:g} W"
+            )
+
+
+def common_range(devices: Iterable[Device]) -> CommonRange | None:
+    """The limits that all devices with a power limit accept; None if no device has one."""
+    ranges = [device.limits for device in devices if device.limits is not None]
+    if not ranges:
+        return None
+    return CommonRange(
+        max(limits.lowest_w for limits in ranges), min(limits.highest_w for limits in ranges)
+    )

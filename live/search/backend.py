@@ -18,7 +18,7 @@ from wattkeeper.policies.protocols import Job, Knobs, Options, Start
 from wattkeeper.policies.retaining import Retention
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.sim.engine.agenda import Callback
-from wattkeeper.sim.engine.backend import Attempt, Backend, Listener
+from wattkeeper.sim.engine.backend import Attempt, Backend
 from wattkeeper.sim.engine.clock import Clock
 from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.engine.zoo import BYTES, FinishedModel
@@ -120,13 +120,11 @@ class InProcessBackend(Backend):
         most_epochs: Of each training.
 
     Attributes:
-        listener: Who is told; set after construction.
         trained: The trainings, in the order in which they ended.
     """
 
     def __init__(self, clock: Clock, search: SearchRun, batch_size: int, most_epochs: int) -> None:
         self.clock = clock
-        self.listener: Listener
         self.trained: list[TrainingRecord] = []
         self._search = search
         self._batch_size, self._most_epochs = batch_size, most_epochs

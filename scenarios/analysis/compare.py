@@ -14,6 +14,7 @@ from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
+from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.sim_vs_live import flat
 from wattkeeper.scenarios.analysis.study import StoredStudy
 from wattkeeper.sim.results.folder import is_sweep
@@ -300,7 +301,7 @@ def _differences(left: StoredStudy, right: StoredStudy) -> Iterator[Json]:
             yield {"path": path, "reference": values[0], "other": values[1]}
 
 
-def _facts(manifest: Mapping[str, Any]) -> Json:
+def _facts(manifest: Manifest) -> Json:
     inputs = {f"{one['kind']} {one['trace']}": one for one in manifest.get("inputs", ())}
     facts = {name: manifest[name] for name in FACTS if manifest.get(name)}
     return {"scenario": manifest["scenario"]} | facts | {"inputs": inputs}

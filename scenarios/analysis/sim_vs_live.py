@@ -14,6 +14,7 @@ from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
+from wattkeeper.scenarios.analysis.manifest import Manifest
 
 KEY: Final = ("variant", "seed", "job_id", "attempt")
 """What an attempt is matched by."""
@@ -44,7 +45,7 @@ class ComparedStudy(NamedTuple):
     """
 
     folder: Path
-    manifest: Json
+    manifest: Manifest
     attempts: pa.Table
 
 

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.sim.results.folder import SWEEP, is_sweep
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Study(ABC):
         summary: As in `summary.json`.
     """
 
-    manifest: Json
+    manifest: Manifest
     summary: Json
 
     @abstractmethod
@@ -87,24 +88,29 @@ class StoredStudy(Study):
     """
 
     folder: Path
-    manifest: Json
+    manifest: Manifest
     summary: Json
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """See `Study.table`."""
-        path = self.folder / f"{name}.parquet"
-        try:
-            file = pq.ParquetFile(path, pre_buffer=False)
-            absent = sorted(set(columns or ()) - set(file.schema_arrow.names))
-            if absent:
-                text = f"has no column {', '.join(absent)}; run the scenario again"
-                raise InputError(Problem(text, str(path)))
-            table = file.read(columns, use_threads=False)
-        except FileNotFoundError:
-            raise InputError(Problem("is missing; run the scenario again", str(path))) from None
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise InputError(Problem(f"is no valid Parquet file: {error}", str(path))) from None
-        return table if columns is None else table.select(list(columns))
+        return read_table(self.folder, name, columns)
+
+
+def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """A table of a results folder; see `Study.table`."""
+    path = folder / f"{name}.parquet"
+    try:
+        file = pq.ParquetFile(path, pre_buffer=False)
+        absent = sorted(set(columns or ()) - set(file.schema_arrow.names))
+        if absent:
+            text = f"has no column {', '.join(absent)}; run the scenario again"
+            raise InputError(Problem(text, str(path)))
+        table = file.read(columns, use_threads=False)
+    except FileNotFoundError:
+        raise InputError(Problem("is missing; run the scenario again", str(path))) from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(Problem(f"is no valid Parquet file: {error}", str(path))) from None
+    return table if columns is None else table.select(list(columns))
 
 
 def read(folder: str | Path) -> StoredStudy:
@@ -123,7 +129,7 @@ def read(folder: str | Path) -> StoredStudy:
     if not well_formed:
         raise InputError(Problem("holds no manifest of results; run the scenario again",
                                  str(folder)))  # fmt: skip
-    return StoredStudy(folder, manifest, summary)
+    return StoredStudy(folder, cast(Manifest, manifest), summary)
 
 
 def read_sweep(folder: Path) -> Json:

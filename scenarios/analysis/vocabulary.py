@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest
 from wattkeeper.scenarios.inputs.job_filter import left_out, ran_on_any
 from wattkeeper.scenarios.spec.wording import count
 
@@ -98,30 +99,31 @@ def oracle_variants(scenario: Json) -> list[str]:
     return [name for name, chosen in configured.items() if chosen and chosen["kind"] == "oracle"]
 
 
-def cautions(manifest: Json, summary: Json) -> Iterator[str]:
+def cautions(manifest: Manifest, summary: Json) -> Iterator[str]:
     """Warnings that belong before the figures."""
     scenario = manifest["scenario"]
     if scenario["rng"] == "published" and scenario["workload"]["kind"] == "trace":
         yield PUBLISHED
     yield from left_out(manifest["dropped_jobs"])
     yield from ran_on_any(manifest["ignored_gpu_types"])
-    live = manifest.get("live", {})
-    yield from _name_devices(live, summary["by"]["gpu_type"])
-    if "synthetic" in live.get("energy", ()) and live["devices"] != ["synthetic"]:
-        yield SYNTHETIC
-    yield from _count_lost(live)
+    live = manifest.get("live")
+    if live is not None:
+        yield from _name_devices(live, summary["by"]["gpu_type"])
+        if "synthetic" in live["energy"] and live["devices"] != ["synthetic"]:
+            yield SYNTHETIC
+        yield from _count_lost(live)
     if "saved" not in summary and summary["by"]["workload"] and not knows_energy(summary):
         yield NO_ENERGY
 
 
-def _name_devices(live: Json, gpu_types: Collection[str]) -> Iterator[str]:
+def _name_devices(live: LiveReport, gpu_types: Collection[str]) -> Iterator[str]:
     """Names the devices of a live run where the scenario gives them another GPU type.
 
     Args:
         live: Section `live` of the manifest.
         gpu_types: GPU types of the results.
     """
-    if not live or live["devices"] == ["synthetic"]:  # a rehearsal
+    if live["devices"] == ["synthetic"]:  # a rehearsal
         return
     devices = live["devices"] or ["cpu"]
     if not set(devices) & set(gpu_types):
@@ -131,7 +133,7 @@ def _name_devices(live: Json, gpu_types: Collection[str]) -> Iterator[str]:
         )
 
 
-def _count_lost(live: Json) -> Iterator[str]:
+def _count_lost(live: LiveReport) -> Iterator[str]:
     """Counts lost attempts by cause and quotes the last one; `live` is that of the manifest."""
     attempts = live.get("attempts", ())
     if not attempts:
@@ -148,7 +150,7 @@ def _count_lost(live: Json) -> Iterator[str]:
     )
 
 
-def notes(manifest: Json, summary: Json) -> Iterator[str]:
+def notes(manifest: Manifest, summary: Json) -> Iterator[str]:
     """Definitions of the shown metrics."""
     yield from (
         _define_profiled(manifest)
@@ -159,7 +161,7 @@ def notes(manifest: Json, summary: Json) -> Iterator[str]:
         yield ZOO_NOTE
 
 
-def _define_queue(manifest: Json, summary: Json) -> Iterator[str]:
+def _define_queue(manifest: Manifest, summary: Json) -> Iterator[str]:
     with_zoo = has_zoo(summary)
     scenario = manifest["scenario"]
     time = "its recorded time"
@@ -176,7 +178,7 @@ def _define_queue(manifest: Json, summary: Json) -> Iterator[str]:
         yield "Preemption costs no time here (cluster.preemption)."
 
 
-def _define_profiled(manifest: Json) -> Iterator[str]:
+def _define_profiled(manifest: Manifest) -> Iterator[str]:
     scenario = manifest["scenario"]
     variants = scenario["variants"].values()
     etas = {variant.get("objective", {}).get("eta") for variant in variants} - {None}

@@ -88,9 +88,9 @@ def run(
         done = run_scenario(loaded, workers, progress, trainings, kept, ray, tell, watch)
     done.save(folder)
     if kept is not None:
-        from wattkeeper.scenarios.run.live_run import finish
+        from wattkeeper.scenarios.run.live_folder import mark_done
 
-        finish(kept)
+        mark_done(kept)
     if as_json:
         click.echo(to_json(done.summary), nl=False)
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, WattkeeperError
 from wattkeeper.policies.registry import PolicyConfig, policies
 from wattkeeper.scenarios.inputs.job_filter import first
-from wattkeeper.scenarios.inputs.read import RunInputs
+from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.variants import DEFAULTS, policy_of, zoo_of
 from wattkeeper.sim.engine.replay import options_of
@@ -14,7 +14,7 @@ COLUMNS = {"duration_s": "recorded duration", "estimate_s": "estimate"}
 """How messages call what jobs may lack."""
 
 
-def check_policies(loaded: LoadedScenario, inputs: RunInputs) -> None:
+def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
     """Refuse policies that cannot work on these jobs and the profiles that they need.
 
     Raises:
@@ -25,7 +25,7 @@ def check_policies(loaded: LoadedScenario, inputs: RunInputs) -> None:
         if configure.sets_power and own.policies.tune is not None:
             what = f"configure: {configure.kind} sets the power limit itself; leave tune out"
             raise located(loaded, variant, PolicyError(what, "tune"))
-        if inputs.search is not None:
+        if inputs.run.search is not None:
             _check_search(loaded, variant, configure)
         _check_zoo(loaded, inputs, variant, configure)
         _check_energy(loaded, inputs, variant)
@@ -35,7 +35,7 @@ def check_policies(loaded: LoadedScenario, inputs: RunInputs) -> None:
             if lacks:
                 what = f"{point}: {config.kind} cannot run: {lacks}"
                 raise located(loaded, variant, PolicyError(what, point))
-            for profile in inputs.profiles.values():
+            for profile in inputs.run.profiles.values():
                 try:
                     config.check(options_of(profile))
                 except PolicyError as error:
@@ -58,11 +58,11 @@ def _check_search(loaded: LoadedScenario, variant: str, configure: PolicyConfig)
         raise located(loaded, variant, PolicyError(what, "configure"))
 
 
-def _check_energy(loaded: LoadedScenario, inputs: RunInputs, variant: str) -> None:
+def _check_energy(loaded: LoadedScenario, inputs: ScenarioInputs, variant: str) -> None:
     """Refuse to count energy where nobody measured power."""
     objective = loaded.scenario.variants[variant].objective or loaded.scenario.objective
-    for (workload, _, gpu_type), profile in inputs.profiles.items():
-        if not profile.measured and inputs.cluster.power_cap_w is not None:
+    for (workload, _, gpu_type), profile in inputs.run.profiles.items():
+        if not profile.measured and inputs.run.cluster.power_cap_w is not None:
             what = f"nothing measured the power of {workload} on {gpu_type}: leave power_cap_w out"
         elif not profile.measured and objective.eta > 0:
             what = (
@@ -80,7 +80,7 @@ def _check_energy(loaded: LoadedScenario, inputs: RunInputs, variant: str) -> No
 
 
 def _check_zoo(
-    loaded: LoadedScenario, inputs: RunInputs, variant: str, configure: PolicyConfig
+    loaded: LoadedScenario, inputs: ScenarioInputs, variant: str, configure: PolicyConfig
 ) -> None:
     """Refuse a zoo of which too little is known, and policies that need one where there is none."""
     zoo = zoo_of(loaded.scenario, variant)
@@ -95,39 +95,39 @@ def _check_zoo(
             what = "retain: there is no zoo that it could decide on: say `zoo: {}`"
             raise located(loaded, variant, PolicyError(what, "retain"))
         return
-    if inputs.search is not None:
+    if inputs.run.search is not None:
         bounded = zoo.capacity_gb is not None
         if bounded or policy_of(loaded.scenario, variant, "retain").kind != "keep-all":
             what = "zoo: a search keeps all that it trained; leave out capacity_gb and retain"
             raise located(loaded, variant, InputError(what))
         return
-    if not inputs.models.known:
+    if not inputs.run.models.known:
         raise located(loaded, variant, InputError(
             "zoo: the trace does not say which models its jobs train; import it with a format "
             "that does (modelkeeper)"))  # fmt: skip
-    origins = [row.child.mutated_from for row in inputs.models.known.values()]
+    origins = [row.child.mutated_from for row in inputs.run.models.known.values()]
     if configure.kind == "lineage" and not any(origins):
         raise located(loaded, variant, PolicyError(
             "configure: lineage cannot run: the trace does not say of any model what it was "
             "mutated from (column mutated_from)", "configure"))  # fmt: skip
-    absent = [name for name, row in inputs.models.known.items() if row.accuracy is None]
+    absent = [name for name, row in inputs.run.models.known.items() if row.accuracy is None]
     if absent and zoo.accuracy is None:
         raise located(loaded, variant, InputError(
             f"zoo: the trace has no accuracy of {len(absent)} models (first: {absent[0]}); say "
             "what they reach from scratch (zoo.accuracy)"))  # fmt: skip
 
 
-def _lacks(config: PolicyConfig, inputs: RunInputs) -> str:
+def _lacks(config: PolicyConfig, inputs: ScenarioInputs) -> str:
     """What the jobs do not say though the policy must know it; empty if they do."""
     for column, advice in config.needed_columns.items():
         named = COLUMNS.get(column, column)
-        if inputs.jobs is None:
+        if inputs.run.jobs is None:
             return f"it needs the {named} of every job, and jobs that recur have none"
-        absent = inputs.jobs[column].is_null()
-        many = inputs.jobs[column].null_count
+        absent = inputs.run.jobs[column].is_null()
+        many = inputs.run.jobs[column].null_count
         if many:
             at = absent.index(True).as_py()
-            job = first(inputs.jobs["job_id"][at].as_py(), int(inputs.rows[at]))
+            job = first(inputs.run.jobs["job_id"][at].as_py(), int(inputs.rows[at]))
             return f"{many} of {len(absent)} jobs have no {named} (first: {job}); {advice}"
     return ""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.manifest import Manifest, TraceProvenance
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.spec.wording import count
 
@@ -16,7 +17,7 @@ ORIGINS = {
 }
 
 
-def summarise_basis(manifest: Json) -> Element:
+def summarise_basis(manifest: Manifest) -> Element:
     """What was run, on which inputs, and which parts were modelled."""
     facts: list[tuple[str, Sequence[Element | str]]] = [("run", [_describe_run(manifest)])]
     inputs = [describe_input(trace) for trace in manifest["inputs"]]
@@ -34,15 +35,15 @@ def definition_list(facts: Sequence[tuple[str, Sequence[Element | str]]]) -> Ele
     return tag("dl", *lines, class_="basis")
 
 
-def _describe_run(manifest: Json) -> str:
+def _describe_run(manifest: Manifest) -> str:
     seeds, variants = len(manifest["seeds"]), len(manifest["scenario"]["variants"])
     runs = seeds * variants
     jobs = manifest["jobs"] // runs if runs else 0
     work = f"{count(variants, 'variant')} × {count(seeds, 'seed')}, {count(jobs, 'job')} each"
     if manifest["backend"] == "sim":
         return f"Simulated: {work}, on {_describe_cluster(manifest['scenario']['cluster'])}."
-    live = manifest.get("live") or {}
-    devices = ", ".join(live.get("devices", ()) or ("cpu",))
+    live = manifest.get("live")
+    devices = ", ".join(live["devices"] if live and live["devices"] else ("cpu",))
     where = "rehearsed on synthetic devices" if devices == "synthetic" else f"run live on {devices}"
     return f"{where.capitalize()}: {work}."
 
@@ -57,7 +58,7 @@ def _describe_cluster(cluster: Json) -> str:
     return f"the cluster of trace {cluster.get('nodes')}"
 
 
-def describe_input(trace: Json) -> Element:
+def describe_input(trace: TraceProvenance) -> Element:
     """A trace, its origin and its source."""
     synthetic = trace["origin"] != "recorded"
     origin = ORIGINS.get(trace["origin"], trace["origin"])
@@ -71,7 +72,7 @@ def describe_input(trace: Json) -> Element:
     )
 
 
-def details(manifest: Json) -> Element:
+def details(manifest: Manifest) -> Element:
     """What a repetition needs: scenario, seeds, versions, and digests."""
     return tag(
         "div",
@@ -88,7 +89,7 @@ def details(manifest: Json) -> Element:
     )
 
 
-def list_sources(manifest: Json) -> dict[str, str]:
+def list_sources(manifest: Manifest) -> dict[str, str]:
     """Versions of software and of inputs."""
     versions = ", ".join(f"{name} {number}" for name, number in manifest["versions"].items())
     inputs = {f"input {trace['trace']}": _provenance(trace) for trace in manifest["inputs"]}
@@ -102,7 +103,7 @@ def facts_table(facts: Mapping[str, str]) -> Element:
     return tag("table", tag("tbody", *rows), class_="facts")
 
 
-def resolved_scenario(manifest: Json, where: str = "") -> Element:
+def resolved_scenario(manifest: Manifest, where: str = "") -> Element:
     """The resolved scenario as JSON, collapsed."""
     text = json.dumps(manifest["scenario"], indent=2, ensure_ascii=False)
     return tag("details", tag("summary", f"The scenario as it was resolved{where}"),
@@ -116,6 +117,6 @@ def format_seeds(seeds: list[int]) -> str:
     return ", ".join(map(str, seeds))
 
 
-def _provenance(trace: Json) -> str:
+def _provenance(trace: TraceProvenance) -> str:
     licence = f"licence: {trace['licence']}" if trace.get("licence") else None
     return "; ".join(filter(None, (trace.get("format"), licence, f"content {trace['content']}")))

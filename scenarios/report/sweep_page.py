@@ -9,6 +9,7 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
+from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.report import about, headline
 from wattkeeper.scenarios.report.charts.sweep_charts import draw_sweep
@@ -119,7 +120,7 @@ def _points_table(sweep: Json, points: Sequence[PointRow], variants: Sequence[st
     return tag("section", *content, id="points")
 
 
-def _details(sweep: Json, first: str, manifest: Json) -> Element:
+def _details(sweep: Json, first: str, manifest: Manifest) -> Element:
     """What a repetition needs; the digests of each point are in its manifest."""
     axes = {
         f"axis {path}": ", ".join(map(axis_text, values)) for path, values in sweep["axes"].items()

@@ -1,82 +1,81 @@
-"""Puts the parts of a run together: the only place that knows them all."""
+"""Puts the parts of a run together: the only place that makes a `World`."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import NamedTuple
+
 from wattkeeper.policies.profile import optimum
-from wattkeeper.scenarios.inputs.read import RunInputs
-from wattkeeper.scenarios.inputs.zoo_models import zoo_spec
-from wattkeeper.scenarios.run import search_run
+from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.cluster.cluster import Cluster
+from wattkeeper.sim.engine.backend import Backend, ZooBackend
 from wattkeeper.sim.engine.clock import Clock
-from wattkeeper.sim.engine.replay import Replay
 from wattkeeper.sim.engine.rng import NamedStreams, PublishedStreams, RandomStreams, checksum
 from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource
 from wattkeeper.sim.engine.world import World
-from wattkeeper.sim.engine.zoo import SimulatedZoo
 from wattkeeper.sim.results.tables import RunResult, collect
 
 
-def execute(spec: RunSpec, inputs: RunInputs) -> RunResult:
-    """Run one variant with one seed."""
-    if inputs.search is not None:
-        return search_run.execute(spec, inputs.search, inputs.cluster, inputs.folder)
-    clock = Clock()
-    source = source_of(inputs)
-    streams = streams_of(spec, inputs)
-    objective = spec.rules.objective
-    hardware = inputs.cluster
-    backend = Replay(
-        clock,
-        inputs.profiles,
-        streams,
-        objective,
-        hardware,
-        spec.occupancy,
-        spec.profiling,
-        inputs.latencies,
-    )
-    cluster = Cluster(hardware)
-    zoo = None
-    if spec.zoo is not None:
-        assert spec.policies.retain is not None
-        zoo = SimulatedZoo(zoo_spec(spec.zoo, inputs.models), spec.policies.retain, streams)
+class Runtime(NamedTuple):
+    """The parts in which simulated, live and searching runs differ.
+
+    Attributes:
+        clock: The clock.
+        streams: Random streams of policies and backend.
+        backend: Carries out on the clock what policies decide.
+        source: Submits jobs.
+        zoo: Stores trained models; None if the run has no zoo.
+    """
+
+    clock: Clock
+    streams: RandomStreams
+    backend: Backend
+    source: Source
+    zoo: ZooBackend | None = None
+
+
+def build_world(spec: RunSpec, inputs: RunInputs, runtime: Runtime) -> World:
+    """The world of one variant with one seed, ready to run."""
+    clock, streams, backend, source, zoo = runtime
+    cluster = Cluster(inputs.cluster)
     world = World(clock, cluster, source, backend, spec.policies, spec.rules, streams, zoo)
     backend.listener = world
-    world.run()
-    optima = optima_of(spec, inputs)
-    unmeasured = {key[0] for key, profile in inputs.profiles.items() if not profile.measured}
+    return world
+
+
+def collect_results(
+    spec: RunSpec, inputs: RunInputs, world: World, unmeasured: Collection[str] = ()
+) -> RunResult:
+    """Tables and metrics of a world that has run.
+
+    Args:
+        spec: The run.
+        inputs: What it read.
+        world: Its world.
+        unmeasured: Workloads whose power nobody measured.
+    """
+    objective = spec.rules.objective
+    best = {key: optimum(profile, objective) for key, profile in inputs.profiles.items()}
+    optima = {key: choice.cost for key, choice in best.items() if choice is not None}
     return collect(
-        spec.variant,
-        spec.seed,
-        world.recorder,
-        source,
-        hardware,
-        optima,
-        clock.events,
-        zoo,
-        unmeasured,
-    )
+        spec.variant, spec.seed, world.recorder, world.source, inputs.cluster, optima,
+        world.clock.events, world.zoo, unmeasured,
+    )  # fmt: skip
 
 
 def source_of(inputs: RunInputs) -> Source:
     """Where the jobs come from."""
     if inputs.jobs is not None:
         return TraceSource(inputs.jobs, inputs.models.of_job)
-    (gpus,) = {gpus for _, gpus, _ in inputs.profiles}
-    return RecurringSource(inputs.recurrences, gpus)
+    return RecurringSource(inputs.recurrences, inputs.gpus)
 
 
 def streams_of(spec: RunSpec, inputs: RunInputs) -> RandomStreams:
-    """Published: sequential groups take the run's seed, those of a trace the sum of their id."""
+    """The random streams of a run.
+
+    Published: recurring jobs take the run's seed, those of a trace the checksum of their group.
+    """
     if not spec.published:
         return NamedStreams(spec.seed)
     return PublishedStreams(checksum if inputs.jobs is not None else lambda _: spec.seed)
-
-
-def optima_of(spec: RunSpec, inputs: RunInputs) -> dict[tuple[str, int, str], float]:
-    """Smallest expected costs; absent where no configuration ever succeeded."""
-    found = {
-        key: optimum(profile, spec.rules.objective) for key, profile in inputs.profiles.items()
-    }
-    return {key: best.cost for key, best in found.items() if best is not None}

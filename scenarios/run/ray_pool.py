@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from wattkeeper.live.controller.launchers import ray as ray_runner
 from wattkeeper.policies.errors import EnvironmentLacks
-from wattkeeper.scenarios.inputs.read import RunInputs
+from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.run.process_pool import LOST, TRIES
 from wattkeeper.scenarios.run.unit import UnitResult, attempt, code_digest
 from wattkeeper.scenarios.spec.variants import RunSpec

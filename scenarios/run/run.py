@@ -2,43 +2,42 @@
 
 from __future__ import annotations
 
-import platform
-import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
+from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest, TraceProvenance
 from wattkeeper.scenarios.analysis.savings import savings
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.inputs.policy_checks import check_policies, located
-from wattkeeper.scenarios.inputs.read import RunInputs, read_inputs
+from wattkeeper.scenarios.inputs.read import read_inputs
+from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.run import search_run
+from wattkeeper.scenarios.run.manifest import make_manifest, provenance
 from wattkeeper.scenarios.run.process_pool import each
-from wattkeeper.scenarios.run.unit import UnitResult, attempt, software_versions
+from wattkeeper.scenarios.run.unit import UnitResult, attempt
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.scenarios.spec.wording import count
-from wattkeeper.sim.engine.warm_start import shipped
-from wattkeeper.sim.results.digest import digest_tables
-from wattkeeper.sim.results.folder import check_folder, digest_results, write_results
+from wattkeeper.sim.results.folder import check_folder, write_results
 from wattkeeper.sim.results.schemas import TABLES
 from wattkeeper.sim.results.summary import metric_values, summarise
 from wattkeeper.sim.results.tables import RunResult
-from wattkeeper.traces.trace import Trace
 
 if TYPE_CHECKING:
+    from wattkeeper.live.controller.backend import AttemptEnding
     from wattkeeper.live.controller.progress import AttemptProgress
-    from wattkeeper.scenarios.run.live_run import Equipment
+    from wattkeeper.scenarios.run.live_equipment import Equipment
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,8 @@ class ScenarioResult(Study):
     """
 
     results: list[RunResult]
-    summary: dict[str, Any]
-    manifest: dict[str, Any]
+    summary: Json
+    manifest: Manifest
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """See `Study.table`."""
@@ -106,52 +105,60 @@ def run(
     """
     began = time.perf_counter()
     scenario = loaded.scenario
-    inputs = read_inputs(loaded, live=live is not None)._replace(folder=trainings)
+    inputs = read_inputs(loaded, live=live is not None)
+    inputs = inputs._replace(run=inputs.run._replace(trainings=trainings))
     check_policies(loaded, inputs)
-    if inputs.search is not None:
+    specs = run_specs(scenario)
+    if inputs.run.search is not None:
         if ray is not None:
             raise InputError("a search (workload.kind) trains on this machine: leave out --ray")
-        search_run.check_alone(inputs.cluster, workers)
-        if kept := len(search_run.logs(trainings, run_specs(scenario))):
-            tell(f"Goes on with {count(kept, 'training')} in {trainings}.")
-    of_live: dict[str, Any] = {}
-    specs = run_specs(scenario)
-    results: list[RunResult] = []
-    if live is not None:
-        equipment = _equipment(loaded, inputs, live, ray, tell)
-        ran = _live_results(specs, inputs, loaded, equipment, of_live, watch)
+        search_run.check_workers(inputs.run.cluster, workers)
+        if finished := len(search_run.finished_trainings(trainings, specs)):
+            tell(f"Goes on with {count(finished, 'training')} in {trainings}.")
+    endings: list[tuple[RunSpec, list[AttemptEnding]]] = []
+    if live is None:
+        runs = _run_units(specs, inputs.run, workers, ray)
     else:
-        ran = _results(specs, inputs, workers, ray)
+        from wattkeeper.scenarios.run import live_equipment, live_folder, live_results
+
+        equipment = live_equipment.equip(loaded, inputs.run, live, ray)
+        if live_folder.open_folder(loaded, live):
+            tell(f"Goes on with the unfinished run in {live}.")
+        runs = _run_live(specs, inputs.run, equipment, endings, watch)
+    results: list[RunResult] = []
     progress(0, len(specs))
     try:
-        for result in ran:
+        for result in runs:
             results.append(result)
             progress(len(results), len(specs))
     except (InputError, PolicyError) as error:
         raise located(loaded, specs[len(results)].variant, error) from None
-    done = conclude(scenario, inputs, [provenance(trace) for trace in inputs.traces], results)
-    if inputs.search is not None:
-        of_live = search_run.about(trainings, specs, inputs.cluster)
-        done.manifest["versions"] |= search_run.software_versions()
-    if of_live:
-        done.manifest.update({"backend": "live", "live": of_live})
-    done.manifest["wall_s"] = time.perf_counter() - began
-    return done
+    report = None
+    if live is not None:
+        report = live_results.report(equipment, endings)
+    elif inputs.run.search is not None:
+        report = search_run.report(trainings, specs, inputs.run.cluster)
+    sources = [provenance(trace) for trace in inputs.traces]
+    concluded = conclude(scenario, inputs, sources, results, report)
+    concluded.manifest["wall_s"] = time.perf_counter() - began
+    return concluded
 
 
 def conclude(
     scenario: Scenario,
-    inputs: RunInputs,
-    sources: Sequence[dict[str, Any]],
+    inputs: ScenarioInputs,
+    sources: Sequence[TraceProvenance],
     results: list[RunResult],
+    live: LiveReport | None = None,
 ) -> ScenarioResult:
-    """What all runs of a scenario come to.
+    """Summary and manifest of all runs of a scenario.
 
     Args:
         scenario: The scenario.
-        inputs: What they read.
-        sources: Where that comes from: the `provenance` of each trace.
+        inputs: What its runs read.
+        sources: The provenance of each trace that they come from.
         results: All runs, in the scenario's order.
+        live: What trained; None if the runs were simulated.
     """
     baselines = {
         name: variant.baseline or scenario.baseline for name, variant in scenario.variants.items()
@@ -159,144 +166,57 @@ def conclude(
     etas = {name: (variant.objective or scenario.objective).eta
             for name, variant in scenario.variants.items()}  # fmt: skip
     summary = summarise(results, baselines, etas)
-    if inputs.search is not None:
+    if inputs.run.search is not None:
         summary["saved"] = savings(results, scenario.baseline)
-    return ScenarioResult(results, summary, _manifest(scenario, inputs, sources, results, summary))
+    manifest = make_manifest(scenario, inputs, sources, results, summary, live)
+    return ScenarioResult(results, summary, manifest)
 
 
-def _results(
+def _run_units(
     specs: Sequence[RunSpec], inputs: RunInputs, workers: int, ray: str | None
 ) -> Iterator[RunResult]:
     """Results in the order of their runs; the first error in that order is raised."""
-    left = deque(enumerate(specs))
+    tasks = deque(enumerate(specs))
     if ray is None:
-        ran = each(left, partial(_attempt, inputs), min(workers, len(specs)))
+        outcomes = each(tasks, partial(_attempt, inputs), min(workers, len(specs)))
     else:
         from wattkeeper.scenarios.run import ray_pool
 
-        ran = ray_pool.each(left, lambda task: (task[1], None), lambda _: inputs, ray)
-    there: dict[int, RunResult | Exception] = {}
+        outcomes = ray_pool.each(tasks, lambda task: (task[1], None), lambda _: inputs, ray)
+    results: dict[int, RunResult | Exception] = {}
     following = 0
-    with closing(ran):
-        for (number, spec), outcome in ran:
-            there[number] = (
+    with closing(outcomes):
+        for (number, spec), outcome in outcomes:
+            results[number] = (
                 outcome.result
                 if isinstance(outcome, UnitResult)
                 else EnvironmentLacks(f"variant {spec.variant!r}, seed {spec.seed}: {outcome}")
             )
-            if isinstance(there[number], Exception):
-                left.clear()  # those before it are under way
-            while following in there:
-                result = there.pop(following)
+            if isinstance(results[number], Exception):
+                tasks.clear()  # those before it are under way
+            while following in results:
+                result = results.pop(following)
                 if isinstance(result, Exception):
                     raise result
                 yield result
                 following += 1
 
 
-def _attempt(inputs: RunInputs, task: tuple[int, RunSpec]) -> UnitResult:
-    return attempt(task[1], inputs)
-
-
-def _equipment(
-    loaded: LoadedScenario,
-    inputs: RunInputs,
-    folder: Path,
-    ray: str | None,
-    tell: Callable[[str], None],
-) -> Equipment:
-    """What live runs use; what is wrong with the scenario as a whole is said of no variant."""
-    from wattkeeper.scenarios.run import live_run
-
-    equipment = live_run.equip(loaded, inputs, folder, ray)
-    if live_run.begin(loaded, folder):
-        tell(f"Goes on with the unfinished run in {folder}.")
-    return equipment
-
-
-def _live_results(
+def _run_live(
     specs: Sequence[RunSpec],
     inputs: RunInputs,
-    loaded: LoadedScenario,
     equipment: Equipment,
-    of_live: dict[str, Any],
+    endings: list[tuple[RunSpec, list[AttemptEnding]]],
     watch: Callable[[RunSpec, AttemptProgress], None],
 ) -> Iterator[RunResult]:
-    """Run live, one after the other; what the manifest says of it goes into `of_live`."""
+    """Results of live runs, one after the other; the endings of their attempts are appended."""
     from wattkeeper.scenarios.run import live_run
 
-    endings = []
     for spec in specs:
-        result, ended = live_run.execute(
-            spec, inputs, loaded, equipment, watch=partial(watch, spec)
-        )
-        endings.append((spec, ended))
+        result, of_run = live_run.execute(spec, inputs, equipment, watch=partial(watch, spec))
+        endings.append((spec, of_run))
         yield result
-    of_live |= live_run.about(equipment, endings)
 
 
-def _manifest(
-    scenario: Scenario,
-    inputs: RunInputs,
-    sources: Sequence[dict[str, Any]],
-    results: Sequence[RunResult],
-    summary: dict[str, Any],
-) -> dict[str, Any]:
-    resolved = scenario.model_dump_json()
-    ends = [table["time_s"][-1].as_py() for table in (r.tables["timeline"] for r in results)]
-    return {
-        "scenario": scenario.model_dump(mode="json", exclude_none=True),
-        "scenario_digest": sha256(resolved.encode()).hexdigest(),
-        "seeds": list(scenario.all_seeds),
-        "backend": "sim",
-        "inputs": list(sources),
-        "dropped_jobs": dict(inputs.dropped),
-        "ignored_gpu_types": dict(inputs.ignored),
-        "mapping": [dict(row) for row in inputs.mapping],
-        "modelled": modelled(inputs, results),
-        "results_digest": digest_results(results, summary),
-        "jobs": sum(int(result.metrics["jobs"]) for result in results),
-        "attempts": sum(int(result.metrics["attempts"]) for result in results),
-        "events": sum(result.events for result in results),
-        "simulated_s": sum(ends),
-        "versions": software_versions(),
-        "host": {"name": socket.gethostname(), "platform": platform.platform()},
-    }
-
-
-def modelled(inputs: RunInputs, results: Sequence[RunResult]) -> list[str]:
-    """What of the input nobody recorded."""
-    if inputs.search is not None:
-        return []
-    found = ["idle power of GPUs"]
-    if any("duration" in result.by["replayed"] for result in results):
-        found.append("power of GPUs that run jobs without a profile (busy_power_w)")
-    if inputs.cluster.sleep_after_s is not None:
-        found.append("power and waking of sleeping nodes")
-    if inputs.cluster.pue != 1:
-        found.append("power usage effectiveness")
-    if inputs.mapping:
-        found.append("workloads of the jobs")
-    if inputs.timed:
-        found.append(f"durations of {inputs.timed} jobs (workload.durations)")
-    if any("models" in result.tables for result in results):
-        warm = shipped()
-        what = "placeholder, not measured" if warm.placeholder else warm.source
-        found.append(f"training time saved by parents, and accuracies (warm_start.json: {what})")
-        found.append("accuracies from scratch where the trace has none (zoo.accuracy)")
-    return found
-
-
-def provenance(trace: Trace) -> dict[str, Any]:
-    """Where a trace comes from, and the digest of its content."""
-    return {
-        "trace": trace.name,
-        "kind": trace.kind,
-        "format": trace.format,
-        "origin": trace.origin,
-        "source": trace.source,
-        "licence": trace.licence,
-        "sha256": dict(trace.inputs),
-        "parameters": dict(trace.parameters),
-        "content": digest_tables(trace.tables),
-    }
+def _attempt(inputs: RunInputs, task: tuple[int, RunSpec]) -> UnitResult:
+    return attempt(task[1], inputs)

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.policies.registry import POINTS, policies
-from wattkeeper.scenarios.inputs.read import RunInputs
-from wattkeeper.scenarios.run.build import execute
+from wattkeeper.scenarios.inputs.run_inputs import RunInputs
+from wattkeeper.scenarios.run import search_run, simulated_run
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.results.tables import RunResult
 
@@ -41,7 +41,8 @@ def attempt(spec: RunSpec, inputs: RunInputs) -> UnitResult:
     began = time.perf_counter()
     result: RunResult | Exception
     try:
-        result = execute(spec, inputs)
+        runner = simulated_run if inputs.search is None else search_run
+        result = runner.execute(spec, inputs)
     except WattkeeperError as error:
         result = error
     except Exception as error:  # of a policy, whose author reads the note; perhaps no pickle

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy, deepcopy
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from wattkeeper.policies.errors import Problem, ScenarioError
+from wattkeeper.policies.errors import InputError, Problem, ScenarioError
 
 MAX_BYTES = 1_000_000
 MAX_VALUES = 100_000
@@ -328,3 +329,14 @@ def describe(value: object) -> str:
         return "a mapping" if isinstance(value, dict) else "a list"
     shown = f"the text {value!r}" if isinstance(value, str) else repr(value)
     return shown if len(shown) <= LONG else f"{shown[:LONG]}..."
+
+
+@contextmanager
+def locate_errors(document: YamlDocument, *path: str) -> Iterator[None]:
+    """Inside, an input error without a place gets that of a value of the scenario."""
+    try:
+        yield
+    except InputError as error:
+        place = document.where(path)
+        problems = [p if p.where else Problem(p.message, place) for p in error.problems]
+        raise type(error)(problems) from None

@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, ScenarioError
 from wattkeeper.scenarios.inputs.policy_checks import check_policies
-from wattkeeper.scenarios.inputs.read import RunInputs, read_inputs
+from wattkeeper.scenarios.inputs.read import read_inputs
+from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario, check, line_and_column
 from wattkeeper.scenarios.spec.variants import occupancy_of
 from wattkeeper.scenarios.spec.wording import axis_text
@@ -156,7 +157,7 @@ def _check_size(items: Sequence[Item], loaded: LoadedScenario) -> None:
                                         loaded.document.where(("sweep",))))  # fmt: skip
 
 
-def with_inputs(found: Sequence[SweepPoint]) -> Iterator[tuple[list[SweepPoint], RunInputs]]:
+def with_inputs(found: Sequence[SweepPoint]) -> Iterator[tuple[list[SweepPoint], ScenarioInputs]]:
     """Inputs, each with all points that read the same; their policies are checked on them.
 
     Raises:
@@ -169,7 +170,7 @@ def with_inputs(found: Sequence[SweepPoint]) -> Iterator[tuple[list[SweepPoint],
     for same in alike.values():
         try:
             inputs = read_inputs(same[0].loaded)
-            if inputs.search is not None:
+            if inputs.run.search is not None:
                 raise InputError(
                     "sweep: a search (workload.kind) trains for real; run it once for each value "
                     "(--set), each with its own --out"

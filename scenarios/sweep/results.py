@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
-from wattkeeper.scenarios.analysis.study import StoredStudy
 from wattkeeper.scenarios.run.unit import software_versions
 from wattkeeper.scenarios.spec.wording import axis_text
 from wattkeeper.scenarios.sweep.cache import is_kept, kept, link
@@ -43,16 +42,8 @@ def write_sweep(folder: Path, works: Sequence[PointWork]) -> None:
 
 
 def _write_data(folder: Path, works: Sequence[PointWork]) -> None:
-    done = {work.point.id: _read(work.done) for work in works if work.done.exists()}
-    _write_metrics(folder / "metrics.parquet", works, done)
-    (folder / SWEEP).write_text(to_json(_about(works, done)), encoding="utf-8")
-
-
-def _read(folder: Path) -> StoredStudy:
-    """The study of a point with no more of its manifest than is used: there may be thousands."""
-    found = study.read(folder)
-    used = {key: found.manifest[key] for key in ("results_digest", "modelled")}
-    return StoredStudy(folder, used, {})
+    _write_metrics(folder / "metrics.parquet", works)
+    (folder / SWEEP).write_text(to_json(_describe(works)), encoding="utf-8")
 
 
 def _write_report(folder: Path) -> None:
@@ -62,15 +53,16 @@ def _write_report(folder: Path) -> None:
     (folder / "report.html").write_text(render_sweep_page(folder), encoding="utf-8")
 
 
-def _about(works: Sequence[PointWork], done: Mapping[str, StoredStudy]) -> Json:
-    """The content of `sweep.json`: the same whoever did the runs, and where.
-
-    Args:
-        works: All points.
-        done: The studies of those that are done, by id.
-    """
+def _describe(works: Sequence[PointWork]) -> Json:
+    """The content of `sweep.json`; it does not depend on where the runs were done."""
     scenario = works[0].point.loaded.scenario
-    manifests = {id_: saved.manifest for id_, saved in done.items()}
+    digests: dict[str, str] = {}
+    modelled: list[str] = []
+    for work in works:
+        if work.done.exists():
+            manifest = study.read(work.done).manifest
+            digests[work.point.id] = manifest["results_digest"]
+            modelled = _distinct([*modelled, *manifest["modelled"]])
     return {
         "scenario": scenario.name,
         "question": scenario.question,
@@ -85,12 +77,12 @@ def _about(works: Sequence[PointWork], done: Mapping[str, StoredStudy]) -> Json:
                 "state": "failed" if work.failures else "done",
                 "failures": [work.failures[unit.result] for unit in work.units
                              if unit.result in work.failures],
-                "results_digest": manifests.get(work.point.id, {}).get("results_digest"),
+                "results_digest": digests.get(work.point.id),
             }
             for work in works
         ],
         "inputs": _distinct([source for work in works for source in work.sources]),
-        "modelled": _distinct([what for one in manifests.values() for what in one["modelled"]]),
+        "modelled": modelled,
         "versions": software_versions(),
     }  # fmt: skip
 
@@ -114,7 +106,7 @@ def _column(values: Sequence[Any]) -> tuple[pa.DataType, list[Any]]:
     return pa.string(), [axis_text(value) for value in values]
 
 
-def _write_metrics(path: Path, works: Sequence[PointWork], done: Mapping[str, StoredStudy]) -> None:
+def _write_metrics(path: Path, works: Sequence[PointWork]) -> None:
     axes = {axis: _column([work.point.values[axis] for work in works])
             for axis in works[0].point.values}  # fmt: skip
     schema = pa.schema(
@@ -126,7 +118,7 @@ def _write_metrics(path: Path, works: Sequence[PointWork], done: Mapping[str, St
     )
     with pq.ParquetWriter(path, schema, compression="zstd") as file:
         for number, work in enumerate(works):
-            values = _values(work, done.get(work.point.id))
+            values = _metrics_of(work)
             if values is None:
                 continue
             keys = [pa.repeat(pa.scalar(work.point.id), len(values))]
@@ -136,9 +128,9 @@ def _write_metrics(path: Path, works: Sequence[PointWork], done: Mapping[str, St
             file.write_table(pa.Table.from_arrays(columns, schema=schema))
 
 
-def _values(work: PointWork, saved: StoredStudy | None) -> pa.Table | None:
-    """The metrics of all runs of a point that are done, given its study if all are."""
-    if saved is not None:
-        return saved.table("metrics")
-    there = [kept(unit.result) for unit in work.units if is_kept(unit.result)]
-    return metric_values([one.result for one in there]) if there else None
+def _metrics_of(work: PointWork) -> pa.Table | None:
+    """The metrics of all runs of a point that are done; None if no run is."""
+    if work.done.exists():
+        return study.read_table(work.done, "metrics")
+    units = [kept(unit.result) for unit in work.units if is_kept(unit.result)]
+    return metric_values([unit.result for unit in units]) if units else None

@@ -140,7 +140,7 @@ def _on_ray(works: Sequence[PointWork], address: str) -> Ran:
             put_together(task)
         else:
             tasks.append(task)
-    with closing(ray_pool.each(tasks, _asks_for, kept, address)) as ran:
+    with closing(ray_pool.each(tasks, _asks_for, lambda path: kept(path).run, address)) as ran:
         for unit, outcome in ran:
             yield unit, outcome if isinstance(outcome, Exception) else _kept_as(unit, outcome)
             work = by_point[unit.point]
@@ -167,7 +167,7 @@ def _carry_out(task: SweepUnit | PointWork) -> Exception | None:
     if isinstance(task, PointWork):
         put_together(task)
         return None
-    return _kept_as(task, attempt(task.spec, _inputs_in(task.inputs)))
+    return _kept_as(task, attempt(task.spec, _inputs_in(task.inputs).run))
 
 
 def _kept_as(unit: SweepUnit, made: UnitResult) -> Exception | None:

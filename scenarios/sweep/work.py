@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.run.run import provenance
+from wattkeeper.scenarios.analysis.manifest import TraceProvenance
+from wattkeeper.scenarios.run.manifest import provenance
 from wattkeeper.scenarios.run.unit import code_digest
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.scenarios.sweep.cache import is_kept, keep
@@ -42,7 +43,7 @@ class PointWork:
     """
 
     point: SweepPoint
-    sources: list[Json]
+    sources: list[TraceProvenance]
     inputs: Path
     folder: Path
     units: list[SweepUnit]
@@ -71,7 +72,9 @@ def prepare(found: Sequence[SweepPoint], folder: Path) -> list[PointWork]:
     return works
 
 
-def _work(point: SweepPoint, sources: list[Json], inputs: Path, folder: Path) -> PointWork:
+def _work(
+    point: SweepPoint, sources: list[TraceProvenance], inputs: Path, folder: Path
+) -> PointWork:
     scenario = point.loaded.scenario
     content = (scenario.model_dump_json(), json.dumps(sources), code_digest())
     own = folder / sha256("\n".join(content).encode()).hexdigest()[:32]

@@ -103,7 +103,13 @@ class Attempt:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Backend:
-    """Runs attempts and reports to the `Listener` what becomes of them."""
+    """Runs attempts and reports to the `Listener` what becomes of them.
+
+    Attributes:
+        listener: The world; set once it is made.
+    """
+
+    listener: Listener
 
     @abstractmethod
     def options(self, job: Job, gpu_type: str) -> Options:

@@ -12,7 +12,7 @@ from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import Job, Knobs, Measurement, Options, Start
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.agenda import Due
-from wattkeeper.sim.engine.backend import Attempt, Backend, Done, Listener
+from wattkeeper.sim.engine.backend import Attempt, Backend, Done
 from wattkeeper.sim.engine.clock import Clock
 from wattkeeper.sim.engine.latencies import AllLatencies, Latencies
 from wattkeeper.sim.engine.rng import RandomStreams
@@ -137,7 +137,6 @@ class Replay(Backend):
         latencies: AllLatencies | None = None,
     ) -> None:
         self.clock = clock
-        self.listener: Listener
         self._profiles = profiles
         self._streams = streams
         self._objective = objective

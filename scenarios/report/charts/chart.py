@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Required, TypedDict
+from typing import NamedTuple, Required, TypedDict
 
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats
+from wattkeeper.scenarios.analysis.manifest import Manifest
 
 Numbers = list[float | None]
 Unit = tuple[str, float]
@@ -139,7 +140,7 @@ def has_values(values: Floats) -> bool:
     return bool(np.isfinite(values).any())
 
 
-def first_seed_note(manifest: dict[str, Any]) -> str:
+def first_seed_note(manifest: Manifest) -> str:
     """Says which seed is drawn, where there are several."""
     seeds = manifest["seeds"]
     return f" Of seed {seeds[0]}." if len(seeds) > 1 else ""

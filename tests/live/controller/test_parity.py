@@ -59,7 +59,7 @@ def test_the_manifest_says_that_it_was_live(both: Path) -> None:
 
 def test_the_log_of_a_live_run_played_again_gives_identical_decisions(both: Path) -> None:
     loaded = load(str(both / "rehearsed.yaml"), ())
-    (again,) = live_run.replay(loaded, read_inputs(loaded, live=True), both / "live.live")
+    (again,) = live_run.replay(loaded, read_inputs(loaded, live=True).run, both / "live.live")
     recorded = pq.read_table(both / "live" / "decisions.parquet")
     assert again.tables["decisions"].cast(recorded.schema).equals(recorded)
     jobs = pq.read_table(both / "live" / "jobs.parquet")

@@ -19,7 +19,7 @@ from wattkeeper.live.host.proc import started as started_s
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.inputs.policy_checks import check_policies
 from wattkeeper.scenarios.inputs.read import read_inputs
-from wattkeeper.scenarios.run.build import execute
+from wattkeeper.scenarios.run.simulated_run import execute
 from wattkeeper.scenarios.spec.loading import load
 from wattkeeper.scenarios.spec.variants import run_specs
 from wattkeeper.traces.library.folder import read
@@ -157,7 +157,7 @@ def replayed(folder: Path, gpu: str, *settings: str) -> list[Any]:
     loaded = load(str(folder / "again.yaml"), settings)
     inputs = read_inputs(loaded)
     check_policies(loaded, inputs)
-    return [execute(spec, inputs) for spec in run_specs(loaded.scenario)]
+    return [execute(spec, inputs.run) for spec in run_specs(loaded.scenario)]
 
 
 def test_what_was_recorded_is_replayed(limited: tuple[Path, str]) -> None:

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from wattkeeper import scenarios
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.scenarios.analysis import perfetto
+from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.run.run import ScenarioResult
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
@@ -171,7 +172,7 @@ def study_of(setting: Setting) -> tuple[ScenarioResult, ClusterSpec]:
     spec = world.cluster.spec
     result = collect("v", 1, world.recorder, world.source, spec, {}, 0)
     manifest = {"seeds": [1], "scenario": {"name": "random"}}
-    return ScenarioResult([result], {"variants": {"v": {}}}, manifest), spec
+    return ScenarioResult([result], {"variants": {"v": {}}}, cast(Manifest, manifest)), spec
 
 
 @given(settings_of_worlds(), st.sampled_from(["t.json", "t.json.gz"]))

@@ -20,6 +20,7 @@ import pytest
 from tests.conftest import Command
 from tests.support.reports import Window, chromium, instance, save_sweep
 from wattkeeper import scenarios
+from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.report import render_page, render_sweep_page
 from wattkeeper.scenarios.report.charts.pareto import EnergyTime, limit_points
@@ -64,7 +65,7 @@ class Altered(Study):
     """Results that a run would not leave so easily."""
 
     whole: ScenarioResult
-    manifest: dict[str, Any]
+    manifest: Manifest
     summary: dict[str, Any]
     rows: int | None = None
     without: tuple[str, ...] = ()

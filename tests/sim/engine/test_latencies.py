@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.inputs.read import read_inputs
-from wattkeeper.scenarios.run.build import execute
+from wattkeeper.scenarios.run.simulated_run import execute
 from wattkeeper.scenarios.spec.loading import load
 from wattkeeper.scenarios.spec.variants import run_specs
 from wattkeeper.sim.results.tables import RunResult
@@ -47,7 +47,7 @@ def runs(folder: Path, text: str, **settings: Any) -> list[RunResult]:
     path = folder / "scenario.yaml"
     path.write_text(text)
     loaded = load(str(path), [f"{key}={value}" for key, value in settings.items()])
-    inputs = read_inputs(loaded)
+    inputs = read_inputs(loaded).run
     return [execute(spec, inputs) for spec in run_specs(loaded.scenario)]
 
 
@@ -122,10 +122,10 @@ def test_recorded_ones_come_with_the_profiles(
         expected_s = 7 + 2 + 0.5 * rows["epochs"]
         assert rows["overhead_s"].tolist() == pytest.approx(expected_s.tolist())
     loaded = load(str(tmp_path / "scenario.yaml"), ["latencies=recorded"])
-    cluster = read_inputs(loaded).cluster
+    cluster = read_inputs(loaded).run.cluster
     assert (cluster.checkpoint_s, cluster.restore_s) == (1.5, 4.0)
     own = load(str(tmp_path / "scenario.yaml"), ["latencies=recorded", "cluster.preemption={}"])
-    assert read_inputs(own).cluster.restore_s == 0
+    assert read_inputs(own).run.cluster.restore_s == 0
     with pytest.raises(InputError, match=r"no recorded latencies of 'language' on 1 x SYN-250W"):
         runs(tmp_path, text.replace("[image]", "[image, language]"), latencies="recorded")
 

@@ -1,0 +1,77 @@
+"""The types of `manifest.json`: what was run, on what input, with which software."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired, TypedDict
+
+from wattkeeper.policies.json_types import Json
+
+
+class TraceProvenance(TypedDict):
+    """Where a trace comes from, and the digest of its content."""
+
+    trace: str
+    kind: str
+    format: str
+    origin: str
+    source: str
+    licence: str
+    sha256: dict[str, str]
+    parameters: dict[str, Any]
+    content: str
+
+
+class FailedAttempt(TypedDict):
+    """An attempt of a live run that ended before its training did."""
+
+    variant: str
+    seed: int
+    job_id: str
+    attempt: int
+    cause: str
+    message: str
+
+
+class LiveReport(TypedDict):
+    """What trained: devices and the folder, and for live runs also how attempts ended."""
+
+    folder: str
+    devices: list[str]
+    energy: list[str]
+    time: NotRequired[str]
+    runner: NotRequired[str]
+    speed: NotRequired[float | None]
+    power_limits: NotRequired[str]
+    causes: NotRequired[dict[str, int]]
+    attempts: NotRequired[list[FailedAttempt]]
+
+
+class Host(TypedDict):
+    """The machine that ran the scenario."""
+
+    name: str
+    platform: str
+
+
+class Manifest(TypedDict):
+    """The content of `manifest.json`; `docs/results.md` describes the keys."""
+
+    scenario: Json
+    scenario_digest: str
+    seeds: list[int]
+    backend: Literal["sim", "live"]
+    inputs: list[TraceProvenance]
+    dropped_jobs: dict[str, int]
+    ignored_gpu_types: dict[str, int]
+    mapping: list[Mapping[str, Any]]
+    modelled: list[str]
+    results_digest: str
+    jobs: int
+    attempts: int
+    events: int
+    simulated_s: float
+    versions: dict[str, str]
+    host: Host
+    live: NotRequired[LiveReport]
+    wall_s: NotRequired[float]

@@ -1,0 +1,183 @@
+"""What live runs of a scenario use: devices, and the training of each workload."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from wattkeeper.live.controller.launchers import ray as ray_runner
+from wattkeeper.live.controller.launchers.local import check_torchrun, command_line
+from wattkeeper.live.controller.workloads import Trainings, TrainingSpec
+from wattkeeper.live.host.wall_clock import WallClock
+from wattkeeper.live.session.arguments import stepped
+from wattkeeper.policies.errors import EnvironmentLacks
+from wattkeeper.policies.protocols import Options
+from wattkeeper.scenarios.inputs.run_inputs import RunInputs
+from wattkeeper.scenarios.run.live_checks import check_live
+from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.spec.schema import LiveSection, LiveWorkload
+from wattkeeper.scenarios.spec.yaml_document import locate_errors
+from wattkeeper.sim.engine.replay import options_of
+
+if TYPE_CHECKING:
+    from wattkeeper.live.devices.device import Device
+
+
+class HostDevices(NamedTuple):
+    """The devices of a host, and what may be done with them.
+
+    Attributes:
+        types: Of its devices.
+        gpus: Devices that have power limits.
+        limits_w: Limits that may be chosen, W, ascending; the one in force if none may.
+        allowed: Whether they may be set.
+        why: If not, why not.
+        how: Where energy is from.
+    """
+
+    types: tuple[str, ...]
+    gpus: int
+    limits_w: tuple[float, ...]
+    allowed: bool
+    why: str
+    how: str
+
+
+@dataclass(frozen=True)
+class Equipment:
+    """What live runs of a scenario use.
+
+    Attributes:
+        section: The scenario's section on live runs.
+        folder: Where their logs are, and all that they need while they go on.
+        trainings: How each workload is trained.
+        devices: What measures here, by type.
+        limits: Whether power limits are set, and if not, why.
+        measured: Whether energy is.
+    """
+
+    section: LiveSection
+    folder: Path
+    trainings: Trainings
+    devices: tuple[str, ...]
+    limits: str
+    measured: bool
+
+
+def equip(
+    loaded: LoadedScenario, inputs: RunInputs, folder: Path, ray: str | None = None
+) -> Equipment:
+    """Check that a scenario can run live here, and find the devices that it runs on.
+
+    Args:
+        loaded: The scenario.
+        inputs: What its runs read.
+        folder: Where the runs keep what they need.
+        ray: Address of the Ray cluster that trains, instead of what the scenario says.
+
+    Raises:
+        InputError: If it cannot run live at all.
+        PolicyError: If a policy needs to know the future.
+        EnvironmentLacks: If a package or a device is missing.
+    """
+    section = loaded.scenario.live or LiveSection()
+    check_live(loaded, inputs, section)
+    if ray is not None:
+        section = section.model_copy(update={"runner": "ray"})
+    if section.runner == "torchrun":
+        check_torchrun()
+    elif section.runner == "ray":
+        ray_runner.connect(ray)
+    trainings = {
+        key: TrainingSpec(options_of(profile), profile=profile)
+        for key, profile in inputs.profiles.items()
+    }
+    if not section.workloads:
+        return Equipment(section, folder, trainings, ("synthetic",), "set", True)
+    for name, workload in section.workloads.items():
+        with locate_errors(loaded.document, "live", "workloads", name, "command"):
+            command_line(workload.command)
+    if section.runner == "ray":
+        devices: HostDevices = ray_runner.anywhere(_find_devices, section.power_control)
+    else:
+        devices = _find_devices(section.power_control)
+    _check_devices(loaded, section, devices, inputs.cluster.gpus)
+    gpus = inputs.gpus
+    for name, workload in section.workloads.items():
+        for gpu_type in inputs.cluster.gpu_types:
+            options = _options(name, workload, gpu_type, gpus, devices.limits_w)
+            trainings[name, gpus, gpu_type] = TrainingSpec(
+                options, workload.command, workload.target, workload.higher_is_better, None,
+                devices.allowed,
+            )  # fmt: skip
+    limits = "set" if devices.allowed else f"not set: {devices.why}"
+    return Equipment(section, folder, trainings, devices.types, limits, devices.how != "absent")
+
+
+def _check_devices(
+    loaded: LoadedScenario, section: LiveSection, devices: HostDevices, gpus: int
+) -> None:
+    """Refuse a cost that counts energy without a meter, and a host with too few GPUs."""
+    scenario = loaded.scenario
+    eta = max((variant.objective or scenario.objective).eta
+              for variant in scenario.variants.values())  # fmt: skip
+    if devices.how == "absent" and eta > 0:
+        raise EnvironmentLacks(
+            f"nothing here measures energy, so that no cost with eta={eta:g} is known: say "
+            "`objective: {eta: 0}`, which counts time alone, or see with `wattkeeper doctor` what "
+            "is missing"
+        )
+    if section.runner != "ray" and 0 < devices.gpus < gpus:
+        raise EnvironmentLacks(
+            f"the scenario's cluster has {gpus} GPUs, this host shows {devices.gpus}: make it "
+            "smaller (cluster), or use more hosts (live.runner: ray)"
+        )
+
+
+def _find_devices(control: Literal["auto", "off"]) -> HostDevices:
+    from wattkeeper.live.devices import found
+    from wattkeeper.live.devices.energy_meter import EnergyMeter
+    from wattkeeper.live.devices.power_limiter import PowerLimiter
+
+    devices = found()
+    meter = EnergyMeter(devices, WallClock())
+    meter.close()
+    with PowerLimiter(devices, control) as limiter:
+        return HostDevices(
+            types=tuple(sorted({device.gpu_type for device in devices})),
+            gpus=sum(device.limits is not None for device in devices),
+            limits_w=_limits(devices, limiter.allowed),
+            allowed=limiter.allowed,
+            why=limiter.why,
+            how=meter.how,
+        )
+
+
+def _limits(devices: Sequence[Device], allowed: bool) -> tuple[float, ...]:
+    """Power limits that may be chosen, W, ascending; the one in force if none may be set."""
+    from wattkeeper.live.devices.device import common_range
+
+    common = common_range(devices)
+    if common is None:
+        return (1.0,)
+    if not allowed:
+        return (min(device.limit_w() for device in devices if device.limits is not None),)
+    return stepped(*common)
+
+
+def _options(
+    name: str, workload: LiveWorkload, gpu_type: str, gpus: int, limits_w: tuple[float, ...]
+) -> Options:
+    sizes = tuple(sorted(workload.batch_sizes))
+    return Options(
+        key=f"{name}@{gpu_type}x{gpus}",
+        gpu_type=gpu_type,
+        gpus=gpus,
+        batch_sizes=sizes,
+        limits_w=(limits_w,) * len(sizes),
+        default_batch_size=workload.default_batch_size,
+        max_power_w=limits_w[-1],
+        max_epochs=workload.max_epochs,
+    )

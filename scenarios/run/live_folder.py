@@ -1,0 +1,73 @@
+"""The folder of a scenario's live runs, and its mark: which scenario, and whether it is done."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, TypedDict
+
+from wattkeeper.policies.errors import StoreError
+from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.traces.files.atomic import replacing_file
+
+MARK: Final = "wattkeeper-live.json"
+"""Name of the file that marks a folder of live runs."""
+
+
+class Mark(TypedDict):
+    """The digest of the scenario that runs in a folder, and whether its runs are over."""
+
+    digest: str
+    done: bool
+
+
+def open_folder(loaded: LoadedScenario, folder: Path) -> bool:
+    """Make the folder of a scenario's live runs, or go on with what is in it.
+
+    A run may go on with another `live.lease_s`, as for a script that starts slowly.
+
+    Returns:
+        Whether it goes on.
+
+    Raises:
+        StoreError: If it holds something else, or unfinished runs of another scenario.
+    """
+    resolved = loaded.scenario.model_dump_json(exclude={"live": {"lease_s"}})
+    digest = sha256(resolved.encode()).hexdigest()
+    if folder.exists() and any(folder.iterdir()):
+        try:
+            mark = _read(folder)
+        except (OSError, ValueError):
+            raise StoreError(
+                f"{folder} holds no live runs of wattkeeper: name another folder (--out)"
+            ) from None
+        if mark["digest"] == digest and not mark["done"]:
+            return True
+        if not mark["done"]:
+            raise StoreError(
+                f"{folder} holds an unfinished run of another scenario, or with other settings: "
+                "finish it as it was begun, remove the folder, or name another one (--out)"
+            )
+        for path in folder.iterdir():  # the mark goes last, so that it may be interrupted
+            if path.is_dir():
+                shutil.rmtree(path)
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder, {"digest": digest, "done": False})
+    return False
+
+
+def mark_done(folder: Path) -> None:
+    """Note that the runs in a folder are over: the next ones begin anew."""
+    _write(folder, {"digest": _read(folder)["digest"], "done": True})
+
+
+def _read(folder: Path) -> Mark:
+    mark: Mark = json.loads((folder / MARK).read_text(encoding="utf-8"))
+    return mark
+
+
+def _write(folder: Path, mark: Mark) -> None:
+    with replacing_file(folder / MARK) as fresh:
+        fresh.write_text(json.dumps(mark), encoding="utf-8")

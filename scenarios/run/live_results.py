@@ -1,0 +1,62 @@
+"""Results of live runs: what their tables and the manifest say of attempts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from wattkeeper.live.controller.backend import AttemptEnding
+from wattkeeper.scenarios.analysis.manifest import FailedAttempt, LiveReport
+from wattkeeper.scenarios.run.live_equipment import Equipment
+from wattkeeper.scenarios.spec.variants import RunSpec
+from wattkeeper.sim.results.digest import digest_tables
+from wattkeeper.sim.results.tables import RunResult
+from wattkeeper.traces.arrow import replace_column
+
+Endings = Sequence[AttemptEnding]
+
+COMPLETE: Final = {"reached", "epochs", "bound", "left"}
+"""Causes of attempts that did not fail."""
+
+
+def with_outcomes(result: RunResult, endings: Endings) -> RunResult:
+    """Results with the power limits that were in force, and the attempts that were stopped."""
+    jobs = result.tables["jobs"]
+    outcomes_by_attempt = {(end.job_id, end.attempt): end.outcome for end in endings}
+    attempts = zip(jobs["job_id"].to_pylist(), jobs["attempt"].to_pylist(), strict=True)
+    outcomes = [outcomes_by_attempt.get(attempt) for attempt in attempts]
+    limits_w = [
+        limit_w if outcome is None or outcome.limit_set else outcome.power_limit_w
+        for outcome, limit_w in zip(outcomes, jobs["power_limit_w"].to_pylist(), strict=True)
+    ]
+    stopped = [outcome is not None and outcome.cause == "bound" for outcome in outcomes]
+    jobs = replace_column(jobs, "replayed", pa.array(["live"] * len(jobs)))
+    jobs = replace_column(jobs, "power_limit_w", pa.array(limits_w, pa.float64()))
+    jobs = replace_column(jobs, "early_stopped", pa.array(stopped))
+    tables = result.tables | {"jobs": jobs}
+    by = result.by | {"replayed": {"live": result.metrics}}
+    return replace(result, tables=tables, by=by, digest=digest_tables(tables))
+
+
+def report(equipment: Equipment, endings: Sequence[tuple[RunSpec, Endings]]) -> LiveReport:
+    """The part of the manifest on live runs; it lists the attempts that failed."""
+    failed: list[FailedAttempt] = [
+        {"variant": spec.variant, "seed": spec.seed, "job_id": end.job_id, "attempt": end.attempt,
+         "cause": end.outcome.cause, "message": end.outcome.message}
+        for spec, of_run in endings for end in of_run if end.outcome.cause not in COMPLETE
+    ]  # fmt: skip
+    outcomes = [end.outcome for _, of_run in endings for end in of_run]
+    return {
+        "runner": equipment.section.runner,
+        "folder": str(equipment.folder),
+        "speed": equipment.section.speed,
+        "devices": list(equipment.devices),
+        "power_limits": equipment.limits,
+        "energy": sorted({outcome.how for outcome in outcomes}),
+        "causes": dict(sorted(Counter(outcome.cause for outcome in outcomes).items())),
+        "attempts": failed,
+    }

@@ -1,0 +1,103 @@
+"""Makes the manifest of a scenario's results."""
+
+from __future__ import annotations
+
+import platform
+import socket
+from collections.abc import Sequence
+from hashlib import sha256
+
+from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest, TraceProvenance
+from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
+from wattkeeper.scenarios.run.search_run import training_versions
+from wattkeeper.scenarios.run.unit import software_versions
+from wattkeeper.scenarios.spec.schema import Scenario
+from wattkeeper.sim.engine.warm_start import shipped
+from wattkeeper.sim.results.digest import digest_tables
+from wattkeeper.sim.results.folder import digest_results
+from wattkeeper.sim.results.tables import RunResult
+from wattkeeper.traces.trace import Trace
+
+
+def make_manifest(
+    scenario: Scenario,
+    inputs: ScenarioInputs,
+    sources: Sequence[TraceProvenance],
+    results: Sequence[RunResult],
+    summary: Json,
+    live: LiveReport | None,
+) -> Manifest:
+    """The manifest, but for `wall_s`.
+
+    Args:
+        scenario: The scenario.
+        inputs: What its runs read.
+        sources: The provenance of each trace that they come from.
+        results: All runs.
+        summary: The summary of the results.
+        live: What trained; None if the runs were simulated.
+    """
+    resolved = scenario.model_dump_json()
+    versions = software_versions()
+    if inputs.run.search is not None:
+        versions |= training_versions()
+    manifest: Manifest = {
+        "scenario": scenario.model_dump(mode="json", exclude_none=True),
+        "scenario_digest": sha256(resolved.encode()).hexdigest(),
+        "seeds": list(scenario.all_seeds),
+        "backend": "sim" if live is None else "live",
+        "inputs": list(sources),
+        "dropped_jobs": dict(inputs.dropped),
+        "ignored_gpu_types": dict(inputs.ignored),
+        "mapping": [dict(row) for row in inputs.mapping],
+        "modelled": _modelled(inputs, results),
+        "results_digest": digest_results(results, summary),
+        "jobs": sum(int(result.metrics["jobs"]) for result in results),
+        "attempts": sum(int(result.metrics["attempts"]) for result in results),
+        "events": sum(result.events for result in results),
+        "simulated_s": sum(result.tables["timeline"]["time_s"][-1].as_py() for result in results),
+        "versions": versions,
+        "host": {"name": socket.gethostname(), "platform": platform.platform()},
+    }
+    if live is not None:
+        manifest["live"] = live
+    return manifest
+
+
+def provenance(trace: Trace) -> TraceProvenance:
+    """Where a trace comes from, and the digest of its content."""
+    return {
+        "trace": trace.name,
+        "kind": trace.kind,
+        "format": trace.format,
+        "origin": trace.origin,
+        "source": trace.source,
+        "licence": trace.licence,
+        "sha256": dict(trace.inputs),
+        "parameters": dict(trace.parameters),
+        "content": digest_tables(trace.tables),
+    }
+
+
+def _modelled(inputs: ScenarioInputs, results: Sequence[RunResult]) -> list[str]:
+    """The inputs that come from a model and were not recorded."""
+    if inputs.run.search is not None:
+        return []
+    modelled = ["idle power of GPUs"]
+    if any("duration" in result.by["replayed"] for result in results):
+        modelled.append("power of GPUs that run jobs without a profile (busy_power_w)")
+    if inputs.run.cluster.sleep_after_s is not None:
+        modelled.append("power and waking of sleeping nodes")
+    if inputs.run.cluster.pue != 1:
+        modelled.append("power usage effectiveness")
+    if inputs.mapping:
+        modelled.append("workloads of the jobs")
+    if inputs.timed:
+        modelled.append(f"durations of {inputs.timed} jobs (workload.durations)")
+    if any("models" in result.tables for result in results):
+        warm = shipped()
+        what = "placeholder, not measured" if warm.placeholder else warm.source
+        modelled.append(f"training time saved by parents, and accuracies (warm_start.json: {what})")
+        modelled.append("accuracies from scratch where the trace has none (zoo.accuracy)")
+    return modelled

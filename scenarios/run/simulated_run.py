@@ -1,0 +1,42 @@
+"""Simulates a run: jobs are replayed from their profiles."""
+
+from __future__ import annotations
+
+from wattkeeper.scenarios.inputs.run_inputs import RunInputs
+from wattkeeper.scenarios.inputs.zoo_models import zoo_spec
+from wattkeeper.scenarios.run.build import (
+    Runtime,
+    build_world,
+    collect_results,
+    source_of,
+    streams_of,
+)
+from wattkeeper.scenarios.spec.variants import RunSpec
+from wattkeeper.sim.engine.clock import Clock
+from wattkeeper.sim.engine.replay import Replay
+from wattkeeper.sim.engine.zoo import SimulatedZoo
+from wattkeeper.sim.results.tables import RunResult
+
+
+def execute(spec: RunSpec, inputs: RunInputs) -> RunResult:
+    """Run one variant with one seed."""
+    clock, streams = Clock(), streams_of(spec, inputs)
+    backend = Replay(
+        clock,
+        inputs.profiles,
+        streams,
+        spec.rules.objective,
+        inputs.cluster,
+        spec.occupancy,
+        spec.profiling,
+        inputs.latencies,
+    )
+    zoo = None
+    if spec.zoo is not None:
+        assert spec.policies.retain is not None
+        zoo = SimulatedZoo(zoo_spec(spec.zoo, inputs.models), spec.policies.retain, streams)
+    runtime = Runtime(clock, streams, backend, source_of(inputs), zoo)
+    world = build_world(spec, inputs, runtime)
+    world.run()
+    unmeasured = {key[0] for key, profile in inputs.profiles.items() if not profile.measured}
+    return collect_results(spec, inputs, world, unmeasured)
