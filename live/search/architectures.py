@@ -1,8 +1,8 @@
-"""A search space of small convolutional and residual networks, in an order of mutation.
+"""A search space of small convolutional and residual networks, explored by mutation.
 
-A network is a list of stages; each stage after the first halves the image, and each block is a
-convolution, or a residual pair of them (He et al., CVPR '16). A search for architectures changes
-one thing at a time (Real et al., AAAI '19): here each new network is a mutation of an earlier one.
+A network is a list of stages. Each stage after the first halves the image, and each block is a
+convolution or a residual pair of them (He et al., CVPR '16). Each new candidate changes one
+property of an earlier one (Real et al., AAAI '19).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MOST_STAGES: Final = 3
 MOST_BLOCKS: Final = 3
-"""Of a stage."""
+"""In a stage."""
 WIDTHS: Final = (6, 8, 12, 16, 24, 32)
 KERNELS: Final = (1, 3, 5)
 
@@ -39,14 +39,14 @@ class Stage(NamedTuple):
 Architecture = tuple[Stage, ...]
 
 
-class Arrival(NamedTuple):
-    """A network that the search tries.
+class Candidate(NamedTuple):
+    """A network that the search trains.
 
     Attributes:
-        name: Its place and architecture, such as `007-c3r3-16-c5-24`.
-        architecture: What it is.
-        mutated_from: Name of the network that it is a mutation of; None for the first.
-        mutation: What was changed.
+        name: Its number and architecture, such as `007-c3r3-16-c5-24`.
+        architecture: Its stages.
+        mutated_from: Name of the candidate that it is a mutation of; None for the first.
+        mutation: Kind of the mutation, a key of `MUTATIONS`.
     """
 
     name: str
@@ -59,7 +59,7 @@ FIRST: Final[Architecture] = (Stage(8, (Block(False, 3),)), Stage(16, (Block(Fal
 
 
 def describe(architecture: Architecture) -> str:
-    """A short name: each stage's blocks, `c` or residual `r` with the kernel, and its width."""
+    """A short name: per stage the blocks, `c` or residual `r` with the kernel, and the width."""
     return "-".join(
         "".join(f"{'r' if block.residual else 'c'}{block.kernel}" for block in stage.blocks)
         + f"-{stage.width}"
@@ -67,116 +67,113 @@ def describe(architecture: Architecture) -> str:
     )
 
 
-def arrivals(count: int, rng: np.random.Generator) -> list[Arrival]:
-    """Different networks; each but the first is a mutation of one drawn from those before it.
-
-    Args:
-        count: How many.
-        rng: What they are drawn with.
-    """
-    found = [Arrival(f"000-{describe(FIRST)}", FIRST, None, "first")]
+def draw_candidates(count: int, rng: np.random.Generator) -> list[Candidate]:
+    """Draw different networks; each but the first is a mutation of a random earlier one."""
+    candidates = [Candidate(f"000-{describe(FIRST)}", FIRST, None, "first")]
     known = {FIRST}
-    while len(found) < count:
-        parent = found[int(rng.integers(len(found)))]
-        name = list(MUTATIONS)[int(rng.integers(len(MUTATIONS)))]
-        child = MUTATIONS[name](parent.architecture, rng)
+    while len(candidates) < count:
+        parent = candidates[int(rng.integers(len(candidates)))]
+        mutation = list(MUTATIONS)[int(rng.integers(len(MUTATIONS)))]
+        child = MUTATIONS[mutation](parent.architecture, rng)
         if child is None or child in known:
             continue
         known.add(child)
-        label = f"{len(found):03d}-{describe(child)}"
-        found.append(Arrival(label, child, parent.name, name))
-    return found
+        name = f"{len(candidates):03d}-{describe(child)}"
+        candidates.append(Candidate(name, child, parent.name, mutation))
+    return candidates
 
 
-def _changed(architecture: Architecture, at: int, stage: Stage) -> Architecture:
-    return (*architecture[:at], stage, *architecture[at + 1 :])
+def _draw_stage(architecture: Architecture, rng: np.random.Generator) -> tuple[int, Stage]:
+    index = int(rng.integers(len(architecture)))
+    return index, architecture[index]
 
 
-def _resize(architecture: Architecture, rng: np.random.Generator, step: int) -> Architecture | None:
-    """Another width of a stage, `step` further on in `WIDTHS`."""
-    at = int(rng.integers(len(architecture)))
-    stage = architecture[at]
-    place = WIDTHS.index(stage.width) + step
-    if not 0 <= place < len(WIDTHS):
+def _replace_stage(architecture: Architecture, index: int, stage: Stage) -> Architecture:
+    return (*architecture[:index], stage, *architecture[index + 1 :])
+
+
+def _change_width(
+    architecture: Architecture, rng: np.random.Generator, steps: int
+) -> Architecture | None:
+    """Move the width of a stage by some steps in `WIDTHS`."""
+    index, stage = _draw_stage(architecture, rng)
+    width_index = WIDTHS.index(stage.width) + steps
+    if not 0 <= width_index < len(WIDTHS):
         return None
-    return _changed(architecture, at, stage._replace(width=WIDTHS[place]))
+    return _replace_stage(architecture, index, stage._replace(width=WIDTHS[width_index]))
 
 
-def _add(
+def _add_block(
     architecture: Architecture, rng: np.random.Generator, residual: bool
 ) -> Architecture | None:
-    """A block more, anywhere but at the very beginning of a stage."""
-    at = int(rng.integers(len(architecture)))
-    stage = architecture[at]
+    """Insert a block anywhere but at the start of a stage."""
+    index, stage = _draw_stage(architecture, rng)
     if len(stage.blocks) == MOST_BLOCKS:
         return None
-    place = int(rng.integers(1, len(stage.blocks) + 1))
-    blocks = (*stage.blocks[:place], Block(residual, 3), *stage.blocks[place:])
-    return _changed(architecture, at, stage._replace(blocks=blocks))
+    start = int(rng.integers(1, len(stage.blocks) + 1))
+    blocks = (*stage.blocks[:start], Block(residual, 3), *stage.blocks[start:])
+    return _replace_stage(architecture, index, stage._replace(blocks=blocks))
 
 
-def _remove(architecture: Architecture, rng: np.random.Generator) -> Architecture | None:
-    """A block less; the first one of a stage stays."""
-    at = int(rng.integers(len(architecture)))
-    stage = architecture[at]
+def _remove_block(architecture: Architecture, rng: np.random.Generator) -> Architecture | None:
+    """Remove a block other than the first of its stage."""
+    index, stage = _draw_stage(architecture, rng)
     if len(stage.blocks) == 1:
         return None
-    place = int(rng.integers(1, len(stage.blocks)))
-    blocks = (*stage.blocks[:place], *stage.blocks[place + 1 :])
-    return _changed(architecture, at, stage._replace(blocks=blocks))
+    removed = int(rng.integers(1, len(stage.blocks)))
+    blocks = (*stage.blocks[:removed], *stage.blocks[removed + 1 :])
+    return _replace_stage(architecture, index, stage._replace(blocks=blocks))
 
 
-def _kernel(architecture: Architecture, rng: np.random.Generator) -> Architecture:
-    """Another kernel in a block."""
-    at = int(rng.integers(len(architecture)))
-    stage = architecture[at]
-    place = int(rng.integers(len(stage.blocks)))
-    block = stage.blocks[place]
+def _change_kernel(architecture: Architecture, rng: np.random.Generator) -> Architecture:
+    index, stage = _draw_stage(architecture, rng)
+    changed = int(rng.integers(len(stage.blocks)))
+    block = stage.blocks[changed]
     others = [kernel for kernel in KERNELS if kernel != block.kernel]
-    changed = block._replace(kernel=others[int(rng.integers(len(others)))])
-    blocks = (*stage.blocks[:place], changed, *stage.blocks[place + 1 :])
-    return _changed(architecture, at, stage._replace(blocks=blocks))
+    block = block._replace(kernel=others[int(rng.integers(len(others)))])
+    blocks = (*stage.blocks[:changed], block, *stage.blocks[changed + 1 :])
+    return _replace_stage(architecture, index, stage._replace(blocks=blocks))
 
 
-def _stage(architecture: Architecture, rng: np.random.Generator) -> Architecture | None:
-    """A stage more at the end, one size wider."""
+def _add_stage(architecture: Architecture, rng: np.random.Generator) -> Architecture | None:
+    """Append a stage that is one step wider than the last."""
     if len(architecture) == MOST_STAGES:
         return None
-    place = min(WIDTHS.index(architecture[-1].width) + 1, len(WIDTHS) - 1)
+    width_index = min(WIDTHS.index(architecture[-1].width) + 1, len(WIDTHS) - 1)
     residual = bool(rng.integers(2))
-    return (*architecture, Stage(WIDTHS[place], (Block(residual, 3),)))
+    return (*architecture, Stage(WIDTHS[width_index], (Block(residual, 3),)))
 
 
 MUTATIONS: Final[dict[str, Callable[[Architecture, np.random.Generator], Architecture | None]]] = {
-    "widen": lambda of, rng: _resize(of, rng, 1),
-    "widen more": lambda of, rng: _resize(of, rng, 2),
-    "narrow": lambda of, rng: _resize(of, rng, -1),
-    "deepen": lambda of, rng: _add(of, rng, residual=False),
-    "add residual block": lambda of, rng: _add(of, rng, residual=True),
-    "remove block": _remove,
-    "change kernel": _kernel,
-    "add stage": _stage,
+    "widen": lambda parent, rng: _change_width(parent, rng, 1),
+    "widen more": lambda parent, rng: _change_width(parent, rng, 2),
+    "narrow": lambda parent, rng: _change_width(parent, rng, -1),
+    "deepen": lambda parent, rng: _add_block(parent, rng, residual=False),
+    "add residual block": lambda parent, rng: _add_block(parent, rng, residual=True),
+    "remove block": _remove_block,
+    "change kernel": _change_kernel,
+    "add stage": _add_stage,
 }
-"""What is drawn from, with equal chances; None: not possible there."""
+"""Drawn with equal probabilities; a mutation returns None where it is not possible."""
 
 
 def build(architecture: Architecture, channels: int, classes: int) -> nn.Module:
-    """The network, with torch's usual initial weights.
+    """The network, with torch's default initialisation.
 
     Args:
-        architecture: What it is.
-        channels: Of the images.
-        classes: Of the task.
+        architecture: Its stages.
+        channels: Channels of the images.
+        classes: Classes of the task.
     """
     from torch import nn
 
-    from wattkeeper.live.search.layers import block
+    from wattkeeper.live.search.layers import make_block
 
     layers: list[nn.Module] = []
-    width = channels
-    for depth, stage in enumerate(architecture):
-        for place, each in enumerate(stage.blocks):
-            stride = 2 if depth and not place else 1
-            layers.append(block(each.residual, width, stage.width, each.kernel, stride))
-            width = stage.width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes))
+    inputs = channels
+    for stage_index, stage in enumerate(architecture):
+        for block_index, (residual, kernel) in enumerate(stage.blocks):
+            stride = 2 if stage_index and not block_index else 1
+            layers.append(make_block(residual, inputs, stage.width, kernel, stride))
+            inputs = stage.width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))

@@ -1,4 +1,4 @@
-"""scikit-learn's images of hand-written digits, split for training."""
+"""scikit-learn's images of handwritten digits, split for training."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 CLASSES: Final = 10
 CHANNELS: Final = 1
 SIDE: Final = 8
-BRIGHTEST: Final = 16.0
-TRAIN, VALIDATION = 0.6, 0.2
-"""Shares of the images; the rest is for the test."""
+MAX_BRIGHTNESS: Final = 16.0
+TRAIN_SHARE, VALIDATION_SHARE = 0.6, 0.2
+"""The other images are the test set."""
 
 
 class DatasetSplit(NamedTuple):
@@ -26,29 +26,29 @@ class DatasetSplit(NamedTuple):
     labels: Tensor
 
     def to(self, torch_device: str) -> Self:
-        """The same on a device of torch's."""
+        """A copy on another torch device."""
         return self._replace(
             images=self.images.to(torch_device), labels=self.labels.to(torch_device)
         )
 
 
 class Digits(NamedTuple):
-    """The three parts of the data; no image is in two."""
+    """Disjoint subsets of the images."""
 
     train: DatasetSplit
     validation: DatasetSplit
     test: DatasetSplit
 
     def to(self, torch_device: str) -> Self:
-        """The same on a device of torch's."""
-        return type(self)(*(part.to(torch_device) for part in self))
+        """A copy on another torch device."""
+        return type(self)(*(split.to(torch_device) for split in self))
 
 
 def load(rng: np.random.Generator) -> Digits:
-    """The 1,797 images of 8 x 8 pixels (Alpaydin and Kaynak, UCI, 1998), brightness 0 to 1.
+    """Load the 1,797 images of 8 x 8 pixels (Alpaydin and Kaynak, UCI, 1998), brightness 0 to 1.
 
     Args:
-        rng: Draws which image belongs to which part.
+        rng: Draws the split.
 
     Raises:
         EnvironmentLacks: If scikit-learn is absent.
@@ -63,9 +63,9 @@ def load(rng: np.random.Generator) -> Digits:
         ) from None
     data = load_digits()
     order = rng.permutation(len(data.target))
-    ends = (np.cumsum([TRAIN, VALIDATION]) * len(order)).astype(int)
-    parts = []
+    ends = (np.cumsum([TRAIN_SHARE, VALIDATION_SHARE]) * len(order)).astype(int)
+    splits = []
     for rows in np.split(order, ends):
-        images = torch.tensor(data.images[rows] / BRIGHTEST, dtype=torch.float32).unsqueeze(1)
-        parts.append(DatasetSplit(images, torch.tensor(data.target[rows])))
-    return Digits(*parts)
+        images = torch.tensor(data.images[rows] / MAX_BRIGHTNESS, dtype=torch.float32).unsqueeze(1)
+        splits.append(DatasetSplit(images, torch.tensor(data.target[rows])))
+    return Digits(*splits)

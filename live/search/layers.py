@@ -8,39 +8,36 @@ from torch import Tensor, nn
 class Residual(nn.Module):
     """Two convolutions with a shortcut around them (He et al., CVPR '16)."""
 
-    def __init__(self, before: int, width: int, kernel: int, stride: int) -> None:
+    def __init__(self, inputs: int, width: int, kernel: int, stride: int) -> None:
         super().__init__()
-        self.first = _convolution(before, width, kernel, stride)
+        self.first = _convolution(inputs, width, kernel, stride)
         self.second = _convolution(width, width, kernel, 1)
-        self.shortcut = (
-            nn.Identity()
-            if before == width and stride == 1
-            else _convolution(before, width, 1, stride)
-        )
+        same_shape = inputs == width and stride == 1
+        self.shortcut = nn.Identity() if same_shape else _convolution(inputs, width, 1, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The sum of both ways."""
-        inside = self.second(self.first(x).relu())
-        added: Tensor = inside + self.shortcut(x)
-        return added.relu()
+        """The rectified sum of branch and shortcut."""
+        branch: Tensor = self.second(self.first(x).relu())
+        shortcut: Tensor = self.shortcut(x)
+        return (branch + shortcut).relu()
 
 
-def block(residual: bool, before: int, width: int, kernel: int, stride: int) -> nn.Module:
+def make_block(residual: bool, inputs: int, width: int, kernel: int, stride: int) -> nn.Module:
     """A residual pair of convolutions, or a single one.
 
     Args:
         residual: Which of them.
-        before: Channels that come in.
-        width: Channels that go out.
+        inputs: Input channels.
+        width: Output channels.
         kernel: Extent of the kernels, odd.
         stride: Of the first convolution.
     """
     if residual:
-        return Residual(before, width, kernel, stride)
-    return nn.Sequential(_convolution(before, width, kernel, stride), nn.ReLU())
+        return Residual(inputs, width, kernel, stride)
+    return nn.Sequential(_convolution(inputs, width, kernel, stride), nn.ReLU())
 
 
-def _convolution(before: int, width: int, kernel: int, stride: int) -> nn.Module:
+def _convolution(inputs: int, width: int, kernel: int, stride: int) -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(before, width, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(width)
+        nn.Conv2d(inputs, width, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(width)
     )

@@ -1,4 +1,4 @@
-"""What the networks of a search are trained on, and what measures it."""
+"""The processor that the networks of a search are trained on, and its energy meter."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 CPU: Final = "CPU"
 
-OF_CUDA: Final = {ORDER: "PCI_BUS_ID", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
-"""Settings that CUDA reads when it begins: GPUs in its driver's order, sums always in one order."""
+CUDA_ENVIRONMENT: Final = {ORDER: "PCI_BUS_ID", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+"""Settings that CUDA reads at its start: GPUs in the driver's order, deterministic sums."""
 
 
 class Processor(NamedTuple):
-    """What networks are trained on.
+    """The processor that networks are trained on.
 
     Attributes:
-        gpu_type: As the scenario and `wattkeeper doctor` call it; `CPU` if nothing measures it.
-        torch_device: As torch calls it.
-        measured: What measures it.
+        gpu_type: Name in scenarios and `wattkeeper doctor`; `CPU` if nothing measures it.
+        torch_device: Name in torch.
+        measured: The devices that measure its energy.
     """
 
     gpu_type: str
@@ -40,45 +40,44 @@ class Processor(NamedTuple):
 
     @property
     def power_limit_w(self) -> float | None:
-        """The power limit in force, W; None if it takes none."""
+        """The power limit in force, W; None if it has none."""
         limits = [device.limit_w() for device in self.measured if device.limits is not None]
         return min(limits, default=None)
 
 
 def is_unmeasured(gpu_type: str) -> bool:
-    """Whether a scenario means this machine's CPU, without a meter: `CPU`, in any case."""
+    """Whether a type is this machine's CPU without a meter: `CPU`, in upper or lower case."""
     return gpu_type.upper() == CPU
 
 
-def processor_of(gpu_type: str) -> Processor:
-    """The processor of a type, on this machine.
+def find_processor(gpu_type: str) -> Processor:
+    """Find the processor of a type on this machine.
 
-    The first GPU of that type that this process sees; for the type of a CPU, all its packages. On a
-    synthetic device it is the CPU that trains. `OF_CUDA` is set for this process if CUDA is used.
+    It is the first visible GPU of that type; for the type of a CPU, all its packages. With a
+    synthetic device, the CPU trains. If CUDA is used, `CUDA_ENVIRONMENT` is set for this process.
 
     Raises:
-        InputError: If there is none; it says which there are.
-        EnvironmentLacks: If there is one that cannot be asked, or that torch does not see.
+        InputError: If there is none; it lists the available types.
+        EnvironmentLacks: If there is one that cannot be read, or that torch does not see.
     """
     if is_unmeasured(gpu_type):
         return Processor(CPU, "cpu", ())
-    there = devices.found()
-    for at, device in enumerate(there):
+    available = devices.found()
+    for index, device in enumerate(available):
         if device.gpu_type != gpu_type:
             continue
         if isinstance(device, CpuPackage):
-            return Processor(gpu_type, "cpu", tuple(there))
+            return Processor(gpu_type, "cpu", tuple(available))
         if not isinstance(device, NvmlGpu):
             return Processor(gpu_type, "cpu", (device,))
-        for name, value in OF_CUDA.items():
+        for name, value in CUDA_ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         _check_cuda()
-        return Processor(gpu_type, f"cuda:{at}", (device,))
-    types = ", ".join(sorted({repr(device.gpu_type) for device in there}))
-    also = f", {types}" if types else ""
+        return Processor(gpu_type, f"cuda:{index}", (device,))
+    allowed = ", ".join([repr(CPU), *sorted({repr(device.gpu_type) for device in available})])
     raise InputError(
-        f"gpu: {gpu_type!r} is not on this machine; allowed: {CPU!r}{also}. `wattkeeper doctor` "
-        "shows what is there, and how to try things without a GPU"
+        f"gpu: {gpu_type!r} is not on this machine; allowed: {allowed}. `wattkeeper doctor` lists "
+        "the devices, and how to use a synthetic one"
     )
 
 
@@ -87,41 +86,41 @@ def _check_cuda() -> None:
 
     if not torch.cuda.is_available():
         raise EnvironmentLacks(
-            "torch does not see the GPU that its driver shows: `wattkeeper doctor` says what to do"
+            "torch does not see the GPU that its driver lists: `wattkeeper doctor` says what to do"
         )
 
 
 @contextmanager
-def metered(processor: Processor) -> Iterator[Callable[[], Reading]]:
-    """Measure what runs inside.
+def meter(processor: Processor) -> Iterator[Callable[[], Reading]]:
+    """Measure time and energy of the block.
 
     Yields:
-        What says how much was used until now, when all that was begun on the processor is over.
-        Where nothing measures it, its time is CPU time.
+        A function that waits for the processor's queued work and returns what was used so far.
+        Where nothing measures the processor, the time is CPU time.
 
     Raises:
         Lost: If the device is gone.
     """
-    wait = _waiting(processor.torch_device)
-    wait()
+    synchronize = _make_synchronize(processor.torch_device)
+    synchronize()
     if not processor.measured:
         began_s = time.process_time()
         yield lambda: Reading(time.process_time() - began_s, None, "absent")
         return
-    meter = EnergyMeter(processor.measured, run_clock())
+    energy_meter = EnergyMeter(processor.measured, run_clock())
 
     def read() -> Reading:
-        wait()
-        return meter.read()
+        synchronize()
+        return energy_meter.read()
 
     try:
         yield read
     finally:
-        meter.close()
+        energy_meter.close()
 
 
-def _waiting(torch_device: str) -> Callable[[], None]:
-    """What waits until a processor has done all that was begun on it."""
+def _make_synchronize(torch_device: str) -> Callable[[], None]:
+    """A function that waits until a device has finished its queued work."""
     if torch_device == CPU.lower():
         return lambda: None
     import torch

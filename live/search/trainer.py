@@ -1,4 +1,4 @@
-"""Trains a network to convergence, by one rule for all."""
+"""Trains a network to convergence with early stopping."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from wattkeeper.live.search.processor import metered
+from wattkeeper.live.search.processor import meter
 
 if TYPE_CHECKING:
     from wattkeeper.live.devices.energy_meter import Reading
@@ -19,18 +19,17 @@ if TYPE_CHECKING:
 
 
 class TrainingRule(NamedTuple):
-    """How every network is trained, whatever its weights are at first.
+    """How every network is trained, whatever its initial weights.
 
-    Adam (Kingma and Ba, ICLR '15). It ends when the accuracy on the validation images was not above
-    its best for `patience` epochs; the weights of the best epoch count, the first of several. The
-    weights that it begins with are epoch 0: what was taken over from a parent need not be trained
-    to be as good as it is.
+    Adam (Kingma and Ba, ICLR '15) with early stopping: training ends when the validation accuracy
+    has not exceeded its best for `patience` epochs, and the weights of the first best epoch are
+    restored. The initial weights count as epoch 0, so weights from a parent can be the result.
 
     Attributes:
         batch_size: Images a step.
-        learning_rate: Of all epochs, but for the factor of a warm start.
-        patience: Epochs without an improvement after which it ends.
-        most_epochs: It ends after so many at the latest.
+        learning_rate: Base rate; a warm start multiplies it by a factor.
+        patience: Epochs without an improvement until the end.
+        most_epochs: Maximum number of epochs.
     """
 
     batch_size: int
@@ -40,14 +39,14 @@ class TrainingRule(NamedTuple):
 
 
 class TrainingResult(NamedTuple):
-    """What a training came to; the network has the weights of the best epoch.
+    """Result of a training; the network has the weights of the best epoch.
 
     Attributes:
-        epochs: How many were done, those after the best one too.
-        best_epoch: Which one counts; 0: the weights that it began with.
+        epochs: Number of epochs, including those after the best one.
+        best_epoch: The best one; 0 stands for the initial weights.
         validation_accuracy: Of the best epoch.
         test_accuracy: Of the best epoch.
-        used: Time and energy of it all; CPU time where nothing measures the processor.
+        used: Total time and energy; CPU time where nothing measures the processor.
     """
 
     epochs: int
@@ -62,81 +61,78 @@ def train(
     digits: Digits,
     rule: TrainingRule,
     seed: int,
-    factor: Callable[[int], float],
+    lr_factor: Callable[[int], float],
     processor: Processor,
 ) -> TrainingResult:
     """Train a network in place to convergence.
 
-    It leaves torch deterministic and on one thread, and the network on the CPU.
+    Afterwards torch is deterministic and uses one thread, and the network is on the CPU.
 
     Args:
         net: The network with its initial weights.
         digits: The data.
-        rule: How.
+        rule: Hyperparameters.
         seed: Of the order of the images.
-        factor: What the learning rate is multiplied by in an epoch, from 0.
-        processor: What it is trained on.
+        lr_factor: Factor on the learning rate, by epoch from 0.
+        processor: Where to train.
     """
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     net.to(processor.torch_device)
     digits = digits.to(processor.torch_device)
-    _load(net, digits, rule)
-    with metered(processor) as used:
+    _warm_up(net, digits.train, rule)
+    with meter(processor) as read_meter:
         order = torch.Generator().manual_seed(seed)
-        descent = torch.optim.Adam(net.parameters(), rule.learning_rate)
-        best, best_epoch, epoch = accuracy_of(net, digits.validation), 0, 0
-        weights = _weights(net)
+        optimizer = torch.optim.Adam(net.parameters(), rule.learning_rate)
+        best, best_epoch, epoch = measure_accuracy(net, digits.validation), 0, 0
+        weights = _copy_weights(net)
         while epoch < rule.most_epochs and epoch - best_epoch < rule.patience:
-            for group in descent.param_groups:
-                group["lr"] = rule.learning_rate * factor(epoch)
-            _epoch(net, digits.train, descent, rule.batch_size, order)
+            for group in optimizer.param_groups:
+                group["lr"] = rule.learning_rate * lr_factor(epoch)
+            _train_epoch(net, digits.train, optimizer, rule.batch_size, order)
             epoch += 1
-            accuracy = accuracy_of(net, digits.validation)
+            accuracy = measure_accuracy(net, digits.validation)
             if accuracy > best:
                 best, best_epoch = accuracy, epoch
-                weights = _weights(net)
+                weights = _copy_weights(net)
         net.load_state_dict(weights)
-        test = accuracy_of(net, digits.test)
-        reading = used()
+        test = measure_accuracy(net, digits.test)
+        reading = read_meter()
     net.cpu()
     return TrainingResult(epoch, best_epoch, best, test, reading)
 
 
-def _load(net: nn.Module, digits: Digits, rule: TrainingRule) -> None:
-    """Train a copy for a step, so that what is loaded at first is in no training's time."""
+def _warm_up(net: nn.Module, data: DatasetSplit, rule: TrainingRule) -> None:
+    """Train a copy for a step, so that no training's time includes loading torch's kernels."""
     copied = copy.deepcopy(net)
-    part = digits.train
-    few = part._replace(
-        images=part.images[: rule.batch_size], labels=part.labels[: rule.batch_size]
-    )
-    descent = torch.optim.Adam(copied.parameters())
-    _epoch(copied, few, descent, rule.batch_size, torch.Generator().manual_seed(0))
-    accuracy_of(copied, few)
+    batch = type(data)(*(tensor[: rule.batch_size] for tensor in data))
+    optimizer = torch.optim.Adam(copied.parameters())
+    _train_epoch(copied, batch, optimizer, rule.batch_size, torch.Generator().manual_seed(0))
+    measure_accuracy(copied, batch)
 
 
-def _weights(net: nn.Module) -> dict[str, torch.Tensor]:
+def _copy_weights(net: nn.Module) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in net.state_dict().items()}
 
 
-def _epoch(
+def _train_epoch(
     net: nn.Module,
-    part: DatasetSplit,
-    descent: torch.optim.Optimizer,
+    data: DatasetSplit,
+    optimizer: torch.optim.Optimizer,
     batch_size: int,
     order: torch.Generator,
 ) -> None:
     net.train()
-    shuffled = torch.randperm(len(part.labels), generator=order).to(part.labels.device)
+    shuffled = torch.randperm(len(data.labels), generator=order).to(data.labels.device)
     for rows in torch.split(shuffled, batch_size):
-        descent.zero_grad()
-        cross_entropy(net(part.images[rows]), part.labels[rows]).backward()  # type: ignore[no-untyped-call]
-        descent.step()
+        optimizer.zero_grad()
+        cross_entropy(net(data.images[rows]), data.labels[rows]).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
 
 
-def accuracy_of(net: nn.Module, part: DatasetSplit) -> float:
-    """Share of the images whose digit the network finds."""
+def measure_accuracy(net: nn.Module, data: DatasetSplit) -> float:
+    """Share of the images that the network classifies correctly."""
     net.eval()
     with torch.inference_mode():
-        found = net(part.images).argmax(1)
-    return float((found == part.labels).sum()) / len(part.labels)
+        predicted = net(data.images).argmax(1)
+    return float((predicted == data.labels).sum()) / len(data.labels)

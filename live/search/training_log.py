@@ -1,4 +1,4 @@
-"""Trainings that are over, on disk: each is there as soon as it ended, whatever happens next."""
+"""Log of finished trainings on disk, complete after every training."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ class TrainingRecord(BaseModel):
     """A network that was trained to convergence.
 
     Attributes:
-        variant: Of the scenario.
-        seed: Of the run.
+        variant: Variant of the scenario.
+        seed: Seed of the run.
         model: Name of the network.
         mutated_from: The network that it is a mutation of; None for the first.
-        mutation: What was changed.
-        settings: Everything else that the result depends on, in words.
+        mutation: Kind of the mutation.
+        settings: Everything else that the result depends on, as text.
         parent: The network whose weights it started from; None: from scratch.
-        coverage: Share of its parameters that were filled from the parent.
-        parameters: How many it has.
-        epochs: How many were done, those after the best one too.
-        best_epoch: Which one counts; 0: the weights that it began with.
+        coverage: Share of its parameters that was filled from the parent.
+        parameters: Number of parameters.
+        epochs: Number of epochs, including those after the best one.
+        best_epoch: The best one; 0 stands for the initial weights.
         work: Epochs times parameters.
-        validation_accuracy: Of the best epoch; stopping and the choice of parents see it.
-        accuracy: On the test images, of the best epoch.
-        time_s: CPU time of training, s; the host's where the processor was measured.
+        validation_accuracy: Of the best epoch; early stopping and the choice of parents use it.
+        accuracy: Test accuracy of the best epoch.
+        time_s: CPU time of training, s; wall-clock time where the processor was measured.
         energy_j: Energy of the processor in training, J; None where nothing measured it.
-        energy_from: What measured it.
-        power_limit_w: In force as it began, W; None where the processor takes none.
-        graph_s: CPU time of making its graph, s.
-        query_s: CPU time of the choice of its parent, s.
-        transfer_s: CPU time of filling it from the parent, s.
+        energy_from: How it was measured.
+        power_limit_w: Power limit at the start, W; None where the processor has none.
+        graph_s: CPU time of tracing its graph, s.
+        query_s: CPU time of choosing its parent, s.
+        transfer_s: CPU time of the weight transfer, s.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,12 +65,12 @@ class TrainingRecord(BaseModel):
 
     @property
     def overhead_s(self) -> float:
-        """CPU time that only a zoo costs, s."""
+        """CPU time of using the zoo, s."""
         return self.graph_s + self.query_s + self.transfer_s
 
 
-def append(path: Path, training: TrainingRecord) -> None:
-    """Write a training down; when this returns, it is on the disk.
+def append_record(path: Path, training: TrainingRecord) -> None:
+    """Append a training; it is on the disk when this returns.
 
     Raises:
         EnvironmentLacks: If the file system refuses.
@@ -91,21 +91,21 @@ def append(path: Path, training: TrainingRecord) -> None:
         raise EnvironmentLacks(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def read(path: Path) -> list[TrainingRecord]:
-    """The trainings that are over, in the order in which they ended.
+def read_records(path: Path) -> list[TrainingRecord]:
+    """The finished trainings, in the order in which they ended.
 
     Raises:
         StoreError: If a line is damaged.
     """
     if not path.exists():
         return []
-    found = []
+    records = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
-            found.append(TrainingRecord.model_validate_json(line))
+            records.append(TrainingRecord.model_validate_json(line))
         except ValidationError as error:
             reason = error.errors()[0]["msg"]
             raise StoreError(
                 Problem(f"damaged: {reason}; remove the file to train again", f"{path}:{number}")
             ) from None
-    return found
+    return records

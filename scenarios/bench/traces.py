@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.live.search.architectures import Architecture, arrivals
+from wattkeeper.live.search.architectures import Architecture, draw_candidates
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor
 from wattkeeper.scenarios.bench.baselines import MadeJobs, MadeModels
 from wattkeeper.traces.fits import load_fit, shipped
@@ -42,7 +42,7 @@ def make(made: MadeJobs | MadeModels, beside: Path) -> Trace:
 def _models(made: MadeModels) -> Trace:
     """Networks of the search that `zoo-digits` makes, submitted one after the other."""
     rng = np.random.default_rng([made.seed, zlib.crc32(b"networks")])
-    found = arrivals(made.models, rng)
+    found = draw_candidates(made.models, rng)
     names = [each.name for each in found]
     models = [
         {

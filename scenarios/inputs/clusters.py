@@ -67,9 +67,9 @@ def search_processor(cluster: ClusterSpec) -> Processor:
         )
     if cluster.gpus != 1:
         raise InputError(f"gpus: a search trains on one, not {cluster.gpus}")
-    from wattkeeper.live.search.processor import processor_of
+    from wattkeeper.live.search.processor import find_processor
 
-    return processor_of(cluster.gpu_types[0])
+    return find_processor(cluster.gpu_types[0])
 
 
 def _node_groups(trace: Trace) -> list[NodeGroup]:

@@ -35,10 +35,14 @@ OF_ENERGY: Final = ("energy_j", "last5_energy_j", "energy_to_accuracy_j")
 
 def finished_trainings(folder: Path, specs: Sequence[RunSpec]) -> list[TrainingRecord]:
     """The finished trainings of all runs."""
-    from wattkeeper.live.search.search import log_of
-    from wattkeeper.live.search.training_log import read
+    from wattkeeper.live.search.search import log_path
+    from wattkeeper.live.search.training_log import read_records
 
-    return [record for spec in specs for record in read(log_of(folder, spec.variant, spec.seed))]
+    return [
+        record
+        for spec in specs
+        for record in read_records(log_path(folder, spec.variant, spec.seed))
+    ]
 
 
 def report(folder: Path, specs: Sequence[RunSpec], cluster: ClusterSpec) -> LiveReport:
@@ -90,7 +94,7 @@ def execute(spec: RunSpec, inputs: RunInputs) -> RunResult:
         zoo = SearchZoo(search, stores=configure.kind != "none")
         if search.stores:
             search.warm_up(getattr(configure, "matcher", None))
-    source = NetworkSource(tuple(search.arrivals))
+    source = NetworkSource(tuple(search.candidates))
     runtime = Runtime(clock, NamedStreams(spec.seed), backend, source, zoo)
     world = build_world(spec, inputs, runtime)
     world.run()

@@ -17,7 +17,13 @@ from click.testing import CliRunner
 
 from tests.conftest import ROOT, Command
 from tests.support.nvml import Driver, on_gpus
-from wattkeeper.live.search.architectures import KERNELS, MOST_STAGES, WIDTHS, arrivals, build
+from wattkeeper.live.search.architectures import (
+    KERNELS,
+    MOST_STAGES,
+    WIDTHS,
+    build,
+    draw_candidates,
+)
 from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.scenarios.cli.main import main
 from wattkeeper.sim.engine.warm_start import WarmStartModel
@@ -150,14 +156,14 @@ def test_the_first_gpu_of_a_type_trains(driver: Driver) -> None:
     """Where torch sees it."""
     import torch
 
-    from wattkeeper.live.search.processor import processor_of
+    from wattkeeper.live.search.processor import find_processor
 
     driver.gpu.name = b"NVIDIA H100 80GB HBM3"
     if torch.cuda.is_available():
-        assert processor_of("A100-SXM4-40GB").torch_device == "cuda:1"
+        assert find_processor("A100-SXM4-40GB").torch_device == "cuda:1"
         return
     with pytest.raises(EnvironmentLacks, match="torch does not see the GPU"):
-        processor_of("A100-SXM4-40GB")
+        find_processor("A100-SXM4-40GB")
 
 
 def test_a_search_on_another_processor_is_another(measured: Path) -> None:
@@ -244,7 +250,7 @@ def test_what_cannot_be_is_refused(whole: Path, setting: str, message: str) -> N
 
 
 def test_the_space_is_large_and_grows_by_mutation() -> None:
-    found = arrivals(80, np.random.default_rng(5))
+    found = draw_candidates(80, np.random.default_rng(5))
     assert len({each.architecture for each in found}) == 80
     earlier: set[str] = set()
     for each in found:
@@ -257,7 +263,7 @@ def test_the_space_is_large_and_grows_by_mutation() -> None:
     assert any(
         block.residual for each in found for stage in each.architecture for block in stage.blocks
     )
-    assert arrivals(80, np.random.default_rng(5)) == found
+    assert draw_candidates(80, np.random.default_rng(5)) == found
 
 
 def test_the_model_of_warm_starts_is_fitted(tmp_path: Path) -> None:
@@ -303,11 +309,11 @@ def test_a_network_that_gets_no_better_stays_as_it_was() -> None:
     import torch
 
     from wattkeeper.live.search.dataset import CHANNELS, CLASSES, load
-    from wattkeeper.live.search.processor import processor_of
+    from wattkeeper.live.search.processor import find_processor
     from wattkeeper.live.search.trainer import TrainingRule, train
 
-    cpu = processor_of("CPU")
-    arrival = arrivals(1, np.random.default_rng(0))[0]
+    cpu = find_processor("CPU")
+    arrival = draw_candidates(1, np.random.default_rng(0))[0]
     digits = load(np.random.default_rng(0))
     torch.manual_seed(0)
     net = build(arrival.architecture, CHANNELS, CLASSES)
