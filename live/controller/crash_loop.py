@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Final
 
-from wattkeeper.live.controller.process_output import MEMORY, last_said, said
+from wattkeeper.live.controller.process_output import last_said, said
 from wattkeeper.live.controller.workloads import LiveAttempt
+from wattkeeper.live.host.failures import MAX_FAILURES, suggests_out_of_memory
 from wattkeeper.live.wire.messages import AttemptResult
 from wattkeeper.policies.errors import InputError
-
-ACCIDENTS: Final = 3
-"""So many processes of a workload that ended before they did anything, one after the other, are no
-accident: the first may have met a host that was short of something, the second the same once
-more. A session of its own counts alike."""
 
 
 class CrashLoopGuard:
@@ -50,14 +45,14 @@ class CrashLoopGuard:
             refuse: Whether to end the run; played again, it is over already.
 
         Raises:
-            InputError: If it is the last of `ACCIDENTS`.
+            InputError: If it is the last of `MAX_FAILURES`.
         """
         self._quick_ends[workload] += 1
-        if refuse and self._quick_ends[workload] >= ACCIDENTS:
+        if refuse and self._quick_ends[workload] >= MAX_FAILURES:
             raise InputError(
-                f"workload {workload!r}: its command ended {ACCIDENTS} times, the last time with "
-                f"exit code {code}, before it made a Session. Once it is mended, the same command "
-                f"goes on with this run; {said(self._folder, run_id)}"
+                f"workload {workload!r}: its command ended {MAX_FAILURES} times, the last time "
+                f"with exit code {code}, before it made a Session. Once it is mended, the same "
+                f"command goes on with this run; {said(self._folder, run_id)}"
             )
 
     def note(self, run_id: str, outcome: AttemptResult) -> None:
@@ -78,21 +73,21 @@ class CrashLoopGuard:
             refuse: As of `ended_quickly`.
 
         Raises:
-            InputError: If it is the last of `ACCIDENTS` that failed, and none did an epoch.
+            InputError: If it is the last of `MAX_FAILURES` that failed, and none did an epoch.
         """
         outcome = self._failed.pop(run_id, None)
         if outcome is None or run is None or not refuse:
             return
         workload, words = str(run.attempt.job.workload), last_said(self._folder, run_id)
-        if workload in self._reported or MEMORY.search(f"{outcome.message}\n{words}"):
+        if workload in self._reported or suggests_out_of_memory(f"{outcome.message}\n{words}"):
             return
         self._failures[workload] += 1
-        if self._failures[workload] < ACCIDENTS:
+        if self._failures[workload] < MAX_FAILURES:
             return
         assert run.attempt.configuration is not None
         raise InputError(
-            f"workload {workload!r}: its script failed {ACCIDENTS} times, one after the other, and "
-            f"never did an epoch; the last time with batch size "
+            f"workload {workload!r}: its script failed {MAX_FAILURES} times, one after the other, "
+            f"and never did an epoch; the last time with batch size "
             f"{run.attempt.configuration.batch_size}: {outcome.message}. Once it is mended, the "
             f"same command goes on with this run. {words}"
         )

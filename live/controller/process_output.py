@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Final
 
@@ -12,9 +11,6 @@ SHOWN: Final = 300
 """So many characters of a line are shown."""
 LINES: Final = 5
 """So many of the last lines are shown of a process that failed."""
-
-MEMORY: Final = re.compile(r"MemoryError|out of memory|SIGKILL", re.IGNORECASE)
-"""Of a process that had too little memory, or that the kernel killed for it."""
 
 
 def said(folder: Path, run: str) -> str:

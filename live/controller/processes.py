@@ -19,7 +19,7 @@ from wattkeeper.live.host.proc import started
 from wattkeeper.live.wire.client import LINK, RUN
 
 PROC = Path("/proc")
-PATIENCE_S, PAUSE_S = 5.0, 0.005
+KILL_TIMEOUT_S, PAUSE_S = 5.0, 0.005
 """How long it waits for processes that it killed; one that waits for a device may take long."""
 
 
@@ -70,7 +70,7 @@ def kill(run: str, first: subprocess.Popen[bytes] | None = None) -> None:
     """
     if first is not None:
         first.kill()
-    give_up_s = time.monotonic() + PATIENCE_S
+    give_up_s = time.monotonic() + KILL_TIMEOUT_S
     while time.monotonic() < give_up_s:
         found = [pid for pid, environment in environments() if environment.get(RUN) == run]
         if not found:

@@ -20,7 +20,7 @@ Control = Literal["auto", "off"]
 """`auto` sets limits where this user may; `off` never touches them, not even to look."""
 
 GUARD: Final = "wattkeeper.live.devices.restore_guard"
-PATIENCE_S: Final = 120.0
+GUARD_TIMEOUT_S: Final = 120.0
 """How long a guard may take to answer, or to put limits back."""
 
 
@@ -150,7 +150,7 @@ def _ask(guard: subprocess.Popen[bytes], request: str) -> tuple[bool, str]:
     with suppress(BrokenPipeError):
         guard.stdin.write(request.encode() + b"\n")
         guard.stdin.flush()
-    ready, _, _ = select.select([guard.stdout], [], [], PATIENCE_S)
+    ready, _, _ = select.select([guard.stdout], [], [], GUARD_TIMEOUT_S)
     line = guard.stdout.readline() if ready else b""
     if not line:
         guard.kill()
@@ -170,7 +170,7 @@ def _end(guard: subprocess.Popen[bytes]) -> bool:
         guard.stdin.close()
     guard.stdout.close()
     try:
-        return guard.wait(PATIENCE_S) == 0
+        return guard.wait(GUARD_TIMEOUT_S) == 0
     except subprocess.TimeoutExpired:
         guard.kill()
         guard.wait()

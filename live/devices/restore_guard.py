@@ -22,7 +22,7 @@ from wattkeeper.traces.files.user_dirs import STATE
 
 LOOK_EVERY_MS: Final = 500
 """Where the kernel cannot tell of a process's end, before Linux 5.3."""
-PATIENCE_S: Final = 20.0
+LOCK_TIMEOUT_S: Final = 20.0
 """For the guard of a process that was killed just now."""
 
 
@@ -57,7 +57,7 @@ def main() -> int:
         reply = GuardReply(allowed=True, why="")
         try:
             for uuid in sorted(request["uuids"]):
-                locks.enter_context(limit_journal.held(uuid, PATIENCE_S))
+                locks.enter_context(limit_journal.held(uuid, LOCK_TIMEOUT_S))
                 _take(uuid, request["pid"])
         except WattkeeperError as error:
             reply = GuardReply(allowed=False, why=str(error))

@@ -17,7 +17,7 @@ from wattkeeper.live.wire.client import LINK, RUN
 from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.policies.json_types import Json
 
-PATIENCE_S: Final = 60.0
+EXIT_TIMEOUT_S: Final = 60.0
 """How long a script that was interrupted may take to end."""
 LOOKS: Final = 6
 """So often in a lease it is looked whether something was heard: twice as often as sessions tell."""
@@ -70,7 +70,7 @@ def execute(
     except BaseException:
         process.terminate()
         try:
-            process.wait(PATIENCE_S)
+            process.wait(EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             _kill(process, run)
         raise

@@ -22,7 +22,9 @@ from types import FrameType
 from typing import Any, Final, NamedTuple
 
 from wattkeeper.live.controller.launchers.local import by_torchrun, check_torchrun
+from wattkeeper.live.devices.device import CommonRange
 from wattkeeper.live.host import process_identity
+from wattkeeper.live.host.failures import is_out_of_memory
 from wattkeeper.live.record import process
 from wattkeeper.live.session.arguments import stepped
 from wattkeeper.live.session.coordinators import RECORDING
@@ -32,8 +34,6 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.traces.files.atomic import replacing_file
 
-MEMORY: Final = ("MemoryError", "OutOfMemoryError")
-"""A batch size at which a script fails with this does not fit."""
 LAST_LINES: Final = 5
 
 Progress = Callable[[int, int], None]
@@ -136,7 +136,7 @@ class RecordedRun(NamedTuple):
     @property
     def fits(self) -> bool:
         """Whether its batch size fits the memory."""
-        return not str(self.ended["message"]).startswith(MEMORY)
+        return not is_out_of_memory(str(self.ended["message"]))
 
 
 class Recording(NamedTuple):
@@ -300,7 +300,7 @@ class _Runs:
 def _fault(events: Sequence[Json], code: int) -> str:
     """What is wrong with a run that is over; empty if nothing is."""
     ended = events and events[-1]["event"] == "ended"
-    if ended and str(events[-1]["message"]).startswith(MEMORY):
+    if ended and is_out_of_memory(str(events[-1]["message"])):
         return ""
     if ended and code == 0 and len(events) > 2 and events[-1]["cause"] != "failed":
         return ""
@@ -346,13 +346,10 @@ def _limits(sweep: RecordingPlan, begun: Mapping[str, Any]) -> list[float]:
         if asked:
             raise EnvironmentLacks(f"no power limit can be set: {begun['why']}; leave them out")
         return []
-    lowest_w, highest_w = begun["limits_w"]
+    common = CommonRange(*begun["limits_w"])
     if asked is None:
-        return [*reversed(stepped(lowest_w, highest_w)[:-1])]
-    if min(asked) < lowest_w:
-        raise InputError(
-            f"found the power limit {min(asked):g} W; allowed: {lowest_w:g} to {highest_w:g} W"
-        )
+        return [*reversed(stepped(*common)[:-1])]
+    common.check(min(asked))
     return sorted(set(asked), reverse=True)[1:]
 
 

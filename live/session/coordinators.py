@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from wattkeeper.live.devices.device import common_range
 from wattkeeper.live.session import distributed
 from wattkeeper.live.session.arguments import PowerControl, SessionArguments, stepped
 from wattkeeper.live.wire.client import LINK
-from wattkeeper.policies.errors import EnvironmentLacks, InputError, NotSupported
+from wattkeeper.policies.errors import EnvironmentLacks, NotSupported
 
 if TYPE_CHECKING:
     from wattkeeper.live.devices.device import Device
@@ -117,21 +118,16 @@ def _limits(
     terms: SessionArguments, devices: Sequence[Device], limiter: PowerControl, how: str
 ) -> tuple[float, ...]:
     """The limits that all devices may be given, W, ascending; that in force if none may."""
-    ranges = [device.limits for device in devices if device.limits is not None]
-    if not ranges or len(ranges) < len(devices):
+    common = common_range(devices)
+    if common is None or any(device.limits is None for device in devices):
         return ()
     if not limiter.allowed or how == "absent":
         try:
             return (min(device.limit_w() for device in devices),)
         except NotSupported:
             return ()
-    lowest_w = max(one.lowest_w for one in ranges)
-    highest_w = min(one.highest_w for one in ranges)
     if terms.power_limits_w is None:
-        return stepped(lowest_w, highest_w)
+        return stepped(*common)
     for limit_w in terms.power_limits_w:
-        if not lowest_w <= limit_w <= highest_w:
-            raise InputError(
-                f"found the power limit {limit_w:g} W; allowed: {lowest_w:g} to {highest_w:g} W"
-            )
+        common.check(limit_w)
     return tuple(sorted({float(limit_w) for limit_w in terms.power_limits_w}))

@@ -18,7 +18,7 @@ from wattkeeper.policies.protocols import Measurement
 
 T = TypeVar("T")
 
-PATIENCE_S: Final = 30.0
+LAST_CALL_S: Final = 30.0
 """So long rank 0 stays until all know what it said last: the store may be gone with it."""
 FIRST_PAUSE_S: Final = 0.001
 LONGEST_PAUSE_S: Final = 0.5
@@ -90,7 +90,7 @@ class Ranks:
             store = _store()
             store.set(self._key("left"), _said(error))
             began_s = time.monotonic()
-            while error is None and self._calls and time.monotonic() - began_s < PATIENCE_S:
+            while error is None and self._calls and time.monotonic() - began_s < LAST_CALL_S:
                 if store.add(self._key(f"{self._calls} heard"), 0) >= count() - 1:
                     break
                 _pause(began_s)

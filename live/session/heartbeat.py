@@ -10,7 +10,7 @@ from typing import Final
 from wattkeeper.live.wire.messages import Coordinator
 from wattkeeper.policies.errors import EnvironmentLacks
 
-PATIENCE: Final = 20
+HANG_FACTOR: Final = 20
 """A step that takes so many times the longest one before, and longer than the lease, hangs."""
 
 log = logging.getLogger("wattkeeper.session")
@@ -62,7 +62,7 @@ class Heartbeat:
         begun_s = self._beat_s
         if begun_s is None:
             return False
-        return time.monotonic() - begun_s > max(self._lease_s, PATIENCE * self._longest_s)
+        return time.monotonic() - begun_s > max(self._lease_s, HANG_FACTOR * self._longest_s)
 
     def _run(self) -> None:
         while not self._over.wait(self._lease_s / 3):

@@ -19,6 +19,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from wattkeeper.live.host import process_identity
+from wattkeeper.live.host.failures import MAX_FAILURES, is_out_of_memory
 from wattkeeper.live.session.policy_host import Configuration, JobPlan, PolicyHost, digest
 from wattkeeper.live.session.store import FIRST_S, SessionStore, attempts, jobs, observations
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, Cause, EpochReport
@@ -28,9 +29,6 @@ from wattkeeper.policies.protocols import Measurement
 
 ATTEMPTS: Final = 20
 """A recurrence is given up after so many."""
-ACCIDENTS: Final = 3
-"""So many in a row at one batch size are no accident."""
-MEMORY: Final = frozenset({"MemoryError", "OutOfMemoryError"})
 
 log = logging.getLogger("wattkeeper.session")
 
@@ -293,7 +291,7 @@ class LocalCoordinator:
         """Whether the end of an attempt says nothing of its batch size."""
         if outcome.cause in {"reached", "epochs", "bound", "left"}:
             return False
-        if outcome.message.partition(":")[0] in MEMORY:
+        if is_out_of_memory(outcome.message):
             return False
         a, o = attempts.c, observations.c
         query = (
@@ -301,10 +299,10 @@ class LocalCoordinator:
             .join(attempts, a.id == o.attempt_id)
             .where(a.job == row["job"], a.terms == row["terms"], a.batch_size == row["batch_size"])
             .order_by(o.number.desc())
-            .limit(ACCIDENTS - 1)
+            .limit(MAX_FAILURES - 1)
         )
         last = db.execute(query).scalars().all()
-        return len(last) < ACCIDENTS - 1 or any(last)
+        return len(last) < MAX_FAILURES - 1 or any(last)
 
 
 def _cost(plan: JobPlan, outcome: AttemptResult) -> float | None:

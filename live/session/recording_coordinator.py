@@ -11,12 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from wattkeeper.live.devices.device import common_range
 from wattkeeper.live.host import process_identity
 from wattkeeper.live.session import distributed
 from wattkeeper.live.session.arguments import PowerControl, SessionArguments
 from wattkeeper.live.wire.clock import run_clock
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
-from wattkeeper.policies.errors import InputError, NotSupported
+from wattkeeper.policies.errors import NotSupported
 from wattkeeper.policies.protocols import Measurement
 
 if TYPE_CHECKING:
@@ -131,21 +132,18 @@ class RecordingCoordinator:
     def _limit_w(self) -> float | None:
         if not self._limiter.allowed:
             return None
-        ranges = [device.limits for device in self._devices if device.limits is not None]
-        lowest_w = max(one.lowest_w for one in ranges)
-        highest_w = min(one.highest_w for one in ranges)
-        limit_w = highest_w if self._wanted.power_limit_w is None else self._wanted.power_limit_w
-        if not lowest_w <= limit_w <= highest_w:
-            raise InputError(
-                f"found the power limit {limit_w:g} W; allowed: {lowest_w:g} to {highest_w:g} W"
-            )
+        common = common_range(self._devices)
+        assert common is not None  # some device takes limits
+        limit_w = self._wanted.power_limit_w
+        if limit_w is None:
+            return common.highest_w
+        common.check(limit_w)
         return limit_w
 
     def _about(self) -> dict[str, Any]:
         """What the script says, and on what it runs."""
         terms = self._terms
         types = sorted({device.gpu_type for device in self._devices})
-        ranges = [device.limits for device in self._devices if device.limits is not None]
         torch = sys.modules.get("torch")
         return {
             "terms": {
@@ -158,9 +156,7 @@ class RecordingCoordinator:
             },
             "gpu_type": "+".join(types) or "cpu",
             "gpus": len(self._devices) or distributed.count(),
-            "limits_w": [max(one.lowest_w for one in ranges), min(one.highest_w for one in ranges)]
-            if ranges
-            else None,
+            "limits_w": common_range(self._devices),
             "limit_w": self._in_force(),
             "allowed": self._limiter.allowed,
             "why": self._limiter.why,

@@ -23,7 +23,7 @@ FORMAT: Final = 1
 APPLICATION: Final = 0x77_7A_6F_6F
 """Marks a database as a zoo's."""
 
-PATIENCE_S: Final = 300.0
+LOCK_TIMEOUT_S: Final = 300.0
 """How long to wait for other processes."""
 
 SCHEMA: Final = """
@@ -162,7 +162,7 @@ class Index:
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
         try:
-            with closing(sqlite3.connect(self.path, PATIENCE_S, isolation_level=None)) as db:
+            with closing(sqlite3.connect(self.path, LOCK_TIMEOUT_S, isolation_level=None)) as db:
                 db.execute("PRAGMA foreign_keys = ON")
                 db.execute("PRAGMA synchronous = FULL")
                 db.execute(begin)

@@ -25,7 +25,7 @@ from wattkeeper.policies.errors import EnvironmentLacks
 
 NAMESPACE: Final = "wattkeeper"
 NODE_LABEL: Final = "ray.io/node-id"
-PATIENCE_S: Final = 10.0
+CONNECT_TIMEOUT_S: Final = 10.0
 CPUS: Final = 1
 """Ray's CPUs that a process is counted with."""
 
@@ -70,7 +70,7 @@ def _knock(address: str | None) -> None:
     """
     host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
     if colon and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=PATIENCE_S).close()
+        socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S).close()
 
 
 def anywhere(call: Callable[..., Any], *arguments: Any) -> Any:
