@@ -1,4 +1,4 @@
-"""Models whose fields are described in a schema by the docstrings under them."""
+"""Pydantic models that take the field descriptions of their JSON schema from docstrings."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from pydantic_core import CoreSchema
 
 
 class Described(BaseModel):
-    """Base of such models.
+    """Base of models with described fields.
 
-    Pydantic can do it too (`use_attribute_docstrings`), but reads the sources when the classes are
-    made, at every start of a program; this does when a schema is asked for.
+    Pydantic's own `use_attribute_docstrings` reads the sources whenever a class is created, at
+    every start of a program; this class reads them when a schema is requested.
     """
 
     @classmethod
     def __get_pydantic_json_schema__(
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """As pydantic has it, with descriptions."""
-        found = handler(schema)
-        fields = handler.resolve_ref_schema(found).get("properties", {})
+        """Return pydantic's schema with descriptions of the fields."""
+        described = handler(schema)
+        fields = handler.resolve_ref_schema(described).get("properties", {})
         for name, text in _docstrings(cls).items():
             if name in fields:
                 fields[name].setdefault("description", text)
-        return found
+        return described
 
 
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """By field, those of base classes too."""
-    found: dict[str, str] = {}
+    """Docstrings by field, inherited fields included."""
+    docstrings: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if not issubclass(base, BaseModel) or base.__module__.startswith("pydantic"):
             continue
@@ -42,8 +42,8 @@ def _docstrings(model: type[BaseModel]) -> dict[str, str]:
         assert isinstance(definition, ast.ClassDef)
         for field, text in pairwise([*definition.body, ast.Pass()]):
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                found.pop(field.target.id, None)  # a base class described another type
+                docstrings.pop(field.target.id, None)  # a base class described another type
                 match text:
                     case ast.Expr(value=ast.Constant(value=str(docstring))):
-                        found[field.target.id] = inspect.cleandoc(docstring)
-    return found
+                        docstrings[field.target.id] = inspect.cleandoc(docstring)
+    return docstrings

@@ -1,19 +1,19 @@
-"""Everything that wattkeeper raises on purpose.
+"""The exceptions of wattkeeper.
 
 ::
 
     WattkeeperError
-    ├── InputError          something that the user wrote or named is wrong
+    ├── InputError          the user's input is wrong
     │   ├── ScenarioError   a scenario file: file, line, column
     │   ├── TraceError      a trace or profile: file, row
-    │   ├── ProfileMissing  a job asks for a profile that is not there
-    │   └── StoreError      a model of the zoo, or one that shall go there: file, tensor
-    ├── PolicyError         a policy chose what is not allowed
-    └── EnvironmentLacks    a package, a device or a permission is absent
-        └── DeviceError     a device does not do what it was asked
-            ├── NoPermission  this user may not
-            ├── NotSupported  this device never does that
-            └── Lost          it is gone
+    │   ├── ProfileMissing  a job needs a profile that does not exist
+    │   └── StoreError      a model of the zoo, or one to be added: file, tensor
+    ├── PolicyError         a policy made an invalid decision
+    └── EnvironmentLacks    a package, a device or a permission is missing
+        └── DeviceError     a device operation failed
+            ├── NoPermission  the user lacks the permission
+            ├── NotSupported  the device does not support the operation
+            └── DeviceLost    the device is gone
 
 Input and policy errors carry one or more `Problem`s, so that all of them are shown at once.
 """
@@ -28,11 +28,12 @@ Point = Literal["configure", "select", "place", "tune", "retain"]
 """A decision point."""
 
 SHOWN = 20
+"""Largest number of problems in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong.
+    """One error.
 
     Attributes:
         message: What was found, what is allowed, and what to do.
@@ -47,7 +48,7 @@ class Problem:
 
 
 class WattkeeperError(Exception):
-    """Base of all; its text is a complete message for the user."""
+    """Base of all exceptions; its text is a complete message for the user."""
 
     exit_code = 2
 
@@ -67,7 +68,7 @@ class WattkeeperError(Exception):
 
 
 class InputError(WattkeeperError):
-    """What the user wrote or named is wrong (exit code 2)."""
+    """The user's input is wrong (exit code 2)."""
 
 
 class ScenarioError(InputError):
@@ -79,18 +80,18 @@ class TraceError(InputError):
 
 
 class ProfileMissing(InputError):
-    """A job asks for a workload, GPU type, batch size or limit that was never profiled."""
+    """A job asks for a workload, GPU type, batch size or power limit that was not profiled."""
 
 
 class StoreError(InputError):
-    """The zoo, a model in it, or a checkpoint that shall go there is wrong or not there."""
+    """The zoo, a model in it, or a checkpoint to be added is wrong or missing."""
 
 
 class PolicyError(WattkeeperError):
-    """A policy chose what is not allowed (exit code 2).
+    """A policy made an invalid decision (exit code 2).
 
     Attributes:
-        point: Decision point of the policy, where one policy is to blame.
+        point: Decision point of the policy, if the error comes from a single one.
     """
 
     def __init__(
@@ -101,21 +102,21 @@ class PolicyError(WattkeeperError):
 
 
 class EnvironmentLacks(WattkeeperError):
-    """A package, a device or a permission is absent (exit code 3)."""
+    """A package, a device or a permission is missing (exit code 3)."""
 
     exit_code = 3
 
 
 class DeviceError(EnvironmentLacks):
-    """A device does not do what it was asked."""
+    """A device operation failed."""
 
 
 class NoPermission(DeviceError):
-    """This user may not do that to a device."""
+    """The user lacks the permission for a device operation."""
 
 
 class NotSupported(DeviceError):
-    """A device never does that."""
+    """A device does not support an operation."""
 
 
 class DeviceLost(DeviceError):

@@ -1,8 +1,8 @@
-"""The type of what JSON calls an object."""
+"""The type of a JSON object."""
 
 from __future__ import annotations
 
 from typing import Any
 
 Json = dict[str, Any]
-"""An object of JSON: its values by key."""
+"""A JSON object: values by key."""

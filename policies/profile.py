@@ -1,4 +1,4 @@
-"""What is known of a workload on a GPU type: the tables that runs are replayed from."""
+"""Profiles: recorded time, power and epochs of a workload, from which runs are replayed."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 UNLIMITED_W = 1.0
-"""Stands for the power limit of a device that takes none; a cost then counts seconds."""
+"""Stands for the power limit of a device without power limits; its cost then counts seconds."""
 
 KnobChoice = Literal["both", "batch-size", "power-limit"]
-"""Which knobs may be turned."""
+"""Which knobs may be chosen."""
 
 
 class Curve(NamedTuple):
-    """A workload at one batch size: speed and power by power limit, epochs by run.
+    """A workload at one batch size: speed and power by power limit, epochs by recorded run.
 
     Attributes:
         batch_size: Global batch size, samples.
-        limits_w: Power limits of one GPU in W, ascending; `UNLIMITED_W` alone if it takes none.
-        time_per_epoch_s: Seconds an epoch takes at each limit.
-        average_power_w: Mean power in W of all GPUs of the job together at each limit; 0 where
-            nobody measured it.
-        epochs: Epochs to the workload's target, one entry a recorded run; infinite where the run
-            never reached it.
+        limits_w: Power limits of one GPU in W, ascending; only `UNLIMITED_W` if it has none.
+        time_per_epoch_s: Seconds per epoch at each limit.
+        average_power_w: Mean power of all GPUs of the job together at each limit, W; 0 where it was
+            not measured.
+        epochs: Epochs to the workload's target by recorded run; infinite where the target was not
+            reached.
     """
 
     batch_size: int
@@ -34,21 +34,21 @@ class Curve(NamedTuple):
 
     @property
     def max_limit_w(self) -> float:
-        """The largest power limit that was profiled, in W."""
+        """The largest profiled power limit, W."""
         return self.limits_w[-1]
 
     def epoch(self, limit_w: float) -> tuple[float, float]:
-        """Seconds and joules of one epoch at a profiled limit.
+        """Time (s) and energy (J) of one epoch at a profiled limit.
 
         Raises:
             ValueError: If the limit was not profiled.
         """
-        at = self.limits_w.index(limit_w)
-        time_s = self.time_per_epoch_s[at]
-        return time_s, time_s * self.average_power_w[at]
+        index = self.limits_w.index(limit_w)
+        time_s = self.time_per_epoch_s[index]
+        return time_s, time_s * self.average_power_w[index]
 
     def expected_epochs(self, max_epochs: float) -> float:
-        """Mean number of epochs until the target, when failed runs are started again.
+        """Expected number of epochs until the target, failed runs and their retries included.
 
         A failed run costs `max_epochs`. Infinite if no recorded run reached the target.
         """
@@ -60,18 +60,18 @@ class Curve(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """A workload on a number of GPUs of one type.
+    """The profile of a workload on a number of GPUs of one type.
 
     Attributes:
         workload: Name of the workload.
         gpu_type: Name of the GPU type.
-        gpus: Number of GPUs that the profile was recorded on.
+        gpus: Number of GPUs of the recording.
         target: Value of the metric that ends a run.
-        max_epochs: A run is given up after so many epochs.
-        default_batch_size: What the workload uses if nobody chooses.
+        max_epochs: A training that has not reached its target after so many epochs is ended.
+        default_batch_size: The workload's batch size where no policy chooses one.
         max_power_w: Largest power limit of the GPU type in W (MAXPOWER in Zeus, section 3.1).
         curves: By batch size, ascending.
-        measured: Whether its power was; else no energy is known.
+        measured: Whether power was measured; otherwise energy is unknown.
     """
 
     workload: str
@@ -86,7 +86,7 @@ class Profile(NamedTuple):
 
     @property
     def limited(self) -> bool:
-        """Whether its GPUs take power limits."""
+        """Whether its GPUs have power limits."""
         return any(curve.limits_w != (UNLIMITED_W,) for curve in self.curves.values())
 
     @property
@@ -97,16 +97,16 @@ class Profile(NamedTuple):
 
 
 class Objective(NamedTuple):
-    """What a job costs: energy and time, weighed by `eta` (Zeus, NSDI '23, section 3.1).
+    """Cost of a job: energy and time, weighed by `eta` (Zeus, NSDI '23, section 3.1).
 
     Attributes:
-        eta: 1 counts energy alone, 0 counts time alone.
+        eta: 1 counts energy only, 0 counts time only.
     """
 
     eta: float
 
     def cost(self, energy_j: float, time_s: float, max_power_w: float) -> float:
-        """`eta * energy + (1 - eta) * max_power * time`, in J; power is that of all GPUs."""
+        """`eta * energy + (1 - eta) * max_power * time` in J; `max_power_w` is that of all GPUs."""
         return cost(self.eta, energy_j, time_s, max_power_w)
 
 
@@ -116,7 +116,7 @@ def cost(eta: float, energy_j: float, time_s: float, max_power_w: float) -> floa
 
 
 class ExpectedCost(NamedTuple):
-    """Mean time (s), energy (J) and cost (J) until the target, retries included."""
+    """Expected time (s), energy (J) and cost (J) until the target, retries included."""
 
     batch_size: int
     power_limit_w: float
@@ -126,7 +126,7 @@ class ExpectedCost(NamedTuple):
 
 
 def expectations(profile: Profile, objective: Objective) -> Iterator[ExpectedCost]:
-    """The expectation of every configuration whose target was ever reached, ascending."""
+    """Yield the expected cost of every configuration that ever reached its target, ascending."""
     for curve in profile.curves.values():
         epochs = curve.expected_epochs(profile.max_epochs)
         if math.isinf(epochs):
@@ -141,21 +141,21 @@ def expectations(profile: Profile, objective: Objective) -> Iterator[ExpectedCos
 def optimum(
     profile: Profile, objective: Objective, knobs: KnobChoice = "both"
 ) -> ExpectedCost | None:
-    """The expectation of the cheapest configuration; ties go to the smaller one.
+    """The configuration with the smallest expected cost; ties go to the smaller one.
 
     Args:
-        profile: What is known of the workload.
-        objective: What is to be small.
-        knobs: `batch-size` keeps each batch size's highest power limit, `power-limit` keeps the
-            default batch size.
+        profile: The profile of the workload.
+        objective: The cost to minimise.
+        knobs: `batch-size` fixes the highest power limit of each batch size, `power-limit` fixes
+            the default batch size.
 
     Returns:
         None if no configuration ever reached the target.
     """
     candidates: Iterable[ExpectedCost] = expectations(profile, objective)
     if knobs == "power-limit":
-        candidates = (x for x in candidates if x.batch_size == profile.default_batch_size)
+        candidates = (c for c in candidates if c.batch_size == profile.default_batch_size)
     elif knobs == "batch-size":
         curves = profile.curves
-        candidates = (x for x in candidates if x.power_limit_w == curves[x.batch_size].max_limit_w)
+        candidates = (c for c in candidates if c.power_limit_w == curves[c.batch_size].max_limit_w)
     return min(candidates, key=lambda expected: expected.cost, default=None)

@@ -1,8 +1,8 @@
-"""The decision points: what a policy is shown, what it answers, and when it is asked.
+"""Decision points: the views that a policy receives, the decisions that it returns, and when.
 
-Views and decisions are plain immutable values. A policy is a subclass of one of the decision points
-at the end; it gets the time, a random stream and the objective from a `Context`, and never learns
-whether the world around it is simulated or live. Units: seconds, watts, joules.
+Views and decisions are immutable values. A policy is a subclass of one of the decision points at
+the end of this module. A `Context` gives it the time, a random stream and the objective; nothing
+tells it whether the world is simulated or live. Units: seconds, watts, joules.
 """
 
 from __future__ import annotations
@@ -25,48 +25,48 @@ if TYPE_CHECKING:
 
 
 Demand = tuple[int, int, str | None]
-"""Number of GPUs, thousandths of each, and the types allowed (None: any)."""
+"""Number of GPUs, thousandths of each GPU, and the allowed GPU types (None: any)."""
 
 Key = tuple[int | str | None, ...]
-"""Demand and workload, flat: jobs of one key fit, or do not fit, together."""
+"""Demand and workload as a flat tuple; all jobs of one key fit in the cluster, or none does."""
 
 WHOLE: Final = 1000
-"""Thousandths of a GPU."""
+"""Thousandths of a whole GPU."""
 
 Slot = tuple[int, int, int]
-"""A node, how many GPUs of it, and which one of those that are shared (`NEW`: untouched ones)."""
+"""Node, number of GPUs, and index of the shared GPU (`NEW`: GPUs that are not shared yet)."""
 
 Placement = tuple[Slot, ...]
-"""Where a job runs. A job of whole GPUs has one slot a node, another one a slot a GPU."""
+"""The slots of a job: one slot a node for whole GPUs, one slot a GPU for fractions of GPUs."""
 
 NEW: Final = -1
-"""Stands for GPUs that nobody holds a part of."""
+"""Index that stands for GPUs of which no fraction is allocated."""
 
 
 class Job:
-    """One submitted training run; it never changes.
+    """One submitted training run; immutable.
 
-    A class of its own and no tuple, because every decision about it reads some of its attributes,
-    and compiled code reads those of a class several times faster.
+    A plain class instead of a tuple: every decision reads some of its attributes, and compiled code
+    reads those of a class several times faster.
 
     Attributes:
         job_id: Unique within a run.
-        group_id: Ties the recurrences of one recurring job; the job's own id if it does not recur.
-        recurrence: 1 for the first of its group, and so on in order of submission.
-        workload: What is trained.
-        gpus: GPUs that it holds, all at once.
-        submit_time_s: When it is submitted.
-        duration_s: Recorded run time; NaN if nobody recorded it.
-        time_scale: Its run time over the mean of its workload; 1 as profiled.
-        number: Its place among the jobs of the run, as they are written; decides ties.
-        gpu_milli: Thousandths that it holds of each of its GPUs.
-        gpu_type: GPU types that it may run on, with `|` between; None if any.
-        user: Who submitted it; None if nobody knows.
-        estimate_s: Run time that its user expected; NaN if nobody knows.
-        model: Name of the model that it trains, by which the zoo knows its graph; None if it has
-            no part in the zoo.
-        key: What decides where it fits, under a power cap too.
-        gpus_held: GPUs that it holds, parts counted as parts.
+        group_id: Shared by the recurrences of one recurring job; else the job's own id.
+        recurrence: Number of the recurrence within its group, from 1, in order of submission.
+        workload: Name of what is trained; None if unknown.
+        gpus: Number of GPUs, allocated all at once (gang scheduling).
+        submit_time_s: Time of submission, s.
+        duration_s: Recorded run time, s; NaN if unknown.
+        time_scale: Run time over the mean run time of the workload; 1 as profiled.
+        number: Position among the jobs of the run as they are written; breaks ties.
+        gpu_milli: Thousandths of each GPU that are allocated.
+        gpu_type: Allowed GPU types, separated by `|`; None if any.
+        user: The submitting user; None if unknown.
+        estimate_s: The user's estimate of the run time, s; NaN if unknown.
+        model: Name of the trained model, which identifies its graph in the zoo; None if the job
+            does not use the zoo.
+        key: Demand and workload: decides where the job fits, also under a power cap.
+        gpus_held: Allocated GPUs, fractions included.
     """
 
     def __init__(
@@ -105,11 +105,11 @@ class Job:
 
     @property
     def demand(self) -> Demand:
-        """What it asks of the cluster: jobs of one demand fit in the same places."""
+        """Resources that the job requests; jobs of equal demand fit in the same places."""
         return self.gpus, self.gpu_milli, self.gpu_type
 
     def replace(self, **changes: Any) -> Job:
-        """The same job with some attributes changed."""
+        """Return a copy with some attributes changed."""
         return Job(**{name: getattr(self, name) for name in JOB_ATTRIBUTES} | changes)
 
     def __repr__(self) -> str:
@@ -119,21 +119,21 @@ class Job:
 JOB_ATTRIBUTES = ("job_id", "group_id", "recurrence", "workload", "gpus", "submit_time_s",
                   "duration_s", "time_scale", "number", "gpu_milli", "gpu_type", "user",
                   "estimate_s", "model")  # fmt: skip
-"""What a job is made of; the others follow."""
+"""The attributes that a job is constructed from; the others are derived."""
 
 
 class Options(NamedTuple):
     """What may be chosen for a workload on a GPU type.
 
     Attributes:
-        key: Names the workload, GPU type and number of GPUs, for journals.
+        key: Identifies workload, GPU type and number of GPUs in journals.
         gpu_type: Name of the GPU type.
         gpus: GPUs of the job.
-        batch_sizes: Ascending.
-        limits_w: For each batch size the power limits of one GPU in W, ascending.
-        default_batch_size: What the workload uses if nobody chooses.
+        batch_sizes: Profiled global batch sizes, ascending.
+        limits_w: For each batch size, the profiled power limits of one GPU in W, ascending.
+        default_batch_size: The workload's batch size where no policy chooses one.
         max_power_w: Largest power limit of the GPU type in W.
-        max_epochs: A run is given up after so many epochs.
+        max_epochs: A training that has not reached its target after so many epochs is ended.
     """
 
     key: str
@@ -150,7 +150,11 @@ class Options(NamedTuple):
         return self.limits_w[self.batch_sizes.index(batch_size)]
 
     def check_batch_size(self, batch_size: int, who: str) -> None:
-        """Refuse a batch size without a profile.
+        """Check that a batch size has a profile.
+
+        Args:
+            batch_size: The batch size.
+            who: The jobs that it was chosen for, as named in the message.
 
         Raises:
             PolicyError: If it is not among the options.
@@ -164,11 +168,11 @@ class Options(NamedTuple):
 
 
 class Start(NamedTuple):
-    """An attempt of a job that is about to start: its GPUs are found, its configuration is not.
+    """An attempt that is about to start: placed, but not configured yet.
 
     Attributes:
         job: The job.
-        attempt: 1 for the first try of this job, and so on.
+        attempt: Number of the attempt of this job, from 1.
         options: What may be chosen.
         group_in_flight: How many other jobs of the group have started and not ended.
     """
@@ -180,19 +184,19 @@ class Start(NamedTuple):
 
     @property
     def learning_key(self) -> str:
-        """Names what is learnt together: jobs of one group on one kind of GPUs."""
+        """Key of what is learnt together: the jobs of one group on one number and type of GPUs."""
         return f"{self.job.group_id}@{self.options.key}"
 
 
 class Configuration(NamedTuple):
-    """How an attempt shall run.
+    """The configuration of an attempt.
 
     Attributes:
         batch_size: One of the options' batch sizes.
-        power_limit_w: Power limit of each GPU in W; None leaves it to `Tune`.
-        cost_bound: The attempt stops before the epoch that would make it cost more (J).
-        parent: Model of the zoo whose weights it starts from, by its id; None: from scratch.
-        query_s: How long the choice took, while the job holds its GPUs.
+        power_limit_w: Power limit of each GPU in W; None leaves the choice to `Tune`.
+        cost_bound: The attempt ends before the epoch that would raise its cost above this bound, J.
+        parent: Id of the zoo's model whose weights it starts from; None: it starts from scratch.
+        query_s: Duration of the parent search in s, during which the job holds its GPUs.
     """
 
     batch_size: int
@@ -203,7 +207,7 @@ class Configuration(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """What profiling found at one power limit: seconds an epoch, and mean power in W."""
+    """Profile of one power limit: seconds per epoch, and mean power of all GPUs together in W."""
 
     power_limit_w: float
     time_per_epoch_s: float
@@ -211,12 +215,12 @@ class Measurement(NamedTuple):
 
 
 class Running(NamedTuple):
-    """An attempt that runs, or is about to.
+    """A running attempt, or one that is about to run.
 
     Attributes:
         start: The attempt.
-        configuration: What `Configure` chose.
-        measured: What profiling found, a report for each limit; empty before that.
+        configuration: The choice of `Configure`.
+        measured: One measurement for each profiled power limit; empty before the profile is done.
     """
 
     start: Start
@@ -225,12 +229,12 @@ class Running(NamedTuple):
 
 
 class Knobs(NamedTuple):
-    """What changes in a running attempt: a power limit (W), or first a profile of several.
+    """The choice of `Tune`: a power limit, or a request to profile several limits first.
 
     Attributes:
-        power_limit_w: Power limit of each GPU from now on.
-        profile_w: Power limits to be measured, in this order, during the first epoch; then `Tune`
-            is asked again.
+        power_limit_w: Power limit of each GPU from now on, W; None while limits are profiled.
+        profile_w: Power limits to profile, in this order, during the first epoch; then `Tune` is
+            asked again.
     """
 
     power_limit_w: float | None = None
@@ -238,16 +242,16 @@ class Knobs(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """An attempt that ended.
+    """The result of an attempt.
 
     Attributes:
         start: The attempt.
-        batch_size: The batch size it ran with.
-        power_limit_w: The power limit it ran with at last, W.
-        epochs: Epochs done; 0 if its cost bound left no room for the first, so that it never ran.
-        time_s: Seconds of training, as profiled (without the job's own `time_scale`).
-        energy_j: Energy of training, as profiled.
-        cost: The objective's cost of both, J.
+        batch_size: Its batch size.
+        power_limit_w: Its last power limit, W.
+        epochs: Completed epochs; 0 if the cost bound excluded even the first one.
+        time_s: Training time as profiled (without the job's own `time_scale`), s.
+        energy_j: Training energy as profiled, J.
+        cost: The objective's cost of time and energy, J.
         reached: Whether it reached the target.
     """
 
@@ -263,7 +267,7 @@ class Outcome(NamedTuple):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ClusterView:
-    """What `Place` is shown of the cluster; nothing of it may be changed.
+    """Read-only view of the cluster for `Place`.
 
     Attributes:
         gpu_types: Names of the GPU types, in the order of the scenario.
@@ -278,21 +282,21 @@ class ClusterView:
     @property
     @abstractmethod
     def free(self) -> Ints:
-        """GPUs that nobody holds a part of by node, shape (nodes,)."""
+        """Unallocated GPUs by node, shared ones not included, shape (nodes,)."""
         raise NotImplementedError
 
     @property
     @abstractmethod
     def changes(self) -> Ints:
-        """Numbers by node, shape (nodes,), that grow if anything was taken or given back there.
+        """Change counters by node, shape (nodes,): they grow with every allocation and release.
 
-        What was computed of a node of one view holds until its number grows.
+        What was computed for a node remains valid until its counter changes.
         """
         raise NotImplementedError
 
     @abstractmethod
     def shared(self, node: int) -> Mapping[int, int]:
-        """Free thousandths of the GPUs of a node that somebody holds a part of, by their index."""
+        """Free thousandths of the shared GPUs of a node, by GPU index."""
         raise NotImplementedError
 
     @abstractmethod
@@ -302,13 +306,16 @@ class ClusterView:
 
     @abstractmethod
     def tightest_node(self, gpus: int, gpu_type: int) -> int | None:
-        """The node of a type with the fewest free GPUs, but so many; the first of several."""
+        """Best fit: the node of a type with the fewest free GPUs, but at least `gpus`.
+
+        Ties go to the lowest number; None if there is no such node.
+        """
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class CapacityView:
-    """What `Select` is shown of the cluster."""
+    """Read-only view of the cluster's free capacity for `Select`."""
 
     @property
     @abstractmethod
@@ -319,20 +326,20 @@ class CapacityView:
     @property
     @abstractmethod
     def free_gpus(self) -> int:
-        """GPUs that nobody holds a part of."""
+        """Unallocated GPUs, shared ones not included."""
         raise NotImplementedError
 
     @abstractmethod
     def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
-        """Whether a job could start now, as `Place` sees it, if some running jobs were preempted.
+        """Whether `Place` finds a place for a job now, if the jobs of `without` were preempted.
 
-        Jobs of one demand and workload fit or do not fit together.
+        The answer is the same for all jobs of one demand and workload.
         """
         raise NotImplementedError
 
 
 class Selection:
-    """What changes now: first some running jobs are preempted, then some waiting ones start."""
+    """A scheduling decision: running jobs to preempt, then waiting jobs to start, in order."""
 
     def __init__(self, start: tuple[Job, ...] = (), preempt: tuple[Job, ...] = ()) -> None:
         self.start = start
@@ -343,13 +350,13 @@ class Selection:
 
 
 class ZooView(Protocol):
-    """What `Configure` is shown of the zoo."""
+    """Read-only view of the model zoo for `Configure`."""
 
     def child(self, job: Job) -> ChildModel | None:
-        """What a job is about to train; None if it has no part in the zoo."""
+        """The model that a job trains; None if the job does not use the zoo."""
 
     def models(self) -> Sequence[TrainedModel]:
-        """What is in the zoo now, in the order of addition."""
+        """The models now in the zoo, in order of addition."""
 
 
 class EmptyZoo:
@@ -373,104 +380,104 @@ class Context(Protocol):
 
     @property
     def now_s(self) -> float:
-        """Time since the run began, s."""
+        """Time since the start of the run, s."""
 
     @property
     def objective(self) -> Objective:
-        """What a job costs."""
+        """The cost function of the run."""
 
     def rng(self, name: str) -> np.random.Generator:
-        """The policy's random stream of that name; the same name gives the same stream."""
+        """The policy's random stream of that name; equal names give the same stream."""
 
     def foresight(self, start: Start) -> Profile:
-        """The profile that the attempt will be replayed from.
+        """The profile from which the attempt will be replayed.
 
         Raises:
-            PolicyError: If there is none, as live, or if the policy's class did not say
-                `needs_foresight`.
+            PolicyError: If there is none, as in a live run, or if the policy's config does not
+                declare `needs_foresight`.
         """
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Policy:
-    """What all policies share: as it stands, nothing is observed and nothing is kept."""
+    """Base of all policies: observes nothing and has no state."""
 
     def on_submit(self, ctx: Context, job: Job) -> None:
-        """Learn of a job that was submitted."""
+        """Called when a job is submitted."""
 
     def observe(self, ctx: Context, outcome: Outcome) -> None:
-        """Learn from an attempt that ended."""
+        """Called when an attempt has ended."""
 
     def state_dict(self) -> dict[str, Any]:
-        """All that was learnt, as JSON values."""
+        """The learnt state as JSON values."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore the state that `state_dict` returned."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Configure(Policy):
-    """How shall this job run? Asked once before each attempt."""
+    """How does this job run? Asked once before each attempt."""
 
     @abstractmethod
     def configure(self, ctx: Context, start: Start) -> Configuration:
-        """Choose batch size, cost bound and, if the policy sets it itself, the power limit."""
+        """Choose batch size, cost bound, parent, and power limit if the config has `sets_power`."""
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Tune(Policy):
-    """Which knobs change now? Asked when an attempt starts and when its profile is reported."""
+    """Which knobs change now? Asked when an attempt starts and when its profile is complete."""
 
     @abstractmethod
     def tune(self, ctx: Context, running: Running) -> Knobs:
-        """Choose a power limit, or ask for a profile."""
+        """Choose a power limit, or request a profile."""
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Select(Policy):
-    """Which of the waiting jobs run next, and which of the running ones make room?
+    """Which waiting jobs start now, and which running jobs are preempted for them?
 
-    It keeps the queue: the world tells it of every job that begins to wait (`submitted`) and of
-    every one that ends. A job that it preempts waits again without being told of. Its state holds
-    what it learnt, not the queue: whoever restores it submits the jobs anew.
+    The policy maintains the queue itself: it is told of every job that begins to wait (`on_submit`)
+    and of every job that ends (`on_end`). A job that it preempts waits again without such a call.
+    Its state holds what it learnt, not the queue: after a restore, all jobs are submitted again.
     """
 
     @abstractmethod
     def select(self, ctx: Context, capacity: CapacityView) -> Selection:
-        """What changes now. Asked once more, at the same time, until nothing does or waits."""
+        """Decide what changes now; asked again until nothing changes or no job waits."""
         raise NotImplementedError
 
     def on_end(self, ctx: Context, job: Job) -> None:
-        """The job, which was running, is over."""
+        """Called when a running job has ended."""
 
     def on_refuse(self, ctx: Context, job: Job) -> None:
-        """A job that it started cannot be placed: it waits on.
+        """Called when a started job cannot be placed; it waits on.
 
-        It is not to be started again before the time goes on. This cannot happen to a policy that
-        starts one job at a time, and only if it fits.
+        The job must not be started again at the same time. Never called for a policy that starts
+        one job at a time, and only if it fits.
 
         Raises:
-            PolicyError: Unless a policy knows what to do.
+            PolicyError: Unless the policy overrides this method.
         """
         raise PolicyError(f"job {job.job_id} was started, but does not fit anywhere", "select")
 
     def wake_s(self, ctx: Context) -> float:
-        """When it wants to be asked if nothing happens before, s; infinite if never."""
+        """When to ask again if nothing happens before, s; infinite for never."""
         return math.inf
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Place(Policy):
-    """Where?"""
+    """On which GPUs does this job run?"""
 
     @abstractmethod
     def place(self, ctx: Context, job: Job, cluster: ClusterView) -> Placement:
-        """The job's nodes, all of one GPU type; empty if it does not fit now.
+        """Choose slots on nodes of one GPU type; empty if the job does not fit now.
 
-        It depends on nothing of the job but its demand, and keeps nothing of the call: it is also
-        asked what would be if.
+        The choice must depend on nothing but the job's demand, and the call must not change the
+        policy's state: it is also asked hypothetically, by `CapacityView.fits`.
         """
         raise NotImplementedError

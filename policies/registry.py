@@ -1,8 +1,9 @@
-"""Policies by decision point and name.
+"""Registry of policies by decision point and name.
 
 A policy is one module in `policies/<decision point>/`: a frozen config class, whose `kind` is the
-policy's name in a scenario, and the policy that it builds. Writing the class registers it. Other
-distributions add theirs by an entry point in the group `wattkeeper.policies` that names a module.
+policy's name in a scenario, and the policy that it builds. Defining the class registers it. Other
+distributions register theirs by an entry point in the group `wattkeeper.policies` that names a
+module.
 """
 
 from __future__ import annotations
@@ -27,26 +28,26 @@ POINTS: tuple[Point, ...] = get_args(Point)
 BASES: Mapping[Point, type[Policy]] = {
     "configure": Configure, "select": Select, "place": Place, "tune": Tune, "retain": Retain
 }  # fmt: skip
-"""What the policies of each decision point are."""
+"""Base class of the policies of each decision point."""
 
 _configs: dict[Point, dict[str, type[PolicyConfig]]] = {point: {} for point in POINTS}
 
 
 class PolicyConfig(Described):
-    """Base of all policy configs; a docstring under a field is its meaning, for the schema too."""
+    """Base of all policy configs; the docstring under a field is its description in the schema."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     point: ClassVar[Point]
-    """The decision point it serves."""
+    """The decision point."""
     needs_foresight: ClassVar[bool] = False
-    """Whether it must know profiles before they are measured: possible in a simulation only."""
+    """Whether it reads profiles before they are measured: possible in a simulation only."""
     sets_power: ClassVar[bool] = False
-    """Whether a `Configure` policy chooses the power limit too, so that `Tune` is not asked."""
+    """Whether a `Configure` policy also chooses the power limit, so that `Tune` is not asked."""
 
     sets_parent: ClassVar[bool] = False
-    """Whether a `Configure` policy chooses the parent too: it is asked for every job with a model,
-    also if it has no workload, and so no batch sizes."""
+    """Whether a `Configure` policy also chooses the parent: it is asked for every job with a model,
+    even if the job has no workload and thus no batch sizes."""
 
     kind: str
     """The policy's name; a subclass narrows it to one `Literal`."""
@@ -66,18 +67,18 @@ class PolicyConfig(Described):
 
     @property
     def needed_columns(self) -> Mapping[str, str]:
-        """Columns of the jobs that it must know of each of them, and what to do if one lacks it."""
+        """Columns that every job must have, each with advice for jobs that lack it."""
         return {}
 
     def check(self, options: Options) -> None:
-        """Refuse, before anything runs, what these options do not allow.
+        """Check the config against the options of a workload before a run starts.
 
         Raises:
-            PolicyError: If the config names a value that is not among them.
+            PolicyError: If the config names a value that is not among the options.
         """
 
     def build(self) -> Any:
-        """A new policy with this config: a subclass of its decision point."""
+        """Build a policy with this config: a subclass of its decision point."""
         raise NotImplementedError
 
 
@@ -93,10 +94,10 @@ def _load_all() -> None:
 
 
 def build_policy(config: PolicyConfig) -> Any:
-    """A new policy with a config.
+    """Build a policy from its config.
 
     Raises:
-        PolicyError: If what the config builds is no policy of its decision point.
+        PolicyError: If the result is not a policy of the config's decision point.
     """
     policy, base = config.build(), BASES[config.point]
     if not isinstance(policy, base):

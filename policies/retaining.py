@@ -1,8 +1,8 @@
-"""The decision point `Retain`: what it is shown and answers, and what its policies share.
+"""The decision point `Retain`: its views and decisions, and helpers of its policies.
 
-A store of models outlives any run, and several processes share it. So a policy is given no clock
-and no random stream: time is a count of what happened to the store, and what the policy learnt is
-kept with the store as its state.
+A store of models outlives any run and is shared by several processes. A policy therefore has no
+clock and no random stream: time is a count of events of the store, and the policy's state is saved
+with the store.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from wattkeeper.policies.protocols import Policy
 
 
 class StoredModel(NamedTuple):
-    """A model in a store, or one that shall go there.
+    """A model in a store, or one to be added.
 
     Attributes:
-        model_id: Unique among all that were ever in the store.
-        task: What its accuracy is measured on; accuracies of one task can be compared.
-        accuracy: The larger, the better.
-        size_bytes: Of all its tensors.
-        added: The count at its addition. Additions and uses are counted, from 1 on.
-        used: The count at its last use; `added` if there was none.
-        uses: How often it was used, as the parent of another one.
-        shared: Name and bytes of those of its tensors that another model of the store, or the new
-            one, has too: they take room once.
+        model_id: Unique over the lifetime of the store.
+        task: Task and data set of its accuracy; accuracies of one task can be compared.
+        accuracy: Larger is better.
+        size_bytes: Size of all its tensors.
+        added: Event count at its addition. Additions and uses are counted, from 1.
+        used: Event count at its last use; `added` if it was not used.
+        uses: How often it was used as a parent.
+        shared: Name and bytes of its tensors that other models of the store, or the new one, also
+            have: they are stored once.
     """
 
     model_id: str
@@ -41,18 +41,18 @@ class StoredModel(NamedTuple):
 
 
 class StoredModels(NamedTuple):
-    """What is in a store.
+    """The content of a store.
 
     Attributes:
-        capacity_bytes: What may be in it; None if there is no bound.
-        models: In the order of their addition.
+        capacity_bytes: Capacity; None if unbounded.
+        models: In order of addition.
     """
 
     capacity_bytes: int | None
     models: tuple[StoredModel, ...] = ()
 
     def excess_bytes(self, new: StoredModel | None, without: Collection[str] = ()) -> int:
-        """What is above the capacity with a new model and without some; below 1 if it fits."""
+        """Bytes above the capacity with a new model and without some others; at most 0: it fits."""
         if self.capacity_bytes is None:
             return 0
         kept = [model for model in self.models if model.model_id not in without]
@@ -60,12 +60,12 @@ class StoredModels(NamedTuple):
 
 
 class Retention(NamedTuple):
-    """What becomes of a finished model, and of those that are there.
+    """The decision on a new model.
 
     Attributes:
-        admit: Whether the new one is kept.
-        evict: Those that go.
-        reason: Why the new one is not kept, for the user; empty if it is.
+        admit: Whether the new model is stored.
+        evict: Ids of the models to evict.
+        reason: Why the new model is refused, for the user; empty if it is admitted.
     """
 
     admit: bool
@@ -74,22 +74,22 @@ class Retention(NamedTuple):
 
 
 class Retain(Policy):
-    """What does a bounded store admit and evict?"""
+    """Which models does a bounded store admit and evict?"""
 
     @abstractmethod
     def retain(self, store: StoredModels, new: StoredModel) -> Retention:
-        """Asked when a finished model is to be stored.
+        """Decide on a new model. Asked before it is stored.
 
-        What it leaves fits in the capacity, if what was there did.
+        What remains must fit in the capacity, if the previous content did.
         """
         raise NotImplementedError
 
     def on_use(self, model: StoredModel) -> None:
-        """A stored model became the parent of another one; the view shows it before that."""
+        """Called when a stored model is used as a parent; the view is the one before this use."""
 
 
 def total_bytes(models: Iterable[StoredModel]) -> int:
-    """What models take together, B: shared tensors count once."""
+    """Bytes of several models together, shared tensors counted once."""
     total, shared = 0, dict[str, int]()
     for model in models:
         total += model.size_bytes - sum(size for _, size in model.shared)
@@ -98,10 +98,10 @@ def total_bytes(models: Iterable[StoredModel]) -> int:
 
 
 def check_retention(store: StoredModels, new: StoredModel, decision: Retention) -> Retention:
-    """The decision, if it is allowed.
+    """Return the decision if it is valid.
 
     Raises:
-        PolicyError: If it evicts what is not there, or admits more than the capacity.
+        PolicyError: If it evicts a model that is not stored, or admits more than the capacity.
     """
     unknown = set(decision.evict) - {model.model_id for model in store.models}
     if unknown:
@@ -117,7 +117,7 @@ def check_retention(store: StoredModels, new: StoredModel, decision: Retention) 
 
 
 def refuse_too_large(store: StoredModels, new: StoredModel) -> Retention | None:
-    """The refusal of a model that would not fit in an empty store; None if it would."""
+    """Refuse a model that would not fit in the empty store; None if it would."""
     if store.capacity_bytes is None or new.size_bytes <= store.capacity_bytes:
         return None
     return Retention(
@@ -130,7 +130,7 @@ def refuse_too_large(store: StoredModels, new: StoredModel) -> Retention | None:
 def evict_in_order(
     store: StoredModels, new: StoredModel, key: Callable[[StoredModel], Any]
 ) -> Retention:
-    """Evict models, those with the smallest key first, until the new one fits."""
+    """Evict models in ascending order of a key until the new one fits."""
     if refusal := refuse_too_large(store, new):
         return refusal
     evicted: list[str] = []

@@ -1,4 +1,4 @@
-"""Models as policies see them: the one that is about to be trained, and those of the zoo."""
+"""Read-only views of models: the one to be trained, and those in the zoo."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class ChildModel(NamedTuple):
     """The model that a job is about to train.
 
     Attributes:
-        name: Its name.
+        name: Name of the model.
         task: Task and data set: accuracies of one task can be compared.
-        graph: Its operators and their tensors.
-        mutated_from: Name of the model that it is a mutation of; None if it is none.
+        graph: Operators and their tensors.
+        mutated_from: Name of the model that it was mutated from; None if it is not a mutation.
     """
 
     name: str
@@ -27,13 +27,13 @@ class TrainedModel(NamedTuple):
     """A trained model in the zoo.
 
     Attributes:
-        model_id: Unique among all that were ever in the zoo.
-        name: Its name.
+        model_id: Unique over the lifetime of the zoo.
+        name: Name of the model.
         task: Task and data set.
-        accuracy: What it reached; the larger, the better.
-        graph: Its operators and their tensors.
-        usable: Whether the child may start from it. On disk, a model whose code is not at hand is
-            no parent, but says how accurate models of its task are.
+        accuracy: Reached accuracy; larger is better.
+        graph: Operators and their tensors.
+        usable: Whether a child may start from it. On disk, a model whose code is not at hand cannot
+            be a parent, but counts for the mean accuracy of its task.
     """
 
     model_id: str

@@ -1,1 +1,1 @@
-"""Configure: how shall this job run?"""
+"""Policies of `Configure`: how does a job run?"""

@@ -16,7 +16,7 @@ class Rewards:
     """Mean and population variance of an arm's last rewards.
 
     Attributes:
-        window: How many rewards count; None for all.
+        window: Number of last rewards that count; None for all.
     """
 
     def __init__(self, window: int | None = None) -> None:
@@ -27,14 +27,14 @@ class Rewards:
         self._squares = 0.0
 
     def add(self, reward: float) -> None:
-        """Count one more reward (Welford's update; from scratch where a window forgets)."""
+        """Add a reward: by Welford's update, or recomputed over the window if there is one."""
         if self.window is None:
             self._update(reward)
             return
         self._last = [*self._last, reward][-self.window :]
         self._count, self._mean, self._squares = 0, 0.0, 0.0
-        for kept in self._last:
-            self._update(kept)
+        for last in self._last:
+            self._update(last)
 
     def _update(self, reward: float) -> None:
         self._count += 1
@@ -43,7 +43,7 @@ class Rewards:
         self._squares += step * (reward - self._mean)
 
     def belief(self) -> tuple[float, float]:
-        """Mean and standard deviation of the arm's mean reward, under a flat prior."""
+        """Mean and deviation of the posterior of the arm's mean reward, under a flat prior."""
         return self._mean, math.sqrt(self._squares / self._count / self._count)
 
     def state_dict(self) -> dict[str, Any]:
@@ -56,13 +56,13 @@ class Rewards:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore the state that `state_dict` returned."""
         self._last, self._count = list(state["last"]), state["count"]
         self._mean, self._squares = state["mean"], state["squares"]
 
 
 class GaussianThompson:
-    """Draws a mean reward for each arm from what is believed of it; the largest wins.
+    """Gaussian Thompson sampling: draws a mean reward for each arm and plays the largest.
 
     Attributes:
         arms: Ascending.
@@ -77,14 +77,14 @@ class GaussianThompson:
     def draw(self, rng: Generator) -> int:
         """Draw the arm to play.
 
-        The stream is first asked for a permutation of the arms, as the published code does before
-        it knows whether some arm was never played.
+        First draws a permutation of the arms from the stream, as the published code does before it
+        knows whether an arm was never played.
         """
         rng.choice(self._choices, len(self.arms), replace=False)
         return self.arms[int(rng.normal(self._means, self._deviations).argmax())]
 
     def learn(self, arm: int, rewards: Rewards) -> None:
-        """Renew the belief in an arm; one that is not among the arms is ignored."""
+        """Update the posterior of an arm; unknown arms are ignored."""
         if arm in self.arms:
-            at = self.arms.index(arm)
-            self._means[at], self._deviations[at] = rewards.belief()
+            index = self.arms.index(arm)
+            self._means[index], self._deviations[index] = rewards.belief()

@@ -9,14 +9,14 @@ ROUNDS = 2
 
 
 class PruningExploration:
-    """Visits batch sizes outwards from a start and drops those that miss the target.
+    """Explores batch sizes outwards from a start and prunes those that miss the target.
 
-    A round visits the start and the smaller batch sizes downwards, then the larger ones upwards;
-    one that misses the target is dropped with the rest of its direction. The next round starts at
-    the cheapest that reached it and visits only those that did. There are two rounds.
+    A round visits the start and smaller batch sizes downwards, then larger ones upwards. One that
+    misses the target is pruned together with the rest of its direction. The second and last round
+    starts at the cheapest batch size that reached the target and visits only those that did.
 
     Attributes:
-        survivors: Batch sizes that are left, ascending; final once `propose` gives None.
+        survivors: Remaining batch sizes, ascending; final once `propose` returns None.
     """
 
     def __init__(self, batch_sizes: Sequence[int], start: int) -> None:
@@ -26,13 +26,13 @@ class PruningExploration:
         self._begin_round(start)
 
     def _begin_round(self, start: int) -> None:
-        at = self.survivors.index(start)
-        self._directions = [self.survivors[at::-1], self.survivors[at + 1 :]]
+        index = self.survivors.index(start)
+        self._directions = [self.survivors[index::-1], self.survivors[index + 1 :]]
         self._costs: dict[int, float] = {}
         self._rounds -= 1
 
     def propose(self) -> int | None:
-        """The batch size to try now; None when the exploration is over.
+        """The batch size to try next; None when the exploration is over.
 
         The same one is proposed until its result is reported.
         """
@@ -44,7 +44,7 @@ class PruningExploration:
         return self._awaited
 
     def report(self, batch_size: int, cost: float, reached: bool) -> None:
-        """Take a result; one that was not proposed, or came before, is ignored."""
+        """Record a result; a result that was not proposed, or reported before, is ignored."""
         if batch_size != self._awaited:
             return
         self._awaited = None
@@ -68,7 +68,7 @@ class PruningExploration:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> PruningExploration:
-        """An exploration that goes on where `state_dict` was taken."""
+        """Restore an exploration from the state that `state_dict` returned."""
         exploration = cls.__new__(cls)
         exploration.survivors = list(state["survivors"])
         exploration._rounds = state["rounds"]

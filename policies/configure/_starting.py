@@ -1,4 +1,4 @@
-"""What `Configure` answers of everything but the parent."""
+"""Configurations of policies that choose the parent only."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from wattkeeper.policies.protocols import Configuration, Start
 
 
 def start_from(start: Start, parent: str | None, query_s: float = 0.0) -> Configuration:
-    """The default batch size, and a parent's id; None: from scratch."""
+    """The default batch size with a parent's id; None: start from scratch."""
     return Configuration(start.options.default_batch_size, parent=parent, query_s=query_s)

@@ -1,4 +1,4 @@
-"""One batch size for all."""
+"""A fixed batch size."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class FixedConfig(PolicyConfig):
-    """Every attempt runs with the same batch size, without a cost bound."""
+    """All attempts run with the same batch size, without a cost bound."""
 
     point: ClassVar[Point] = "configure"
     kind: Literal["fixed"] = "fixed"
     batch_size: PositiveInt | None = None
-    """Samples; the workload's default batch size if absent."""
+    """Samples; by default the workload's default batch size."""
 
     def check(self, options: Options) -> None:
-        """Refuse a batch size without a profile."""
+        """Check that the batch size was profiled."""
         if self.batch_size is not None:
             options.check_batch_size(self.batch_size, "all jobs")
 
     def build(self) -> Fixed:
-        """A new policy."""
+        """Build the policy."""
         return Fixed(self.batch_size)
 
 

@@ -1,4 +1,4 @@
-"""Every configuration once, then the best of them."""
+"""Grid search over batch sizes and power limits."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class GridSearchConfig(PolicyConfig):
-    """One (batch size, power limit) a recurrence, then the cheapest that reached the target.
+    """One (batch size, power limit) per recurrence, then the cheapest that reached the target.
 
     The grid search with pruning of Zeus (NSDI '23), section 6.1: batch sizes from the default one
     downwards, then upwards, each from the highest power limit to the lowest; a batch size that
-    fails is dropped. A job whose attempt failed, or that starts while another of its group runs,
-    takes the best configuration found so far. It sets the power limit itself: `tune` is not asked.
+    misses the target is pruned. A job whose attempt failed, or that starts while another of its
+    group runs, takes the best configuration so far. The power limit is set with it: `tune` is not
+    asked.
     """
 
     point: ClassVar[Point] = "configure"
@@ -23,12 +24,12 @@ class GridSearchConfig(PolicyConfig):
     kind: Literal["grid-search"] = "grid-search"
 
     def build(self) -> GridSearch:
-        """A new policy."""
+        """Build the policy."""
         return GridSearch()
 
 
 class _Search:
-    """The grid of one group: what is still to be tried, and the best so far."""
+    """Grid of one group: configurations still to try, and the best one so far."""
 
     def __init__(self, options: Options) -> None:
         sizes = options.batch_sizes
@@ -46,7 +47,7 @@ class GridSearch(Configure):
         self._searches: dict[str, _Search] = {}
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
-        """The next configuration of the grid, or the best."""
+        """The next configuration of the grid, or the best one."""
         key = start.learning_key
         if key not in self._searches:
             self._searches[key] = _Search(start.options)
@@ -61,7 +62,7 @@ class GridSearch(Configure):
         return Configuration(default, start.options.limits(default)[-1])
 
     def observe(self, ctx: Context, outcome: Outcome) -> None:
-        """Cross the configuration off, or its whole batch size if it failed."""
+        """Remove the configuration from the grid, or its whole batch size if it failed."""
         search = self._searches.get(outcome.start.learning_key)
         if search is None:
             return
@@ -69,7 +70,7 @@ class GridSearch(Configure):
         if search.open and search.open[0] == tried:
             search.open.pop(0)
             if not outcome.reached:
-                search.open = [x for x in search.open if x[0] != outcome.batch_size]
+                search.open = [pair for pair in search.open if pair[0] != outcome.batch_size]
         if outcome.reached and outcome.cost < search.best_cost:
             search.best, search.best_cost = tried, outcome.cost
 
@@ -84,13 +85,13 @@ class GridSearch(Configure):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore the state that `state_dict` returned."""
         self._searches = {}
-        for key, kept in state.items():
+        for key, saved in state.items():
             search = _Search.__new__(_Search)
-            search.open = [(b, limit) for b, limit in kept["open"]]
+            search.open = [(b, limit) for b, limit in saved["open"]]
             search.best, search.best_cost = None, math.inf
-            if kept["best"]:
-                batch_size, limit, search.best_cost = kept["best"]
+            if saved["best"]:
+                batch_size, limit, search.best_cost = saved["best"]
                 search.best = (batch_size, limit)
             self._searches[key] = search

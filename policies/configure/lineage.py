@@ -1,4 +1,4 @@
-"""The parent is the model that the job's model was mutated from."""
+"""The parent is the model from which the job's model was mutated."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class LineageConfig(PolicyConfig):
-    """Starts from the model that the job's model is a mutation of, if the zoo still has it.
+    """Starts from the model that the job's model was mutated from, if the zoo still has it.
 
     As Retiarii (Q. Zhang et al., OSDI '20) shares weights between a model and its
-    mutations. Models that are no mutation, or whose origin is not there, start from scratch.
+    mutations. Other models, and those whose origin is not in the zoo, start from scratch.
     """
 
     point: ClassVar[Point] = "configure"
@@ -21,7 +21,7 @@ class LineageConfig(PolicyConfig):
     kind: Literal["lineage"] = "lineage"
 
     def build(self) -> Lineage:
-        """A new policy."""
+        """Build the policy."""
         return Lineage()
 
 
@@ -29,7 +29,7 @@ class Lineage(Configure):
     """See `LineageConfig`."""
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
-        """The most accurate stored model of that name and task; of equal ones the first."""
+        """The most accurate stored model of that name and task; ties go to the first."""
         child = ctx.zoo.child(start.job)
         if child is None or child.mutated_from is None:
             return start_from(start, None)

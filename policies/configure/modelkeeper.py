@@ -27,33 +27,34 @@ from wattkeeper.policies.zoo_views import TrainedModel
 
 
 class ModelkeeperParentConfig(PolicyConfig):
-    """Starts from the most similar of the stored models of the same task (ModelKeeper, NSDI '23).
+    """Starts from the most similar stored model of the same task (ModelKeeper, NSDI '23).
 
-    A model that is clearly less accurate than its peers is no parent.
+    A model that is clearly less accurate than its peers is not used as a parent.
     """
 
     point: ClassVar[Point] = "configure"
     sets_parent: ClassVar[bool] = True
     kind: Literal["modelkeeper"] = "modelkeeper"
     matcher: Literal["coverage", "modelkeeper-asbuilt"] = "coverage"
-    """How similarity is measured: by the share of the child's parameters that the parent fills, or
-    as ModelKeeper published it."""
+    """Similarity measure: the share of the child's parameters that the parent fills, or
+    ModelKeeper's published score."""
     rule: Rule = "best"
-    """`best`: the most similar model, of equal ones the one that loses the least; `bucketed`: the
-    most accurate of the most similar ones, as published. The latter scores every stored model."""
+    """`best`: the most similar model, ties to the one that loses the fewest of its parameters;
+    `bucketed`: the most accurate of the most similar ones, as published. The latter scores every
+        stored model."""
     minimum: float = 0.01
-    """The least similarity of a parent, over the child's similarity to itself."""
+    """Smallest similarity of a parent, relative to the child's similarity to itself."""
     query_s: NonNegativeFloat = 0.0
-    """Seconds that a query takes while the job holds its GPUs; none where the zoo holds nothing of
-    the task. ModelKeeper reports 8 against 2,500 models."""
+    """Seconds that a parent search takes while the job holds its GPUs; 0 if the zoo has no model of
+    the task. ModelKeeper reports 8 s for 2,500 models."""
 
     def build(self) -> ModelkeeperParent:
-        """A new policy."""
+        """Build the policy."""
         return ModelkeeperParent(self)
 
 
 class ModelkeeperParent(Configure):
-    """See `ModelkeeperParentConfig`. What it keeps is derived from graphs: nothing is learnt."""
+    """See `ModelkeeperParentConfig`. All its state is derived from graphs; it learns nothing."""
 
     def __init__(self, config: ModelkeeperParentConfig) -> None:
         self._config = config
@@ -64,7 +65,7 @@ class ModelkeeperParent(Configure):
         self._graphs: list[Graph] = []
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
-        """The parent, if there is one."""
+        """Start from the most similar stored model, if there is one."""
         child = ctx.zoo.child(start.job)
         if child is None:
             return start_from(start, None)

@@ -1,4 +1,4 @@
-"""No parent: what warm starts are compared with."""
+"""No parent: the baseline of warm starts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class NoneConfig(PolicyConfig):
-    """Every model is trained from scratch, with its default batch size."""
+    """All models are trained from scratch, with their default batch size."""
 
     point: ClassVar[Point] = "configure"
     sets_parent: ClassVar[bool] = True
     kind: Literal["none"] = "none"
 
     def build(self) -> Scratch:
-        """A new policy."""
+        """Build the policy."""
         return Scratch()
 
 
@@ -25,5 +25,5 @@ class Scratch(Configure):
     """See `NoneConfig`."""
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
-        """No parent."""
+        """Start from scratch."""
         return start_from(start, None)

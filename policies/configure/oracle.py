@@ -1,4 +1,4 @@
-"""The best configuration in expectation, known beforehand."""
+"""The configuration with the smallest expected cost, by foresight."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class OracleConfig(PolicyConfig):
-    """The configuration of the smallest expected cost, from the profile itself.
+    """The configuration with the smallest expected cost, computed from the profile itself.
 
-    This is the optimum of Zeus (NSDI '23), section 2.2 and figure 1; only a simulation can know it.
-    It sets the power limit itself: `tune` is not asked.
+    This is the optimum of Zeus (NSDI '23), section 2.2 and figure 1; it is known in a simulation
+    only. The power limit is set with it: `tune` is not asked.
     """
 
     point: ClassVar[Point] = "configure"
@@ -22,11 +22,11 @@ class OracleConfig(PolicyConfig):
     sets_power: ClassVar[bool] = True
     kind: Literal["oracle"] = "oracle"
     knobs: KnobChoice = "both"
-    """What it may turn: the batch size at the largest power limit, the power limit at the default
+    """What it chooses: the batch size at the largest power limit, the power limit at the default
     batch size, or both."""
 
     def build(self) -> Oracle:
-        """A new policy."""
+        """Build the policy."""
         return Oracle(self.knobs)
 
 
@@ -38,7 +38,7 @@ class Oracle(Configure):
         self._best: dict[str, Configuration] = {}
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
-        """The optimum, looked up once a workload and GPU type."""
+        """The optimum, computed once for each workload and GPU type."""
         key = start.options.key
         if key not in self._best:
             best = optimum(ctx.foresight(start), ctx.objective, self.knobs)

@@ -1,4 +1,4 @@
-"""The parent is drawn by lot."""
+"""A random parent."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class RandomParentConfig(PolicyConfig):
-    """Starts from any stored model of the same task, each as likely as the other.
+    """Starts from a uniformly drawn stored model of the same task.
 
-    What similarity is worth is seen against it.
+    The baseline that shows the value of similarity.
     """
 
     point: ClassVar[Point] = "configure"
@@ -20,7 +20,7 @@ class RandomParentConfig(PolicyConfig):
     kind: Literal["random-parent"] = "random-parent"
 
     def build(self) -> RandomParent:
-        """A new policy."""
+        """Build the policy."""
         return RandomParent()
 
 
@@ -28,7 +28,7 @@ class RandomParent(Configure):
     """See `RandomParentConfig`."""
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
-        """One of the models of the task; none if there is none."""
+        """Draw a model of the task; start from scratch if there is none."""
         child = ctx.zoo.child(start.job)
         if child is None:
             return start_from(start, None)

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from numpy.random import Generator
 
 NEVER_RAN = 100
-"""A sequential attempt that never ran counts as so many cost bounds."""
+"""Cost, in cost bounds, of a sequential attempt whose cost bound excluded even the first epoch."""
 
 
 class ZeusConfig(PolicyConfig):
     """Pruning exploration, then Gaussian Thompson sampling over batch sizes (Zeus, NSDI '23).
 
-    Equal to the published code, decision by decision, with its weaknesses: nothing is explored
-    while another job of the group runs, and one noisy early stop can prune the optimum.
+    Decides exactly as the published code, including its weaknesses: nothing is explored while
+    another job of the group runs, and a single noisy early stop can prune the optimum.
     """
 
     point: ClassVar[Point] = "configure"
@@ -32,20 +32,20 @@ class ZeusConfig(PolicyConfig):
     beta: PositiveFloat = 2.0
     """An attempt stops before it costs `beta` times the cheapest recurrence (section 4.4)."""
     window: PositiveInt | None = None
-    """How many of an arm's last observations count; all if absent (section 4.4). A small window
+    """Number of an arm's last observations that count; by default all (section 4.4). A small window
     freezes arms whose last rewards are equal."""
     overlapping: bool = False
-    """Account as the published simulator of overlapping jobs does: the cheapest attempt, rather
-    than the cheapest recurrence with its failed attempts, sets the bound, and an attempt that never
-    ran counts as free."""
+    """Account as the published simulator of overlapping jobs does: the bound follows from the
+    cheapest attempt, instead of the cheapest recurrence with its failed attempts, and an attempt
+    that never ran costs nothing."""
 
     def build(self) -> Zeus:
-        """A new policy."""
+        """Build the policy."""
         return Zeus(self)
 
 
 class _Group:
-    """What is known of the jobs of one group on one GPU type."""
+    """Learnt state of the jobs of one group on one GPU type."""
 
     def __init__(self, options: Options, window: int | None) -> None:
         self.exploration = PruningExploration(options.batch_sizes, options.default_batch_size)
@@ -88,8 +88,8 @@ class _Group:
         group = cls.__new__(cls)
         group.exploration = PruningExploration.from_state(state["exploration"])
         group.rewards = defaultdict(lambda: Rewards(window))
-        for arm, kept in state["rewards"]:
-            group.rewards[arm].load_state_dict(kept)
+        for arm, saved in state["rewards"]:
+            group.rewards[arm].load_state_dict(saved)
         group.bandit = GaussianThompson(group._arms(), group.rewards) if state["bandit"] else None
         group.spent = defaultdict(float, state["spent"])
         group.min_cost = math.inf if state["min_cost"] is None else state["min_cost"]
@@ -105,7 +105,7 @@ class Zeus(Configure):
         self._groups: dict[str, _Group] = {}
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
-        """Explore, exploit, or, beside a running job of the group, take the best so far."""
+        """Explore or exploit; while another job of the group runs, take the best so far."""
         key = start.learning_key
         if key not in self._groups:
             self._groups[key] = _Group(start.options, self.config.window)
@@ -117,7 +117,7 @@ class Zeus(Configure):
         return Configuration(batch_size, cost_bound=self.config.beta * group.min_cost)
 
     def observe(self, ctx: Context, outcome: Outcome) -> None:
-        """Learn the attempt's cost."""
+        """Learn the cost of the attempt."""
         group = self._groups.get(outcome.start.learning_key)
         if group is None:
             return
@@ -135,11 +135,11 @@ class Zeus(Configure):
             group.min_cost, group.best = paid, outcome.batch_size
 
     def state_dict(self) -> dict[str, Any]:
-        """What is known of each group."""
+        """Learnt state by group."""
         return {key: group.state_dict() for key, group in self._groups.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore the state that `state_dict` returned."""
         self._groups = {
-            key: _Group.from_state(kept, self.config.window) for key, kept in state.items()
+            key: _Group.from_state(saved, self.config.window) for key, saved in state.items()
         }

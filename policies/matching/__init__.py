@@ -1,1 +1,1 @@
-"""The model zoo's decisions: which trained model is like a new one, and which models to keep."""
+"""Similarity of models: which trained model is the best parent of a new one."""

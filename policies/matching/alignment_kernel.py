@@ -1,7 +1,7 @@
-"""The dynamic program of the alignment, compiled by numba; imported where it is used.
+"""Dynamic program of the alignment, compiled by numba; imported where it is used.
 
-Models come as plain tuples of the arrays of `Prepared`, in its order: numba's cache on disk would
-otherwise name that class, and fail when it moves.
+Models are plain tuples of the arrays of `Prepared`, in its order: numba's cache on disk would
+otherwise name that class, and break when it moves.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from wattkeeper.policies.arrays import Ints
 Arrays = tuple[Ints, ...]
 
 ELEMENT = 1 << 26
-"""What an element is worth that the child takes over; all else only chooses among such optima."""
+"""Gain per element that the child takes over; all other terms only break ties."""
 BREAK = 1 << 11
-"""What a node left out costs without which the function changes, whatever its size: it can neither
-be the identity nor lies beside one."""
+"""Cost of an unmatched node whose omission changes the function, whatever its size: it is neither
+the identity nor beside one."""
 PLACE = 1 << 9
-"""What a node is worth for each of these that its match shares: the operators before it, those
-after it, how often its input was made coarser, and whether it lies beside an identity."""
+"""Gain for each property that matched nodes share: the operators before, those after, how often the
+input was downsampled, and whether they are beside an identity."""
 LIKENESS = 1 << 9
-"""What a node is worth times how alike the shapes are (0 to 1)."""
+"""Gain of equal shapes, scaled by the similarity of the shapes (0 to 1)."""
 EQUAL = 1 << 8
-"""What a node is worth whose match has its shape."""
+"""Gain of a match of equal shapes."""
 LOSS = 1 << 8
-"""What all nodes left out cost together, by their share of the model's elements."""
+"""Cost of all unmatched nodes together, by their share of the model's elements."""
 NODE = 1
-"""What a node without weights is worth, and again for each of the above that it shares."""
+"""Gain of a match of nodes without weights, and again for each shared property of `PLACE`."""
 
 LEAVE, SKIP, MATCH = 0, 1, 2
 
 
 @njit(cache=True)
 def gains(parent: Arrays, child: Arrays) -> Ints:
-    """What it is worth to match nodes by their sorts, -1 where they do not fit.
+    """Gain of matching nodes, by their sorts; -1 where weights do not fit.
 
     Returns:
         Shape (sorts of the parent, sorts of the child).
@@ -57,8 +57,8 @@ def gains(parent: Arrays, child: Arrays) -> Ints:
                 continue
             common = 0
             # Either may lack tensors that it shares with an earlier node.
-            for at in range(min(starts[j + 1] - starts[j], starts_[i + 1] - starts_[i])):
-                mine, yours = starts[j] + at, starts_[i] + at
+            for index in range(min(starts[j + 1] - starts[j], starts_[i + 1] - starts_[i])):
+                mine, yours = starts[j] + index, starts_[i] + index
                 units = min(first[mine], first_[yours]) * min(second[mine], second_[yours])
                 common += units * min(kernel[mine], kernel_[yours])
             place = int(before[j] == before_[i]) + int(after[j] == after_[i])
@@ -77,7 +77,7 @@ def gains(parent: Arrays, child: Arrays) -> Ints:
 
 @njit(cache=True)
 def costs(model: Arrays) -> Ints:
-    """What it costs to leave a node out, by sort, shape (sorts,)."""
+    """Cost of leaving a node unmatched, by sort, shape (sorts,)."""
     sorts, passable, beside, size = model[1], model[7], model[8], model[12]
     total = max(size[sorts].sum(), 1)
     broken = (passable + beside == 0) & (size > 0)
@@ -87,11 +87,11 @@ def costs(model: Arrays) -> Ints:
 
 @njit(cache=True)
 def align(parent: Arrays, child: Arrays) -> Ints:
-    """The best monotone alignment.
+    """Compute the best monotone alignment.
 
     Returns:
-        For each child node in canonical order the place of its parent node in canonical order, or
-        -1, shape (child nodes,).
+        For each child node in canonical order the position of its parent node in canonical order,
+        or -1, shape (child nodes,).
     """
     table, skip, leave = gains(parent, child), costs(parent), costs(child)
     above_sorts, sorts = parent[1], child[1]
@@ -119,26 +119,26 @@ def align(parent: Arrays, child: Arrays) -> Ints:
             score[j + 1] = best
             left = best
             steps[i, j] = step
-    found = np.full(columns, -1, dtype=np.int64)
+    matches = np.full(columns, -1, dtype=np.int64)
     i, j = rows - 1, columns - 1
     while i >= 0 and j >= 0:
         step = steps[i, j]
         if step == MATCH:
-            found[j] = i
+            matches[j] = i
         if step != SKIP:
             j -= 1
         if step != LEAVE:
             i -= 1
-    return found
+    return matches
 
 
 @njit(cache=True)
 def count_filled(parent: Arrays, child: Arrays) -> int:
     """Trained elements of the child's nodes that the best alignment matches."""
     sorts, size = child[1], child[12]
-    found = align(parent, child)
+    matches = align(parent, child)
     total = 0
-    for j in range(found.size):
-        if found[j] >= 0:
+    for j in range(matches.size):
+        if matches[j] >= 0:
             total += size[sorts[j]]
     return total

@@ -28,7 +28,7 @@ from wattkeeper.policies.matching.pairs import cache_by_pair, kernel
 
 
 class Chains(NamedTuple):
-    """A model as the published matcher sees it.
+    """A model as input of the published matcher.
 
     Attributes:
         kinds: Hash of operator and shape of each node, shape (nodes,).
@@ -45,20 +45,20 @@ class Chains(NamedTuple):
 def asbuilt(parent: Graph, child: Graph) -> float:
     """The published raw score of a parent for a child.
 
-    It has no fixed scale: at each join branches are added up, so it grows exponentially with the
-    child's joins. Divide by the child's score for itself to compare children; the paper divides by
-    the child's number of nodes.
+    It has no fixed scale: at each join the branches are added up, so it grows exponentially with
+    the child's joins. Divide by the child's score for itself to compare children; the paper divides
+    by the child's number of nodes.
     """
     return raw_score(chains(parent), chains(child))
 
 
 def raw_score(parent: Chains, child: Chains) -> float:
-    """The published raw score of models as the published matcher sees them."""
+    """The published raw score of two models in the matcher's form."""
     return float(kernel("asbuilt_kernel").score(tuple(parent), tuple(child)))
 
 
 def chains(graph: Graph) -> Chains:
-    """The graph as the published matcher sees it."""
+    """The graph as input of the published matcher."""
     return graph.arrays(Chains, _make)
 
 
@@ -66,13 +66,13 @@ def _make(graph: Graph) -> Chains:
     hashes: dict[tuple[str, tuple[int, ...]], int] = {}
     kinds = [_kind(node, hashes) for node in graph.nodes]
     before = [
-        [*dict.fromkeys(at for at in node.inputs if at != SOURCE)] or [SOURCE]
+        [*dict.fromkeys(place for place in node.inputs if place != SOURCE)] or [SOURCE]
         for node in graph.nodes
     ]
     return Chains(
         np.array(kinds, dtype=np.int64),
         np.cumsum([0, *map(len, before)], dtype=np.int64),
-        np.array([at for places in before for at in places], dtype=np.int64),
+        np.array([place for places in before for place in places], dtype=np.int64),
     )
 
 

@@ -1,8 +1,8 @@
-"""The dynamic program of ModelKeeper's published matcher, compiled by numba.
+"""Dynamic program of ModelKeeper's published matcher, compiled by numba.
 
-The table is kept child node by child node, so that a parent's rows lie side by side. Models come as
+The table is stored child node by child node, so that a parent's rows are contiguous. Models are
 plain tuples of the arrays of `Chains`: numba's cache on disk would otherwise name that class, and
-fail when it moves.
+break when it moves.
 """
 
 from __future__ import annotations
@@ -61,31 +61,31 @@ def _edge(edge: Floats, model: Arrays, cost: float) -> None:
     """Fill the row or column in which all nodes so far are skipped."""
     _, starts, before = model
     edge[0] = 0.0
-    for at in range(starts.size - 1):
+    for node in range(starts.size - 1):
         best = -np.inf
-        for place in before[starts[at] : starts[at + 1]]:
+        for place in before[starts[node] : starts[node + 1]]:
             best = max(best, edge[place + 1] - cost)
-        edge[at + 1] = best
+        edge[node + 1] = best
 
 
 @njit(cache=True)
 def _follow(last: Floats, mine: Floats, parent: Arrays, kind: int) -> None:
-    """Fill the cells of a child node that has one predecessor, whose cells are `last`."""
+    """Fill the cells of a child node with one predecessor, whose cells are `last`."""
     kinds, starts, before = parent
     for i in range(kinds.size):
         pair = 1.0 if kinds[i] == kind else -1.0
         best = last[i + 1] - CHILD_SKIPPED
-        for at in range(starts[i], starts[i + 1]):
-            row = before[at] + 1
+        for edge in range(starts[i], starts[i + 1]):
+            row = before[edge] + 1
             best = max(best, max(last[row] + pair, mine[row] - PARENT_SKIPPED))
         mine[i + 1] = best
 
 
 @njit(cache=True)
 def _join_two(one: Floats, two: Floats, row: int, above: int, pair: float) -> float:
-    """What two branches add up to at a parent node that has one predecessor.
+    """Sum of two branches at a parent node with one predecessor.
 
-    Each has two candidates in different rows, so the one that gives way takes its other one.
+    Each branch has two candidates in different rows, so the one that yields takes its other one.
     """
     skip_one, match_one = one[row] - CHILD_SKIPPED, one[above] + pair
     skip_two, match_two = two[row] - CHILD_SKIPPED, two[above] + pair
@@ -111,7 +111,7 @@ def _candidates(
     kinds: Ints,
     taken: Ints,
 ) -> None:
-    """List each branch's candidates, the best first: their values and the rows that they take."""
+    """List the candidates of each branch in descending order: their values and rows."""
     for branch in range(before.size):
         last = table[before[branch] + 1]
         for at in range(parents.size + 1):
@@ -136,7 +136,7 @@ def _candidates(
 def _join(
     branches: int, length: int, values: Floats, taken: Ints, heads: Ints, used: Ints
 ) -> float:
-    """Add up the branches' best candidates, no two in one row."""
+    """Sum of the branches' best candidates, at most one in each row."""
     heads[:branches] = 0
     closed, added, total = 0, 0, 0.0
     while closed < branches:

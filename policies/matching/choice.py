@@ -1,4 +1,4 @@
-"""Which of the trained models becomes the parent, and how its child's training begins."""
+"""Choice of the parent, and the learning rate of a training that starts from it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ BUCKETS: Final = 10
 WIDENING: Final = 1e-4
 """Added to the range of scores, as published."""
 DEVIATIONS: Final = 3.0
-"""A model so many standard deviations below its task's mean accuracy is no parent."""
+"""Standard deviations below its task's mean accuracy beyond which a model is not used as a
+parent."""
 LEAST_DEVIATION: Final = 0.01
-"""Of the mean."""
+"""Lower bound of the standard deviation, relative to the mean."""
 WARM_EPOCHS: Final = 2
 LOWEST_FACTOR: Final = 0.3
 
@@ -28,9 +29,9 @@ class Candidate(NamedTuple):
 
     Attributes:
         score: Its similarity to the child, by the matcher in use.
-        accuracy: What it reached; the larger, the better.
-        task: What that was measured on: task and data set. Accuracies of one task can be compared.
-        kept: The share of its own parameters that the child takes over.
+        accuracy: Its accuracy; larger is better.
+        task: Task and data set of the accuracy. Accuracies of one task can be compared.
+        retained: Share of its parameters that the child takes over.
     """
 
     score: float
@@ -43,20 +44,21 @@ def eligible(candidates: Sequence[Candidate], task: str, minimum: float) -> Bool
     """Which candidates may become the parent of a child of a task, shape (candidates,).
 
     Those of the same task with a finite score of at least `minimum` that are not clearly less
-    accurate than their peers: below the mean of the task's other models by more than three of their
-    standard deviations. The model itself is left out, or it would hide its own failure among few
-    peers; and a deviation counts as at least 1 % of the mean, since few peers may be all alike.
+    accurate than their peers: more than three standard deviations below the mean of the task's
+    other models. A model is compared with the others only, or it would hide its own failure among
+    few peers; and the deviation counts as at least 1 % of the mean, since few peers may be all
+    alike.
     """
-    score = np.array([one.score for one in candidates])
-    accuracy = np.array([one.accuracy for one in candidates])
-    same = np.array([one.task == task for one in candidates], dtype=bool) & np.isfinite(accuracy)
+    score = np.array([c.score for c in candidates])
+    accuracy = np.array([c.accuracy for c in candidates])
+    same = np.array([c.task == task for c in candidates], dtype=bool) & np.isfinite(accuracy)
     allowed: Bools = same & np.isfinite(score) & (score >= minimum)
     allowed[same] &= accuracy[same] >= _least(accuracy[same])
     return allowed
 
 
 def _least(accuracy: Floats) -> Floats:
-    """The least accuracy that each of the models of a task needs, shape (models,)."""
+    """Smallest eligible accuracy of each model of a task, shape (models,)."""
     others = len(accuracy) - 1
     if others < 2:
         return np.full(len(accuracy), -np.inf)
@@ -73,17 +75,17 @@ def _least(accuracy: Floats) -> Floats:
 def choose(
     rule: Rule, candidates: Sequence[Candidate], task: str, minimum: float, own: float
 ) -> int | None:
-    """The parent of a child.
+    """Choose the parent of a child.
 
     Args:
-        rule: `best` takes the highest score, `bucketed` does as ModelKeeper (see `bucketed`).
+        rule: See `choose_best` and `choose_bucketed`.
         candidates: The trained models.
         task: The child's task and data set.
-        minimum: The least score that is enough.
+        minimum: Smallest score of a parent.
         own: The child's score for itself.
 
     Returns:
-        Its position among the candidates, or None if none may be taken (see `eligible`).
+        Its index in `candidates`; None if none is eligible (see `eligible`).
 
     Raises:
         PolicyError: If there is no such rule.
@@ -93,50 +95,55 @@ def choose(
     allowed = np.flatnonzero(eligible(candidates, task, minimum)).tolist()
     if not allowed:
         return None
-    left = [candidates[at] for at in allowed]
-    return int(allowed[choose_best(left) if rule == "best" else choose_bucketed(left, own)])
+    pool = [candidates[index] for index in allowed]
+    return int(allowed[choose_best(pool) if rule == "best" else choose_bucketed(pool, own)])
 
 
 def choose_best(candidates: Sequence[Candidate]) -> int:
-    """The highest score; of equal ones what loses the least, then the most accurate, the first.
+    """The highest score; ties go to the model that loses least, then the most accurate, the first.
 
-    Any larger relative fills a small child wholly, but it is cut down for that.
+    Any larger relative fills a small child completely, but is cut down for that.
     """
 
-    def key(at: int) -> tuple[float, float, float, int]:
-        one = candidates[at]
-        return one.score, one.retained, one.accuracy, -at
+    def key(index: int) -> tuple[float, float, float, int]:
+        candidate = candidates[index]
+        return candidate.score, candidate.retained, candidate.accuracy, -index
 
     return max(range(len(candidates)), key=key)
 
 
 def choose_bucketed(candidates: Sequence[Candidate], own: float) -> int:
-    """The most accurate of the most similar ones, as published (NSDI '23).
+    """The most accurate of the most similar models, as published (NSDI '23).
 
-    Scores are normalised to the range from the lowest to the child's own, and put into ten buckets;
-    of the highest that is not empty, the most accurate is taken; of equal ones the most similar,
-    then the first. Scores above the child's own are in the highest bucket.
+    Scores are normalised to the range from the lowest score to the child's own, and divided into
+    ten buckets; the most accurate model of the highest bucket that is not empty is taken; ties go
+    to the most similar, then the first. Scores above the child's own are in the highest bucket.
     """
-    score = np.array([one.score for one in candidates])
+    score = np.array([candidate.score for candidate in candidates])
     width = max(own - score.min(), 0) + WIDENING
     normalised = (score - score.min()) / width
     bucket = np.clip(np.floor(normalised * BUCKETS), 0, BUCKETS - 1)
     highest = np.flatnonzero(bucket == bucket.max()).tolist()
-    return int(max(highest, key=lambda at: (candidates[at].accuracy, candidates[at].score, -at)))
+
+    def key(index: int) -> tuple[float, float, int]:
+        candidate = candidates[index]
+        return candidate.accuracy, candidate.score, -index
+
+    return max(highest, key=key)
 
 
 def warm_factor(matched: int, parent_tensors: int, epoch: int) -> float:
-    """What to multiply the learning rate by in an epoch of a training that began with a parent.
+    """Factor of the learning rate in an epoch of a training that started from a parent.
 
-    As published: for two epochs, the less, the more of the parent was taken over.
+    As published: for two epochs, the smaller, the more of the parent was taken over.
 
     Args:
-        matched: How many of the parent's tensors the child took over.
-        parent_tensors: How many the parent has.
+        matched: Number of the parent's tensors that the child took over.
+        parent_tensors: Number of the parent's tensors.
         epoch: From 0.
 
     Raises:
-        PolicyError: If more was matched than there is.
+        PolicyError: If more tensors were matched than the parent has.
     """
     if not 0 <= matched <= parent_tensors or not parent_tensors:
         text = f"{matched} tensors matched of a parent's {parent_tensors}: at least 1 is needed"

@@ -1,4 +1,4 @@
-"""How much of a child a parent fills, our similarity of models, and how much of itself it keeps."""
+"""Coverage, the default similarity of models, and the retained share of a parent."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from wattkeeper.policies.matching.prepared import Prepared, prepare
 def coverage(parent: Graph, child: Graph) -> float:
     """Share of the child's trained elements, 0 to 1, that the alignment fills from the parent.
 
-    A tensor of a matched node is filled wholly, whether it is copied, widened or narrowed. A model
-    fills itself wholly; a child that has nothing to train is not filled at all.
+    The tensors of a matched node are filled completely, whether copied, widened or narrowed. A
+    model fills itself completely; the coverage of a child without trained elements is 0.
     """
     return score_prepared(prepare(parent), prepare(child))
 
@@ -31,22 +31,22 @@ def score_prepared(parent: Prepared, child: Prepared) -> float:
 def retained_share(parent: Graph, child: Graph) -> float:
     """Share of the parent's trained elements, 0 to 1, that the child takes over.
 
-    A narrower child takes a part of a tensor, one without a node nothing of it; a wider one takes
-    all. A parent that has nothing to train keeps nothing.
+    A narrower child takes a part of a tensor, an unmatched node contributes nothing, a wider child
+    takes all. The share of a parent without trained elements is 0.
     """
-    taken = sum(
-        _common(parent.nodes[at], node)
-        for at, node in zip(align(parent, child).tolist(), child.nodes, strict=True)
-        if at >= 0
+    taken_over = sum(
+        _common(parent.nodes[index], node)
+        for index, node in zip(align(parent, child).tolist(), child.nodes, strict=True)
+        if index >= 0
     )
     total = int(parent.parameters.sum())
-    return taken / total if total else 0.0
+    return taken_over / total if total else 0.0
 
 
-def _common(theirs: Node, mine: Node) -> int:
-    shapes = {tensor.role: tensor.shape for tensor in theirs.tensors if tensor.trained}
+def _common(parent_node: Node, child_node: Node) -> int:
+    shapes = {tensor.role: tensor.shape for tensor in parent_node.tensors if tensor.trained}
     return sum(
         prod(map(min, tensor.shape, shapes[tensor.role]))
-        for tensor in mine.tensors
+        for tensor in child_node.tensors
         if tensor.role in shapes
     )

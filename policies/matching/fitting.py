@@ -1,12 +1,12 @@
 """Which weights fit which node.
 
-Two nodes fit if their operators and attributes are equal and their tensors pair up by role, with
-equal rank and kernels that can be laid on each other: a kernel is all of a shape but its first two
-extents, and those are the units that may be widened or narrowed. Square kernels have a middle in
-common if both are odd or both are even, so that the larger one may have zeros around the smaller
-(Network Morphism, Wei et al., ICML '16); others must be equal. Two extents are no
-widths but the task's, and must be equal too: the inputs of the first nodes that mix units (channels
-of an image, words of a vocabulary) and the outputs of the last ones (classes).
+The weights of two nodes fit if their operators and attributes are equal and their tensors pair up
+by role, with equal rank and compatible kernels. The kernel is the shape without its first two
+extents; those two are the units, which may be widened or narrowed. Square kernels that are both odd
+or both even have a common centre, so that the larger one can be zero-padded from the smaller
+(Network Morphism, Wei et al., ICML '16); other kernels must be equal. Two extents are fixed by the
+task and must be equal too: the inputs of the first nodes that mix units (channels of an image,
+words of a vocabulary) and the outputs of the last ones (classes).
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from zlib import crc32
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node
 
 INPUTS_FIRST: Final = frozenset({"embedding", "gather", "matmul"})
-"""Operators whose weight has what comes in as its rows; in lower case."""
+"""Operators whose weight has the inputs as rows; lower case."""
 
 JOINS: Final = frozenset({"add", "sum", "cat", "concat"})
-"""Operators that join a branch to its own input; in lower case."""
+"""Operators that can join a branch to its own input; lower case."""
 
 
 class Extents(NamedTuple):
-    """The units at both ends of a node, told by its first tensor; 0 if it has no tensor.
+    """Input and output units of a node, by its first tensor; 0 if it has none.
 
     Attributes:
-        inputs: Units that it takes in.
-        outputs: Units that it gives out.
+        inputs: Number of input units.
+        outputs: Number of output units.
     """
 
     inputs: int
@@ -47,13 +47,13 @@ def kind(node: Node) -> int:
 
 
 def _middle(node: Node, kernel: tuple[int, ...]) -> tuple[int, ...]:
-    """What of a kernel must be equal for it to be laid on another one."""
+    """The part of a kernel's shape that must be equal for kernels to be compatible."""
     square = len(set(kernel)) == 1 and node.op.lower().startswith("conv")
     return (kernel[0] % 2,) if square else kernel
 
 
 def extents(node: Node) -> Extents:
-    """The units at both ends of a node."""
+    """Input and output units of a node."""
     if not node.tensors:
         return Extents(0, 0)
     shape = node.tensors[0].shape or (1,)
@@ -66,54 +66,54 @@ def extents(node: Node) -> Extents:
 
 
 def mixes(node: Node) -> bool:
-    """Whether each unit that a node gives out depends on several that it takes in."""
+    """Whether each output unit of a node depends on several input units."""
     return bool(node.tensors) and len(node.tensors[0].shape) > 1
 
 
 def passable(node: Node) -> bool:
-    """Whether some weights make a node the identity: as many units out as in, and no stride.
+    """Whether some weights make a node the identity: as many output as input units, and no stride.
 
-    Wherever it stands; before a mean of all positions, one with a stride may do no harm either.
+    Independent of position; before a global mean, a strided node may be harmless as well.
     """
     ends = extents(node)
     return ends.inputs == ends.outputs and not _strided(node)
 
 
 def beside_identity(graph: Graph) -> list[bool]:
-    """Which nodes lie in a branch that joins its own input again, by addition or concatenation.
+    """Which nodes lie in a branch that is joined to its own input, by addition or concatenation.
 
-    Such a branch can be left out as a whole: it may add nothing, or nobody need read its units.
+    Such a branch can be omitted as a whole: it can add zero, or its units can remain unread.
     """
     before: list[int] = []  # as bits, each node with all before it
     beside = 0
-    for at, node in enumerate(graph.nodes):
+    for index, node in enumerate(graph.nodes):
         inputs = [place for place in node.inputs if place != SOURCE]
         joined = [before[place] for place in inputs]
-        whole = 1 << at
+        whole = 1 << index
         for bits in joined:
             whole |= bits
         before.append(whole)
         if node.op.lower() in JOINS:
-            for kept in inputs:
+            for source in inputs:
                 for bits in joined:
-                    if bits >> kept & 1:
-                        beside |= bits & ~before[kept]
-    return [bool(beside >> at & 1) for at in range(len(graph))]
+                    if bits >> source & 1:
+                        beside |= bits & ~before[source]
+    return [bool(beside >> index & 1) for index in range(len(graph))]
 
 
 def stages(graph: Graph) -> list[int]:
-    """How often what a node takes in was made coarser, by a stride or by pooling."""
+    """How often the input of each node was downsampled, by a stride or by pooling."""
     after: list[int] = []
-    found: list[int] = []
+    stage_of_node: list[int] = []
     for node in graph.nodes:
         stage = max((after[place] for place in node.inputs if place != SOURCE), default=0)
-        found.append(stage)
+        stage_of_node.append(stage)
         after.append(stage + coarser(node))
-    return found
+    return stage_of_node
 
 
 def coarser(node: Node) -> bool:
-    """Whether a node gives out fewer positions than it takes in."""
+    """Whether a node downsamples: it has fewer output than input positions."""
     return _strided(node) or "pool" in node.op.lower()
 
 
@@ -132,7 +132,7 @@ def neighbours(graph: Graph) -> list[tuple[int, int]]:
         for place in node.inputs:
             if place != SOURCE:
                 after[place].append(node.op)
-    before = [[graph.nodes[at].op for at in n.inputs if at != SOURCE] for n in graph.nodes]
+    before = [[graph.nodes[place].op for place in n.inputs if place != SOURCE] for n in graph.nodes]
     return [
         (crc32(" ".join(ops).encode()), crc32(" ".join(sorted(users)).encode()))
         for ops, users in zip(before, after, strict=True)
@@ -140,7 +140,7 @@ def neighbours(graph: Graph) -> list[tuple[int, int]]:
 
 
 def task_ends(graph: Graph) -> tuple[list[bool], list[bool]]:
-    """Which nodes take in, and which give out, what the task says and no width does.
+    """Which nodes have inputs, and which have outputs, whose number is fixed by the task.
 
     Returns:
         For each node, whether its inputs are the task's: no node before it mixes units; and
@@ -149,13 +149,13 @@ def task_ends(graph: Graph) -> tuple[list[bool], list[bool]]:
     mixing = [mixes(node) for node in graph.nodes]
     mixed_before = [False] * len(graph)
     weighted_after = [False] * len(graph)
-    for at, node in enumerate(graph.nodes):
+    for index, node in enumerate(graph.nodes):
         for before in node.inputs:
             if before != SOURCE and (mixing[before] or mixed_before[before]):
-                mixed_before[at] = True
-    for at in range(len(graph) - 1, -1, -1):
-        if weighted_after[at] or graph.nodes[at].tensors:
-            for before in graph.nodes[at].inputs:
+                mixed_before[index] = True
+    for index in range(len(graph) - 1, -1, -1):
+        if weighted_after[index] or graph.nodes[index].tensors:
+            for before in graph.nodes[index].inputs:
                 weighted_after[before] |= before != SOURCE
     return (
         [bool(n.tensors) and not mixed for n, mixed in zip(graph.nodes, mixed_before, strict=True)],

@@ -1,4 +1,4 @@
-"""Graphs of models: operators, the tensors that they hold, and what feeds what."""
+"""Graphs of models: operators, their tensors, and the edges between them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from wattkeeper.policies.arrays import Ints
 A = TypeVar("A", bound=tuple[Ints, ...])
 
 SOURCE = -1
-"""Stands for the predecessor of a node that has none."""
+"""Predecessor of a node that has none."""
 
 
 class Tensor(NamedTuple):
     """A parameter or buffer of a node.
 
     Attributes:
-        name: Its full name, as in the model's state; empty if the graph does not say.
-        role: What it is to its node: `weight`, `bias`, `running_mean`, `weight_hh_l0`, ...
-        shape: Its shape.
-        trained: Whether it is a parameter; a buffer is not.
+        name: Full name as in the model's state; empty if unknown.
+        role: Role in its node: `weight`, `bias`, `running_mean`, `weight_hh_l0`, ...
+        shape: Shape.
+        trained: Whether it is a parameter, not a buffer.
     """
 
     name: str
@@ -45,10 +45,10 @@ class Node(NamedTuple):
     """One operator.
 
     Attributes:
-        op: Its name.
+        op: Name of the operator.
         inputs: Positions of its predecessors, in the order of its arguments; `SOURCE` if none.
-        tensors: What it holds, its weight first.
-        attributes: What must be equal for the weights of one node to fit another one.
+        tensors: Its tensors, the weight first.
+        attributes: Attributes that must be equal for the weights of one node to fit another.
     """
 
     op: str
@@ -80,7 +80,7 @@ class Graph:
     @cached_property
     def inputs(self) -> Ints:
         """The predecessors of all nodes, node after node, shape (edges,)."""
-        return np.array([at for node in self.nodes for at in node.inputs], dtype=np.int64)
+        return np.array([place for node in self.nodes for place in node.inputs], dtype=np.int64)
 
     @cached_property
     def parameters(self) -> Ints:
@@ -103,16 +103,16 @@ class Graph:
 
     @cached_property
     def digest(self) -> str:
-        """Hash of its content: equal for equal architectures with equal names of tensors."""
+        """Hash of the content: equal for equal architectures with equal names of tensors."""
         return digest_of(self.to_json())
 
     def to_json(self) -> str:
-        """Its nodes as canonical JSON, which `from_json` reads."""
+        """The nodes as canonical JSON, which `from_json` parses."""
         return json.dumps(self.nodes, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, name: str, text: str) -> Graph:
-        """The graph that `to_json` wrote."""
+        """Parse what `to_json` wrote."""
         return cls(name, tuple(_node(*values) for values in json.loads(text)))
 
 

@@ -1,4 +1,4 @@
-"""Matchers by name: how similar a trained model is to a new one, and at most can be."""
+"""Matchers by name: similarity of a trained model to a new one, and upper bounds of it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ A = TypeVar("A", bound=tuple[Ints, ...])
 
 
 class Kinds(NamedTuple):
-    """The kinds of nodes that a model has.
+    """The kinds of nodes of a model.
 
     Attributes:
-        kind: Each once, ascending, shape (kinds,).
-        nodes: How many nodes are of that kind, shape (kinds,).
+        kind: Distinct kinds, ascending, shape (kinds,).
+        nodes: Number of nodes of each kind, shape (kinds,).
     """
 
     kind: Ints
@@ -29,36 +29,36 @@ class Kinds(NamedTuple):
 
 
 class Matcher(Protocol[A]):
-    """How similar models are, computed on their arrays (`arrays`), which a store may keep.
+    """Similarity of models, computed on arrays (`arrays`) that a store may cache.
 
     Attributes:
-        layout: The class of the arrays.
+        layout: Class of the arrays.
     """
 
     layout: type[A]
 
     def arrays(self, graph: Graph) -> A:
-        """A graph as this matcher takes it."""
+        """The graph in the form that this matcher takes."""
 
     def score(self, parent: A, child: A) -> float:
-        """How similar a parent is to a child: the more, the better."""
+        """Similarity of a parent to a child; larger is more similar."""
 
     def score_graphs(self, parent: Graph, child: Graph) -> float:
-        """The same of graphs; computed once a pair of them."""
+        """The same for graphs; computed once for each pair."""
 
     def own(self, child: A) -> float:
         """The child's score for itself."""
 
     def kinds(self, model: A) -> Kinds:
-        """What the bound needs to know of a parent, and asks of a child."""
+        """The node kinds of a model, from which `bounds` computes."""
 
     def bounds(self, child: A, counts: Ints) -> Floats:
-        """What no parent's score can be above.
+        """Upper bounds of the scores of parents.
 
         Args:
             child: The child.
-            counts: For each kind of the child, as `kinds` has it, how many nodes each parent has,
-                shape (kinds, parents).
+            counts: For each kind of the child, as `kinds` has it, the number of nodes of each
+                parent, shape (kinds, parents).
 
         Returns:
             An upper bound for each parent, shape (parents,).
@@ -66,7 +66,7 @@ class Matcher(Protocol[A]):
 
 
 class Coverage:
-    """The share of the child that the alignment fills (see `coverage`): 0 to 1."""
+    """Share of the child that the alignment fills (see `coverage`): 0 to 1."""
 
     layout = Prepared
 
@@ -83,21 +83,21 @@ class Coverage:
         return coverage(parent, child)
 
     def own(self, child: Prepared) -> float:
-        """1, or 0 if the child has nothing to train."""
+        """1, or 0 if the child has no trained elements."""
         return 1.0 if child.sizes.any() else 0.0
 
     def kinds(self, model: Prepared) -> Kinds:
-        """Kinds of nodes whose weights fit, but for the task's extents."""
+        """Kinds of nodes whose weights fit, apart from the extents fixed by the task."""
         return Kinds(*np.unique(model.kind[model.sorts], return_counts=True))
 
     def bounds(self, child: Prepared, counts: Ints) -> Floats:
-        """As if a parent's nodes filled the largest nodes of their kind, in whatever order."""
+        """The bound if a parent's nodes filled the largest nodes of their kind, in any order."""
         nodes, sizes = child.kind[child.sorts], child.sizes
         best = np.zeros(counts.shape[1], dtype=np.int64)
-        for kind, there in zip(self.kinds(child).kind, counts, strict=True):
+        for kind, available in zip(self.kinds(child).kind, counts, strict=True):
             largest = np.sort(sizes[nodes == kind])[::-1]
             filled = np.cumsum([0, *largest])
-            best += filled[np.minimum(there, len(largest))]
+            best += filled[np.minimum(available, len(largest))]
         total = int(sizes.sum())
         return best / total if total else np.zeros(len(best))
 
@@ -124,18 +124,18 @@ class AsBuilt:
         return self.score(child, child)
 
     def kinds(self, model: Chains) -> Kinds:
-        """Different operators and shapes."""
+        """Distinct operators with their shapes."""
         return Kinds(*np.unique(model.kinds, return_counts=True))
 
     def bounds(self, child: Chains, counts: Ints) -> Floats:
-        """As if a parent had a node for each of the child whose kind it has, wherever needed."""
+        """The bound if a parent had a node of the right kind wherever the child has one."""
         kinds = self.kinds(child).kind
         gain = np.where(counts > 0, 1.0, -0.25)[np.searchsorted(kinds, child.kinds)]
         best = np.zeros((len(child.kinds) + 1, counts.shape[1]))
-        for at, (start, stop) in enumerate(zip(child.starts, child.starts[1:], strict=False)):
-            heads = best[child.before[start:stop] + 1] + gain[at]
+        for node, (start, stop) in enumerate(zip(child.starts, child.starts[1:], strict=False)):
+            heads = best[child.before[start:stop] + 1] + gain[node]
             # At a join, a branch that finds no row of its own adds nothing.
-            best[at + 1] = heads[0] if len(heads) == 1 else np.maximum(heads, 0).sum(axis=0)
+            best[node + 1] = heads[0] if len(heads) == 1 else np.maximum(heads, 0).sum(axis=0)
         # The sums are made in another order than the score's.
         bounds: Floats = best[-1] + 1e-9 * np.abs(best[-1])
         return bounds
@@ -145,7 +145,7 @@ MATCHERS: Final[dict[str, Matcher[Any]]] = {
     "coverage": Coverage(),
     "modelkeeper-asbuilt": AsBuilt(),
 }
-"""By name."""
+"""Matchers by name."""
 
 
 def find_matcher(name: str) -> Matcher[Any]:

@@ -1,4 +1,4 @@
-"""A model's arrays as bytes, for a cache or a store."""
+"""Serialisation of a model's arrays, for a cache or a store."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from wattkeeper.policies.arrays import Ints
 A = TypeVar("A", bound=tuple[Ints, ...])
 
 FORMAT = 3
-"""Counted up when the same graph gives other arrays, or other bytes."""
+"""Version: incremented when the same graph gives other arrays, or other bytes."""
 CHECK_BYTES = 16
 
 
 def pack(arrays: tuple[Ints, ...]) -> bytes:
-    """The arrays one after another; before them a checksum, the format and their lengths."""
+    """Serialise arrays: a checksum, the version, their lengths, then the arrays."""
     lengths = [FORMAT, *(len(array) for array in arrays)]
     body = np.concatenate([lengths, *arrays]).astype("<i8").tobytes()
     return _check(body) + body
 
 
 def unpack(layout: type[A], data: bytes) -> A | None:
-    """The arrays that `pack` wrote; None if they are damaged or of another format."""
+    """The arrays that `pack` serialised; None if they are damaged or of another version."""
     check, body = data[:CHECK_BYTES], bytearray(data[CHECK_BYTES:])
     if check != _check(body):
         return None

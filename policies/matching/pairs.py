@@ -1,4 +1,4 @@
-"""What is computed of two graphs, the work of numba's compiled code, is computed once."""
+"""Cached functions of two graphs, and the kernels compiled by numba."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ OfPair = Callable[[Graph, Graph], float]
 
 
 def cache_by_pair(compute: OfPair) -> OfPair:
-    """Remember what a function gives for a parent and a child for as long as both live.
+    """Cache a function of parent and child for as long as both graphs live.
 
-    So the runs of a process, which have the same models, share it.
+    All runs of a process use the same graph objects and thus share the cache.
     """
     values: WeakKeyDictionary[Graph, WeakKeyDictionary[Graph, float]] = WeakKeyDictionary()
 
@@ -33,7 +33,7 @@ def cache_by_pair(compute: OfPair) -> OfPair:
 
 
 def kernel(name: str) -> Any:
-    """A compiled module of this package.
+    """Import a compiled module of this package.
 
     Raises:
         EnvironmentLacks: If numba is not installed.

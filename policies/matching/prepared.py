@@ -1,4 +1,4 @@
-"""Models as arrays that the alignment runs over."""
+"""Models as arrays, the input of the alignment."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from wattkeeper.policies.matching.graph import SOURCE, Graph, Node
 
 
 class Prepared(NamedTuple):
-    """A model as arrays: its nodes in canonical order, and each different node once.
+    """A model as arrays: its nodes in canonical order, with properties stored once per sort.
 
-    Nodes that nothing tells apart but their place share a *sort*.
+    Nodes that differ in nothing but their position are of one *sort*.
 
     Attributes:
         order: Positions of the graph's nodes in canonical order, shape (nodes,).
         sorts: Sort of each node in that order, shape (nodes,).
         kind: Hash of what must be equal for weights to fit, shape (sorts,).
-        inputs: Units taken in, shape (sorts,).
-        outputs: Units given out, shape (sorts,).
-        task_inputs: 1 if the inputs are the task's, else 0, shape (sorts,).
-        task_outputs: 1 if the outputs are the task's, else 0, shape (sorts,).
+        inputs: Input units, shape (sorts,).
+        outputs: Output units, shape (sorts,).
+        task_inputs: 1 if the inputs are fixed by the task, else 0, shape (sorts,).
+        task_outputs: 1 if the outputs are fixed by the task, else 0, shape (sorts,).
         passable: 1 if a node of the sort can be the identity, else 0, shape (sorts,).
         beside: 1 if it lies beside an identity, else 0, shape (sorts,).
         before: Hash of the operators before it, shape (sorts,).
         after: Hash of the operators after it, shape (sorts,).
-        stage: How often its input was made coarser, shape (sorts,).
+        stage: How often its input was downsampled, shape (sorts,).
         size: Trained elements, shape (sorts,).
         starts: Where each sort's trained tensors begin in the next three, shape (sorts + 1,).
-        first: Their first extents, shape (tensors,).
-        second: Their second extents, shape (tensors,).
+        first: First extents of these tensors, shape (tensors,).
+        second: Second extents, shape (tensors,).
         kernel: Elements of their kernels, shape (tensors,).
     """
 
@@ -94,35 +94,36 @@ def prepare(graph: Graph) -> Prepared:
 
 
 def canonical_order(graph: Graph) -> list[int]:
-    """The nodes so that every branch is in one piece, whatever order the program ran them in.
+    """Order the nodes so that every branch is contiguous, independent of the order of execution.
 
     Depth-first from the outputs; at a join, the branch with the most weighted nodes on its longest
-    path comes first, then the order of arguments. So the body of a residual block comes before its
-    shortcut, and query, key and value as the attention takes them, in every model.
+    path comes first, then the order of arguments. So the body of a residual block precedes its
+    shortcut, and query, key and value are in the order of the attention's arguments, in every
+    model.
 
     Returns:
         Positions of the nodes, each after all its predecessors.
     """
-    before = [[at for at in node.inputs if at != SOURCE] for node in graph.nodes]
+    before = [[index for index in node.inputs if index != SOURCE] for node in graph.nodes]
     depth = [0] * len(before)
     last = [True] * len(before)
-    for at, (node, places) in enumerate(zip(graph.nodes, before, strict=True)):
-        depth[at] = max([depth[place] for place in places], default=0) + bool(node.tensors)
+    for index, (node, places) in enumerate(zip(graph.nodes, before, strict=True)):
+        depth[index] = max([depth[place] for place in places], default=0) + bool(node.tensors)
         for place in places:
             last[place] = False
     order: list[int] = []
-    met = [False] * len(before)
-    stack = [at for at in range(len(before) - 1, -1, -1) if last[at]]
+    visited = [False] * len(before)
+    stack = [index for index in range(len(before) - 1, -1, -1) if last[index]]
     while stack:
-        at = stack.pop()
-        if at < 0:  # all before it are done
-            order.append(~at)
-        elif not met[at]:
-            met[at] = True
-            stack.append(~at)
-            before[at].reverse()  # what comes first goes on the stack last
-            before[at].sort(key=depth.__getitem__)
-            stack += before[at]
+        index = stack.pop()
+        if index < 0:  # all before it are done
+            order.append(~index)
+        elif not visited[index]:
+            visited[index] = True
+            stack.append(~index)
+            before[index].reverse()  # what comes first goes on the stack last
+            before[index].sort(key=depth.__getitem__)
+            stack += before[index]
     return order
 
 
@@ -132,29 +133,29 @@ def _prepare_uncached(graph: Graph) -> Prepared:
     beside, around, stage = beside_identity(graph), neighbours(graph), stages(graph)
     repeated = _repeated(graph, order)
     traits: dict[tuple[object, ...], _Trait] = {}
-    met: dict[_Sort, int] = {}
+    sort_numbers: dict[_Sort, int] = {}
     sorts = np.empty(len(order), dtype=np.int64)
-    for place, at in enumerate(order):
-        node, twice = graph.nodes[at], repeated.get(at, frozenset())
+    for place, index in enumerate(order):
+        node, twice = graph.nodes[index], repeated.get(index, frozenset())
         key = (twice, node.op, node.attributes, *[tensor[1:] for tensor in node.tensors])
         trait = traits.get(key)
         if trait is None:
             trait = traits[key] = _trait(node, twice)
-        sort = _Sort(trait, first[at], last[at], beside[at], *around[at], stage[at])
-        sorts[place] = met.setdefault(sort, len(met))
-    return _arrays(np.array(order, dtype=np.int64), sorts, list(met))
+        sort = _Sort(trait, first[index], last[index], beside[index], *around[index], stage[index])
+        sorts[place] = sort_numbers.setdefault(sort, len(sort_numbers))
+    return _arrays(np.array(order, dtype=np.int64), sorts, list(sort_numbers))
 
 
 def _repeated(graph: Graph, order: list[int]) -> dict[int, frozenset[str]]:
-    """Roles of the tensors that a node shares with an earlier one, by node: they count once."""
+    """Roles of the tensors that a node shares with an earlier one, by node; they count once."""
     names = [tensor.name for node in graph.nodes for tensor in node.tensors if tensor.name]
     if len(names) == len(set(names)):
         return {}
     held: set[str] = set()
     repeated = {}
-    for at in order:
-        tensors = graph.nodes[at].tensors
-        repeated[at] = frozenset(tensor.role for tensor in tensors if tensor.name in held)
+    for index in order:
+        tensors = graph.nodes[index].tensors
+        repeated[index] = frozenset(tensor.role for tensor in tensors if tensor.name in held)
         held.update(tensor.name for tensor in tensors if tensor.name)
     return repeated
 

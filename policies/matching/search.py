@@ -1,4 +1,4 @@
-"""The most similar of many models: exactly, by bounds."""
+"""Exact search for the most similar of many models, pruned by upper bounds."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ A = TypeVar("A", bound=tuple[Ints, ...])
 
 
 class ScoredParent(NamedTuple):
-    """A parent that a search found.
+    """A parent found by a search.
 
     Attributes:
-        at: Its position among the parents.
+        at: Its index among the parents.
         score: Its score for the child.
     """
 
@@ -26,11 +26,11 @@ class ScoredParent(NamedTuple):
 
 
 class ParentSearch(Generic[A]):
-    """Finds the best parents among many without scoring them all, yet exactly.
+    """Finds the best parents exactly without scoring all of them.
 
     Attributes:
-        parents: The arrays of the parents, in the order in which they were added.
-        scored: Parents scored by the last search.
+        parents: Arrays of the parents, in order of addition.
+        scored: Number of parents scored by the last search.
     """
 
     def __init__(self, matcher: Matcher[A], parents: Iterable[A] = ()) -> None:
@@ -42,26 +42,26 @@ class ParentSearch(Generic[A]):
             self.add(parent)
 
     def add(self, parent: A) -> None:
-        """Add a parent; its position is the number of those before it."""
-        at = len(self.parents)
+        """Add a parent; its index is the number of parents before it."""
+        index = len(self.parents)
         self.parents.append(parent)
         kinds = self._matcher.kinds(parent)
         for kind, count in zip(kinds.kind.tolist(), kinds.nodes.tolist(), strict=True):
             places, counts = self._holders.setdefault(kind, ([], []))
-            places.append(at)
+            places.append(index)
             counts.append(count)
 
     def bounds(self, child: A) -> Floats:
-        """What the score of each parent is not above, shape (parents,)."""
+        """Upper bound of each parent's score, shape (parents,)."""
         kinds = self._matcher.kinds(child).kind.tolist()
         counts = np.zeros((len(kinds), len(self.parents)), dtype=np.int64)
         for row, kind in zip(counts, kinds, strict=True):
-            places, there = self._holders.get(kind, ([], []))
-            row[places] = there
+            places, counts_there = self._holders.get(kind, ([], []))
+            row[places] = counts_there
         return self._matcher.bounds(child, counts)
 
     def scores(self, child: A) -> Floats:
-        """The score of each parent: all are computed, shape (parents,)."""
+        """Score of each parent, without pruning, shape (parents,)."""
         return np.array([self._matcher.score(parent, child) for parent in self.parents])
 
     def best(
@@ -75,35 +75,38 @@ class ParentSearch(Generic[A]):
     ) -> list[ScoredParent]:
         """The parents with the highest scores, as if all had been scored.
 
-        They are scored in the order of their bounds, the highest first, until no bound that is
-        left can win.
+        Parents are scored in descending order of their bounds, until no remaining bound can win.
 
         Args:
             child: The child.
-            count: How many parents are wanted.
-            among: Positions that are allowed; None allows all.
-            score: Gives the score for the child of the parent at a position, where it may be
-                known already; None computes it.
-            ties: Whether all that equal the last of them are wanted too.
+            count: Number of parents to return.
+            among: Indices of the allowed parents; None allows all.
+            score: Returns the score of the parent at an index for the child, where the caller may
+                have it already; None computes it.
+            ties: Whether to also return all parents that tie with the last one.
 
         Returns:
-            At most `count` parents and `ties`, the best first; of equal ones, the one added first.
+            At most `count` parents and `ties`, in descending order; ties in order of addition.
         """
+
+        def compute(index: int) -> float:
+            return self._matcher.score(self.parents[index], child)
+
+        score = score or compute
         bounds = self.bounds(child)
         allowed = np.arange(len(bounds)) if among is None else np.unique(among)
         order = allowed[np.argsort(-bounds[allowed], kind="stable")]
         found: list[ScoredParent] = []
         self.scored = 0
-        for at in order.tolist():
-            if len(found) >= count and bounds[at] < found[-1].score:
+        for index in order.tolist():
+            if len(found) >= count and bounds[index] < found[-1].score:
                 break
-            surely_later = len(found) >= count and at > found[-1].at
-            if surely_later and bounds[at] == found[-1].score and not ties:
+            surely_later = len(found) >= count and index > found[-1].at
+            if surely_later and bounds[index] == found[-1].score and not ties:
                 continue
             self.scored += 1
-            scored = self._matcher.score(self.parents[at], child) if score is None else score(at)
-            found.append(ScoredParent(at, scored))
-            found.sort(key=lambda one: (-one.score, one.at))
+            found.append(ScoredParent(index, score(index)))
+            found.sort(key=lambda parent: (-parent.score, parent.at))
             last = found[min(count, len(found)) - 1].score
             while len(found) > count and not (ties and found[-1].score == last):
                 del found[-1]

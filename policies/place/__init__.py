@@ -1,1 +1,1 @@
-"""Place: where?"""
+"""Policies of `Place`: on which GPUs does a job run?"""

@@ -1,4 +1,4 @@
-"""Room on nodes, by whole GPUs and by parts of one: what `Place` policies share."""
+"""Free capacity of nodes in whole and fractional GPUs: helpers of `Place` policies."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
 
 
 Parts = list[tuple[int, int]]
-"""Nodes, and how many GPUs of a job are to be on each."""
+"""Nodes, and the number of GPUs that a job takes on each."""
 
 
 def count_fitting(job: Job, cluster: ClusterView) -> Ints:
-    """On how many GPUs of each node one GPU's part of a job would fit, shape (nodes,).
+    """Number of GPUs of each node that can hold one GPU's part of a job, shape (nodes,).
 
-    Nodes of types that the job may not run on have none.
+    0 for nodes of types that the job may not run on.
     """
-    found = _allowed(cluster.free, cluster, cluster.types_for(job))
+    fitting = _allowed(cluster.free, cluster, cluster.types_for(job))
     if job.gpu_milli < WHOLE:
-        found = found + count_fitting_shared(job, cluster)
-    return found
+        fitting = fitting + count_fitting_shared(job, cluster)
+    return fitting
 
 
 def count_fitting_shared(job: Job, cluster: ClusterView) -> Ints:
-    """The part of `room` that is on GPUs which somebody holds a part of already."""
+    """The share of `count_fitting` on GPUs that are already shared, shape (nodes,)."""
     milli = job.gpu_milli
-    found = np.zeros_like(cluster.free)
+    fitting = np.zeros_like(cluster.free)
     touched = _allowed(cluster.capacity - cluster.free, cluster, cluster.types_for(job))
     for node in np.flatnonzero(touched).tolist():
         shared = cluster.shared(node)
         if shared:
-            found[node] = sum(left >= milli for left in shared.values())
-    return found
+            fitting[node] = sum(left >= milli for left in shared.values())
+    return fitting
 
 
 def of_type(values: Ints, cluster: ClusterView, gpu_type: int) -> Ints:
@@ -54,11 +54,11 @@ def _allowed(values: Ints, cluster: ClusterView, types: tuple[int, ...]) -> Ints
     return values * factor[cluster.node_type]
 
 
-def fill(nodes: Iterable[int], found: Ints, gpus: int) -> Parts:
-    """Take all room of the nodes in this order until there is enough; empty if there is not."""
+def fill(nodes: Iterable[int], fitting: Ints, gpus: int) -> Parts:
+    """Take all fitting GPUs of the nodes in this order until they suffice; empty if they do not."""
     parts = []
     for node in nodes:
-        count = min(gpus, int(found[node]))
+        count = min(gpus, int(fitting[node]))
         if count:
             parts.append((node, count))
             gpus -= count
@@ -67,37 +67,37 @@ def fill(nodes: Iterable[int], found: Ints, gpus: int) -> Parts:
     return []
 
 
-def emptiest_first(found: Ints) -> list[int]:
-    """Nodes by descending room; ties by number."""
-    order: list[int] = np.argsort(-found, kind="stable").tolist()
+def emptiest_first(fitting: Ints) -> list[int]:
+    """Nodes in descending order of fitting GPUs; ties by number."""
+    order: list[int] = np.argsort(-fitting, kind="stable").tolist()
     return order
 
 
-def fewest(found: Ints, gpus: int) -> Parts:
-    """As few nodes as possible: emptiest ones in whole, and the tightest for the rest.
+def fewest(fitting: Ints, gpus: int) -> Parts:
+    """Allocate on as few nodes as possible: whole emptiest nodes, and best fit for the rest.
 
     Args:
-        found: Room by node, all of one type.
+        fitting: Fitting GPUs by node, all of one type.
         gpus: GPUs of the job.
 
     Returns:
-        Parts on different nodes; empty if there is not enough room.
+        Parts on different nodes; empty if they do not suffice.
     """
-    parts = fill(emptiest_first(found), found, gpus)
+    parts = fill(emptiest_first(fitting), fitting, gpus)
     if not parts:
         return []
     *whole, (_, rest) = parts
-    left = found.copy()
+    left = fitting.copy()
     left[[node for node, _ in whole]] = 0
     enough = np.flatnonzero(left >= rest)
     return [*whole, (int(enough[np.argmin(left[enough])]), rest)]
 
 
 def assign_slots(job: Job, cluster: ClusterView, parts: Parts) -> Placement:
-    """The slots of a job on nodes that have room.
+    """The slots of a job on nodes with sufficient capacity.
 
-    A part of a GPU goes to the GPUs of the node with the fewest free thousandths that it fits in,
-    ties by index, and to untouched ones only after all of those.
+    A fraction of a GPU goes to the fitting GPU of the node with the fewest free thousandths, ties
+    by index, and to an unshared GPU only if there is none.
     """
     if job.gpu_milli == WHOLE:
         return tuple((node, count, NEW) for node, count in parts)

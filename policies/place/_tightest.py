@@ -1,4 +1,4 @@
-"""The tightest room on nodes and on shared GPUs: `best-fit`, and what others share with it."""
+"""Best fit on nodes and on shared GPUs: `best-fit`, and helpers of other policies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class BestFit(Place):
 
 
 def tightest_node(job: Job, cluster: ClusterView) -> int | None:
-    """The node with the fewest free GPUs that holds a job of whole GPUs; None if none does."""
+    """The node with the fewest free GPUs that holds a job of whole GPUs; None if there is none."""
     types = cluster.types_for(job)
     if len(types) == 1:
         return cluster.tightest_node(job.gpus, types[0])
@@ -39,7 +39,7 @@ def tightest_node(job: Job, cluster: ClusterView) -> int | None:
 
 
 def gang(job: Job, cluster: ClusterView) -> Parts:
-    """A job of whole GPUs on as few nodes of one type as possible; empty if it does not fit."""
+    """Place a job of whole GPUs on as few nodes of one type as possible; empty: it does not fit."""
     best: Parts = []
     for gpu_type in cluster.types_for(job):
         parts = fewest(of_type(cluster.free, cluster, gpu_type), job.gpus)
@@ -49,9 +49,9 @@ def gang(job: Job, cluster: ClusterView) -> Parts:
 
 
 def tightest_gpus(job: Job, cluster: ClusterView) -> Placement:
-    """The GPUs of one type with the fewest free thousandths that a part of a GPU fits in.
+    """The GPUs of one type with the fewest free thousandths that can hold the job's fraction.
 
-    Of several types the one where the fullest, then the next GPU and so on, has the fewest left.
+    Of several types, the one whose chosen GPUs have the fewest free thousandths, compared in order.
     """
     best: tuple[list[int], Placement] | None = None
     for gpu_type in cluster.types_for(job):
@@ -70,7 +70,7 @@ def tightest_gpus(job: Job, cluster: ClusterView) -> Placement:
 
 
 def _shared_gpus(job: Job, cluster: ClusterView, gpu_type: int) -> list[tuple[int, int, int]]:
-    """Free thousandths, node and index of the fullest shared GPUs with room, at most `gpus`."""
+    """Free thousandths, node and index of the fullest shared GPUs that fit, at most `gpus`."""
     milli = job.gpu_milli
     touched = of_type(cluster.capacity - cluster.free, cluster, gpu_type)
     fitting = (
@@ -81,12 +81,12 @@ def _shared_gpus(job: Job, cluster: ClusterView, gpu_type: int) -> list[tuple[in
     )
     if job.gpus > 1:
         return nsmallest(job.gpus, fitting)
-    one = min(fitting, default=None)
-    return [] if one is None else [one]
+    fullest = min(fitting, default=None)
+    return [] if fullest is None else [fullest]
 
 
 def _untouched(gpus: int, cluster: ClusterView, gpu_type: int) -> list[int]:
-    """The nodes of so many untouched GPUs, a node named once a GPU; fewer if there are fewer."""
+    """Nodes of unshared free GPUs, one entry a GPU; fewer than `gpus` if there are not enough."""
     node = cluster.tightest_node(gpus, gpu_type)
     if node is not None:
         return [node] * gpus

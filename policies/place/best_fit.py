@@ -1,4 +1,4 @@
-"""The tightest room."""
+"""Best fit."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class BestFitConfig(PolicyConfig):
-    """The node with the fewest free GPUs that has room; the fullest shared GPUs for parts.
+    """Best fit: the node with the fewest free GPUs, and the fullest GPUs for fractions.
 
-    Ties go to the first GPU type, then to the first node. A job that no node can hold as a whole
-    takes as few nodes as possible: emptiest ones in whole, and the tightest for the rest; of
-    several GPU types the one that needs the fewest nodes. A job that asks for parts of GPUs takes
-    those with the fewest free thousandths that it fits in, on all nodes of a type.
+    Ties go to the first GPU type, then to the first node. A job that no single node can hold
+    takes as few nodes as possible: whole emptiest nodes, and best fit for the rest; of several GPU
+    types the one that needs the fewest nodes. A job that asks for fractions of GPUs takes the
+    fitting ones with the fewest free thousandths, on all nodes of a type.
     """
 
     point: ClassVar[Point] = "place"
     kind: Literal["best-fit"] = "best-fit"
 
     def build(self) -> BestFit:
-        """A new policy."""
+        """Build the policy."""
         return BestFit()

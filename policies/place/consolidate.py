@@ -1,4 +1,4 @@
-"""As few nodes as possible, or wait."""
+"""Strict consolidation: as few nodes as possible, or wait."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class ConsolidateConfig(PolicyConfig):
-    """As few nodes as the empty cluster would need; until they have room, the job waits.
+    """As few nodes as the job would take on the empty cluster; until they are free, it waits.
 
-    A job that some node could hold waits until one has room, and takes the one with the fewest
-    free GPUs. A larger one takes emptiest nodes in whole and the tightest for the rest, once that
-    makes as few nodes as possible; of several GPU types those count that need the fewest nodes.
-    The strict locality of Philly (Jeon et al., ATC '19), which that scheduler gives up after
-    some time and this one never does, and of Tiresias for jobs that profit from it (Gu et al.,
-    NSDI '19). A job that asks for a part of one GPU takes the fullest shared one that it fits in.
+    A job that fits on one node waits for one, and takes the one with the fewest free GPUs. A larger
+    job takes whole emptiest nodes and best fit for the rest, once that needs no more nodes than on
+    the empty cluster; GPU types that need more nodes than others are not used.
+    This is the strict locality of Philly (Jeon et al., ATC '19), whose scheduler relaxes it after
+    some time while this policy does not, and of Tiresias for jobs that profit from it (Gu et al.,
+    NSDI '19). A job that asks for a fraction of one GPU takes the fullest shared GPU that fits.
     """
 
     point: ClassVar[Point] = "place"
     kind: Literal["consolidate"] = "consolidate"
 
     def build(self) -> Consolidate:
-        """A new policy."""
+        """Build the policy."""
         return Consolidate()
 
 
@@ -57,21 +57,21 @@ def _locate(job: Job, cluster: ClusterView) -> Parts:
     most = count_nodes(job, cluster)
     if not most or (most == 1 and job.gpu_milli == WHOLE):
         return []
-    found = count_fitting(job, cluster)
+    fitting = count_fitting(job, cluster)
     best: Parts = []
     for gpu_type in cluster.types_for(job):
-        here = of_type(found, cluster, gpu_type)
-        parts = fewest(here, job.gpus)
+        of_one_type = of_type(fitting, cluster, gpu_type)
+        parts = fewest(of_one_type, job.gpus)
         if len(parts) != most:
             continue
         # The last part is on the tightest node it could be on.
-        if not best or here[parts[-1][0]] < found[best[-1][0]]:
+        if not best or of_one_type[parts[-1][0]] < fitting[best[-1][0]]:
             best = parts
     return best
 
 
 def count_nodes(job: Job, cluster: ClusterView) -> int:
-    """How many nodes of one type the job takes on the empty cluster; 0 if it never fits."""
+    """Number of nodes of one type that the job takes on the empty cluster; 0 if it never fits."""
     counts = []
     for gpu_type in cluster.types_for(job):
         capacity = of_type(cluster.capacity, cluster, gpu_type)

@@ -1,4 +1,4 @@
-"""The first node with room."""
+"""First fit."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class FirstFitConfig(PolicyConfig):
-    """The first node with room; else the room of as few of the first nodes as it takes.
+    """First fit: the first node that holds the job, else the first nodes that together hold it.
 
-    A job that asks for parts of GPUs takes the first node where it fits on GPUs that are shared
-    already, else the first node where it fits with untouched ones. A job that no node can hold as
-    a whole is spread over nodes of the first GPU type that has enough.
+    A job that asks for fractions of GPUs takes the first node where it fits on GPUs that are
+    already shared, else the first node where it fits on unshared ones. A job that no single node
+    can hold is distributed over nodes of the first GPU type with enough GPUs.
     """
 
     point: ClassVar[Point] = "place"
     kind: Literal["first-fit"] = "first-fit"
 
     def build(self) -> FirstFit:
-        """A new policy."""
+        """Build the policy."""
         return FirstFit()
 
 
@@ -40,17 +40,17 @@ class FirstFit(Place):
         """First fit."""
         gpus = job.gpus
         if job.gpu_milli < WHOLE:
-            found = count_fitting_shared(job, cluster)
-            node = int(np.argmax(found >= gpus))
-            if found[node] >= gpus:
+            fitting = count_fitting_shared(job, cluster)
+            node = int(np.argmax(fitting >= gpus))
+            if fitting[node] >= gpus:
                 return assign_slots(job, cluster, [(node, gpus)])
-        found = count_fitting(job, cluster)
-        node = int(np.argmax(found >= gpus))
-        if found[node] >= gpus:
+        fitting = count_fitting(job, cluster)
+        node = int(np.argmax(fitting >= gpus))
+        if fitting[node] >= gpus:
             return assign_slots(job, cluster, [(node, gpus)])
         for gpu_type in cluster.types_for(job):
-            here = of_type(found, cluster, gpu_type)
-            parts = fill(np.flatnonzero(here).tolist(), here, gpus)
+            of_one_type = of_type(fitting, cluster, gpu_type)
+            parts = fill(np.flatnonzero(of_one_type).tolist(), of_one_type, gpus)
             if parts:
                 return assign_slots(job, cluster, parts)
         return ()

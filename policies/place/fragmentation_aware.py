@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 State = tuple[int, int, tuple[int, ...]]
-"""What of a node matters: GPU type, untouched GPUs, ascending free thousandths of shared ones."""
+"""State of a node: GPU type, unshared free GPUs, ascending free thousandths of shared GPUs."""
 
 Ways = list[tuple[int, int]]
-"""Ways to place a job on a node: growth of the fragmentation, and what was free of the GPU that the
-job takes a part of (of the fullest one if several); ascending."""
+"""Ways to place a job on a node: fragmentation growth, and free thousandths of the GPU that the job
+shares (of the fullest one if several); ascending."""
 
 GROWTH = 0.05
-"""Popularities are counted anew when so many more jobs were submitted."""
+"""Relative growth of the number of submitted jobs after which popularities are recounted."""
 
 
 class FragmentationAwareConfig(PolicyConfig):
@@ -44,22 +44,22 @@ class FragmentationAwareConfig(PolicyConfig):
     Fragmentation gradient descent (Weng et al., "Beware of Fragmentation", USENIX ATC '23). The
     fragmentation of a node is the sum, over all demands, of a demand's popularity times the free
     GPU thousandths of the node that it cannot use: all of them if the node cannot serve the
-    demand, be it too large, of another GPU type, or in want of GPUs with enough thousandths; else
-    those on GPUs with fewer free thousandths than the demand asks of each. CPU, which the authors'
-    simulator counts too, is not modelled.
+    demand, because it is too large, of another GPU type, or too few GPUs have enough thousandths;
+    else those on GPUs with fewer free thousandths than the demand asks of each. CPU, which the
+    authors' simulator counts too, is not modelled.
 
-    A demand's popularity is its share of the jobs submitted so far, those that wait or are over
-    included; it is counted anew whenever the number of jobs has grown by 5 percent. (The paper
+    A demand's popularity is its share of the jobs submitted so far, waiting and completed ones
+    included; it is recounted whenever the number of jobs has grown by 5 percent. (The paper
     knows the workload beforehand.) Ties go to the first node, then the first shared GPU, then an
-    untouched one. What the paper lacks: a job that asks for parts of several GPUs takes the
-    fullest ones of the node, and a job that no node can hold is placed as by `best-fit`.
+    unshared one. Beyond the paper: a job that asks for fractions of several GPUs takes the
+    fullest ones of the node, and a job that no single node can hold is placed as by `best-fit`.
     """
 
     point: ClassVar[Point] = "place"
     kind: Literal["fragmentation-aware"] = "fragmentation-aware"
 
     def build(self) -> FragmentationAware:
-        """A new policy."""
+        """Build the policy."""
         return FragmentationAware()
 
 
@@ -73,7 +73,7 @@ class FragmentationAware(Place):
         self._census: Census | None = None
 
     def on_submit(self, ctx: Context, job: Job) -> None:
-        """Count its demand."""
+        """Count the job's demand."""
         self._counts[job.demand] = self._counts.get(job.demand, 0) + 1
         self._jobs += 1
         if self._jobs >= self._workload.jobs * (1 + GROWTH):
@@ -99,13 +99,13 @@ class FragmentationAware(Place):
         return assign_slots(job, cluster, gang(job, cluster))
 
     def state_dict(self) -> dict[str, Any]:
-        """Demands: GPUs, thousandths, types, how often submitted, and how often as counted last."""
+        """Demands: GPUs, thousandths, types, submissions, and submissions at the last recount."""
         known = self._workload.counts
         rows = [[*demand, count, known.get(demand, 0)] for demand, count in self._counts.items()]
         return {"demands": rows}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over the demands."""
+        """Restore the state that `state_dict` returned."""
         rows = [((gpus, milli, of), *both) for gpus, milli, of, *both in state["demands"]]
         self._counts = {demand: count for demand, count, _ in rows}
         self._jobs = sum(self._counts.values())
@@ -113,7 +113,7 @@ class FragmentationAware(Place):
 
 
 class Census:
-    """The nodes of a cluster by their state; looks again only at those that changed."""
+    """The nodes of a cluster grouped by state; updates only nodes that changed."""
 
     def __init__(self, cluster: ClusterView) -> None:
         self.cluster = cluster
@@ -122,7 +122,7 @@ class Census:
         self._nodes: dict[State, list[int]] = {}
 
     def nodes(self) -> dict[State, list[int]]:
-        """The nodes of each state that there is, ascending."""
+        """The nodes of each occurring state, ascending."""
         cluster = self.cluster
         changed = np.flatnonzero(cluster.changes != self._seen)
         self._seen[changed] = cluster.changes[changed]
@@ -140,23 +140,23 @@ class Census:
 
 
 class Workload:
-    """Demands and how often each was submitted; remembers what it computed.
+    """Demands with their popularity; caches what it computes.
 
-    All is in whole numbers, counts times thousandths, so that ties are exact.
+    All arithmetic is in whole numbers, counts times thousandths, so that ties are exact.
 
     Attributes:
-        counts: By demand.
+        counts: Number of submissions by demand.
         jobs: Their sum.
     """
 
     def __init__(self, counts: dict[Demand, int]) -> None:
         self._settled: tuple[tuple[str, ...], tuple[Demand, ...]] | None = None
-        self._may: Ints
+        self._allowed: Ints
         self._useless: dict[State, Ints] = {}
         self.count(counts)
 
     def count(self, counts: dict[Demand, int]) -> None:
-        """Learn how often each demand was submitted; what does not depend on it stays."""
+        """Set the submissions of each demand; results that do not depend on them stay cached."""
         self.counts = counts
         self.jobs = sum(counts.values())
         self._demands = tuple(counts)
@@ -166,19 +166,19 @@ class Workload:
         self._ways: dict[tuple[int, int], dict[State, Ways]] = {}
 
     def settle(self, cluster: ClusterView) -> None:
-        """Learn which demands may run on which GPU types; what was computed for others goes."""
+        """Determine which demands may run on which GPU types; drops the cache if these changed."""
         if self._settled == (cluster.gpu_types, self._demands):
             return
         self._settled = cluster.gpu_types, self._demands
-        self._may = np.zeros((len(cluster.gpu_types), len(self._demands)), dtype=np.int64)
-        for at, (gpus, milli, of) in enumerate(self._demands):
-            asks = Job("", "", 1, None, gpus, 0.0, gpu_milli=milli, gpu_type=of)
-            self._may[list(cluster.types_for(asks)), at] = 1
+        self._allowed = np.zeros((len(cluster.gpu_types), len(self._demands)), dtype=np.int64)
+        for index, (gpus, milli, gpu_type) in enumerate(self._demands):
+            job = Job("", "", 1, None, gpus, 0.0, gpu_milli=milli, gpu_type=gpu_type)
+            self._allowed[list(cluster.types_for(job)), index] = 1
         self._useless.clear()
         self._ways.clear()
 
     def candidates(self, job: Job, census: Census) -> Iterator[tuple[int, int, Ways]]:
-        """For each state with room for a job: the least growth, the first node, all ways."""
+        """Yield for each state that can hold a job: the least growth, the first node, all ways."""
         known = self._ways.setdefault((job.gpus, job.gpu_milli), {})
         allowed = census.cluster.types_for(job)
         for state, nodes in census.nodes().items():
@@ -190,7 +190,7 @@ class Workload:
                     yield ways[0][0], nodes[0], ways
 
     def _compute_ways(self, state: State, job: Job) -> Ways:
-        """One for each amount that is left on a GPU if the job takes one GPU, else at most one."""
+        """For one GPU: a way for each distinct amount of free thousandths; else at most one way."""
         _, free, shared = state
         milli = job.gpu_milli
         lefts = [left for left in shared if left >= milli] + [WHOLE] * min(free, job.gpus)
@@ -209,7 +209,7 @@ class Workload:
             left = np.array(shared, dtype=np.int64)
             # From the first shared GPU on that has enough, all have.
             first = np.searchsorted(left, self._milli)
-            served = self._may[gpu_type] * (free + len(shared) - first >= self._gpus)
+            served = self._allowed[gpu_type] * (free + len(shared) - first >= self._gpus)
             too_small = np.concatenate([[0], np.cumsum(left)])[first]
             useless = np.where(served, too_small, free * WHOLE + sum(shared))
             self._useless[state] = useless
@@ -217,7 +217,7 @@ class Workload:
 
 
 def _after(state: State, taken: list[int], milli: int) -> State:
-    """The state once a job holds parts of GPUs with these free thousandths."""
+    """State of a node after a job was placed on GPUs with these free thousandths."""
     gpu_type, free, shared = state
     left = list(shared)
     for amount in taken:

@@ -1,4 +1,4 @@
-"""The emptiest nodes first."""
+"""Worst fit: the emptiest nodes first."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 
 class SpreadConfig(PolicyConfig):
-    """The emptiest node, which balances load and heat over the nodes; known as worst fit.
+    """Worst fit: the emptiest node, which balances load and heat over the nodes.
 
-    The node with the most free GPU thousandths among those with room for the whole job, ties by
-    number. If no node has: the room of the emptiest nodes, one after the other, of the GPU type
-    with the most room. A part of a GPU takes an untouched GPU of its node first, else the shared
-    one with the most thousandths free.
+    The node with the most free GPU thousandths among those that can hold the whole job, ties by
+    number. If there is none: the emptiest nodes one after the other, of the GPU type with the most
+    fitting GPUs. A fraction of a GPU takes an unshared GPU of its node, else the shared one with
+    the most free thousandths.
     """
 
     point: ClassVar[Point] = "place"
     kind: Literal["spread"] = "spread"
 
     def build(self) -> Spread:
-        """A new policy."""
+        """Build the policy."""
         return Spread()
 
 
@@ -45,16 +45,16 @@ class Spread(Place):
 
     def place(self, ctx: Context, job: Job, cluster: ClusterView) -> Placement:
         """Worst fit."""
-        found = count_fitting(job, cluster)
+        fitting = count_fitting(job, cluster)
         free = free_milli(cluster)
-        held = np.where(found >= job.gpus, free, -1)
+        held = np.where(fitting >= job.gpus, free, -1)
         node = int(np.argmax(held))
-        parts = [(node, job.gpus)] if held[node] >= 0 else _over_nodes(job, cluster, found)
+        parts = [(node, job.gpus)] if held[node] >= 0 else _over_nodes(job, cluster, fitting)
         return _slots(job, cluster, parts)
 
 
 def free_milli(cluster: ClusterView) -> Ints:
-    """Free GPU thousandths by node, of untouched and of shared GPUs, shape (nodes,)."""
+    """Free GPU thousandths by node, shared GPUs included, shape (nodes,)."""
     free = cluster.free * WHOLE
     for node in np.flatnonzero(cluster.free < cluster.capacity).tolist():
         shared = cluster.shared(node)
@@ -63,11 +63,11 @@ def free_milli(cluster: ClusterView) -> Ints:
     return free
 
 
-def _over_nodes(job: Job, cluster: ClusterView, found: Ints) -> Parts:
-    by_type = [of_type(found, cluster, gpu_type) for gpu_type in cluster.types_for(job)]
+def _over_nodes(job: Job, cluster: ClusterView, fitting: Ints) -> Parts:
+    by_type = [of_type(fitting, cluster, gpu_type) for gpu_type in cluster.types_for(job)]
     if not by_type:
         return []
-    most = max(by_type, key=lambda here: int(here.sum()))
+    most = max(by_type, key=lambda of_one_type: int(of_one_type.sum()))
     return fill(emptiest_first(most), most, job.gpus)
 
 

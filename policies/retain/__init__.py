@@ -1,1 +1,1 @@
-"""Retain: what does a bounded store admit and evict?"""
+"""Policies of `Retain`: which models does a bounded store admit and evict?"""

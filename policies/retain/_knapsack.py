@@ -1,4 +1,4 @@
-"""The 0-1 knapsack problem, from the side of what is left out."""
+"""The 0-1 knapsack problem, solved for the items that are left out."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import numpy as np
 from wattkeeper.policies.arrays import Floats, Ints
 
 MOST_STATES: Final = 1 << 12
-"""Beyond as many the least promising ones are given up, and with them the proof of the optimum."""
+"""Number of states beyond which the least promising ones are dropped, and the result may be
+suboptimal."""
 
 
 def cheapest_cover(values: Floats, sizes: Ints, need: int) -> tuple[int, ...]:
-    """The items of the least total value whose sizes sum up to at least `need`.
+    """The items with the smallest total value whose sizes sum up to at least `need`.
 
-    What is left out of a knapsack is the cheapest cover of what does not fit in it. A dynamic
+    The items left out of a knapsack are the cheapest cover of its excess size. A dynamic
     program over sets of items that none other dominates (no more value for at least as much size),
-    cheapest value by size first, with the bound of the continuous problem. The work grows with
-    the number of items that may have to go, which is small in a store that was full before.
+    lowest value per size first, with the bound of the continuous relaxation. The work grows with
+    the number of items that may have to be left out, which is small in a store that was full
+    before.
 
     Args:
         values: Above 0, shape (items,).
@@ -27,7 +29,7 @@ def cheapest_cover(values: Floats, sizes: Ints, need: int) -> tuple[int, ...]:
         need: At most the sum of all sizes.
 
     Returns:
-        Their positions, ascending; none of them can be spared.
+        Their positions, ascending; no item of them is superfluous.
     """
     if need <= 0:
         return ()
@@ -45,10 +47,10 @@ def cheapest_cover(values: Floats, sizes: Ints, need: int) -> tuple[int, ...]:
         took_freed, took_lost = freed + size[item], lost + value[item]
         full = np.flatnonzero(took_freed >= need)
         if len(full):
-            at = full[np.argmin(took_lost[full])]
-            if took_lost[at] < limit:
-                limit = float(took_lost[at])
-                best = [item, *_chain(links, int(tail[at]))]
+            state = full[np.argmin(took_lost[full])]
+            if took_lost[state] < limit:
+                limit = float(took_lost[state])
+                best = [item, *_chain(links, int(tail[state]))]
         links.append((tail, count, item))
         took_tail = np.arange(count, count + len(tail))
         count += len(tail)
@@ -69,7 +71,7 @@ def cheapest_cover(values: Floats, sizes: Ints, need: int) -> tuple[int, ...]:
 
 
 def _spared(value: Floats, size: Ints, need: int, count: int) -> list[int]:
-    """The first items, without those that can be spared, the most valuable ones first."""
+    """The first `count` items without superfluous ones, the most valuable dropped first."""
     chosen = set(range(count))
     over = int(size[:count].sum()) - need
     for item in np.argsort(-value[:count], kind="stable").tolist():
@@ -80,7 +82,7 @@ def _spared(value: Floats, size: Ints, need: int, count: int) -> list[int]:
 
 
 def _continuous(value_before: Floats, size_before: Ints, item: int, need: Ints) -> Floats:
-    """The least value of the items from one on, also parts of them, that have the sizes needed."""
+    """Least value of the items from `item` on, fractions allowed, that cover the needed sizes."""
     target = size_before[item] + need
     last = np.searchsorted(size_before, target)
     within = np.clip(last, 1, len(size_before) - 1)
@@ -90,7 +92,7 @@ def _continuous(value_before: Floats, size_before: Ints, item: int, need: Ints) 
 
 
 def _chain(links: list[tuple[Ints, int, int]], link: int) -> list[int]:
-    """The items that led to a link, from the last to the first."""
+    """The items that led to a state, from the last to the first."""
     items = []
     for tails, first, item in reversed(links):
         if link >= first:

@@ -1,4 +1,4 @@
-"""Greedy-Dual-Size-Frequency: often used for its size, and not long ago."""
+"""Greedy-Dual-Size-Frequency: frequency of use per size, with aging."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from wattkeeper.policies.retaining import (
 
 
 class GdsfConfig(PolicyConfig):
-    """Evicts the models of the lowest priority, which is set at each use: clock + uses / size.
+    """Evicts the models with the lowest priority, set at each use: clock + uses / size.
 
-    Greedy-Dual-Size-Frequency (L. Cherkasova, HP Labs report HPL-98-69, 1998) with a cost of 1 for
+    Greedy-Dual-Size-Frequency (L. Cherkasova, HP Labs report HPL-98-69, 1998) with cost 1 for
     every model; its addition counts as a use. The clock starts at 0 and becomes the highest
-    priority that was ever evicted. A new model that would be among those evicted is refused, and
+    priority that was ever evicted. A new model that would be among the evicted ones is refused, and
     then nothing changes.
     """
 
@@ -28,7 +28,7 @@ class GdsfConfig(PolicyConfig):
     kind: Literal["gdsf"] = "gdsf"
 
     def build(self) -> Gdsf:
-        """A new policy."""
+        """Build the policy."""
         return Gdsf()
 
 
@@ -40,28 +40,30 @@ class Gdsf(Retain):
         self._priority: dict[str, float] = {}
 
     def retain(self, store: StoredModels, new: StoredModel) -> Retention:
-        """Admit it if those that had to go have lower priorities than it."""
+        """Admit the model if those to be evicted have lower priorities."""
         if refusal := refuse_too_large(store, new):
             return refusal
-        known = {model.model_id: self._of(model) for model in store.models}
+        priorities = {model.model_id: self._of(model) for model in store.models}
         own = self._at_use(new)
-        retention = evict_in_order(store, new, lambda m: (known[m.model_id], m.used))
-        highest = max((known[name] for name in retention.evict), default=self._clock)
+        retention = evict_in_order(store, new, lambda m: (priorities[m.model_id], m.used))
+        highest = max((priorities[name] for name in retention.evict), default=self._clock)
         if retention.evict and own < highest:
             return Retention(
                 False, reason="its priority is lower than that of models which had to go for it"
             )
         self._clock = max(self._clock, highest)
-        kept = {name: value for name, value in known.items() if name not in retention.evict}
-        self._priority = {**kept, new.model_id: own}
+        retained = {
+            name: value for name, value in priorities.items() if name not in retention.evict
+        }
+        self._priority = {**retained, new.model_id: own}
         return retention
 
     def on_use(self, model: StoredModel) -> None:
-        """Set its priority anew."""
+        """Update the model's priority."""
         self._priority[model.model_id] = self._at_use(model._replace(uses=model.uses + 1))
 
     def _of(self, model: StoredModel) -> float:
-        """Its priority; that of a use now if it came before this policy did."""
+        """The model's priority; if it is unknown, that of a use now."""
         known = self._priority.get(model.model_id)
         return self._at_use(model) if known is None else known
 
@@ -73,5 +75,5 @@ class Gdsf(Retain):
         return {"clock": self._clock, "priority": dict(self._priority)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore the state that `state_dict` returned."""
         self._clock, self._priority = state["clock"], dict(state["priority"])

@@ -1,4 +1,4 @@
-"""Nothing is evicted."""
+"""No eviction."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from wattkeeper.policies.retaining import Retain, Retention, StoredModel, Stored
 
 
 class KeepAllConfig(PolicyConfig):
-    """Every model is kept; where one does not fit any more, it is refused."""
+    """Never evicts; a model that does not fit is refused."""
 
     point: ClassVar[Point] = "retain"
     kind: Literal["keep-all"] = "keep-all"
 
     def build(self) -> KeepAll:
-        """A new policy."""
+        """Build the policy."""
         return KeepAll()
 
 
@@ -23,7 +23,7 @@ class KeepAll(Retain):
     """See `KeepAllConfig`."""
 
     def retain(self, store: StoredModels, new: StoredModel) -> Retention:
-        """Admit it if there is room."""
+        """Admit the model if it fits."""
         excess = store.excess_bytes(new)
         if excess <= 0:
             return Retention(True)

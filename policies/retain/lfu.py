@@ -1,4 +1,4 @@
-"""The least frequently used models go first."""
+"""Least frequently used."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from wattkeeper.policies.retaining import (
 
 
 class LfuConfig(PolicyConfig):
-    """Evicts the models with the fewest uses; of those, the least recently used ones."""
+    """Evicts the least frequently used models; ties go to the least recently used."""
 
     point: ClassVar[Point] = "retain"
     kind: Literal["lfu"] = "lfu"
 
     def build(self) -> Lfu:
-        """A new policy."""
+        """Build the policy."""
         return Lfu()
 
 
@@ -29,5 +29,5 @@ class Lfu(Retain):
     """See `LfuConfig`."""
 
     def retain(self, store: StoredModels, new: StoredModel) -> Retention:
-        """Admit it, and evict the least frequently used ones."""
+        """Admit the model, and evict the least frequently used ones."""
         return evict_in_order(store, new, lambda model: (model.uses, model.used))

@@ -1,4 +1,4 @@
-"""The least recently used models go first."""
+"""Least recently used."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from wattkeeper.policies.retaining import (
 
 
 class LruConfig(PolicyConfig):
-    """Evicts the models whose last use, or addition if they have none, is the longest ago."""
+    """Evicts the least recently used models; the addition of a model counts as a use."""
 
     point: ClassVar[Point] = "retain"
     kind: Literal["lru"] = "lru"
 
     def build(self) -> Lru:
-        """A new policy."""
+        """Build the policy."""
         return Lru()
 
 
@@ -29,5 +29,5 @@ class Lru(Retain):
     """See `LruConfig`."""
 
     def retain(self, store: StoredModels, new: StoredModel) -> Retention:
-        """Admit it, and evict the least recently used ones."""
+        """Admit the model, and evict the least recently used ones."""
         return evict_in_order(store, new, lambda model: model.used)

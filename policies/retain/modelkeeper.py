@@ -1,4 +1,4 @@
-"""ModelKeeper's retention: models that were useful of late, the most that fit."""
+"""ModelKeeper's retention: a knapsack over recent usefulness."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ DEVIATIONS: Final = 3.0
 
 
 class ModelkeeperRetentionConfig(PolicyConfig):
-    """Keeps the models of the largest total value that fit in the capacity.
+    """Keeps the models with the largest total value that fit in the capacity.
 
     ModelKeeper (F. Lai et al., NSDI '23), as published: a model's value is 1 at its addition,
     grows by 1 each time it becomes a parent, and is multiplied by 0.99 at each addition of another
-    one. Over the capacity a 0-1 knapsack chooses, the new model included. A model whose accuracy
-    lies more than three standard deviations below the mean of its task is refused; a task in which
-    all have the same accuracy refuses none. Sizes are counted in bytes, not rounded to MB.
+    model. Above the capacity a 0-1 knapsack chooses, the new model included. A model whose accuracy
+    is more than three standard deviations below the mean of its task is refused; if all models of a
+    task have the same accuracy, none is. Sizes are counted in bytes, not rounded to MB.
     """
 
     point: ClassVar[Point] = "retain"
     kind: Literal["modelkeeper"] = "modelkeeper"
 
     def build(self) -> ModelkeeperRetention:
-        """A new policy."""
+        """Build the policy."""
         return ModelkeeperRetention()
 
 
@@ -48,7 +48,7 @@ class ModelkeeperRetention(Retain):
         self._value: dict[str, float] = {}
 
     def retain(self, store: StoredModels, new: StoredModel) -> Retention:
-        """Admit it unless its accuracy is an outlier or the knapsack is worth more without it."""
+        """Admit the model unless its accuracy is an outlier or the knapsack leaves it out."""
         if refusal := refuse_too_large(store, new) or _outlier(store.models, new):
             return refusal
         value = {model.model_id: DECAY * self._of(model) for model in store.models}
@@ -67,16 +67,16 @@ class ModelkeeperRetention(Retain):
         self._value[model.model_id] = self._of(model) + 1.0
 
     def _of(self, model: StoredModel) -> float:
-        """Its value; where it came before this policy did, without decay."""
+        """The model's value; if it is unknown, the one without decay."""
         known = self._value.get(model.model_id)
         return 1.0 + model.uses if known is None else known
 
     def state_dict(self) -> dict[str, Any]:
-        """Each model's value."""
+        """Value by model."""
         return {"value": dict(self._value)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore the state that `state_dict` returned."""
         self._value = dict(state["value"])
 
 
@@ -95,32 +95,35 @@ def _outlier(models: Sequence[StoredModel], new: StoredModel) -> Retention | Non
 
 
 def _left_out(store: StoredModels, new: StoredModel, value: dict[str, float]) -> set[str]:
-    """What the knapsack leaves out; nothing of it can be spared.
+    """The models that the knapsack leaves out; none of them is superfluous.
 
-    Bytes that several models share are divided among those that are still in. Where nothing is
-    shared, this is what a model frees, and the answer the optimum. Else it is a guess: hence the
-    loop, and at its end the look back and at the new model alone.
+    Bytes shared by several models are divided among those still included. Where nothing is
+    shared, this equals what a model frees, and the result is optimal. Otherwise it is an estimate:
+    hence the loop, the pass that restores superfluous evictions, and the check whether the new
+    model alone suffices.
     """
 
-    def fits(gone: set[str]) -> bool:
-        return store.excess_bytes(None if new.model_id in gone else new, gone) <= 0
+    def fits(left_out: set[str]) -> bool:
+        return store.excess_bytes(None if new.model_id in left_out else new, left_out) <= 0
 
-    gone: set[str] = set()
-    while not fits(gone):
-        kept = [model for model in (*store.models, new) if model.model_id not in gone]
+    left_out: set[str] = set()
+    while not fits(left_out):
+        kept = [model for model in (*store.models, new) if model.model_id not in left_out]
         sizes = _shares(kept)
-        need = min(store.excess_bytes(None if new.model_id in gone else new, gone), sizes.sum())
+        need = min(
+            store.excess_bytes(None if new.model_id in left_out else new, left_out), sizes.sum()
+        )
         values = np.array([value[model.model_id] for model in kept])
-        gone |= {kept[at].model_id for at in cheapest_cover(values, sizes, int(need))}
-    for name in sorted(gone, key=lambda name: (-value[name], name)):
-        if fits(gone - {name}):
-            gone.remove(name)
+        left_out |= {kept[index].model_id for index in cheapest_cover(values, sizes, int(need))}
+    for name in sorted(left_out, key=lambda name: (-value[name], name)):
+        if fits(left_out - {name}):
+            left_out.remove(name)
     alone = {new.model_id}
-    return alone if fits(alone) and sum(map(value.__getitem__, gone)) > 1.0 else gone
+    return alone if fits(alone) and sum(map(value.__getitem__, left_out)) > 1.0 else left_out
 
 
 def _shares(models: Sequence[StoredModel]) -> Ints:
-    """Bytes of each, those of a shared tensor divided by the number of models that have it."""
+    """Bytes of each model; a shared tensor is divided by the number of models that have it."""
     holders = Counter(name for model in models for name, _ in model.shared)
     return np.array(
         [

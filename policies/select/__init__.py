@@ -1,1 +1,1 @@
-"""Select: which of the waiting jobs runs next?"""
+"""Policies of `Select`: which waiting jobs start, and which running jobs do they preempt?"""

@@ -1,4 +1,4 @@
-"""Queues of discretised attained service: `dlas-gpu`."""
+"""Multi-level queues of discretised attained service: `dlas-gpu`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wattkeeper.policies.select._queueing import NOTHING
 
 
 class _Run:
-    """A job, and how long it ran: `attained_s` until it waited, or since `began_s` if it runs."""
+    """A job and its run time: `attained_s` while it waits, since `began_s` while it runs."""
 
     __slots__ = ("attained_s", "began_s", "job", "key", "queue", "runs", "width")
 
@@ -28,10 +28,10 @@ class _Run:
 
 
 class _Queue:
-    """Those that run, then those that wait, then those that were just demoted and run.
+    """One level: running jobs, then waiting jobs, then running jobs that were just demoted.
 
-    `held` is what the first ones hold, in thousandths of a GPU. Those that wait are kept by key,
-    with their place in the queue; what is put in front gets a smaller one.
+    `held` is the sum of the running jobs' widths in thousandths of a GPU. Waiting jobs are grouped
+    by key, each with its position in the queue; smaller positions are added at the front.
     """
 
     __slots__ = ("back", "demoted", "front", "held", "running", "waiting")
@@ -61,10 +61,13 @@ class _Queue:
         self.held -= run.width
 
     def keep(self, left: int) -> tuple[int, list[_Run]]:
-        """Grant those that run what is left: what is left then, and who lost, last one first.
+        """Grant capacity to the running jobs in order.
 
-        All that stand before the shortest tail without which the rest fits keep their place, so
-        only that tail has to be walked.
+        Jobs before the shortest tail without which the rest fits keep their GPUs, so only that tail
+        is walked.
+
+        Returns:
+            The remaining capacity, and the jobs that lost theirs, last one first.
         """
         if self.held <= left:
             return left - self.held, []
@@ -109,20 +112,20 @@ class DlasGpu(Select):
         self._wake_s = math.inf
 
     def on_submit(self, ctx: Context, job: Job) -> None:
-        """It waits at the end of the first queue."""
+        """Append the job to the first queue."""
         self._runs[job.number] = run = _Run(job)
         self._queues[0].append(run)
         self._changed = True
 
     def on_end(self, ctx: Context, job: Job) -> None:
-        """It leaves its queue."""
+        """Remove the job from its queue."""
         run = self._runs.pop(job.number)
         self._queues[run.queue].let_go(run)
         run.runs = False
         self._changed = True
 
     def on_refuse(self, ctx: Context, job: Job) -> None:
-        """It waits on first of its queue, and nobody like it starts before the time goes on."""
+        """Put the job at the front of its queue and bar its key until the time advances."""
         run = self._runs[job.number]
         queue = self._queues[run.queue]
         queue.let_go(run)
@@ -132,11 +135,11 @@ class DlasGpu(Select):
         self._changed = True
 
     def wake_s(self, ctx: Context) -> float:
-        """As of the last pass."""
+        """The time computed by the last scheduling pass."""
         return self._wake_s
 
     def select(self, ctx: Context, capacity: CapacityView) -> Selection:
-        """One walk through the queues: everything that changes at this time."""
+        """One scheduling pass over the queues: all changes at this time."""
         now = ctx.now_s
         if now > self._passed_s:
             self._passed_s = now
@@ -147,29 +150,29 @@ class DlasGpu(Select):
             return NOTHING
         self._changed = False
         left = capacity.gpus * WHOLE
-        gone: list[_Run] = []
-        come: list[_Run] = []
+        preempted: list[_Run] = []
+        started: list[_Run] = []
         barred = set(self._barred)
         for number, queue in enumerate(self._queues):
             left, lost = queue.keep(left)
             for run in lost:
                 queue.put_in_front(run)
-            gone += lost
+            preempted += lost
             if queue.waiting and left:
-                left = self._grant(number, left, capacity, barred, gone, come)
+                left = self._grant(number, left, capacity, barred, preempted, started)
             if queue.demoted:
-                left = _keep_demoted(queue, left, gone)
-        for run in gone:
+                left = _keep_demoted(queue, left, preempted)
+        for run in preempted:
             run.runs = False
             run.attained_s = now - run.began_s
-        for run in come:
+        for run in started:
             run.runs = True
             run.began_s = now - run.attained_s
             self._watch(run)
         self._look_ahead(now)
-        if not gone and not come:
+        if not preempted and not started:
             return NOTHING
-        return Selection(tuple(run.job for run in come), tuple(run.job for run in gone))
+        return Selection(tuple(run.job for run in started), tuple(run.job for run in preempted))
 
     def _grant(
         self,
@@ -177,13 +180,13 @@ class DlasGpu(Select):
         left: int,
         capacity: CapacityView,
         barred: set[Key],
-        gone: list[_Run],
-        come: list[_Run],
+        preempted: list[_Run],
+        started: list[_Run],
     ) -> int:
-        """Grant those that wait in a queue what is left; return what is left then.
+        """Grant remaining capacity to the waiting jobs of a queue; return what then remains.
 
-        The walk never has more left than before, so the first that fits of all those that wait is
-        the next one that it would grant.
+        The remaining capacity never grows during the pass, so the first waiting job that fits is
+        the next one to start.
         """
         queue = self._queues[number]
         while True:
@@ -199,7 +202,7 @@ class DlasGpu(Select):
             if best is None:
                 return left
             run = best[0][1]
-            if not self._has_place(number, run, capacity, gone):
+            if not self._has_place(number, run, capacity, preempted):
                 barred.add(run.key)
                 continue
             best.popleft()
@@ -207,17 +210,19 @@ class DlasGpu(Select):
                 del queue.waiting[run.key]
             queue.hold(run)
             left -= run.width
-            come.append(run)
+            started.append(run)
 
-    def _has_place(self, number: int, run: _Run, capacity: CapacityView, gone: list[_Run]) -> bool:
-        """Whether it fits at least if all others were preempted that stand behind it.
+    def _has_place(
+        self, number: int, run: _Run, capacity: CapacityView, preempted: list[_Run]
+    ) -> bool:
+        """Whether the job fits at least if all running jobs behind it were preempted.
 
-        The last of them are asked first: if only GPUs count, they are enough.
+        The last of them are tried first: where only GPU counts matter, they suffice.
         """
         if capacity.fits(run.job):
             return True
-        free = capacity.free_gpus * WHOLE + sum(other.width for other in gone)
-        without = [other.job for other in gone]
+        free = capacity.free_gpus * WHOLE + sum(other.width for other in preempted)
+        without = [other.job for other in preempted]
         asked = -1
         for other in self._behind(number):
             if asked < 0 and free >= run.width:
@@ -229,21 +234,21 @@ class DlasGpu(Select):
         return len(without) > asked and capacity.fits(run.job, without)
 
     def _behind(self, number: int) -> Iterator[_Run]:
-        """Those that run and stand behind a queue's waiting jobs, last one first."""
+        """Running jobs behind the waiting jobs of a queue, last one first."""
         for queue in reversed(self._queues[number + 1 :]):
             yield from chain(reversed(queue.demoted), reversed(queue.running.values()))
         yield from reversed(self._queues[number].demoted)
 
     def _demote(self, now: float) -> None:
-        """Move those that reached their limit to the end of the next queue, in order of arrival."""
-        found: list[_Run] = []
+        """Move jobs that reached their limit to the next queue, in order of submission."""
+        demoted: list[_Run] = []
         for (number, width), heap in self._oldest.items():
             need_s = _need_s(self._limits[number], width)
             while heap and (not _is_current(heap[0], number) or heap[0][0] + need_s <= now):
                 entry = heappop(heap)
-                if _is_current(entry, number) and entry[2] not in found:
-                    found.append(entry[2])
-        for run in sorted(found, key=lambda run: run.job.number):
+                if _is_current(entry, number) and entry[2] not in demoted:
+                    demoted.append(entry[2])
+        for run in sorted(demoted, key=lambda run: run.job.number):
             self._queues[run.queue].let_go(run)
             run.queue += 1
             self._queues[run.queue].demoted.append(run)
@@ -255,7 +260,7 @@ class DlasGpu(Select):
             heappush(heap, (run.began_s, run.job.number, run))
 
     def _look_ahead(self, now: float) -> None:
-        """When the next job reaches its limit, and when to be woken, which may be later."""
+        """Compute when the next job reaches its limit, and when to wake, which may be later."""
         demotion_s = wake_s = math.inf
         for (number, width), heap in self._oldest.items():
             while heap and not _is_current(heap[0], number):
@@ -272,25 +277,25 @@ class DlasGpu(Select):
         self._next_demotion_s, self._wake_s = demotion_s, wake_s
 
 
-def _keep_demoted(queue: _Queue, left: int, gone: list[_Run]) -> int:
-    """Grant those that were just demoted, which run, what is left; return what is left then."""
+def _keep_demoted(queue: _Queue, left: int, preempted: list[_Run]) -> int:
+    """Grant remaining capacity to jobs that were just demoted; return what then remains."""
     for run in queue.demoted:
         if run.width <= left:
             left -= run.width
             queue.hold(run)
         else:
             queue.append(run)
-            gone.append(run)
+            preempted.append(run)
     queue.demoted.clear()
     return left
 
 
 def _need_s(limit: int, width: int) -> int:
-    """Whole seconds after which a job of a width in thousandths of a GPU reaches a limit."""
+    """Whole seconds after which a job of some width (thousandths of a GPU) reaches a limit."""
     return -(-limit * WHOLE // width)
 
 
 def _is_current(entry: tuple[float, int, _Run], number: int) -> bool:
-    """Whether a job still runs in that queue as it did when the entry was made."""
+    """Whether the job has run in that queue without interruption since the entry was made."""
     began_s, _, run = entry
     return run.runs and run.queue == number and run.began_s == began_s

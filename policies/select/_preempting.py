@@ -1,4 +1,4 @@
-"""What `Select` policies share that preempt running jobs for better ones."""
+"""Base classes of preemptive `Select` policies."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from wattkeeper.policies.protocols import WHOLE, CapacityView, Context, Job, Key
 from wattkeeper.policies.select._queueing import NOTHING
 
 SLACK = 1e-6
-"""A job whose place is behind another's by no more is not preempted for it: it may be rounding."""
+"""Order difference up to which a running job is not preempted: it may be a rounding error."""
 
 
 class RunningJob:
-    """A job, and how long it has run.
+    """A waiting or running job and its attained service.
 
     Attributes:
         job: The job.
         key: Its demand and workload.
-        gpus: GPUs that it holds, parts counted as parts.
-        level: How many limits of attained service it has passed, where there are any.
-        attained_s: How long it had run when it began to wait.
-        began_s: While it runs: when it would have begun without a pause.
-        started_s: While it runs: when it started last; NaN if it waits.
-        order: Its place among the jobs that wait, or that run: smallest first.
+        gpus: Allocated GPUs, fractions included.
+        level: Number of passed limits of attained service, in policies that have limits.
+        attained_s: Attained run time when the job began to wait.
+        began_s: While it runs: its start time, had it run without interruption.
+        started_s: While it runs: time of its last start; NaN while it waits.
+        order: Priority value among the waiting, or the running, jobs: smallest first.
         border_s: While it runs: when it passes its next limit.
     """
 
@@ -61,13 +61,13 @@ Entry = tuple[float, int, RunningJob]
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Preempting(Select):
-    """The best job first; it preempts jobs of strictly lower priority if it fits then.
+    """Priority scheduling with preemption of jobs of strictly lower priority.
 
-    Waiting jobs are tried in order, ties by number, and those that cannot start are passed over.
-    For one that does not fit, running jobs behind it are preempted from the worst on until it does,
-    but none that it does not need; none that started at this same time. What is best first is said
-    by `waiting_order` and `running_order`. One heap for all jobs that fit together: if its head
-    cannot start, nor can the others.
+    Waiting jobs are tried in priority order, ties by number; jobs that cannot start are skipped.
+    For a job that does not fit, running jobs of lower priority are preempted, the lowest first,
+    until it fits, but none that is not necessary, and none that started at this same time.
+    `waiting_order` and `running_order` define the priority. Waiting jobs are kept in one heap for
+    each key: if the head of a heap cannot start, neither can the others.
     """
 
     def __init__(self) -> None:
@@ -79,43 +79,43 @@ class Preempting(Select):
 
     @abstractmethod
     def waiting_order(self, run: RunningJob) -> float:
-        """Place of a job that waits, smallest first."""
+        """Priority value of a waiting job, smallest first."""
         raise NotImplementedError
 
     @abstractmethod
     def running_order(self, run: RunningJob) -> float:
-        """Place of a job that runs; less `shift`, it compares with those of waiting ones."""
+        """Priority value of a running job; minus `shift`, comparable to those of waiting jobs."""
         raise NotImplementedError
 
     def shift(self, now_s: float) -> float:
-        """How far the places of all running jobs have moved."""
+        """Offset of the priority values of running jobs at a time."""
         return 0.0
 
     def advance(self, now_s: float) -> None:
-        """Bring the places of running jobs up to date, when the time has gone on."""
+        """Update the priority values of running jobs when the time has advanced."""
 
     def wake_s(self, ctx: Context) -> float:
         """Never."""
         return math.inf
 
     def on_submit(self, ctx: Context, job: Job) -> None:
-        """Queue it."""
+        """Enqueue the job."""
         self._runs[job.number] = run = RunningJob(job)
         self._wait(run)
 
     def on_end(self, ctx: Context, job: Job) -> None:
-        """Forget it."""
+        """Remove the job."""
         self._stop(self._runs.pop(job.number), ctx.now_s)
 
     def on_refuse(self, ctx: Context, job: Job) -> None:
-        """It waits on, and nobody like it starts before the time goes on."""
+        """Enqueue the job again and bar its key until the time advances."""
         run = self._runs[job.number]
         self._stop(run, ctx.now_s)
         self._wait(run)
         self._barred.add(run.key)
 
     def select(self, ctx: Context, capacity: CapacityView) -> Selection:
-        """The best job that can start, and those that it preempts."""
+        """The best job that can start, and the jobs that it preempts."""
         now = ctx.now_s
         if now > self._passed_s:
             self._passed_s = now
@@ -138,10 +138,10 @@ class Preempting(Select):
         return NOTHING
 
     def _victims(self, capacity: CapacityView, run: RunningJob, now: float) -> list[RunningJob]:
-        """The jobs to be preempted for one that does not fit; empty if it would not fit then."""
+        """The jobs to preempt for a job that does not fit; empty if preemption does not help."""
         running, shift, job = self._running, self.shift(now), run.job
         first = bisect_right(running, run.order + SLACK, key=lambda entry: entry[0] - shift)
-        worst = (running[at][2] for at in range(len(running) - 1, first - 1, -1))
+        worst = (running[index][2] for index in range(len(running) - 1, first - 1, -1))
         behind = (other for other in worst if other.started_s != now)
         victims: list[RunningJob] = []
         gpus = capacity.free_gpus
@@ -191,7 +191,7 @@ class Preempting(Select):
         del self._running[bisect_left(self._running, (run.order, run.job.number))]
 
     def _reorder(self) -> None:
-        """Put all in order anew, when what is best has changed."""
+        """Recompute all priority values after the priority function changed."""
         entries = [entry for heap in self._waiting.values() for entry in heap]
         self._waiting.clear()
         for _, number, run in entries:
@@ -206,9 +206,9 @@ class Preempting(Select):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Levelled(Preempting):
-    """The place of a job hangs on its level: how many limits its attained GPU-service has passed.
+    """Priority by level: the number of limits that a job's attained GPU-service has passed.
 
-    It is woken when a running job passes a limit behind which a waiting one comes before it.
+    The policy wakes when a running job passes a limit that puts it behind a waiting job.
     """
 
     def __init__(self) -> None:
@@ -222,20 +222,20 @@ class Levelled(Preempting):
 
     @abstractmethod
     def order_of(self, level: int) -> float:
-        """Place of the jobs of a level, smallest first."""
+        """Priority value of the jobs of a level, smallest first."""
         raise NotImplementedError
 
     @abstractmethod
     def turning_level(self, level: int, orders: Sequence[float]) -> int | None:
-        """The first level, from this one on, whose end puts a running job behind a waiting one.
+        """The first level from `level` on whose end puts a running job behind a waiting job.
 
         Args:
-            level: Where it is.
-            orders: Places of the waiting jobs that matter, ascending.
+            level: Level of the running job.
+            orders: Priority values of the waiting jobs, ascending.
 
         Returns:
-            A level whose place is not behind that of a waiting job and the next one's is; None if
-            there is none.
+            A level that is not behind some waiting job while the next level is; None if there is
+            none.
         """
         raise NotImplementedError
 
@@ -248,7 +248,7 @@ class Levelled(Preempting):
         return self.order_of(run.level)
 
     def advance(self, now_s: float) -> None:
-        """Move running jobs that passed a limit."""
+        """Move running jobs that passed a limit to their new level."""
         while self._borders and self._borders[0][0] <= now_s:
             border_s, _, run = heappop(self._borders)
             if run.border_s == border_s:
@@ -257,7 +257,7 @@ class Levelled(Preempting):
                 self._enter(run)
 
     def wake_s(self, ctx: Context) -> float:
-        """When a running job passes a limit behind which a waiting one comes before it."""
+        """When a running job first passes a limit that puts it behind a waiting job."""
         if not self._waiting:
             return math.inf
         orders = sorted({heap[0][0] for heap in self._waiting.values()})
@@ -302,8 +302,8 @@ class Levelled(Preempting):
 
 
 def _needed(capacity: CapacityView, job: Job, victims: list[RunningJob]) -> list[RunningJob]:
-    """Spare those without whose GPUs the job fits too, the best ones first."""
-    parts = any(one.gpu_milli < WHOLE for one in (job, *(run.job for run in victims)))
+    """Drop victims without whose GPUs the job fits as well, those of highest priority first."""
+    parts = any(other.gpu_milli < WHOLE for other in (job, *(run.job for run in victims)))
     spare = capacity.free_gpus + sum(run.job.gpus for run in victims) - job.gpus
     for index in range(len(victims) - 2, -1, -1):
         if parts or victims[index].job.gpus <= spare:

@@ -1,4 +1,4 @@
-"""Queues of waiting jobs that `Select` policies share."""
+"""Base classes of `Select` policies without preemption."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Entry = tuple[float, int, Job]
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class InOrder(Select):
-    """Strict order of rank: only the head of the queue may start."""
+    """Strict queue: only its head may start."""
 
     def __init__(self) -> None:
         self._waiting: list[Entry] = []
 
     @abstractmethod
     def rank(self, ctx: Context, job: Job) -> float:
-        """The job's place in the queue, smallest first; ties by number."""
+        """Position of the job in the queue, smallest first; ties by number."""
         raise NotImplementedError
 
     def on_submit(self, ctx: Context, job: Job) -> None:
-        """Queue it."""
+        """Enqueue the job."""
         _push(self._waiting, (self.rank(ctx, job), job.number, job))
 
     def select(self, ctx: Context, capacity: CapacityView) -> Selection:
@@ -47,16 +47,16 @@ class Fifo(InOrder):
     """See `wattkeeper.policies.select.fifo.FifoConfig`."""
 
     def rank(self, ctx: Context, job: Job) -> float:
-        """By time of submission."""
+        """Submission time, s."""
         return job.submit_time_s
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class FirstThatFits(Select):
-    """The first in order of rank among those that fit.
+    """The first job in rank order that fits.
 
-    One heap for all jobs that fit together: the best head among the heaps that fit is the job that
-    a scan of the whole queue would find.
+    Waiting jobs are kept in one heap for each key: the best of the heads that fit is the job that a
+    scan of the whole queue would find.
     """
 
     def __init__(self) -> None:
@@ -64,11 +64,11 @@ class FirstThatFits(Select):
 
     @abstractmethod
     def rank(self, ctx: Context, job: Job) -> float:
-        """The job's place in the queue, smallest first; ties by number."""
+        """Position of the job in the queue, smallest first; ties by number."""
         raise NotImplementedError
 
     def on_submit(self, ctx: Context, job: Job) -> None:
-        """Queue it."""
+        """Enqueue the job."""
         entry = (self.rank(ctx, job), job.number, job)
         key = job.key
         heap = self._waiting.get(key)
@@ -78,23 +78,23 @@ class FirstThatFits(Select):
             _push(heap, entry)
 
     def select(self, ctx: Context, capacity: CapacityView) -> Selection:
-        """The best of the heads that fit."""
+        """The best head that fits."""
         free = capacity.free_gpus
         best: Entry | None = None
-        found: Key | None = None
+        best_key: Key | None = None
         for key, heap in self._waiting.items():
             entry = heap[0]
             job = entry[2]
             if job.gpus > free and job.gpu_milli == WHOLE:
                 continue
             if (best is None or entry < best) and capacity.fits(job):
-                best, found = entry, key
-        if best is None or found is None:
+                best, best_key = entry, key
+        if best is None or best_key is None:
             return NOTHING
-        heap = self._waiting[found]
+        heap = self._waiting[best_key]
         _pop(heap)
         if not heap:
-            del self._waiting[found]
+            del self._waiting[best_key]
         return Selection((best[2],))
 
 
@@ -103,7 +103,7 @@ class Fjf(FirstThatFits):
     """See `wattkeeper.policies.select.fjf.FjfConfig`."""
 
     def rank(self, ctx: Context, job: Job) -> float:
-        """By time of submission."""
+        """Submission time, s."""
         return job.submit_time_s
 
 
@@ -112,5 +112,5 @@ class Sjf(FirstThatFits):
     """See `wattkeeper.policies.select.sjf.SjfConfig`."""
 
     def rank(self, ctx: Context, job: Job) -> float:
-        """By recorded run time."""
+        """Recorded run time, s."""
         return job.duration_s

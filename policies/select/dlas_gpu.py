@@ -1,4 +1,4 @@
-"""Discretised two-dimensional least attained service, as Tiresias has it."""
+"""Discretised two-dimensional least attained service (Tiresias)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from wattkeeper.policies.select._discretised import DlasGpu
 
 
 class DlasGpuConfig(PolicyConfig):
-    """Discretised two-dimensional least attained service; what loses its place is preempted.
+    """Discretised two-dimensional least attained service, with preemption.
 
-    Tiresias (Gu et al., NSDI '19), section 3.3, as its simulator has it under the name `dlas-gpu`.
-    Jobs stand in queues, in the first one when they are submitted. Whenever anything happens, each
-    running job whose executed whole seconds times its GPUs reach the limit of its queue goes to the
-    end of the next queue: one queue at a time, several at once in order of submission. Then the
-    queues are walked in order and every job that fits among what is left of the cluster's GPUs is
-    granted them; a running job that is granted nothing is preempted. Within each queue those that
-    run then stand before those that wait, their order kept. It is woken at the earliest
+    Tiresias (Gu et al., NSDI '19), section 3.3, as implemented in its simulator under the name
+    `dlas-gpu`. There are several queues; a job enters the first one when it is submitted. At every
+    scheduling pass, each running job whose executed whole seconds times its GPUs reach the limit of
+    its queue moves to the end of the next queue: one queue at a time, several jobs in order of
+    submission. Then the queues are walked in order, and every job that fits into the remaining GPUs
+    is granted them; a running job that is granted none is preempted. Within each queue, running
+    jobs then precede waiting ones, their order kept. The policy wakes at the earliest
     `now + (limit - executed seconds) // GPUs` of the jobs that run in a queue with a limit. (The
     simulator subtracts seconds where GPU-seconds were meant, so that jobs of several GPUs are
-    demoted late; a job with a part of a GPU is woken for on time.)
+    demoted late; for a job with a fraction of a GPU the policy wakes on time.)
 
     The walk counts GPUs. A job that is granted enough of them and cannot be placed, because of
-    nodes or GPU types, waits on first of its queue, and those after it are granted what it leaves.
+    nodes or GPU types, waits at the front of its queue, and the jobs after it are granted the
+    remaining GPUs.
     """
 
     point: ClassVar[Point] = "select"
@@ -42,5 +43,5 @@ class DlasGpuConfig(PolicyConfig):
         return limits
 
     def build(self) -> DlasGpu:
-        """A new policy."""
+        """Build the policy."""
         return DlasGpu(self.limits_gpu_s)

@@ -1,4 +1,4 @@
-"""First in, first out, with backfilling that does not delay the head."""
+"""First in, first out, with EASY backfilling."""
 
 from __future__ import annotations
 
@@ -16,42 +16,41 @@ from wattkeeper.policies.select._queueing import NOTHING, Entry
 
 
 class EasyBackfillConfig(PolicyConfig):
-    """Strict order of submission; others start before the head of the queue if that delays it not.
+    """First in, first out; later jobs may start earlier if that does not delay the head.
 
     EASY (Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995; Mu'alem and Feitelson, IEEE TPDS
-    12(6), 2001). If the head of the queue does not fit, it is given a reservation at the shadow
-    time: when enough running jobs are expected to have ended. GPUs that will then be free beyond
-    what it needs are extra. Every other job, in order of submission, starts if it fits now and is
-    either expected to end by the shadow time or asks for no more than the extra GPUs. The
-    reservation is made anew whenever the policy is asked. A job is expected to end its estimated
-    run time after its start; one that outlives its estimate is expected to end now. (Real systems
-    often kill it; here it runs on, and the head may start after its first reservation.)
+    12(6), 2001). If the head of the queue does not fit, it gets a reservation at the shadow time:
+    when enough running jobs are expected to have ended. GPUs that are then free beyond its demand
+    are extra. Every other job, in order of submission, starts if it fits now and is either expected
+    to end by the shadow time or asks for no more than the extra GPUs. The reservation is computed
+    anew at every scheduling pass. A job is expected to end its estimated run time after its start;
+    a job that exceeds its estimate is expected to end now. (Real systems often kill it; here it
+    continues, and the head may start after its first reservation.)
 
-    Where GPUs are on nodes, the shadow time is when the head could be placed; the extra GPUs are
-    counted, parts as parts, so that a long job that takes some may still be where the head was to
-    go.
+    Where GPUs are on nodes, the shadow time is when the head could be placed. Extra GPUs are only
+    counted, fractions included, so that a long backfilled job may still occupy the head's place.
     """
 
     point: ClassVar[Point] = "select"
     kind: Literal["easy-backfill"] = "easy-backfill"
     estimates: Literal["user", "perfect"] = "user"
-    """How long jobs are expected to run: as their users said (`estimate_s`), or exactly as long as
-    they will (`duration_s`). A job without is refused."""
+    """Expected run time of a job: the user's estimate (`estimate_s`) or the exact one
+    (`duration_s`). A job without it is refused."""
 
     @property
     def needed_columns(self) -> Mapping[str, str]:
-        """How long jobs are expected to run."""
+        """The column of the expected run time."""
         if self.estimates == "perfect":
             return {"duration_s": "choose a policy that does not need it"}
         return {"estimate_s": "set `estimates: perfect`"}
 
     def build(self) -> EasyBackfill:
-        """A new policy."""
+        """Build the policy."""
         return EasyBackfill(self)
 
 
 class _Line:
-    """Waiting jobs that fit together: in order of submission, and by estimate, shortest first.
+    """Waiting jobs of one key: in order of submission, and in a heap by estimate, shortest first.
 
     The heap may still hold jobs that no longer wait.
     """
@@ -74,10 +73,10 @@ class EasyBackfill(Select):
         self._expected: dict[int, float] = {}
 
     def on_submit(self, ctx: Context, job: Job) -> None:
-        """Queue it.
+        """Enqueue the job.
 
         Raises:
-            PolicyError: If nobody said how long it runs.
+            PolicyError: If its expected run time is unknown.
         """
         estimate_s = self._estimate_s(job)
         if not estimate_s >= 0:
@@ -94,12 +93,12 @@ class EasyBackfill(Select):
         self._waiting.add(job.number)
 
     def on_end(self, ctx: Context, job: Job) -> None:
-        """It holds nothing any more."""
+        """Remove the job from the running ones."""
         entry = (self._expected.pop(job.number), job.number)
         del self._running[bisect_left(self._running, entry)]
 
     def select(self, ctx: Context, capacity: CapacityView) -> Selection:
-        """The head if it fits, or the first job that may be backfilled."""
+        """The head if it fits, else the first job that can be backfilled."""
         if not self._lines:
             return NOTHING
         now = ctx.now_s
@@ -116,9 +115,9 @@ class EasyBackfill(Select):
         if not lines:
             return NOTHING
         shadow_s, extra = self._reservation(head, capacity, now)
-        found = [self._first(line, shadow_s - now, extra) for line in lines]
-        may = [entry for entry in found if entry is not None]
-        return self._start(min(may)[2], now) if may else NOTHING
+        candidates = [self._first(line, shadow_s - now, extra) for line in lines]
+        eligible = [entry for entry in candidates if entry is not None]
+        return self._start(min(eligible)[2], now) if eligible else NOTHING
 
     def _estimate_s(self, job: Job) -> float:
         return job.duration_s if self._perfect else job.estimate_s
@@ -135,7 +134,7 @@ class EasyBackfill(Select):
         return Selection((job,))
 
     def _reservation(self, head: Job, capacity: CapacityView, now: float) -> tuple[float, float]:
-        """Shadow time, and GPUs that will then be free beyond what the head needs."""
+        """Shadow time of the head, and the extra GPUs at that time."""
         running = self._running
         held = (job.gpus_held for _, _, job in running)
         free = list(accumulate(held, initial=float(capacity.free_gpus)))

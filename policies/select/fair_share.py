@@ -1,4 +1,4 @@
-"""Fair shares for users."""
+"""Fair shares of users."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from wattkeeper.policies.select._queueing import NOTHING
 
 
 class FairShareConfig(PolicyConfig):
-    """The user with the least usage first; nobody is preempted.
+    """The user with the least decayed usage first, without preemption.
 
-    Usage is GPU-seconds held, also by jobs that still run, each of which counts half as much after
-    a half-life: the decayed usage of Slurm's multifactor priority plugin, with equal shares. Of all
-    users with a waiting job that fits, the one with the least usage is served, with the first of
-    these jobs in order of submission; equal users in order of these jobs. Jobs of which nobody
-    knows the user count as those of one user.
+    Usage is allocated GPU-seconds, running jobs included; it decays by half in each half-life, as
+    in Slurm's multifactor priority plugin with equal shares. Of all users with a waiting job that
+    fits, the one with the least usage is served: the first of these jobs in order of submission.
+    Ties between users are broken by the order of these jobs. Jobs without a user count as those of
+    one user.
     """
 
     point: ClassVar[Point] = "select"
@@ -30,14 +30,14 @@ class FairShareConfig(PolicyConfig):
     seven days."""
 
     def build(self) -> FairShare:
-        """A new policy."""
+        """Build the policy."""
         return FairShare(self)
 
 
 class _User:
-    """What a user used and holds, and the waiting jobs in order of submission by what they ask for.
+    """Usage of a user, and the user's waiting jobs by key, each in order of submission.
 
-    `gpu_s` is the usage as of `since_s`; `gpus` are held since then.
+    `gpu_s` is the usage as of `since_s`; `gpus` are allocated since then.
     """
 
     __slots__ = ("gpu_s", "gpus", "since_s", "waiting")
@@ -52,7 +52,7 @@ class _User:
 class FairShare(Select):
     """See `FairShareConfig`.
 
-    Its state is each user's usage and the time as of which it counts.
+    The state is each user's usage and the time it refers to.
     """
 
     def __init__(self, config: FairShareConfig) -> None:
@@ -61,7 +61,7 @@ class FairShare(Select):
         self._asking: dict[Key, dict[str | None, _User]] = {}
 
     def on_submit(self, ctx: Context, job: Job) -> None:
-        """Queue it."""
+        """Enqueue the job."""
         user = self._users.get(job.user)
         if user is None:
             user = self._users[job.user] = _User()
@@ -70,7 +70,7 @@ class FairShare(Select):
         self._asking.setdefault(key, {})[job.user] = user
 
     def on_end(self, ctx: Context, job: Job) -> None:
-        """Its user holds less."""
+        """Account the released GPUs to the user."""
         self._hold(self._users[job.user], -_width(job), ctx.now_s)
 
     def select(self, ctx: Context, capacity: CapacityView) -> Selection:
@@ -101,7 +101,7 @@ class FairShare(Select):
         return {"users": [[name, user.gpu_s, user.since_s] for name, user in self._users.items()]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore the state that `state_dict` returned."""
         for name, gpu_s, since_s in state["users"]:
             user = self._users.setdefault(name, _User())
             user.gpu_s, user.since_s = gpu_s, since_s
@@ -117,7 +117,7 @@ class FairShare(Select):
                 del self._asking[key]
 
     def _usage(self, user: _User, now: float) -> float:
-        """Usage by now, GPU-seconds: what was used decays, and so does what is being used."""
+        """Usage by now, GPU-seconds: past usage decays, and so does the usage of running jobs."""
         kept = math.exp2((user.since_s - now) / self._half_life_s)
         return user.gpu_s * kept + user.gpus * (1 - kept) * self._half_life_s / math.log(2)
 

@@ -9,11 +9,11 @@ from wattkeeper.policies.select._queueing import Fifo
 
 
 class FifoConfig(PolicyConfig):
-    """Jobs start in the order of their submission; only the head of the queue may start."""
+    """First in, first out, in order of submission; only the head of the queue may start."""
 
     point: ClassVar[Point] = "select"
     kind: Literal["fifo"] = "fifo"
 
     def build(self) -> Fifo:
-        """A new policy."""
+        """Build the policy."""
         return Fifo()

@@ -9,7 +9,7 @@ from wattkeeper.policies.select._queueing import Fjf
 
 
 class FjfConfig(PolicyConfig):
-    """The first job that fits, in the order of submission; those that do not fit are passed over.
+    """First job that fits, in order of submission; jobs that do not fit are skipped.
 
     The Alibaba PAI simulator (Weng et al., NSDI '22) calls this FIFO; Tiresias (Gu et al., NSDI
     '19) has it as `fjf`, first job that fits.
@@ -19,5 +19,5 @@ class FjfConfig(PolicyConfig):
     kind: Literal["fjf"] = "fjf"
 
     def build(self) -> Fjf:
-        """A new policy."""
+        """Build the policy."""
         return Fjf()

@@ -1,4 +1,4 @@
-"""The Gittins index, learnt from the jobs that ended."""
+"""The Gittins index, learnt from completed jobs."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from wattkeeper.policies.select._preempting import Levelled
 
 
 class GittinsConfig(PolicyConfig):
-    """The job with the largest two-dimensional Gittins index first; others are preempted for it.
+    """The job with the largest two-dimensional Gittins index first, with preemption.
 
-    Gittins index as in Tiresias (Gu et al., NSDI '19), section 3.2: of a job that attained a
-    GPU-seconds, it is the largest P(S - a <= d | S > a) / E[min(S - a, d) | S > a] over all d,
-    where S is the GPU-service of a job: how likely it ends soon, over what that would take. The
-    distribution of S is that of the jobs that ended so far. It is discretised: attained service
-    counts by the queue that it falls in, a is the queue's lower limit, and a + d one of the limits
-    above it or infinite. Queues are ordered by their index, those of the same index (at first: all)
-    by attained service, the least first; a queue that no ended job is known to have left has
-    index 0. Jobs in one queue are in order of submission and do not preempt each other. Waiting
-    jobs are tried in this order; one that cannot start is passed over. For one that does not fit,
-    running jobs of worse queues are preempted, the worst first, until it does, but none that it
-    does not need.
+    Gittins index as in Tiresias (Gu et al., NSDI '19), section 3.2: for a job with attained service
+    of a GPU-seconds, it is the largest P(S - a <= d | S > a) / E[min(S - a, d) | S > a] over all d,
+    where S is the GPU-service of a job: the probability that it completes within d, over the
+    expected service until then. The distribution of S is that of the jobs completed so far. It is
+    discretised into queues of attained service: a is the queue's lower limit, and a + d one of the
+    limits above it or infinite. Queues are ordered by their index, queues of equal index (at first:
+    all) by attained service, the least first; a queue that no completed job is known to have left
+    has index 0. Jobs of one queue are in order of submission and do not preempt each other. Waiting
+    jobs are tried in this order; jobs that cannot start are skipped. For a job that does not fit,
+    running jobs of worse queues are preempted, the worst first, until it fits, but none that is not
+    necessary.
     """
 
     point: ClassVar[Point] = "select"
@@ -45,14 +45,14 @@ class GittinsConfig(PolicyConfig):
         return limits
 
     def build(self) -> Gittins:
-        """A new policy."""
+        """Build the policy."""
         return Gittins(self)
 
 
 class Gittins(Levelled):
     """See `GittinsConfig`.
 
-    Its state is how many jobs ended in each queue, and their GPU-seconds.
+    The state is the number of jobs that completed in each queue, and their GPU-seconds.
     """
 
     def __init__(self, config: GittinsConfig) -> None:
@@ -68,18 +68,18 @@ class Gittins(Levelled):
         return self._limits[level]
 
     def order_of(self, level: int) -> float:
-        """Place of the queue by its index."""
+        """Position of the queue by its index."""
         return self._places[level]
 
     def turning_level(self, level: int, orders: Sequence[float]) -> int | None:
-        """The first queue whose next one is behind a waiting job that is not before it."""
+        """The first queue that is not behind some waiting job while the next queue is."""
         for queue, (place, after) in enumerate(pairwise(self._places[level:]), start=level):
             if any(place <= order < after for order in orders):
                 return queue
         return None
 
     def on_end(self, ctx: Context, job: Job) -> None:
-        """Learn its service."""
+        """Learn the job's service."""
         run = self._runs[job.number]
         super().on_end(ctx, job)
         gpu_s = run.attained_s * run.gpus
@@ -89,7 +89,7 @@ class Gittins(Levelled):
         self._learnt = True
 
     def advance(self, now_s: float) -> None:
-        """Order the queues anew if jobs ended, and move jobs that passed a limit."""
+        """Reorder the queues if jobs completed, and move jobs that passed a limit."""
         if self._learnt:
             self._learnt = False
             places = self._order()
@@ -99,11 +99,11 @@ class Gittins(Levelled):
         super().advance(now_s)
 
     def state_dict(self) -> dict[str, Any]:
-        """How many jobs ended in each queue, and their GPU-seconds."""
+        """Number of jobs that completed in each queue, and their GPU-seconds."""
         return {"ended": list(self._ended), "ended_gpu_s": list(self._ended_gpu_s)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave; the queues are ordered at the next `select`."""
+        """Restore the state that `state_dict` returned; the next `select` reorders the queues."""
         self._ended = list(state["ended"])
         self._ended_gpu_s = list(state["ended_gpu_s"])
         self._learnt = True

@@ -10,7 +10,7 @@ from wattkeeper.policies.select._queueing import Sjf
 
 
 class SjfConfig(PolicyConfig):
-    """The shortest job that fits, by recorded run time; nobody is preempted.
+    """The shortest job that fits, by recorded run time, without preemption.
 
     SJF as in the Alibaba PAI simulator (Weng et al., NSDI '22): the run time is known exactly.
     """
@@ -20,9 +20,9 @@ class SjfConfig(PolicyConfig):
 
     @property
     def needed_columns(self) -> Mapping[str, str]:
-        """How long jobs run."""
+        """The recorded run time."""
         return {"duration_s": "choose a policy that does not need it"}
 
     def build(self) -> Sjf:
-        """A new policy."""
+        """Build the policy."""
         return Sjf()

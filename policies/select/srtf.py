@@ -10,14 +10,14 @@ from wattkeeper.policies.select._preempting import Preempting, RunningJob
 
 
 class SrtfConfig(PolicyConfig):
-    """The job with the shortest remaining time first; longer ones are preempted for it.
+    """Shortest remaining time first, with preemption.
 
-    Shortest remaining processing time (Schrage, Operations Research 16, 1968), by the recorded run
-    time, which it knows exactly: it minimises the mean completion time on one GPU, and is what
-    Tiresias (Gu et al., NSDI '19) calls SRTF. Waiting jobs are tried in order of the remaining
-    time, ties by submission; one that cannot start is passed over. For one that does not fit,
-    running jobs with strictly more time left (by more than 1 µs, against rounding) are preempted,
-    those with the most first, until it does, but none that it does not need.
+    Shortest remaining processing time (Schrage, Operations Research 16, 1968) by recorded run
+    time, which is known exactly: it minimises the mean completion time on one GPU, and is what
+    Tiresias (Gu et al., NSDI '19) calls SRTF. Waiting jobs are tried in order of remaining
+    time, ties by submission; jobs that cannot start are skipped. For a job that does not fit,
+    running jobs with strictly more remaining time (by more than 1 µs, against rounding) are
+    preempted, those with the most first, until it fits, but none that is not necessary.
     """
 
     point: ClassVar[Point] = "select"
@@ -25,11 +25,11 @@ class SrtfConfig(PolicyConfig):
 
     @property
     def needed_columns(self) -> Mapping[str, str]:
-        """How long jobs run."""
+        """The recorded run time."""
         return {"duration_s": "choose a policy that does not need it"}
 
     def build(self) -> Srtf:
-        """A new policy."""
+        """Build the policy."""
         return Srtf()
 
 
@@ -37,13 +37,13 @@ class Srtf(Preempting):
     """See `SrtfConfig`."""
 
     def waiting_order(self, run: RunningJob) -> float:
-        """By remaining time, s."""
+        """Remaining time, s."""
         return run.job.duration_s - run.attained_s
 
     def running_order(self, run: RunningJob) -> float:
-        """By the time at which it will end, s."""
+        """Expected end, s."""
         return run.began_s + run.job.duration_s
 
     def shift(self, now_s: float) -> float:
-        """What makes a remaining time of the time of an end."""
+        """The current time: an end minus it is a remaining time."""
         return now_s

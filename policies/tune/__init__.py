@@ -1,1 +1,1 @@
-"""Tune: which knobs of something that runs change now?"""
+"""Policies of `Tune`: which knobs of a running job change?"""

@@ -12,15 +12,15 @@ from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class FixedPowerConfig(PolicyConfig):
-    """Every attempt runs at the same power limit."""
+    """All attempts run at the same power limit."""
 
     point: ClassVar[Point] = "tune"
     kind: Literal["fixed-power"] = "fixed-power"
     power_limit_w: float = Field(gt=0, examples=[150.0])
-    """Power limit of each GPU, W; it must have been profiled."""
+    """Power limit of each GPU, W; must be a profiled one."""
 
     def check(self, options: Options) -> None:
-        """Refuse a power limit that was never profiled."""
+        """Check that the power limit was profiled."""
         known = sorted({limit_w for limits in options.limits_w for limit_w in limits})
         if self.power_limit_w not in known:
             raise PolicyError(
@@ -30,7 +30,7 @@ class FixedPowerConfig(PolicyConfig):
             )
 
     def build(self) -> FixedPower:
-        """A new policy."""
+        """Build the policy."""
         return FixedPower(self.power_limit_w)
 
 

@@ -1,4 +1,4 @@
-"""No power limit below the highest."""
+"""The highest power limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class MaxPowerConfig(PolicyConfig):
     kind: Literal["max-power"] = "max-power"
 
     def build(self) -> MaxPower:
-        """A new policy."""
+        """Build the policy."""
         return MaxPower()
 
 

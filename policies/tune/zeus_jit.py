@@ -1,4 +1,4 @@
-"""Zeus's power limit optimizer: profile just in time, once a batch size."""
+"""Zeus's power limit optimizer: just-in-time profiling, once for each batch size."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class ZeusJitConfig(PolicyConfig):
-    """The first time that a group runs a batch size, all its power limits are profiled.
+    """Zeus's just-in-time profiling: all power limits when a group first runs a batch size.
 
-    The limit of the smallest cost an epoch is kept for good; a tie keeps the higher limit. Cost is
-    counted against the highest limit of the batch size (Zeus, NSDI '23, section 4.2).
+    Afterwards the limit with the smallest cost per epoch is used; a tie goes to the higher limit.
+    The cost is computed with the highest limit of the batch size (Zeus, NSDI '23, section 4.2).
     """
 
     point: ClassVar[Point] = "tune"
     kind: Literal["zeus-jit"] = "zeus-jit"
 
     def build(self) -> ZeusJit:
-        """A new policy."""
+        """Build the policy."""
         return ZeusJit()
 
 
@@ -30,7 +30,7 @@ class ZeusJit(Tune):
         self._limits: dict[str, float] = {}
 
     def tune(self, ctx: Context, running: Running) -> Knobs:
-        """The known limit; else the best that was measured; else a profile of all."""
+        """The known limit; else the best measured limit; else a profile of all limits."""
         batch_size = running.configuration.batch_size
         key = f"{running.start.learning_key}/{batch_size}"
         if running.measured and key not in self._limits:
@@ -45,7 +45,7 @@ class ZeusJit(Tune):
         return {"limits": dict(self._limits)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore the state that `state_dict` returned."""
         self._limits = dict(state["limits"])
 
 
