@@ -11,12 +11,10 @@ a home directory keep apart.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +22,8 @@ from typing import NamedTuple
 from wattkeeper.live.devices import by_uuid
 from wattkeeper.live.host import proc
 from wattkeeper.policies.errors import NoPermission, WattkeeperError
-from wattkeeper.traces.files.atomic import replacing_file
+from wattkeeper.traces.files.atomic import replace_file
+from wattkeeper.traces.files.locks import lock
 from wattkeeper.traces.files.user_dirs import state_folder
 
 
@@ -89,10 +88,8 @@ def save(record: LimitRecord) -> None:
     """Write a record so that it survives the host's sudden end."""
     file = path(record.uuid)
     file.parent.mkdir(parents=True, exist_ok=True)
-    with replacing_file(file) as new, new.open("w", encoding="ascii") as stream:
-        json.dump(record._asdict(), stream)
-        stream.flush()
-        os.fsync(stream.fileno())
+    with replace_file(file) as new:
+        new.write_text(json.dumps(record._asdict()), encoding="ascii")
 
 
 def forget(uuid: str) -> None:
@@ -144,20 +141,19 @@ def held(uuid: str, patience_s: float = 0.0) -> Iterator[None]:
     Raises:
         NoPermission: If another process holds it.
     """
-    lock = path(uuid).with_suffix(".lock")
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    file = path(uuid).with_suffix(".lock")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    release = _lock(file, uuid, time.monotonic() + patience_s)
     try:
-        _lock(file, uuid, time.monotonic() + patience_s)
         yield
     finally:
-        os.close(file)
+        release()
 
 
-def _lock(file: int, uuid: str, until_s: float) -> None:
+def _lock(file: Path, uuid: str, until_s: float) -> Callable[[], None]:
     while True:
         try:
-            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock(file)
         except BlockingIOError:
             record = load(path(uuid))
             if time.monotonic() >= until_s or (record is not None and record.owner_lives):

@@ -19,6 +19,7 @@ from wattkeeper.live.devices.device import PowerRange
 from wattkeeper.live.host.wall_clock import STILL, WallClock
 from wattkeeper.live.wire.clock import run_clock
 from wattkeeper.policies.errors import DeviceLost, InputError
+from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.files.user_dirs import state_folder
 
 PREFIX: Final = "synthetic:"
@@ -114,9 +115,8 @@ class SyntheticDevice:
             gpu_type, limits, idle_w, *begun, limits.default_w, since_s=wall.now_s()
         )
         path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(f"{path.name}.{os.getpid()}")
-        new.write_bytes(_bytes(state))
-        new.replace(path)
+        with replace_file(path) as fresh:
+            fresh.write_bytes(_bytes(state))
         return cls(path)
 
     def state(self) -> SyntheticState:
@@ -182,7 +182,7 @@ class SyntheticDevice:
             file = os.open(self.path, os.O_RDWR)
         except FileNotFoundError:
             raise DeviceLost(f"the synthetic device {self.path} is not there") from None
-        try:
+        try:  # not by `traces.files.locks`: it locks the content itself, and readers share it
             fcntl.flock(file, kind)
             yield file
         finally:

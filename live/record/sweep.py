@@ -32,7 +32,7 @@ from wattkeeper.live.session.recording_coordinator import EVENTS, ORDERS, Record
 from wattkeeper.live.wire.clock import run_clock
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.json_types import Json
-from wattkeeper.traces.files.atomic import replacing_file
+from wattkeeper.traces.files.atomic import replace_file
 
 LAST_LINES: Final = 5
 
@@ -257,7 +257,7 @@ class _Runs:
             kept = json.loads(path.read_text(encoding="utf-8"))
             return RecordedRun(RecordingRequest(*kept.pop("wanted")), **kept)
         done = self._run(wanted, path.with_suffix(".log"))
-        with replacing_file(path) as new:
+        with replace_file(path) as new:
             new.write_text(json.dumps(done._asdict()), encoding="utf-8")
         return done
 
@@ -373,6 +373,7 @@ def _settle_s(limits_w: Sequence[float]) -> float:
 @contextmanager
 def _alone(folder: Path) -> Iterator[int]:
     """Inside, no other recorder, nor a training that a killed one left behind, is at work here."""
+    # Not by `traces.files.locks`: the training inherits this lock, and outlives its recorder.
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

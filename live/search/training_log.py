@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from wattkeeper.live.wire.messages import EnergySource
-from wattkeeper.policies.errors import EnvironmentLacks, Problem, StoreError
-from wattkeeper.traces.files.atomic import replacing_file
+from wattkeeper.policies.errors import Problem, StoreError
+from wattkeeper.traces.files.atomic import replace_file
 
 
 class TrainingRecord(BaseModel):
@@ -76,19 +75,8 @@ def append_record(path: Path, training: TrainingRecord) -> None:
         EnvironmentLacks: If the file system refuses.
     """
     line = training.model_dump_json().encode() + b"\n"
-    try:
-        there = path.read_bytes() if path.exists() else b""
-        with replacing_file(path) as made, made.open("wb") as file:
-            file.write(there + line)
-            file.flush()
-            os.fsync(file.fileno())
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise EnvironmentLacks(f"cannot write {path}: {error.strerror or error}") from error
+    with replace_file(path) as fresh:
+        fresh.write_bytes((path.read_bytes() if path.exists() else b"") + line)
 
 
 def read_records(path: Path) -> list[TrainingRecord]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.traces.files.atomic import replacing_file
+from wattkeeper.traces.files.atomic import replace_file
 
 PARENT: Final = "wattkeeper.parent"
 """What the parent in a zoo is saved under; no object can be called so by a keyword."""
@@ -42,15 +41,12 @@ def save(path: Path, objects: Mapping[str, Checkpointable], parent: int | None =
     if parent is not None:
         states[PARENT] = parent
     try:
-        with replacing_file(path) as made:
+        with replace_file(path) as fresh:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with made.open("wb") as file:
-                if torch := sys.modules.get("torch"):
-                    torch.save(states, file)
-                else:
-                    file.write(json.dumps(states).encode())
-                file.flush()
-                os.fsync(file.fileno())
+            if torch := sys.modules.get("torch"):
+                torch.save(states, fresh)
+            else:
+                fresh.write_text(json.dumps(states), encoding="utf-8")
     except TypeError as error:
         raise InputError(
             f"the state of {', '.join(states)} is not of JSON values ({error}), and torch is not "

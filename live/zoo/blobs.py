@@ -11,15 +11,17 @@ A file appears under its name whole or not at all.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from wattkeeper.live.zoo.tensors import RawTensor, parse_safetensors
 from wattkeeper.policies.errors import Problem, StoreError
+from wattkeeper.traces.files.atomic import sync
+from wattkeeper.traces.files.locks import lock
 
 SUFFIX: Final = ".safetensors"
 LOCK: Final = "lock"
@@ -76,17 +78,12 @@ class BlobStore:
         with temporary.open("wb") as file:
             file.write(tensor.header)
             file.write(tensor.data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
+        sync(temporary)
+        temporary.rename(path)  # `settle` syncs the folder once for all tensors of a model
 
     def settle(self) -> None:
         """Return when the names of all tensors are on the disk, too."""
-        descriptor = os.open(self.tensors, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync(self.tensors)
 
     def unlink(self, digest: str) -> int:
         """Remove a tensor; how many bytes that frees, 0 if it was not there."""
@@ -108,17 +105,12 @@ class BlobStore:
             }
         return dict(sorted(sizes.items()))
 
-    def begin(self) -> tuple[str, int]:
-        """Begin an operation: its token, and the lock that its process holds until it ends.
-
-        The kernel gives the lock back when the process ends, however that happens.
-        """
+    def begin(self) -> tuple[str, Callable[[], None]]:
+        """Begin an operation: its token, and what releases the lock that marks it as alive."""
         token = uuid.uuid4().hex
         folder = self.incoming / token
         folder.mkdir()
-        lock = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return token, lock
+        return token, lock(folder / LOCK)
 
     def end(self, token: str) -> None:
         """Remove what an operation left behind."""
@@ -130,14 +122,12 @@ class BlobStore:
 
     def is_dead(self, token: str) -> bool:
         """Whether the process of an operation is gone."""
-        try:
-            lock = os.open(self.incoming / token / LOCK, os.O_RDWR | os.O_CLOEXEC)
-        except (FileNotFoundError, NotADirectoryError):
+        path = self.incoming / token / LOCK
+        if not path.exists():
             return True
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            release = lock(path)
         except BlockingIOError:
             return False
-        finally:
-            os.close(lock)
+        release()
         return True

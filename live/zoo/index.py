@@ -8,15 +8,16 @@ files are removed, the writer's lock of SQLite is held.
 
 from __future__ import annotations
 
-import fcntl
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from wattkeeper.live.zoo.blobs import BlobStore
 from wattkeeper.policies.errors import EnvironmentLacks, Problem, StoreError
+from wattkeeper.traces.files.atomic import move_file
+from wattkeeper.traces.files.locks import hold_lock
 
 NAME: Final = "index.sqlite"
 FORMAT: Final = 1
@@ -75,10 +76,10 @@ AND NOT EXISTS (
 
 
 class Lease(NamedTuple):
-    """An operation in flight: what marks its rows and its folder, and the lock it holds."""
+    """An operation in flight: what marks its rows and its folder, and what releases its lock."""
 
     token: str
-    lock: int
+    release: Callable[[], None]
 
 
 class Index:
@@ -103,8 +104,7 @@ class Index:
             raise StoreError(Problem(gone, str(root)))
         try:
             root.mkdir(parents=True, exist_ok=True)
-            with (root / "lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            with hold_lock(root / "lock", wait=True):
                 if not self.path.exists():
                     self._make(root)
             self.files.make()
@@ -142,7 +142,7 @@ class Index:
             db.execute(f"PRAGMA user_version = {FORMAT}")
             db.executescript(SCHEMA)
             db.execute("PRAGMA journal_mode = WAL")
-        new.rename(self.path)
+        move_file(new, self.path)
 
     def _wrong(self, message: str) -> StoreError:
         return StoreError(Problem(message, str(self.path)))

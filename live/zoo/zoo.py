@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -179,7 +178,7 @@ class Zoo:
             try:
                 self.index.end(lease.token)
             finally:
-                os.close(lease.lock)
+                lease.release()
 
     def models(self) -> tuple[ZooModel, ...]:
         """The models, in the order of their addition."""

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.perfetto_lanes import Hold, Lane, holds, lanes
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.traces.files.atomic import replacing_file
+from wattkeeper.traces.files.atomic import replace_file
 
 MOST_JOBS: Final = 100_000
 """Of one timeline: browsers open no more."""
@@ -138,7 +138,7 @@ def _about(study: Study, variant: str, seed: int, zero_s: float) -> dict[str, An
 def _events(path: Path, about: Mapping[str, Any]) -> Iterator[Event]:
     """Inside, a function that writes an event, which is given as the inside of its braces."""
     with (
-        replacing_file(path) as fresh,
+        replace_file(path) as fresh,
         fresh.open("wb") as file,
         _packed(file, path) as packed,
         TextIOWrapper(packed, "utf-8", newline="\n") as out,

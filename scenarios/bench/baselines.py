@@ -6,7 +6,6 @@ A key of an entry is as in a scenario; `expected` is written by `--update`, the 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -15,7 +14,7 @@ from pydantic import Field, PositiveInt, ValidationError, model_validator
 
 from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.scenarios.spec.schema import MAX_SEEDS, Section
-from wattkeeper.traces.files.atomic import replacing_file
+from wattkeeper.traces.files.atomic import replace_file
 
 SHIPPED: Final = Path(__file__).parents[1] / "baselines.json"
 
@@ -150,12 +149,10 @@ def write(path: Path, baselines: Baselines) -> None:
         EnvironmentLacks: If the file system refuses.
     """
     plain = baselines.model_dump(mode="json", exclude_defaults=True)
-    with replacing_file(path) as made:
+    text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    with replace_file(path) as fresh:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with made.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        fresh.write_text(text, encoding="utf-8")
 
 
 def chosen(baselines: Baselines, names: Sequence[str], path: Path) -> list[Entry]:

@@ -18,10 +18,10 @@ def report(folder: Path, out: Path | None) -> None:
     from wattkeeper.scenarios import read
     from wattkeeper.scenarios.report import render_page, render_sweep_page
     from wattkeeper.sim.results.folder import is_sweep
-    from wattkeeper.traces.files.atomic import replacing_file
+    from wattkeeper.traces.files.atomic import replace_file
 
     text = render_sweep_page(folder) if is_sweep(folder) else render_page(read(folder))
     path = out or folder / "report.html"
-    with replacing_file(path) as fresh:
+    with replace_file(path) as fresh:
         fresh.write_text(text, encoding="utf-8", newline="\n")
     click.echo(f"Report: {path}")

@@ -10,7 +10,7 @@ from typing import Final, TypedDict
 
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.scenarios.spec.loading import LoadedScenario
-from wattkeeper.traces.files.atomic import replacing_file
+from wattkeeper.traces.files.atomic import replace_file
 
 MARK: Final = "wattkeeper-live.json"
 """Name of the file that marks a folder of live runs."""
@@ -69,5 +69,5 @@ def _read(folder: Path) -> Mark:
 
 
 def _write(folder: Path, mark: Mark) -> None:
-    with replacing_file(folder / MARK) as fresh:
+    with replace_file(folder / MARK) as fresh:
         fresh.write_text(json.dumps(mark), encoding="utf-8")

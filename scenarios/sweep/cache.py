@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pickle
 import shutil
@@ -14,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from wattkeeper.policies.errors import EnvironmentLacks, StoreError
-from wattkeeper.traces.files.atomic import replacing_file
+from wattkeeper.traces.files.atomic import replace_file
+from wattkeeper.traces.files.locks import lock
 
 MARK: Final = "wattkeeper-sweep.lock"
 """Says of a folder that it holds an unfinished sweep; who works on it holds a lock on it."""
@@ -35,26 +35,22 @@ def held(folder: Path) -> Iterator[None]:
         )
     made = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    with mark.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # It may have been opened right before who held it removed the folder.
-            still_there = os.path.samestat(os.fstat(file.fileno()), mark.stat())
-        except (BlockingIOError, FileNotFoundError):
-            still_there = False
-        if not still_there:
-            raise EnvironmentLacks(
-                f"another process works on the sweep in {folder}: wait for it, or name another "
-                "folder (--out)"
-            )
-        try:
-            yield
-        finally:
-            if folder.exists() and {path.name for path in folder.iterdir()} <= {MARK}:
-                shutil.rmtree(folder)
-                for each in made[1:]:
-                    with suppress(OSError):
-                        each.rmdir()
+    try:
+        release = lock(mark)
+    except BlockingIOError:
+        raise EnvironmentLacks(
+            f"another process works on the sweep in {folder}: wait for it, or name another folder "
+            "(--out)"
+        ) from None
+    try:
+        yield
+    finally:
+        if folder.exists() and {path.name for path in folder.iterdir()} <= {MARK}:
+            shutil.rmtree(folder)
+            for each in made[1:]:
+                with suppress(OSError):
+                    each.rmdir()
+        release()
 
 
 def drop(folder: Path) -> None:
@@ -78,7 +74,7 @@ def keep(path: Path, content: object) -> None:
     """
     data = pickle.dumps(content, protocol=5)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing_file(path) as fresh, fresh.open("wb") as file:
+    with replace_file(path) as fresh, fresh.open("wb") as file:
         file.write(sha256(data).digest())
         file.write(data)
 
@@ -102,16 +98,6 @@ def _whole(path: Path) -> memoryview | None:
     except FileNotFoundError:
         return None
     return data[32:] if sha256(data[32:]).digest() == data[:32] else None
-
-
-def settle_on_disk(folder: Path) -> None:
-    """Have the files of a folder survive a power failure from now on."""
-    for path in (*folder.iterdir(), folder):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def link(folder: Path, other: Path) -> None:

@@ -19,7 +19,7 @@ from wattkeeper.scenarios.sweep.work import PointWork
 from wattkeeper.sim.results.folder import SWEEP, check_folder, to_json
 from wattkeeper.sim.results.schemas import VALUES
 from wattkeeper.sim.results.summary import metric_values
-from wattkeeper.traces.files.atomic import replacing
+from wattkeeper.traces.files.atomic import replace_folder
 from wattkeeper.traces.schema import field
 
 
@@ -32,7 +32,7 @@ def write_sweep(folder: Path, works: Sequence[PointWork]) -> None:
         InputError: If the folder holds anything but results of a sweep.
     """
     check_folder(folder, sweep=True)
-    with replacing(folder.resolve()) as fresh:
+    with replace_folder(folder.resolve()) as fresh:
         (fresh / "points").mkdir()
         for work in works:
             if work.done.exists():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
@@ -16,7 +15,7 @@ from wattkeeper.scenarios.run.process_pool import each
 from wattkeeper.scenarios.run.run import conclude
 from wattkeeper.scenarios.run.unit import UnitResult, attempt
 from wattkeeper.scenarios.spec.variants import RunSpec
-from wattkeeper.scenarios.sweep.cache import drop, held, keep, kept, settle_on_disk
+from wattkeeper.scenarios.sweep.cache import drop, held, keep, kept
 from wattkeeper.scenarios.sweep.points import SweepPoint
 from wattkeeper.scenarios.sweep.results import write_sweep
 from wattkeeper.scenarios.sweep.work import PointWork, SweepUnit, prepare
@@ -186,10 +185,6 @@ def put_together(work: PointWork) -> None:
     runs = [one.result for one in made if not isinstance(one.result, Exception)]
     done = conclude(work.point.loaded.scenario, _inputs_in(work.inputs), work.sources, runs)
     done.manifest["wall_s"] = sum(one.wall_s for one in made)
-    fresh = work.folder / "fresh"
-    shutil.rmtree(fresh, ignore_errors=True)
-    done.save(fresh, with_page=False)
-    settle_on_disk(fresh)
-    fresh.rename(work.done)
+    done.save(work.done, with_page=False)
     for unit in work.units:
         unit.result.unlink(missing_ok=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.matching.matchers import find_matcher
-from wattkeeper.traces.files.atomic import replacing_file
+from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.files.user_dirs import library_folder
 from wattkeeper.traces.models.graph_arrays import read_arrays
 
@@ -49,7 +49,7 @@ def write_scores(
             f"no graph in {graphs} is called {', '.join(unknown)}; there are {', '.join(arrays)}"
         )
     wanted = list(dict.fromkeys(children)) or list(arrays)
-    with replacing_file(out) as made, made.open("w", encoding="utf-8", newline="") as file:
+    with replace_file(out) as made, made.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(HEADER)
         for done, child in enumerate(wanted):

@@ -14,7 +14,7 @@ from wattkeeper.policies.errors import InputError, Problem, StoreError
 from wattkeeper.policies.protocols import Job
 from wattkeeper.policies.zoo_views import ChildModel
 from wattkeeper.scenarios.zoo.inputs import check_torch, example_inputs, module
-from wattkeeper.traces.files.atomic import replacing_file
+from wattkeeper.traces.files.atomic import replace_file
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -177,5 +177,5 @@ def _save(child: nn.Module, out: Path) -> None:
     from safetensors.torch import save
 
     state = {name: value.clone().contiguous() for name, value in child.state_dict().items()}
-    with replacing_file(out) as made:
+    with replace_file(out) as made:
         made.write_bytes(save(state))

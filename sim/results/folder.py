@@ -16,7 +16,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.sim.results.schemas import KEYS, TABLES
 from wattkeeper.sim.results.summary import metric_values
 from wattkeeper.sim.results.tables import RunResult
-from wattkeeper.traces.files.atomic import is_leftover, replacing
+from wattkeeper.traces.files.atomic import is_leftover, replace_folder
 
 SWEEP: Final = "sweep.json"
 """File that marks the results folder of a sweep: its axes and its points."""
@@ -74,7 +74,7 @@ def write_results(
         InputError: If the folder holds anything but results.
     """
     check_folder(folder)
-    with replacing(folder.resolve()) as fresh:
+    with replace_folder(folder.resolve()) as fresh:
         for name, schema in TABLES.items():
             tables = [result.tables[name] for result in results if name in result.tables]
             if not tables:

@@ -1,7 +1,8 @@
-"""Folders and files that appear whole or not at all."""
+"""Files and folders that appear whole or not at all, and survive a power failure once they do."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import uuid
@@ -14,7 +15,7 @@ from wattkeeper.policies.errors import EnvironmentLacks
 
 
 @contextmanager
-def replacing(folder: Path) -> Iterator[Path]:
+def replace_folder(folder: Path) -> Iterator[Path]:
     """Inside, a fresh folder to be filled; it takes the place of `folder` at the end.
 
     If anything fails, what was there before stays. A kill leaves the fresh one beside the place,
@@ -23,45 +24,65 @@ def replacing(folder: Path) -> Iterator[Path]:
     Raises:
         EnvironmentLacks: If the file system refuses.
     """
-    made, old = _beside(folder, "new"), _beside(folder, "old")
+    fresh, old = _beside(folder, "new"), _beside(folder, "old")
     try:
-        made.mkdir(parents=True)
-        yield made
+        fresh.mkdir(parents=True)
+        yield fresh
+        for path in fresh.rglob("*"):
+            sync(path)
+        sync(fresh)
         if folder.exists():
             folder.rename(old)
-        made.rename(folder)
+        fresh.rename(folder)
+        sync(folder.parent)
     except OSError as error:
         if old.exists() and not folder.exists():
             old.rename(folder)
         raise _refused(folder, error) from error
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(fresh, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager
-def replacing_file(path: Path) -> Iterator[Path]:
+def replace_file(path: Path) -> Iterator[Path]:
     """Inside, the name of a fresh file to be written; it takes the place of `path` at the end.
 
     If anything fails, what was there before stays. A kill leaves the fresh one beside the place;
-    see `is_leftover`. Only writing belongs inside: what goes wrong there is said to be that.
+    see `is_leftover`. Only writing belongs inside: any OSError there is reported as one of writing.
 
     Raises:
         EnvironmentLacks: If the file system refuses.
     """
-    made = _beside(path, "new")
+    fresh = _beside(path, "new")
     try:
-        yield made
-        made.replace(path)
+        yield fresh
+        move_file(fresh, path)
     except OSError as error:
         raise _refused(path, error) from error
     finally:
         with suppress(OSError):
-            made.unlink()
+            fresh.unlink()
+
+
+def move_file(source: Path, path: Path) -> None:
+    """Give a complete file its final name, durably; both names are on one file system."""
+    sync(source)
+    source.replace(path)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content, or a folder's list of names, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def is_leftover(name: str) -> bool:
-    """Whether a file or folder called so was left behind by a kill while another was replaced."""
+    """Whether a file or folder of this name was left by a kill while another was replaced."""
     return re.fullmatch(r"\..+\.[0-9a-f]{12}\.(new|old)", name) is not None
 
 

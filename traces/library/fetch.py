@@ -7,11 +7,9 @@ whole is not downloaded again. Only http and https, through the proxies of the e
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import lzma
-import os
 import shutil
 import tarfile
 import urllib.error
@@ -29,7 +27,8 @@ from typing import IO, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, Problem, TraceError
-from wattkeeper.traces.files.atomic import replacing_file
+from wattkeeper.traces.files.atomic import move_file, replace_file
+from wattkeeper.traces.files.locks import lock
 from wattkeeper.traces.files.names import check_name
 from wattkeeper.traces.files.user_dirs import library_folder
 from wattkeeper.traces.formats import find_format
@@ -182,15 +181,14 @@ def _by_hand(known: WellKnown) -> str:
 def _claimed(place: Path) -> Iterator[Path]:
     """The folder of a download, for this process alone."""
     place.mkdir(parents=True, exist_ok=True)
-    handle = os.open(place, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise EnvironmentLacks(f"{place}: another process is fetching this") from error
+        release = lock(place.with_name(f"{place.name}.lock"))
+    except BlockingIOError as error:
+        raise EnvironmentLacks(f"{place}: another process is fetching this") from error
+    try:
         yield place
     finally:
-        os.close(handle)
+        release()
 
 
 def _obtain(file: File, path: Path, progress: Progress) -> str:
@@ -242,7 +240,7 @@ def _download(file: File, path: Path, state: Path, progress: Progress) -> None:
         state.write_text(json.dumps({"url": file.url, "validator": validator}), encoding="utf-8")
         with part.open("ab" if start else "wb") as out:
             _copy(reply, out, file.url, (start, total), progress)
-    part.replace(path)
+    move_file(part, path)
 
 
 def _request(url: str, have: int, validator: str) -> tuple[HTTPResponse, int]:
@@ -405,5 +403,5 @@ def _record(folder: Path, digests: Mapping[str, str], files: Mapping[str, File])
     meta["inputs"] |= digests
     meta["notes"] += [f"Fetched from {file.url}" for file in files.values()]
     text = json.dumps(meta, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    with replacing_file(path) as fresh:
+    with replace_file(path) as fresh:
         fresh.write_text(text, encoding="utf-8")

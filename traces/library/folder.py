@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from wattkeeper.policies.errors import InputError, Problem, TraceError
-from wattkeeper.traces.files.atomic import replacing
+from wattkeeper.traces.files.atomic import replace_folder
 from wattkeeper.traces.schema import KINDS, OPTIONAL
 from wattkeeper.traces.trace import Kind, Origin, Trace
 
@@ -121,7 +121,7 @@ def write(trace: Trace, folder: Path, *, overwrite: bool = False) -> None:
     check_free(folder, overwrite=overwrite)
     content = files(trace)
     folder = folder.resolve()
-    with replacing(folder) as fresh:
+    with replace_folder(folder) as fresh:
         for name, data in content.items():
             (fresh / name).write_bytes(data)
 

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import SHOWN, Problem, TraceError
-from wattkeeper.traces.files.atomic import replacing
+from wattkeeper.traces.files.atomic import replace_folder
 from wattkeeper.traces.files.names import check_name, name_from
 from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.library import folder as folders
@@ -123,7 +123,7 @@ def write_jobs(
     """
     chosen = check_name(default_name(paths) if name is None else name)
     folders.check_free(folder, overwrite=overwrite)
-    with replacing(folder.resolve()) as fresh:
+    with replace_folder(folder.resolve()) as fresh:
         scratch = fresh / SCRATCH
         found = _convert(form.batches(paths, mapping or {}), form, scratch, None)
         if found.numbers and found.dates:

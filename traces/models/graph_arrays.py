@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import TypeVar
 
 from wattkeeper.policies.arrays import Ints
+from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.policies.matching.matchers import Matcher
 from wattkeeper.policies.matching.packing import pack, unpack
+from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.models.graphs import check_new, graph_files, parse_graph, read_bytes
 
 A = TypeVar("A", bound=tuple[Ints, ...])
@@ -61,10 +63,6 @@ def _parse_name(file: Path, data: bytes) -> str:
 
 
 def _write_cached(path: Path, data: bytes) -> None:
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with suppress(EnvironmentLacks), replace_file(path) as fresh:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh.write_bytes(data)
-        fresh.replace(path)
-    except OSError:
-        fresh.unlink(missing_ok=True)

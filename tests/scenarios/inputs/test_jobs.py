@@ -16,7 +16,7 @@ from wattkeeper.scenarios.run.run import run
 from wattkeeper.scenarios.spec.loading import load
 from wattkeeper.sim.engine.agenda import Callback
 from wattkeeper.sim.engine.clock import Clock
-from wattkeeper.traces.files.atomic import replacing, replacing_file
+from wattkeeper.traces.files.atomic import replace_file, replace_folder
 from wattkeeper.traces.library import store
 from wattkeeper.traces.library.importer import import_trace
 
@@ -94,11 +94,11 @@ def test_time_of_several_gpus_costs_as_many() -> None:
 
 def test_what_was_there_stays_if_writing_fails(tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    with replacing(folder) as fresh:
+    with replace_folder(folder) as fresh:
         (fresh / "kept").touch()
 
     def fill_up() -> None:
-        with replacing(folder) as fresh:
+        with replace_folder(folder) as fresh:
             (fresh / "new").touch()
             raise OSError(28, "No space left on device")
 
@@ -108,7 +108,7 @@ def test_what_was_there_stays_if_writing_fails(tmp_path: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["kept"]
 
     def half() -> None:
-        with replacing_file(folder / "kept") as fresh:
+        with replace_file(folder / "kept") as fresh:
             fresh.write_text("half of it")
             raise OSError(28, "No space left on device")
 
