@@ -1,1 +1,1 @@
-"""Studies, comparisons and timelines of results."""
+"""Reading, comparing and exporting results."""

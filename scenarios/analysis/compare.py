@@ -1,12 +1,12 @@
-"""Studies against each other: results folders, each against the first of them."""
+"""Comparison of results folders, each with the first of them, paired by seed."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,28 +15,29 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.scenarios.analysis.sim_vs_live import flat
+from wattkeeper.scenarios.analysis.sim_vs_live import list_differences
 from wattkeeper.scenarios.analysis.study import StoredStudy
 from wattkeeper.sim.results.folder import is_sweep
 from wattkeeper.sim.results.metrics import COSTS, METRICS
 from wattkeeper.sim.results.statistics import holm, interval, p_value, same, versus
 
 Values = dict[str, dict[str, dict[int, float | None]]]
+Key = TypeVar("Key", str, int)
 
 LEVEL: Final = 0.05
-"""How often at most any difference may be told that is only noise, of a folder against another."""
+"""Family-wise error rate: chance that a comparison of two equal folders reports any difference."""
 
 FACTS: Final = ("backend", "versions", "dropped_jobs", "ignored_gpu_types")
-"""Of a manifest, what is compared besides the scenario and the inputs."""
+"""Entries of a manifest that are compared besides the scenario and the inputs."""
 
 
 class ComparedFolder(NamedTuple):
-    """A folder with a study, or with those of a sweep.
+    """A results folder of a run or a sweep.
 
     Attributes:
-        folder: Where it is.
-        points: A study by the values of a sweep's axes, as JSON; by `{}` where it is no sweep.
-        failed: Points of a sweep that have no results, by their values.
+        folder: The folder.
+        points: Studies by the values of the sweep's axes, as JSON; by `{}` where it is no sweep.
+        failed: Values of a sweep's points without results.
     """
 
     folder: Path
@@ -45,7 +46,7 @@ class ComparedFolder(NamedTuple):
 
     @property
     def is_sweep(self) -> bool:
-        """Whether it was written by a sweep."""
+        """Whether the folder holds a sweep."""
         return is_sweep(self.folder)
 
 
@@ -58,77 +59,80 @@ def read(folder: Path) -> ComparedFolder:
     if not is_sweep(folder):
         return ComparedFolder(folder, {"{}": study.read(folder)}, [])
     sweep = study.read_sweep(folder)
-    done = {_text(point["values"]): saved for point, saved in study.finished(folder, sweep)}
-    every = [_text(point["values"]) for point in sweep["points"]]
-    return ComparedFolder(folder, done, [values for values in every if values not in done])
+    points = {_to_key(point["values"]): saved for point, saved in study.finished(folder, sweep)}
+    keys = [_to_key(point["values"]) for point in sweep["points"]]
+    return ComparedFolder(folder, points, [key for key in keys if key not in points])
 
 
 def compare(reference: ComparedFolder, others: Sequence[ComparedFolder]) -> Json:
-    """Compare studies with the first one.
+    """Compare results with the first ones.
 
     Returns:
         ``reference``: folder, scenario, backend, results digest.
-        ``comparisons``: one for each of the others, as `compare_with` gives it.
+        ``comparisons``: the result of `compare_with` for each of the others.
 
     Raises:
         InputError: If a folder has no variant with a seed in common with the first.
     """
     return {
-        "reference": _about(reference),
+        "reference": _describe(reference),
         "comparisons": [compare_with(reference, other) for other in others],
     }
 
 
 def compare_with(reference: ComparedFolder, other: ComparedFolder) -> Json:
-    """Compare a study with another, metric by metric of whole runs, over the seeds of both.
+    """Compare two results, metric by metric of whole runs, over their common seeds.
 
     Returns:
         ``other``: as ``reference`` in `compare`.
-        ``identical``: whether all tables of both are the same, by their digests, and of sweeps at
-        the same points.
-        ``differences``: where scenarios, inputs, versions or what was left out differ: ``path``
+        ``identical``: whether all tables are equal, by their digests, at the same points.
+        ``differences``: entries of scenarios, inputs, versions or omissions that differ: ``path``
         and both values.
         ``only_reference``, ``only_other``: runs and metrics that the other one lacks.
-        ``seeds``: those of all variants that both have.
-        ``rows``: for each variant and metric that both have: see `_row`.
-        ``compared``, ``differ``, ``hold``: how many rows there are with two values; of those, with
+        ``seeds``: common seeds of all variants.
+        ``rows``: a row for each common variant and metric: see `_row`.
+        ``compared``, ``differ``, ``hold``: number of rows with two values; of those, with
         different ones; of those, whose verdict holds among all of them (`LEVEL`).
-        ``verdict``: ``identical``, ``noise``, ``undecided``, ``one seed`` or ``differ``, of all
-        together.
+        ``verdict``: ``identical``, ``noise``, ``undecided``, ``one seed`` or ``differ``, over all
+        rows.
     """
     if reference.is_sweep != other.is_sweep:
-        one, two = (reference, other) if reference.is_sweep else (other, reference)
+        sweep, run = (reference, other) if reference.is_sweep else (other, reference)
         raise InputError(
-            f"{one.folder} is a sweep, {two.folder} is none: give two sweeps, or a point of the "
-            f"sweep, as {one.folder}/points/0001"
+            f"{sweep.folder} is a sweep, {run.folder} is none: give two sweeps, or a point of the "
+            f"sweep, as {sweep.folder}/points/0001"
         )
     rows: list[Json] = []
     differences: dict[str, Json] = {}
-    alone: list[list[str]] = [[], []]
+    unmatched: list[list[str]] = [[], []]
     seeds: set[int] = set()
-    for values in _both(reference.points, other.points, alone, str):
-        sides = reference.points[values], other.points[values]
-        differences |= {_text(row): row for row in _differences(*sides)}
-        rows += _compared(json.loads(values), sides, alone, seeds)
+    for key in _match(reference.points, other.points, unmatched, str):
+        sides = reference.points[key], other.points[key]
+        facts = {role: _facts(side.manifest)
+                 for role, side in zip(("reference", "other"), sides, strict=True)}  # fmt: skip
+        differences |= {_to_key(row): row for row in list_differences(facts)}
+        rows += _compare_point(json.loads(key), sides, unmatched, seeds)
     if not rows:
         raise InputError(
             f"{reference.folder} and {other.folder} have no variant with a seed in common: run "
             "both with the same seeds (--seeds)\n"
-            + "\n".join(f"  {one.folder}: {_runs(one)}" for one in (reference, other))
+            + "\n".join(f"  {side.folder}: {_list_runs(side)}" for side in (reference, other))
         )
-    _judge_together(rows)
-    known = [row for row in rows if row["verdict"] is not None]
-    differ = [row for row in known if row["verdict"] != "identical"]
-    digests = [{at: one.manifest.get("results_digest") for at, one in side.points.items()}
-               for side in (reference, other)]  # fmt: skip
+    _adjust_verdicts(rows)
+    compared = [row for row in rows if row["verdict"] is not None]
+    differ = [row for row in compared if row["verdict"] != "identical"]
+    digests = [
+        {key: saved.manifest.get("results_digest") for key, saved in side.points.items()}
+        for side in (reference, other)
+    ]
     return {
-        "other": _about(other),
+        "other": _describe(other),
         "identical": None not in digests[0].values() and digests[0] == digests[1],
         "differences": list(differences.values()),
-        "only_reference": alone[0],
-        "only_other": alone[1],
+        "only_reference": unmatched[0],
+        "only_other": unmatched[1],
         "seeds": sorted(seeds),
-        "compared": len(known),
+        "compared": len(compared),
         "differ": len(differ),
         "hold": sum(row["holds"] for row in differ),
         "verdict": _verdict(differ),
@@ -136,23 +140,23 @@ def compare_with(reference: ComparedFolder, other: ComparedFolder) -> Json:
     }
 
 
-def _text(values: object) -> str:
+def _to_key(values: object) -> str:
     return json.dumps(values, sort_keys=True)
 
 
-def _about(results: ComparedFolder) -> Json:
+def _describe(results: ComparedFolder) -> Json:
     studies = results.points.values()
     return {
         "folder": str(results.folder),
-        "scenario": next((one.manifest["scenario"]["name"] for one in studies), None),
-        "backend": next((one.manifest.get("backend") for one in studies), None),
-        "results_digest": [one.manifest.get("results_digest") for one in studies],
+        "scenario": next((saved.manifest["scenario"]["name"] for saved in studies), None),
+        "backend": next((saved.manifest.get("backend") for saved in studies), None),
+        "results_digest": [saved.manifest.get("results_digest") for saved in studies],
         "failed_points": [json.loads(values) for values in results.failed],
     }
 
 
-def _runs(results: ComparedFolder) -> str:
-    """Points, and variants and seeds of the first one, for a message."""
+def _list_runs(results: ComparedFolder) -> str:
+    """Points, variants and seeds, for a message."""
     points = f"{len(results.points)} points; " if results.is_sweep else ""
     first = next(iter(results.points.values()), None)
     if first is None:
@@ -162,83 +166,85 @@ def _runs(results: ComparedFolder) -> str:
     return f"{points}variants {variants or 'none'}; seeds {seeds or 'none'}"
 
 
-def _both(left: Any, right: Any, alone: list[list[str]], label: Any) -> list[Any]:
-    """Keys of both, in the order of the first; those of one are named in `alone`."""
-    alone[0] += [label(key) for key in left if key not in right]
-    alone[1] += [label(key) for key in right if key not in left]
+def _match(
+    left: Collection[Key], right: Collection[Key], unmatched: list[list[str]],
+    label: Callable[[Key], str],
+) -> list[Key]:  # fmt: skip
+    """Common keys, in the order of the first; labels of the others are added to `unmatched`."""
+    unmatched[0] += [label(key) for key in left if key not in right]
+    unmatched[1] += [label(key) for key in right if key not in left]
     return [key for key in left if key in right]
 
 
-def _compared(
-    point: Json, sides: tuple[StoredStudy, StoredStudy], alone: list[list[str]], seeds: set[int]
+def _compare_point(
+    point: Json, sides: tuple[StoredStudy, StoredStudy], unmatched: list[list[str]], seeds: set[int]
 ) -> Iterator[Json]:
-    """A row for each variant and metric that two studies have; what is left out is named."""
+    """A row for each common variant and metric of two studies; adds to `unmatched` and `seeds`."""
     values = [_values(side) for side in sides]
     etas = [_etas(side) for side in sides]
-    at = f"{_text(point)} " if point else ""
-    for variant in _both(values[0], values[1], alone, lambda name: f"{at}variant {name}"):
+    prefix = f"{_to_key(point)} " if point else ""
+    for variant in _match(values[0], values[1], unmatched, lambda name: f"{prefix}variant {name}"):
         left, right = values[0][variant], values[1][variant]
-        known = [list(dict.fromkeys(seed for by_seed in side.values() for seed in by_seed))
-                 for side in (left, right)]  # fmt: skip
-        lone: list[list[str]] = [[], []]
-        shared = _both(known[0], known[1], lone, str)
-        for names, found in zip(alone, lone, strict=True):
-            names += [f"{at}variant {variant}, seeds {', '.join(found)}"] if found else []
+        own_seeds = [list(dict.fromkeys(seed for by_seed in side.values() for seed in by_seed))
+                     for side in (left, right)]  # fmt: skip
+        unmatched_seeds: list[list[str]] = [[], []]
+        shared = _match(own_seeds[0], own_seeds[1], unmatched_seeds, str)
+        for labels, only in zip(unmatched, unmatched_seeds, strict=True):
+            labels += [f"{prefix}variant {variant}, seeds {', '.join(only)}"] if only else []
         seeds.update(shared)
         other_eta = etas[0].get(variant) != etas[1].get(variant)
-        metrics = _both(left, right, alone, lambda name, v=variant: f"{at}variant {v}, {name}")
+        metrics = _match(left, right, unmatched, f"{prefix}variant {variant}, ".__add__)
         for metric in metrics if shared else ():
             pairs = [[side[metric].get(seed) for seed in shared] for side in (left, right)]
             row = _row(*pairs, comparable=not (other_eta and metric in COSTS))
-            named = {"point": point} if point else {}
-            yield named | {"variant": variant, "metric": metric, "unit": _unit(metric)} | row
-
-
-def _unit(metric: str) -> str | None:
-    return METRICS[metric].unit if metric in METRICS else None
+            unit = METRICS[metric].unit if metric in METRICS else None
+            place = {"point": point} if point else {}
+            yield place | {"variant": variant, "metric": metric, "unit": unit} | row
 
 
 def _values(saved: StoredStudy) -> Values:
     """Metrics of whole runs, by variant, name and seed."""
-    found: Values = {}
+    values: Values = {}
     columns = ("by", "variant", "metric", "seed", "value")
     rows = saved.table("metrics", columns).to_pydict()
     for by, variant, metric, seed, value in zip(*rows.values(), strict=True):
         if not by:
-            found.setdefault(variant, {}).setdefault(metric, {})[seed] = value
-    return found
+            values.setdefault(variant, {}).setdefault(metric, {})[seed] = value
+    return values
 
 
 def _etas(saved: StoredStudy) -> dict[str, float | None]:
-    """Under which eta the cost of each variant is."""
+    """The eta of each variant."""
     scenario = saved.manifest["scenario"]
-    own = scenario.get("objective", {}).get("eta")
+    default = scenario.get("objective", {}).get("eta")
     return {
-        name: (variant or {}).get("objective", {}).get("eta", own)
+        name: (variant or {}).get("objective", {}).get("eta", default)
         for name, variant in scenario.get("variants", {}).items()
     }
 
 
 def _row(left: Sequence[float | None], right: Sequence[float | None], *, comparable: bool) -> Json:
-    """What pairs of one metric say; None where they are not compared, or a figure does not exist.
+    """Statistics of a metric's pairs; None where they are not comparable or not defined.
 
     Returns:
-        ``n``: number of pairs. ``reference``, ``other``: means. ``difference``, and its 95 %
-        interval ``difference_ci95``: of the other less the reference. ``ratio``, ``ci95``,
-        ``effect``, ``verdict``: see
-        `wattkeeper.sim.results.statistics.versus`. ``p``: of a paired t test.
+        ``n``: number of pairs. ``reference``, ``other``: means. ``difference``: mean of the
+        other less the reference, ``difference_ci95``: its 95 % interval. ``ratio``, ``ci95``,
+        ``effect``, ``verdict``: see `wattkeeper.sim.results.statistics.versus`. ``p``: p-value of a
+        paired t test.
     """
-    values, baseline = (np.array([math.nan if one is None else one for one in side], dtype=float)
-                        for side in (right, left))  # fmt: skip
-    judged = versus(values.tolist(), baseline.tolist() if comparable else [])
-    known = judged["verdict"] is not None
+    values, baseline = (
+        np.array([math.nan if value is None else value for value in side], dtype=float)
+        for side in (right, left)
+    )
+    statistics = versus(values.tolist(), baseline.tolist() if comparable else [])
+    known = statistics["verdict"] is not None
     return {
         "n": len(values),
         "reference": _mean(baseline),
         "other": _mean(values),
         "difference": float((values - baseline).mean()) if known else None,
         "difference_ci95": interval(values - baseline) if known else None,
-        **judged,
+        **statistics,
         "p": p_value(values, baseline) if known and not same(values, baseline) else None,
     }
 
@@ -248,29 +254,29 @@ def _mean(values: Floats) -> float | None:
     return mean if math.isfinite(mean) else None
 
 
-def _judge_together(rows: Sequence[Json]) -> None:
-    """Add ``p_holm``, p adjusted for all rows that differ, and ``holds``: whether it is low.
+def _adjust_verdicts(rows: Sequence[Json]) -> None:
+    """Add ``p_holm``, p adjusted for all rows that differ, and ``holds``: its significance.
 
-    Metrics of a run whose differences are in proportion, as those of cost and regret, ask the same
-    question: they count once.
+    Metrics of a run whose differences are proportional, as those of cost and regret, are one
+    hypothesis: they count once.
     """
-    tested = {_question(row): row["p"] for row in rows if row["p"] is not None}
+    tested = {_hypothesis(row): row["p"] for row in rows if row["p"] is not None}
     adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
     for row in rows:
-        row["p_holm"] = adjusted.get(_question(row))
-        row["holds"] = stands_alone(row) and (row["p_holm"] or 0.0) <= LEVEL
+        row["p_holm"] = adjusted.get(_hypothesis(row))
+        row["holds"] = is_significant(row) and (row["p_holm"] or 0.0) <= LEVEL
 
 
-def _question(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _hypothesis(row: Mapping[str, Any]) -> tuple[str, ...]:
     if row["p"] is None:
         return ()
-    return _text(row.get("point", {})), row["variant"], f"{row['p']:.6g}"
+    return _to_key(row.get("point", {})), row["variant"], f"{row['p']:.6g}"
 
 
 def _verdict(differ: Sequence[Mapping[str, Any]]) -> str:
-    """Of rows that differ.
+    """The verdict on all rows that differ.
 
-    It is undecided where none holds, but more stand out alone than luck would have among so many.
+    It is undecided where none holds, but chance explains too few of those significant alone.
     """
     if not differ:
         return "identical"
@@ -278,30 +284,21 @@ def _verdict(differ: Sequence[Mapping[str, Any]]) -> str:
         return "differ"
     if all(row["verdict"] == "one seed" for row in differ):
         return "one seed"
-    asked = {_question(row) for row in differ}
-    alone = {_question(row) for row in differ if stands_alone(row)}
-    by_luck = sum(
-        math.comb(len(asked), count) * LEVEL**count * (1 - LEVEL) ** (len(asked) - count)
-        for count in range(len(alone), len(asked) + 1)
+    total = len({_hypothesis(row) for row in differ})
+    significant = len({_hypothesis(row) for row in differ if is_significant(row)})
+    by_chance = sum(
+        math.comb(total, count) * LEVEL**count * (1 - LEVEL) ** (total - count)
+        for count in range(significant, total + 1)
     )
-    return "undecided" if by_luck < LEVEL else "noise"
+    return "undecided" if by_chance < LEVEL else "noise"
 
 
-def stands_alone(row: Mapping[str, Any]) -> bool:
-    """Whether a row that is looked at by itself is more than noise."""
+def is_significant(row: Mapping[str, Any]) -> bool:
+    """Whether a row is significant by itself, unadjusted for the number of rows."""
     return row["verdict"] in ("lower", "higher")
 
 
-def _differences(left: StoredStudy, right: StoredStudy) -> Iterator[Json]:
-    """Where what was run, on what, and with what are not the same."""
-    sides = [dict(flat(_facts(one.manifest))) for one in (left, right)]
-    for path in sorted(sides[0].keys() | sides[1].keys()):
-        values = [side.get(path) for side in sides]
-        if values[0] != values[1]:
-            yield {"path": path, "reference": values[0], "other": values[1]}
-
-
 def _facts(manifest: Manifest) -> Json:
-    inputs = {f"{one['kind']} {one['trace']}": one for one in manifest.get("inputs", ())}
+    inputs = {f"{trace['kind']} {trace['trace']}": trace for trace in manifest.get("inputs", ())}
     facts = {name: manifest[name] for name in FACTS if manifest.get(name)}
     return {"scenario": manifest["scenario"]} | facts | {"inputs": inputs}

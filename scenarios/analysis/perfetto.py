@@ -1,7 +1,7 @@
-"""A run as a trace that Perfetto and chrome://tracing show: who ran where, and what was decided.
+"""A run as a trace for Perfetto and chrome://tracing: jobs on GPUs, decisions, counters.
 
-In the Trace Event Format (Google, "Trace Event Format", JSON Object Format): times are in
-microseconds from the first event, to the nanosecond, which is what the viewers know.
+Trace Event Format (Google, JSON Object Format): times are in microseconds from the first event, to
+the nanosecond.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.analysis.perfetto_lanes import Hold, Lane, holds, lanes
+from wattkeeper.scenarios.analysis.perfetto_lanes import Hold, Lane, assign_lanes, find_holds
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.traces.files.atomic import replace_file
 
 MOST_JOBS: Final = 100_000
-"""Of one timeline: browsers open no more."""
+"""Jobs of one timeline; browsers open no more."""
 
 MOST_SLICES: Final = 2_000_000
 
 CLUSTER: Final = 1
-"""Its pid; 0 means something else to viewers."""
+"""Process id of the cluster; 0 has another meaning to viewers."""
 
 COUNTERS: Final = {"power_w": "W", "gpus_busy": "GPUs", "jobs_waiting": "jobs"}
-"""Columns of `timeline.parquet`, and their units."""
+"""Columns of `timeline.parquet` and their units."""
 
 ARGUMENTS: Final = {
     "job": "job_id",
@@ -47,19 +47,18 @@ ARGUMENTS: Final = {
     "power_limit_w": "power_limit_w",
     "attempt_energy_j": "energy_j",
 }
-"""Of a slice, and the column of `jobs.parquet` that they are."""
+"""Arguments of a slice, and their columns of `jobs.parquet`."""
 
 JOBS: Final = (*ARGUMENTS.values(), "gpu_type", "start_time_s", "finish_time_s", "reached_target",
                "early_stopped")  # fmt: skip
 
 DECISIONS: Final = ("time_s", "point", "policy", "job_id", "attempt", "chose")
 
-
-Event = Callable[[str], object]
+WriteEvent = Callable[[str], object]
 
 
 class EventCounts(NamedTuple):
-    """What a trace has: of each kind of events, how many."""
+    """Number of events of each kind in a trace."""
 
     jobs: int
     slices: int
@@ -67,48 +66,50 @@ class EventCounts(NamedTuple):
     counters: int
 
 
-def runs(study: Study) -> list[tuple[str, int]]:
+def list_runs(study: Study) -> list[tuple[str, int]]:
     """Variant and seed of each run, in the order of the study."""
     seeds = study.manifest["seeds"]
     return [(variant, seed) for variant in study.summary["variants"] for seed in seeds]
 
 
-def write(study: Study, variant: str, seed: int, path: Path) -> EventCounts:
-    """Write the timeline of a run; it appears whole, compressed if its name ends in ``.gz``.
+def write_trace(study: Study, variant: str, seed: int, path: Path) -> EventCounts:
+    """Write the timeline of a run atomically, compressed if its name ends in ``.gz``.
 
     Raises:
-        InputError: If there is no such run, it has more than a browser can show, or its tables do
-            not fit together.
+        InputError: If there is no such run, it is too large for a browser, or its tables are
+            inconsistent.
         EnvironmentLacks: If the file cannot be written.
     """
     attempts, decisions, line = (
-        _of_run(study, name, columns, variant, seed)
+        _read_run(study, name, columns, variant, seed)
         for name, columns in (("jobs", JOBS), ("decisions", DECISIONS),
                               ("timeline", ("time_s", *COUNTERS)))
     )  # fmt: skip
     jobs = pc.count_distinct(attempts["job_id"]).as_py()
     if jobs > MOST_JOBS:
         raise InputError(
-            f"{variant} with seed {seed} has {jobs:,} jobs, a timeline at most {MOST_JOBS:,}, which"
-            " is what a browser can show: run the scenario on fewer, or read jobs.parquet and "
+            f"{variant} with seed {seed} has {jobs:,} jobs, a timeline at most {MOST_JOBS:,}, the "
+            "limit of browsers: run the scenario on fewer, or read jobs.parquet and "
             "decisions.parquet"
         )
     if not jobs:
         raise InputError(f"{variant} with seed {seed} has no jobs: there is nothing to show")
     zero_s = min(pc.min(table["time_s"]).as_py() for table in (line, decisions) if len(table))
     try:
-        held = _holds(attempts, decisions, zero_s)
-        drawn = lanes(held)
-        if sum(map(len, drawn)) > MOST_SLICES:
+        holds = _read_holds(attempts, decisions, zero_s)
+        lanes = assign_lanes(holds)
+        if sum(map(len, lanes)) > MOST_SLICES:
             raise InputError(
                 f"{variant} with seed {seed} has more than {MOST_SLICES:,} slices, one for each GPU"
                 " of a job, which no browser can show: run the scenario on fewer jobs"
             )
-        with _events(path, _about(study, variant, seed, zero_s)) as event:
-            tids = _name(event, held, drawn, attempts, decisions)
-            slices = _slices(event, held, drawn, attempts, zero_s, tids)
-            _decisions(event, decisions, zero_s, tids)
-            return EventCounts(jobs, slices, len(decisions), _counters(event, line, zero_s))
+        with _open_trace(path, _describe(study, variant, seed, zero_s)) as write_event:
+            tids = _name_tracks(write_event, holds, lanes, attempts, decisions)
+            slices = _write_slices(write_event, holds, lanes, attempts, zero_s, tids)
+            _write_decisions(write_event, decisions, zero_s, tids)
+            return EventCounts(
+                jobs, slices, len(decisions), _write_counters(write_event, line, zero_s)
+            )
     except LookupError as error:
         raise InputError(
             f"jobs and decisions of {variant} with seed {seed} do not fit together ({error} is "
@@ -116,13 +117,15 @@ def write(study: Study, variant: str, seed: int, path: Path) -> EventCounts:
         ) from None
 
 
-def _of_run(study: Study, name: str, columns: tuple[str, ...], variant: str, seed: int) -> pa.Table:
+def _read_run(
+    study: Study, name: str, columns: tuple[str, ...], variant: str, seed: int
+) -> pa.Table:
     table = study.table(name, ("variant", "seed", *columns))
     kept = table.filter((pc.field("variant") == variant) & (pc.field("seed") == seed))
     return kept.select(columns).combine_chunks()
 
 
-def _about(study: Study, variant: str, seed: int, zero_s: float) -> dict[str, Any]:
+def _describe(study: Study, variant: str, seed: int, zero_s: float) -> dict[str, Any]:
     manifest = study.manifest
     return {
         "scenario": manifest["scenario"]["name"],
@@ -135,29 +138,28 @@ def _about(study: Study, variant: str, seed: int, zero_s: float) -> dict[str, An
 
 
 @contextmanager
-def _events(path: Path, about: Mapping[str, Any]) -> Iterator[Event]:
-    """Inside, a function that writes an event, which is given as the inside of its braces."""
+def _open_trace(path: Path, about: Mapping[str, Any]) -> Iterator[WriteEvent]:
+    """Open a trace; yields a function that writes an event, given as JSON without its braces."""
     with (
         replace_file(path) as fresh,
         fresh.open("wb") as file,
-        _packed(file, path) as packed,
-        TextIOWrapper(packed, "utf-8", newline="\n") as out,
+        _compress(file, path) as content,
+        TextIOWrapper(content, "utf-8", newline="\n") as out,
     ):
         openings = chain(('{"traceEvents":[\n{',), repeat(",\n{"))
-        yield lambda inside: out.write(f"{next(openings)}{inside}}}")
+        yield lambda members: out.write(f"{next(openings)}{members}}}")
         other = json.dumps(about, ensure_ascii=False)
         out.write(f'\n],\n"displayTimeUnit":"ms",\n"otherData":{other}}}\n')
 
 
-def _packed(file: IO[bytes], path: Path) -> Any:
-    """Compressed without name and time, so that the same trace is the same bytes."""
+def _compress(file: IO[bytes], path: Path) -> Any:
+    """A gzip stream without name and time, so that equal traces are equal bytes."""
     return gzip.GzipFile("", "wb", 6, file, 0) if path.suffix == ".gz" else file
 
 
 def _ns(column: pa.ChunkedArray, zero_s: float) -> list[int]:
-    seconds = column.to_numpy() - zero_s
-    found: list[int] = np.rint(seconds * 1e9).astype(np.int64).tolist()
-    return found
+    times: list[int] = np.rint((column.to_numpy() - zero_s) * 1e9).astype(np.int64).tolist()
+    return times
 
 
 def _us(ns: int) -> str:
@@ -165,46 +167,48 @@ def _us(ns: int) -> str:
     return f"{whole}.{rest:03}" if rest else str(whole)
 
 
-def _holds(attempts: pa.Table, decisions: pa.Table, zero_s: float) -> list[Hold]:
+def _read_holds(attempts: pa.Table, decisions: pa.Table, zero_s: float) -> list[Hold]:
     columns = (decisions[name].to_pylist() for name in ("point", "job_id", "attempt", "chose"))
     ends = _ns(attempts["finish_time_s"], zero_s)
     names, numbers = attempts["job_id"].to_pylist(), attempts["attempt"].to_pylist()
     ended = dict(zip(names, zip(ends, numbers, strict=True), strict=True))  # the last one stays
-    found = holds(zip(_ns(decisions["time_s"], zero_s), *columns, strict=True), ended)
-    unknown = ended.keys() - {hold.job for hold in found}
+    holds = find_holds(zip(_ns(decisions["time_s"], zero_s), *columns, strict=True), ended)
+    unknown = ended.keys() - {hold.job for hold in holds}
     if unknown:
         raise LookupError(min(unknown))
-    return found
+    return holds
 
 
-def _name(
-    event: Event,
-    held: list[Hold],
-    drawn: list[tuple[Lane, ...]],
+def _name_tracks(
+    write_event: WriteEvent,
+    holds: list[Hold],
+    lanes: list[tuple[Lane, ...]],
     attempts: pa.Table,
     decisions: pa.Table,
 ) -> dict[Lane | str, int]:
-    """Name nodes, GPUs and decision points.
+    """Name the tracks of nodes, GPUs and decision points.
 
     Returns:
-        The tid of each lane and decision point: no two are the same, even on different nodes, since
-        viewers look threads up by it.
+        The thread id of each lane and decision point, unique over all nodes, since viewers look
+        threads up by it.
     """
-    kind = dict(zip(attempts["job_id"].to_pylist(), attempts["gpu_type"].to_pylist(), strict=True))
-    types = {node: kind[hold.job] for hold in held for node, *_ in hold.slots}
-    _named(event, "process", CLUSTER, CLUSTER, "cluster")
+    gpu_types = dict(
+        zip(attempts["job_id"].to_pylist(), attempts["gpu_type"].to_pylist(), strict=True)
+    )
+    types = {node: gpu_types[hold.job] for hold in holds for node, *_ in hold.slots}
+    _name_track(write_event, "process", CLUSTER, CLUSTER, "cluster")
     for node, gpu_type in sorted(types.items()):
-        _named(event, "process", _pid(node), _pid(node), f"node {node} ({gpu_type})")
+        _name_track(write_event, "process", _pid(node), _pid(node), f"node {node} ({gpu_type})")
     points = sorted(pc.unique(decisions["point"]).to_pylist())
-    keys: list[Lane | str] = [*points, *sorted({lane for some in drawn for lane in some})]
+    keys: list[Lane | str] = [*points, *sorted({lane for own in lanes for lane in own})]
     tids = {key: tid for tid, key in enumerate(keys, _pid(max(types)) + 1)}
     for key, tid in tids.items():
         if isinstance(key, str):
-            _named(event, "thread", CLUSTER, tid, key)
+            _name_track(write_event, "thread", CLUSTER, tid, key)
         else:
             node, gpu, part = key
             shared = f", part {part + 1}" * bool(part)
-            _named(event, "thread", _pid(node), tid, f"GPU {gpu}{shared}")
+            _name_track(write_event, "thread", _pid(node), tid, f"GPU {gpu}{shared}")
     return tids
 
 
@@ -212,88 +216,90 @@ def _pid(node: int) -> int:
     return node + CLUSTER + 1
 
 
-def _named(event: Event, what: str, pid: int, tid: int, name: str) -> None:
+def _name_track(write_event: WriteEvent, what: str, pid: int, tid: int, name: str) -> None:
     """Name a process or a thread, and order it by its number."""
     start = f'"ph":"M","pid":{pid},"tid":{tid},"name":"{what}_'
-    event(f'{start}name","args":{{"name":{_json(name)}}}')
-    event(f'{start}sort_index","args":{{"sort_index":{tid}}}')
+    write_event(f'{start}name","args":{{"name":{_json(name)}}}')
+    write_event(f'{start}sort_index","args":{{"sort_index":{tid}}}')
 
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _slices(
-    event: Event,
-    held: list[Hold],
-    drawn: list[tuple[Lane, ...]],
+def _write_slices(
+    write_event: WriteEvent,
+    holds: list[Hold],
+    lanes: list[tuple[Lane, ...]],
     attempts: pa.Table,
     zero_s: float,
     tids: Mapping[Lane | str, int],
 ) -> int:
-    """A slice for each attempt and each GPU that it held, between preemptions."""
+    """Write a slice for each attempt and each GPU that it held, between preemptions."""
     begins, ends = (_ns(attempts[name], zero_s) for name in ("start_time_s", "finish_time_s"))
     names, numbers = attempts["job_id"].to_pylist(), attempts["attempt"].to_pylist()
     rows = {key: row for row, key in enumerate(zip(names, numbers, strict=True))}
-    about = _Arguments(attempts)
-    written = 0
-    for hold, taken in zip(held, drawn, strict=True):
+    format_arguments = _Arguments(attempts)
+    slices = 0
+    for hold, own in zip(holds, lanes, strict=True):
         for attempt in range(hold.first, hold.last + 1):
             row = rows[hold.job, attempt]
             begin = hold.begin if attempt == hold.first else begins[row]
             end = hold.end if attempt == hold.last else ends[row]
-            arguments = about(row, preempted=hold.preempted and attempt == hold.last)
-            inside = (f'"ph":"X","ts":{_us(begin)},"dur":{_us(end - begin)},'
+            arguments = format_arguments(row, preempted=hold.preempted and attempt == hold.last)
+            members = (f'"ph":"X","ts":{_us(begin)},"dur":{_us(end - begin)},'
                       f'"name":{_json(hold.job)},"cat":"job","args":{arguments}')  # fmt: skip
-            for lane in taken:
-                event(f'"pid":{_pid(lane[0])},"tid":{tids[lane]},{inside}')
-            written += len(taken)
-    return written
+            for lane in own:
+                write_event(f'"pid":{_pid(lane[0])},"tid":{tids[lane]},{members}')
+            slices += len(own)
+    return slices
 
 
 class _Arguments:
-    """What a slice says of its attempt, as JSON."""
+    """The arguments of slices, as JSON."""
 
     def __init__(self, attempts: pa.Table) -> None:
         self._columns = {
-            shown: attempts[name].to_pylist() for shown, name in ARGUMENTS.items()
+            argument: attempts[name].to_pylist() for argument, name in ARGUMENTS.items()
         }  # fmt: skip
         self._reached, self._early = (
             attempts[name].to_pylist() for name in ("reached_target", "early_stopped")
         )
 
     def __call__(self, row: int, *, preempted: bool) -> str:
-        known = {name: column[row] for name, column in self._columns.items()}
+        values = {name: column[row] for name, column in self._columns.items()}
         outcome = ("preempted" if preempted else "done" if self._reached[row]
                    else "stopped early" if self._early[row] else "failed")  # fmt: skip
-        return _json({name: v for name, v in known.items() if v is not None} | {"outcome": outcome})
+        return _json(
+            {name: v for name, v in values.items() if v is not None} | {"outcome": outcome}
+        )
 
 
-def _decisions(
-    event: Event, decisions: pa.Table, zero_s: float, tids: Mapping[Lane | str, int]
+def _write_decisions(
+    write_event: WriteEvent, decisions: pa.Table, zero_s: float, tids: Mapping[Lane | str, int]
 ) -> None:
-    """An instant for each decision; that of `select` is named by what it chose."""
+    """Write an instant for each decision; that of `select` has the name of its choice."""
     times = _ns(decisions["time_s"], zero_s)
     columns = (decisions[name].to_pylist() for name in DECISIONS[1:])
     for ns, point, policy, job, attempt, chose in zip(times, *columns, strict=True):
         name = chose if point == "select" else point
-        event(
+        write_event(
             f'"pid":{CLUSTER},"tid":{tids[point]},"ph":"i","s":"t","ts":{_us(ns)},'
             f'"name":{_json(name)},"cat":"decision","args":{{"job":{_json(job)},'
             f'"attempt":{attempt},"policy":{_json(policy)},"chose":{_json(chose)}}}'
         )
 
 
-def _counters(event: Event, line: pa.Table, zero_s: float) -> int:
-    """The values of the timeline where they change; one that nobody measured is left out."""
-    times, written = _ns(line["time_s"], zero_s), 0
+def _write_counters(write_event: WriteEvent, line: pa.Table, zero_s: float) -> int:
+    """Write the timeline where it changes, without columns that were not measured."""
+    times, counters = _ns(line["time_s"], zero_s), 0
     for name, unit in COUNTERS.items():
         if line[name].null_count:
             continue
         values = line[name].to_numpy()
         changed = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
-        for at, value in zip(changed.tolist(), values[changed].tolist(), strict=True):
-            event(f'"pid":{CLUSTER},"tid":{CLUSTER},"ph":"C","ts":{_us(times[at])},'
+        for row, value in zip(changed.tolist(), values[changed].tolist(), strict=True):
+            write_event(f'"pid":{CLUSTER},"tid":{CLUSTER},"ph":"C","ts":{_us(times[row])},'
                   f'"name":"{name}","args":{{"{unit}":{value!r}}}')  # fmt: skip
-        written += len(changed)
-    return written
+        counters += len(changed)
+    return counters

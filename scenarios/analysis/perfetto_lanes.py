@@ -1,4 +1,4 @@
-"""Who held which GPUs from when to when, packed into lanes: one a GPU of a node."""
+"""Intervals in which jobs held GPUs, packed into lanes: one lane for each GPU of a node."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 Slot = tuple[int, int, int]
-"""Node, GPUs on it, and the index of a shared GPU or `ALL_OF_IT`: a slot of a placement."""
+"""A slot of a placement: node, number of GPUs, and index of a shared GPU or `WHOLE_GPUS`."""
 
 Lane = tuple[int, int, int]
-"""Node, GPU on it, and which part of the GPU where jobs share it, all from 0."""
+"""Node, GPU on it, and part of the GPU where jobs share it, all from 0."""
 
-ALL_OF_IT: Final = -1
+WHOLE_GPUS: Final = -1
 
 
 class Hold(NamedTuple):
-    """A job holds the same GPUs, for one attempt or for retries one after the other.
+    """An interval in which a job holds the same GPUs, over one attempt or consecutive retries.
 
     Attributes:
-        job: Its id.
-        begin: When, in whole ns.
-        end: Until when.
-        slots: Where.
-        first: Number of the first attempt of it.
-        last: Number of the last.
+        job: Id of the job.
+        begin: Begin, ns.
+        end: End, ns.
+        slots: The GPUs.
+        first: Number of its first attempt.
+        last: Number of its last attempt.
         preempted: Whether a preemption ended it.
     """
 
@@ -38,71 +38,71 @@ class Hold(NamedTuple):
     preempted: bool
 
 
-def holds(
+def find_holds(
     decisions: Iterator[tuple[int, str, str, int, str]], ended: dict[str, tuple[int, int]]
 ) -> list[Hold]:
-    """What the journal says of starts and preemptions, in its order.
+    """The holds between starts and preemptions or ends, in the order of the journal.
 
     Args:
         decisions: Time (ns), decision point, job, attempt, and choice of each decision.
-        ended: When (ns) each job's last attempt ended, and its number.
+        ended: End (ns) and number of each job's last attempt.
 
     Raises:
-        LookupError: If the journal is not of these jobs.
+        LookupError: If the journal does not belong to these jobs.
     """
-    found: list[Hold | None] = []
+    holds: list[Hold | None] = []
     running: dict[str, tuple[int, int, int, tuple[Slot, ...]]] = {}
     for time, point, job, attempt, chose in decisions:
         if point == "place":
-            running[job] = len(found), time, attempt, slots(chose)
-            found.append(None)
+            running[job] = len(holds), time, attempt, parse_slots(chose)
+            holds.append(None)
         elif point == "select" and chose == "preempt":
-            at, begin, first, where = running.pop(job)
-            found[at] = Hold(job, begin, time, where, first, attempt, True)
-    for job, (at, begin, first, where) in running.items():
+            index, begin, first, slots = running.pop(job)
+            holds[index] = Hold(job, begin, time, slots, first, attempt, True)
+    for job, (index, begin, first, slots) in running.items():
         end, last = ended[job]
-        found[at] = Hold(job, begin, end, where, first, last, False)
-    return [hold for hold in found if hold is not None]
+        holds[index] = Hold(job, begin, end, slots, first, last, False)
+    return [hold for hold in holds if hold is not None]
 
 
 @cache
-def slots(chose: str) -> tuple[Slot, ...]:
+def parse_slots(chose: str) -> tuple[Slot, ...]:
     """Read a placement as `wattkeeper.sim.results.tables.format_choice` writes it."""
-    found = []
+    slots = []
     for text in chose.split():
         node, _, rest = text.partition(":")
         gpus, _, gpu = rest.partition("/")
-        found.append((int(node), int(gpus), int(gpu) if gpu else ALL_OF_IT))
-    return tuple(found)
+        slots.append((int(node), int(gpus), int(gpu) if gpu else WHOLE_GPUS))
+    return tuple(slots)
 
 
-def lanes(ordered: Sequence[Hold]) -> list[tuple[Lane, ...]]:
-    """Lanes for each hold, one for each GPU that it holds; no two overlap on a lane.
+def assign_lanes(holds: Sequence[Hold]) -> list[tuple[Lane, ...]]:
+    """The lanes of each hold, one for each of its GPUs; holds never overlap on a lane.
 
-    A hold takes the lowest GPUs of its node that are free, so that they are never more than the
-    node has. Jobs that share a GPU take parts of it, the lowest that are free.
+    A hold takes the lowest free GPUs of its node, so that there are never more lanes than GPUs.
+    Jobs that share a GPU take its lowest free parts.
 
     Args:
-        ordered: Holds in the order of the journal.
+        holds: Holds in the order of the journal.
     """
     nodes: dict[int, _Node] = {}
     releases: list[tuple[int, int, Lane, int]] = []
-    found = []
-    for at, hold in enumerate(ordered):
+    lanes = []
+    for index, hold in enumerate(holds):
         while releases and releases[0][0] <= hold.begin:
             _, _, lane, shared = heappop(releases)
             nodes[lane[0]].release(lane, shared)
-        taken = []
+        own: list[Lane] = []
         for node, gpus, shared in hold.slots:
             for gpu, part in nodes.setdefault(node, _Node()).take(gpus, shared):
-                taken.append((node, gpu, part))
-                heappush(releases, (hold.end, at, taken[-1], shared))
-        found.append(tuple(taken))
-    return found
+                own.append((node, gpu, part))
+                heappush(releases, (hold.end, index, own[-1], shared))
+        lanes.append(tuple(own))
+    return lanes
 
 
-class _Free:
-    """Numbers from 0, of which the lowest free one is taken."""
+class _LowestFree:
+    """Allocates the lowest free number from 0."""
 
     def __init__(self) -> None:
         self._released: list[int] = []
@@ -123,23 +123,23 @@ class _Free:
 
 
 class _Node:
-    """The GPUs of a node, and which part of each shared one is taken."""
+    """Allocates the GPUs of a node, and the parts of shared ones."""
 
     def __init__(self) -> None:
-        self._gpus = _Free()
-        self._shared: dict[int, tuple[int, _Free]] = {}
+        self._gpus = _LowestFree()
+        self._shared: dict[int, tuple[int, _LowestFree]] = {}
 
     def take(self, gpus: int, shared: int) -> list[tuple[int, int]]:
-        if shared == ALL_OF_IT:
+        if shared == WHOLE_GPUS:
             return [(self._gpus.take(), 0) for _ in range(gpus)]
         if shared not in self._shared:
-            self._shared[shared] = self._gpus.take(), _Free()
+            self._shared[shared] = self._gpus.take(), _LowestFree()
         gpu, parts = self._shared[shared]
         return [(gpu, parts.take())]
 
     def release(self, lane: Lane, shared: int) -> None:
         _, gpu, part = lane
-        if shared == ALL_OF_IT:
+        if shared == WHOLE_GPUS:
             self._gpus.release(gpu)
             return
         _, parts = self._shared[shared]

@@ -1,4 +1,4 @@
-"""What was predicted against what was measured, attempt by attempt: two results folders."""
+"""Comparison of a simulated with a live run, attempt by attempt."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.manifest import Manifest
 
+SIDES: Final = ("measured", "predicted")
+
 KEY: Final = ("variant", "seed", "job_id", "attempt")
-"""What an attempt is matched by."""
+"""Columns that identify an attempt in both runs."""
 
 CHOSEN: Final = ("batch_size", "power_limit_w")
-"""Decisions that say how an attempt ran."""
+"""Decisions on how an attempt runs."""
 
 METRICS: Final = {
     "time_s": "training time of an attempt",
@@ -29,17 +31,17 @@ METRICS: Final = {
     "epoch_j": "energy of an epoch, with its share of the overheads",
     "jct_s": "submission of the job to the end of the attempt",
 }
-"""What is compared."""
+"""Compared metrics and their meaning."""
 
 _READ: Final = (*KEY, "group_id", "recurrence", "workload", "submit_time_s", "finish_time_s",
                 *CHOSEN, "epochs", "energy_j", "time_s")  # fmt: skip
 
 
 class ComparedStudy(NamedTuple):
-    """A study, as far as it is compared.
+    """The compared parts of a study.
 
     Attributes:
-        folder: Where it is.
+        folder: Its folder.
         manifest: Its manifest.
         attempts: The columns `_READ` of its attempts, in order of ending.
     """
@@ -53,53 +55,54 @@ def read(folder: Path) -> ComparedStudy:
     """Read a results folder.
 
     Raises:
-        InputError: If it is none, or a file in it is broken.
+        InputError: If it is no results folder, or a file in it is broken.
     """
     saved = study.read(folder)
     return ComparedStudy(folder, saved.manifest, saved.table("jobs", _READ))
 
 
 def compare(measured: ComparedStudy, predicted: ComparedStudy) -> Json:
-    """Compare the attempts that both have.
+    """Compare the attempts that both runs have.
 
     Returns:
         ``measured``, ``predicted``: folder, backend (``sim`` or ``live``), scenario.
-        ``differences``: where the scenarios differ: ``path``, and its value in both.
-        ``attempts``: a row for each that both have: what it is matched by, decisions, and the
-        metrics `METRICS`: measured, predicted, and the relative error of the prediction; None
-        where a value is absent.
-        ``only_measured``, ``only_predicted``: the others.
-        ``decisions``: how many attempts were ``compared`` and which ``differ``.
-        ``errors``: by workload, ``all`` for all of them, and metric: statistics of the relative
+        ``differences``: entries of the scenarios that differ: ``path`` and both values.
+        ``attempts``: a row for each common attempt: its key, decisions, and `METRICS`: measured,
+        predicted, and the relative error of the prediction; None where a value is absent.
+        ``only_measured``, ``only_predicted``: attempts of one run only.
+        ``decisions``: the number of attempts ``compared`` and the rows that ``differ``.
+        ``errors``: by workload (``all`` for all of them) and metric: statistics of the relative
         errors of attempts that ran with the same batch size and limit.
-        ``totals``: sums over all attempts that both have.
-        ``absent``: of how many attempts the energy is unknown, measured and predicted.
+        ``totals``: sums over all common attempts.
+        ``absent``: number of attempts without energy, measured and predicted.
 
     Raises:
         InputError: If they have no attempt in common.
     """
-    both = _joined(measured.attempts, predicted.attempts)
+    joined = _join(measured.attempts, predicted.attempts)
     attempts: list[Json] = []
-    alone: dict[str, list[Json]] = {"measured": [], "predicted": []}
-    for row in both.to_pylist():
-        sides = {side: row[f"{side}:group_id"] is not None for side in alone}
-        if all(sides.values()):
-            attempts.append(_attempt(row))
+    unmatched: dict[str, list[Json]] = {"measured": [], "predicted": []}
+    for row in joined.to_pylist():
+        present = [side for side in SIDES if row[f"{side}:group_id"] is not None]
+        if len(present) == 2:
+            attempts.append(_compare_attempt(row))
         else:
-            alone["measured" if sides["measured"] else "predicted"].append(_named(row))
+            unmatched[present[0]].append(_identify(row, present[0]))
     if not attempts:
         raise InputError(
             f"{measured.folder} and {predicted.folder} have no attempt of a job in common: give "
             "two runs of one scenario, with variants and seeds that both have\n"
-            + "\n".join(f"  {r.folder}: scenario {r.manifest['scenario']['name']}, {_runs(r)}"
+            + "\n".join(f"  {r.folder}: scenario {r.manifest['scenario']['name']}, {_list_runs(r)}"
                         for r in (measured, predicted))
         )  # fmt: skip
     same = [row for row in attempts if not row["differ"]]
     workloads = sorted({row["workload"] or "" for row in same})
     return {
-        "measured": _about(measured),
-        "predicted": _about(predicted),
-        "differences": list(_differences(measured, predicted)),
+        "measured": _describe(measured),
+        "predicted": _describe(predicted),
+        "differences": list(list_differences(
+            {"measured": measured.manifest["scenario"], "predicted": predicted.manifest["scenario"]}
+        )),
         "decisions": {
             "compared": len(attempts),
             "differ": [row for row in attempts if row["differ"]],
@@ -113,15 +116,15 @@ def compare(measured: ComparedStudy, predicted: ComparedStudy) -> Json:
         "totals": {name: _total(attempts, name) for name in ("time_s", "energy_j")},
         "absent": {
             side: sum(row["energy_j"][side] is None for row in attempts)
-            for side in ("measured", "predicted")
+            for side in SIDES
         },
-        "only_measured": alone["measured"],
-        "only_predicted": alone["predicted"],
+        "only_measured": unmatched["measured"],
+        "only_predicted": unmatched["predicted"],
         "attempts": attempts,
     }  # fmt: skip
 
 
-def _about(results: ComparedStudy) -> Json:
+def _describe(results: ComparedStudy) -> Json:
     manifest = results.manifest
     return {
         "folder": str(results.folder),
@@ -130,8 +133,8 @@ def _about(results: ComparedStudy) -> Json:
     }
 
 
-def _runs(results: ComparedStudy) -> str:
-    """Variants and seeds for a message."""
+def _list_runs(results: ComparedStudy) -> str:
+    """Variants and seeds, for a message."""
     variants, seeds = (
         ", ".join(str(value) for value in sorted(results.attempts[name].unique().to_pylist()))
         for name in ("variant", "seed")
@@ -139,34 +142,36 @@ def _runs(results: ComparedStudy) -> str:
     return f"variants {variants or 'none'}; seeds {seeds or 'none'}"
 
 
-def _joined(measured: pa.Table, predicted: pa.Table) -> pa.Table:
-    """Rows of both, those of one attempt as one, in order of ending."""
+def _join(measured: pa.Table, predicted: pa.Table) -> pa.Table:
+    """A row an attempt of either run, with the columns of both, in order of ending."""
     sides = []
-    for name, table in (("measured", measured), ("predicted", predicted)):
+    for name, table in zip(SIDES, (measured, predicted), strict=True):
         columns = {
             column if column in KEY else f"{name}:{column}": table[column] for column in _READ
         }
-        sides.append(pa.table(columns | {f"{name}:at": pa.array(np.arange(table.num_rows))}))
-    both = sides[0].join(sides[1], list(KEY), join_type="full outer", use_threads=False)
-    return both.sort_by([("measured:at", "ascending"), ("predicted:at", "ascending")])
+        sides.append(pa.table(columns | {f"{name}:row": pa.array(np.arange(table.num_rows))}))
+    joined = sides[0].join(sides[1], list(KEY), join_type="full outer", use_threads=False)
+    return joined.sort_by([("measured:row", "ascending"), ("predicted:row", "ascending")])
 
 
-def _named(row: Mapping[str, Any]) -> Json:
-    side = "predicted" if row["measured:group_id"] is None else "measured"
-    also = ("group_id", "recurrence", "workload")
-    return {key: row[key] for key in KEY} | {name: row[f"{side}:{name}"] for name in also}
+def _identify(row: Mapping[str, Any], side: str) -> Json:
+    names = ("group_id", "recurrence", "workload")
+    return {key: row[key] for key in KEY} | {name: row[f"{side}:{name}"] for name in names}
 
 
-def _attempt(row: Mapping[str, Any]) -> Json:
-    sides = {side: _values(row, side) for side in ("measured", "predicted")}
-    shown: Json = _named(row)
+def _compare_attempt(row: Mapping[str, Any]) -> Json:
+    attempt = _identify(row, "measured")
     for name in (*CHOSEN, "epochs"):
-        shown[name] = {side: row[f"{side}:{name}"] for side in sides}
-    shown["differ"] = [n for n in CHOSEN if len(set(shown[n].values())) > 1]
+        attempt[name] = {side: row[f"{side}:{name}"] for side in SIDES}
+    attempt["differ"] = [name for name in CHOSEN if len(set(attempt[name].values())) > 1]
+    measured, predicted = (_values(row, side) for side in SIDES)
     for name in METRICS:
-        seen: Json = {side: values[name] for side, values in sides.items()}
-        shown[name] = seen | {"error": _relative(seen["measured"], seen["predicted"])}
-    return shown
+        attempt[name] = {
+            "measured": measured[name],
+            "predicted": predicted[name],
+            "error": _relative_error(measured[name], predicted[name]),
+        }
+    return attempt
 
 
 def _values(row: Mapping[str, Any], side: str) -> dict[str, float | None]:
@@ -185,8 +190,8 @@ def _known(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else value
 
 
-def _relative(measured: float | None, predicted: float | None) -> float | None:
-    """Error of a prediction over what was measured; None if there is no such number."""
+def _relative_error(measured: float | None, predicted: float | None) -> float | None:
+    """Error of a prediction over the measured value; None if it is not defined."""
     if measured is None or predicted is None or measured <= 0:
         return None
     return predicted / measured - 1
@@ -222,22 +227,23 @@ def _total(attempts: Sequence[Json], name: str) -> Json:
         "n": len(known),
         "measured": measured,
         "predicted": predicted,
-        "error": _relative(measured, predicted),
+        "error": _relative_error(measured, predicted),
     }
 
 
-def _differences(measured: ComparedStudy, predicted: ComparedStudy) -> Iterator[Json]:
-    """Where the resolved scenarios say different things."""
-    left, right = (dict(flat(r.manifest["scenario"])) for r in (measured, predicted))
+def list_differences(sides: Mapping[str, Json]) -> Iterator[Json]:
+    """Entries of two nested mappings that differ: ``path``, and the value of each side."""
+    left, right = (dict(_flatten(content)) for content in sides.values())
     for path in sorted(left.keys() | right.keys()):
-        if left.get(path) != right.get(path):
-            yield {"path": path, "measured": left.get(path), "predicted": right.get(path)}
+        values = left.get(path), right.get(path)
+        if values[0] != values[1]:
+            yield {"path": path} | dict(zip(sides, values, strict=True))
 
 
-def flat(value: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """What is in nested mappings, by its path."""
+def _flatten(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """The entries of nested mappings by their path."""
     if isinstance(value, dict) and value:
-        for key, inside in value.items():
-            yield from flat(inside, f"{path}.{key}" if path else str(key))
+        for key, entry in value.items():
+            yield from _flatten(entry, f"{path}.{key}" if path else str(key))
     else:
         yield path, value

@@ -1,4 +1,4 @@
-"""What a run of a scenario, or a sweep of it, left behind: in memory, or in a folder."""
+"""Results of a scenario: the interface of a study, and studies read from folders."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class Study(ABC):
-    """The results of a scenario; all columns, with units, are in `docs/results.md`.
+    """The results of a scenario; `docs/results.md` has all columns and units.
 
     Attributes:
-        manifest: As in `manifest.json`.
-        summary: As in `summary.json`.
+        manifest: Content of `manifest.json`.
+        summary: Content of `summary.json`.
     """
 
     manifest: Manifest
@@ -39,7 +39,7 @@ class Study(ABC):
 
         Args:
             name: `jobs`, `decisions`, `timeline`, `metrics`, or, where there is a zoo, `models`.
-            columns: Some of them, in this order; all if absent.
+            columns: Columns to read, in this order; all if absent.
 
         Raises:
             InputError: If there is no such table, or it is broken.
@@ -47,22 +47,22 @@ class Study(ABC):
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
-        """A row an attempt of a job, in order of ending."""
+        """A row for each attempt, in order of ending."""
         return self._frame("jobs")
 
     @cached_property
     def decisions(self) -> pd.DataFrame:
-        """The journal: a row a decision."""
+        """The journal: a row for each decision."""
         return self._frame("decisions")
 
     @cached_property
     def timeline(self) -> pd.DataFrame:
-        """Power, busy GPUs and waiting jobs: a row a change."""
+        """Power, busy GPUs and waiting jobs: a row for each change."""
         return self._frame("timeline")
 
     @cached_property
     def models(self) -> pd.DataFrame:
-        """A row a trained model.
+        """A row for each trained model.
 
         Raises:
             InputError: If the scenario has no zoo.
@@ -71,7 +71,7 @@ class Study(ABC):
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """A row a metric of a run, and of each part that it is broken down by."""
+        """A row for each metric of a run and of its parts."""
         return self._frame("metrics")
 
     def _frame(self, name: str) -> pd.DataFrame:
@@ -81,10 +81,10 @@ class Study(ABC):
 
 @dataclass(frozen=True)
 class StoredStudy(Study):
-    """Results in a folder; tables are read when they are asked for.
+    """Results in a folder; tables are read on demand.
 
     Attributes:
-        folder: Where they are.
+        folder: The folder.
     """
 
     folder: Path
@@ -114,13 +114,13 @@ def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) ->
 
 
 def read(folder: str | Path) -> StoredStudy:
-    """The study that `wattkeeper run` wrote into a folder.
+    """Read the study that `wattkeeper run` wrote into a folder.
 
     Raises:
-        InputError: If it is none, or its manifest or summary is broken.
+        InputError: If it holds no study, or its manifest or summary is broken.
     """
     folder = Path(folder)
-    manifest, summary = (_json(folder, f"{name}.json") for name in ("manifest", "summary"))
+    manifest, summary = (_read_json(folder, f"{name}.json") for name in ("manifest", "summary"))
     try:
         well_formed = isinstance(manifest["scenario"]["name"], str)
         well_formed = well_formed and isinstance(summary["variants"], dict)
@@ -133,41 +133,41 @@ def read(folder: str | Path) -> StoredStudy:
 
 
 def read_sweep(folder: Path) -> Json:
-    """What `sweep.json` says of the sweep in a folder.
+    """Read the `sweep.json` of a folder.
 
     Raises:
-        InputError: If the folder holds none.
+        InputError: If the folder holds no sweep.
     """
-    found = _json(folder, SWEEP)
+    sweep = _read_json(folder, SWEEP)
     try:
         named = all(
             isinstance(point["id"], str) and isinstance(point["values"], dict) and point["state"]
-            for point in found["points"]
+            for point in sweep["points"]
         )
-        well_formed = named and {"scenario", "question", "baseline", "axes"} <= set(found)
+        well_formed = named and {"scenario", "question", "baseline", "axes"} <= set(sweep)
     except (LookupError, TypeError):
         well_formed = False
     if not well_formed:
         raise _broken(folder, SWEEP)
-    return found
+    return sweep
 
 
 def finished(folder: Path, sweep: Json) -> Iterator[tuple[Json, StoredStudy]]:
-    """The points of a sweep that are done, as `sweep.json` lists them, and the study of each.
+    """The finished points of a sweep, as in `sweep.json`, each with its study.
 
     Raises:
-        InputError: If the results of one are broken.
+        InputError: If the results of a point are broken.
     """
     for point in sweep["points"]:
         if point["state"] == "done":
             yield point, read(folder / "points" / point["id"])
 
 
-def _json(folder: Path, name: str) -> Json:
+def _read_json(folder: Path, name: str) -> Json:
     path = folder / name
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        assert isinstance(found, dict)
+        content = json.loads(path.read_text(encoding="utf-8"))
+        assert isinstance(content, dict)
     except (FileNotFoundError, NotADirectoryError):
         state = f"has no {name}" if folder.is_dir() else "is no folder"
         if is_sweep(folder):
@@ -177,7 +177,7 @@ def _json(folder: Path, name: str) -> Json:
                                  str(folder))) from None  # fmt: skip
     except (ValueError, AssertionError):
         raise _broken(folder, name) from None
-    return found
+    return content
 
 
 def _broken(folder: Path, name: str) -> InputError:

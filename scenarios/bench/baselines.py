@@ -1,6 +1,6 @@
-"""The file of baselines: what `wattkeeper bench` runs, and what came out when it was accepted.
+"""The file of baselines: the entries that `wattkeeper bench` runs, and their accepted results.
 
-A key of an entry is as in a scenario; `expected` is written by `--update`, the rest by hand.
+`--update` writes `expected`; the other keys are written by hand, as in a scenario.
 """
 
 from __future__ import annotations
@@ -19,47 +19,47 @@ from wattkeeper.traces.files.atomic import replace_file
 SHIPPED: Final = Path(__file__).parents[1] / "baselines.json"
 
 Core = Literal["compiled", "interpreted"]
-"""How the core runs; speeds of one kind alone can be compared."""
+"""How the core runs; only speeds of the same kind are comparable."""
 
 
-class MadeJobs(Section):
+class JobsTrace(Section):
     """A trace of jobs, as `wattkeeper traces generate jobs` makes it."""
 
     kind: Literal["jobs"]
     fit: str = "philly"
     """A shipped fit, or a file of one; a relative path begins at the file of baselines."""
     jobs: Annotated[int, Field(gt=0, le=10_000_000)]
-    """How many."""
+    """Number of jobs."""
     seed: Annotated[int, Field(ge=0)] = 1
-    """Of all of it."""
+    """Seed of the generator."""
     load: Annotated[float, Field(gt=0)]
-    """Share of the GPUs' time that they ask for."""
+    """Requested share of the GPUs' time."""
     gpus: PositiveInt
     """GPUs that the load refers to."""
 
 
-class MadeModels(Section):
+class ModelsTrace(Section):
     """A trace of jobs that train models, each but the first a mutation of an earlier one."""
 
     kind: Literal["models"]
     models: Annotated[int, Field(gt=0, le=100_000)]
-    """How many."""
+    """Number of models."""
     seed: Annotated[int, Field(ge=0)] = 1
-    """Of what is drawn."""
+    """Seed of the generator."""
     every_s: Annotated[float, Field(gt=0)]
-    """From one submission to the next, s."""
+    """Interval between submissions, s."""
 
 
 Tolerance = Annotated[float, Field(gt=0)]
 
 
 class ExpectedVariant(Section):
-    """What a variant left, all seeds together."""
+    """Expected results of a variant, over all seeds."""
 
     digest: str | None
-    """SHA-256 of its tables; null where they differ from run to run."""
+    """SHA-256 of its tables; null where they are not deterministic."""
     events: int | None
-    """Events that the simulator handled; null likewise."""
+    """Number of simulated events; null likewise."""
     decisions: int | None
     """Rows of the journal; null likewise."""
     metrics: dict[str, float | None]
@@ -67,66 +67,66 @@ class ExpectedVariant(Section):
 
 
 class ExpectedResult(Section):
-    """What came out."""
+    """Accepted results of an entry."""
 
     versions: dict[str, str]
-    """Of what digests may depend on."""
+    """Versions of the libraries that digests may depend on."""
     inputs: dict[str, str]
-    """SHA-256 of the content of the traces that it read, by name."""
+    """SHA-256 of the content of its input traces, by name."""
     variants: dict[str, ExpectedVariant]
-    """By name."""
+    """Results by variant."""
     cpu: dict[Core, float]
-    """CPU time of a run over that of the reference loop."""
+    """CPU time of a run over that of the reference loop, by kind of core."""
 
 
 class Entry(Section):
-    """A scenario with settings, and what is expected of it."""
+    """A scenario with settings, and its expected results."""
 
     name: str
-    """How reports call it."""
+    """Name in reports."""
     scenario: str
-    """A shipped one's name, or a file; a relative path begins at the file of baselines."""
+    """Name of a shipped scenario, or a file relative to the file of baselines."""
     settings: tuple[str, ...] = ()
-    """As `--set` takes them."""
+    """Settings in the form of `--set`."""
     seeds: Annotated[int, Field(gt=0, le=MAX_SEEDS)] | None = None
-    """Seeds 1 to this one; the scenario's if absent."""
-    trace: Annotated[MadeJobs | MadeModels, Field(discriminator="kind")] | None = None
-    """What is generated and taken for `workload.trace`; the scenario's trace if absent."""
+    """Last seed, from 1; the scenario's seeds if absent."""
+    trace: Annotated[JobsTrace | ModelsTrace, Field(discriminator="kind")] | None = None
+    """Generated trace for `workload.trace`; the scenario's trace if absent."""
     live: bool = False
     """Whether it is run live (`--live`); then `tolerances` are needed."""
     tolerances: Annotated[dict[str, Tolerance], Field(min_length=1)] | None = None
-    """Where results differ from run to run: what is compared, and how far it may be off, as a share
-    of the baseline. Everything is compared exactly if absent."""
+    """Relative tolerance by metric, where results are not deterministic. Everything is compared
+    exactly if absent."""
     expected: ExpectedResult | None = None
-    """Nothing yet if absent."""
+    """Accepted results; absent until the first `--update`."""
 
     @model_validator(mode="after")
-    def _live_differs_from_run_to_run(self) -> Entry:
+    def _check_live(self) -> Entry:
         if self.live and self.tolerances is None:
             raise ValueError("live: a live run is never the same twice; give tolerances")
         return self
 
 
 class Baselines(Section):
-    """The whole file."""
+    """Content of the file."""
 
     entries: tuple[Entry, ...] = ()
-    """In the order in which they run."""
+    """Entries in the order in which they run."""
 
     @model_validator(mode="after")
-    def _names_differ(self) -> Baselines:
+    def _check_names(self) -> Baselines:
         names = [entry.name for entry in self.entries]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"entries: two of them are called {twice[0]!r}")
+        duplicates = sorted({name for name in names if names.count(name) > 1})
+        if duplicates:
+            raise ValueError(f"entries: the name {duplicates[0]!r} occurs twice")
         return self
 
 
-def read(path: Path) -> Baselines:
-    """The baselines in a file.
+def read_baselines(path: Path) -> Baselines:
+    """Read the baselines of a file.
 
     Raises:
-        InputError: If it cannot be read or is none; all problems at once.
+        InputError: If the file is unreadable or invalid; it has all problems.
     """
     try:
         return Baselines.model_validate_json(path.read_text(encoding="utf-8"), strict=True)
@@ -142,8 +142,8 @@ def read(path: Path) -> Baselines:
         ]) from None  # fmt: skip
 
 
-def write(path: Path, baselines: Baselines) -> None:
-    """Replace the file at once, or leave it as it was.
+def write_baselines(path: Path, baselines: Baselines) -> None:
+    """Replace the file atomically.
 
     Raises:
         EnvironmentLacks: If the file system refuses.
@@ -155,11 +155,11 @@ def write(path: Path, baselines: Baselines) -> None:
         fresh.write_text(text, encoding="utf-8")
 
 
-def chosen(baselines: Baselines, names: Sequence[str], path: Path) -> list[Entry]:
-    """The entries that are called so, or whose scenario is; all if no names are given.
+def select_entries(baselines: Baselines, names: Sequence[str], path: Path) -> list[Entry]:
+    """The entries whose name or scenario is given; all if no names are given.
 
     Raises:
-        InputError: If there is none of a name.
+        InputError: If no entry matches a name.
     """
     known = {word for entry in baselines.entries for word in (entry.name, entry.scenario)}
     for name in names:

@@ -1,7 +1,7 @@
-"""Regression benchmarks: scenarios against what came out of them when it was accepted.
+"""Regression benchmarks: results of scenarios against accepted ones.
 
-What is simulated is the same each time, so any change counts, for better or worse, until it is
-accepted. What trains for real differs from run to run and is held to tolerances.
+Simulations are deterministic, so any change counts, for better or worse, until it is accepted. Real
+trainings are not, and are compared within tolerances.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import platform
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, WattkeeperError
 from wattkeeper.scenarios.bench.baselines import Entry, ExpectedResult, ExpectedVariant
 from wattkeeper.scenarios.bench.speed import SLOWER, Speed, core, measure
-from wattkeeper.scenarios.bench.traces import NAME, make
+from wattkeeper.scenarios.bench.traces import NAME, generate_trace
 from wattkeeper.scenarios.run.run import ScenarioResult, run
 from wattkeeper.scenarios.spec.loading import LoadedScenario, load, shipped
 from wattkeeper.scenarios.spec.schema import (
@@ -35,23 +35,23 @@ from wattkeeper.traces.library import folder, store
 
 DIGEST_LIBRARIES: Final = ("numpy", "pyarrow")
 SYNTHETIC: Final = "synthetic"
-"""The name of profiles that a scenario generates."""
+"""Name of profiles that a scenario generates."""
 
 OTHER_VERSIONS: Final = 0.01
-"""How far metrics may be off, as a share, where digests differ under other versions."""
+"""Relative tolerance of metrics where digests differ under other versions of libraries."""
 
 State = Literal["same", "changed", "failed", "new", "skipped"]
 
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that is not as in the baseline.
+    """A difference from the baseline.
 
     Attributes:
-        variant: Where; empty: the entry as a whole.
-        quantity: What: a metric's name, `digest`, `events`, `decisions`, `speed`, `input NAME`.
-        baseline: What it was; None: it was not there, or undefined.
-        now: What it is; None: it is not there, or undefined.
+        variant: The variant; empty: the whole entry.
+        quantity: A metric, `digest`, `events`, `decisions`, `speed`, or `input NAME`.
+        baseline: Accepted value; None: absent or undefined.
+        now: Present value; None: absent or undefined.
     """
 
     variant: str
@@ -61,7 +61,7 @@ class Change:
 
     @property
     def share(self) -> float | None:
-        """By how much it grew, as a share of what it was."""
+        """Relative growth; None where it is not defined."""
         if isinstance(self.baseline, str) or isinstance(self.now, str):
             return None
         if not self.baseline or self.now is None:
@@ -71,16 +71,16 @@ class Change:
 
 @dataclass
 class EntryResult:
-    """What became of an entry.
+    """The outcome of an entry.
 
     Attributes:
         entry: The entry.
-        state: What became of it.
-        why: Why it was skipped or failed; else empty.
-        changes: What is not as in the baseline.
-        notes: What a reader should know.
-        found: What came out; None if nothing did.
-        speed: How fast it was; None where that was not measured.
+        state: Its state.
+        why: Reason if it was skipped or failed; else empty.
+        changes: Differences from the baseline.
+        notes: Remarks for the reader.
+        result: Present results; None if it did not run.
+        speed: Measured speed; None where it was not measured.
         runs: Variants times seeds.
     """
 
@@ -89,23 +89,23 @@ class EntryResult:
     why: str = ""
     changes: list[Change] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    found: ExpectedResult | None = None
+    result: ExpectedResult | None = None
     speed: Speed | None = None
     runs: int = 0
 
 
 def examine(entry: Entry, beside: Path, accept: bool = False) -> EntryResult:
-    """Run an entry and hold it against its baseline.
+    """Run an entry and compare it with its baseline.
 
     Args:
         entry: The entry.
-        beside: Folder of the file that it stands in.
-        accept: Whether what is found becomes the baseline.
+        beside: Folder of the file of baselines.
+        accept: Whether the results become the baseline.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="wattkeeper-bench-") as scratch:
             loaded = _load(entry, beside, Path(scratch))
-            if absent := _absent(loaded):
+            if absent := _find_absent(loaded):
                 return EntryResult(entry, "skipped", absent)
             return _examine(entry, loaded, Path(scratch), accept)
     except EnvironmentLacks as error:
@@ -119,16 +119,16 @@ def examine(entry: Entry, beside: Path, accept: bool = False) -> EntryResult:
 def _load(entry: Entry, beside: Path, scratch: Path) -> LoadedScenario:
     settings = list(entry.settings)
     if entry.trace is not None:
-        made = scratch / NAME
-        folder.write(make(entry.trace, beside), made)
-        settings.append(f"workload.trace={json.dumps(str(made))}")
-    own = os.path.normpath(beside / entry.scenario)  # its folder may not be there yet
-    name = entry.scenario if entry.scenario in shipped() else own
+        trace = scratch / NAME
+        folder.write(generate_trace(entry.trace, beside), trace)
+        settings.append(f"workload.trace={json.dumps(str(trace))}")
+    own_file = os.path.normpath(beside / entry.scenario)  # its folder may not exist yet
+    name = entry.scenario if entry.scenario in shipped() else own_file
     return load(name, settings, None if entry.seeds is None else range(1, entry.seeds + 1))
 
 
-def _absent(loaded: LoadedScenario) -> str:
-    """What to say of a trace that is not at hand; empty if all are."""
+def _find_absent(loaded: LoadedScenario) -> str:
+    """Message about a trace that is not in the library; empty if all are."""
     scenario = loaded.scenario
     names: list[object] = []
     if isinstance(scenario.workload, RecurringWorkload | TraceWorkload):
@@ -147,57 +147,56 @@ def _absent(loaded: LoadedScenario) -> str:
 
 
 def _examine(entry: Entry, loaded: LoadedScenario, scratch: Path, accept: bool) -> EntryResult:
-    laps, begun = 0, False
+    laps, started = 0, False
 
     def progress(_done: int, _all: int) -> None:
-        nonlocal begun
-        begun = True
+        nonlocal started
+        started = True
 
     def lap() -> ScenarioResult:
         nonlocal laps
         laps += 1
-        place = scratch / f"{laps}"
+        work = scratch / f"{laps}"
         try:
-            return run(
-                loaded, progress=progress, trainings=place, live=place if entry.live else None
-            )
+            return run(loaded, progress=progress, trainings=work, live=work if entry.live else None)
         except EnvironmentLacks as error:
-            if begun:  # it is no lack of this place, which would show before
-                raise RuntimeError(f"it broke off: {error}") from error
+            if started:  # what the environment lacks shows before the start
+                raise RuntimeError(f"the run failed: {error}") from error
             raise
 
     done = lap()
-    found = _expected(entry, done)
-    outcome = EntryResult(entry, "same", found=found, runs=len(done.results))
+    result = _summarise(entry, done)
+    outcome = EntryResult(entry, "same", result=result, runs=len(done.results))
     expected = entry.expected
-    _check_tolerances(entry, found)
-    if expected is not None and (other := _other_input(entry, loaded, expected, found)):
+    _check_tolerances(entry, result)
+    if expected is not None and (other := _find_other_input(entry, loaded, expected, result)):
         return EntryResult(entry, "skipped", other)
     if entry.tolerances is None:
         digests: set[str] = set()
         kind = core()
         before = None if expected is None else expected.cpu.get(kind)
         outcome.speed = measure(lambda: digests.add(_digest(lap())), before, accept)
-        found.cpu[kind] = outcome.speed.ratio
+        result.cpu[kind] = outcome.speed.ratio
         if digests != {_digest(done)}:
             outcome.changes.append(Change("", "digest", "the same in each run", "differs"))
     if expected is None:
         outcome.state = "new"
         return outcome
-    outcome.changes += _changes(entry, expected, found, outcome.notes)
+    outcome.changes += _list_changes(entry, expected, result, outcome.notes)
     if outcome.changes:
         outcome.state = "changed"
     return outcome
 
 
-def _check_tolerances(entry: Entry, found: ExpectedResult) -> None:
-    """Refuse what is never compared, as a misspelt name.
+def _check_tolerances(entry: Entry, result: ExpectedResult) -> None:
+    """Refuse tolerances that would never be used, as of a misspelt name.
 
     Raises:
-        InputError: If there is a tolerance of a metric that no variant has or had.
+        InputError: If no variant has or had a metric that has a tolerance.
     """
-    sides = [side for side in (entry.expected, found) if side is not None]
-    known = {name for side in sides for one in side.variants.values() for name in one.metrics}
+    sides = [side for side in (entry.expected, result) if side is not None]
+    known = {name for side in sides for variant in side.variants.values()
+             for name in variant.metrics}  # fmt: skip
     unknown = [name for name in entry.tolerances or () if name not in known]
     if unknown:
         raise InputError(f"tolerances: no variant has the metric {', '.join(unknown)}")
@@ -211,13 +210,13 @@ def _digest(done: ScenarioResult, variant: str | None = None) -> str:
     return state.hexdigest()
 
 
-def _expected(entry: Entry, done: ScenarioResult) -> ExpectedResult:
-    """What came out, in the form of a baseline."""
+def _summarise(entry: Entry, done: ScenarioResult) -> ExpectedResult:
+    """The results in the form of a baseline."""
     exact = entry.tolerances is None
     variants = {}
     for name, about in done.summary["variants"].items():
         results = [result for result in done.results if result.variant == name]
-        metrics = {metric: seen["mean"] for metric, seen in about["metrics"].items()}
+        metrics = {metric: over_seeds["mean"] for metric, over_seeds in about["metrics"].items()}
         if entry.tolerances is not None:
             metrics = {name: metrics[name] for name in entry.tolerances if name in metrics}
         variants[name] = ExpectedVariant(
@@ -228,63 +227,63 @@ def _expected(entry: Entry, done: ScenarioResult) -> ExpectedResult:
         )
     return ExpectedResult(
         versions=digest_versions(),
-        inputs={each["trace"]: each["content"] for each in done.manifest["inputs"]},
+        inputs={trace["trace"]: trace["content"] for trace in done.manifest["inputs"]},
         variants=variants,
         cpu={},
     )
 
 
 def digest_versions() -> dict[str, str]:
-    """What digests may depend on."""
+    """Versions that digests may depend on."""
     python = ".".join(platform.python_version_tuple()[:2])
     libraries = {name: version(name) for name in DIGEST_LIBRARIES}
     return {"python": python, **libraries, "machine": platform.machine()}
 
 
-def _other_input(
-    entry: Entry, loaded: LoadedScenario, expected: ExpectedResult, found: ExpectedResult
+def _find_other_input(
+    entry: Entry, loaded: LoadedScenario, expected: ExpectedResult, result: ExpectedResult
 ) -> str:
-    """What to say where a trace of the library is not the one that the baseline was made with."""
-    made = {NAME} if entry.trace is not None else set()
+    """Message about a trace of the library that differs from the baseline's; empty if none does."""
+    generated = {NAME} if entry.trace is not None else set()
     if isinstance(getattr(loaded.scenario.workload, "profiles", None), SyntheticSource):
-        made.add(SYNTHETIC)
+        generated.add(SYNTHETIC)
     for name, content in expected.inputs.items():
-        if name not in made and found.inputs.get(name, content) != content:
+        if name not in generated and result.inputs.get(name, content) != content:
             return f"trace {name!r} of the library is not the one that the baseline was made with"
     return ""
 
 
-def _changes(
-    entry: Entry, expected: ExpectedResult, found: ExpectedResult, notes: list[str]
+def _list_changes(
+    entry: Entry, expected: ExpectedResult, result: ExpectedResult, notes: list[str]
 ) -> list[Change]:
     changes = [
-        Change("", f"input {name}", before[:12], found.inputs.get(name, "missing")[:12])
+        Change("", f"input {name}", before[:12], result.inputs.get(name, "missing")[:12])
         for name, before in expected.inputs.items()
-        if found.inputs.get(name) != before
+        if result.inputs.get(name) != before
     ]
-    lists = [
-        list(_of_variant(entry, name, expected.variants.get(name), found.variants.get(name)))
-        for name in dict.fromkeys((*expected.variants, *found.variants))
+    by_variant = [
+        list(_compare_variant(entry, name, expected.variants.get(name), result.variants.get(name)))
+        for name in dict.fromkeys((*expected.variants, *result.variants))
     ]
-    changes += [change for each in lists for change in each]
-    if changes and entry.tolerances is None and expected.versions != found.versions:
-        changes = _under_other_versions(changes, expected, found, notes)
+    changes += [change for own in by_variant for change in own]
+    if changes and entry.tolerances is None and expected.versions != result.versions:
+        changes = _drop_version_effects(changes, expected, result, notes)
     kind = core()
-    if found.cpu and kind not in expected.cpu:
+    if result.cpu and kind not in expected.cpu:
         notes.append(f"Speed is not compared: the baseline has none of a core that is {kind}.")
-    for kind, now in found.cpu.items():
+    for kind, now in result.cpu.items():
         before_cpu = expected.cpu.get(kind)
         if before_cpu is not None and now > SLOWER * before_cpu:
             changes.append(Change("", "speed", before_cpu, now))
     return changes
 
 
-def _of_variant(
+def _compare_variant(
     entry: Entry, name: str, before: ExpectedVariant | None, now: ExpectedVariant | None
 ) -> Iterator[Change]:
     if before is None or now is None:
-        yield Change(name, "variant", *("missing" if of is None else "there"
-                                        for of in (before, now)))  # fmt: skip
+        yield Change(name, "variant", *("missing" if side is None else "there"
+                                        for side in (before, now)))  # fmt: skip
         return
     if before.digest != now.digest:
         yield Change(name, "digest", (before.digest or "none")[:12], (now.digest or "none")[:12])
@@ -293,52 +292,52 @@ def _of_variant(
             yield Change(name, count, getattr(before, count), getattr(now, count))
     for metric in dict.fromkeys((*before.metrics, *now.metrics)):
         if metric not in now.metrics or metric not in before.metrics:
-            yield Change(name, metric, *(of.metrics.get(metric, "missing")
-                                         for of in (before, now)))  # fmt: skip
+            yield Change(name, metric, *(side.metrics.get(metric, "missing")
+                                         for side in (before, now)))  # fmt: skip
             continue
         was, is_ = before.metrics[metric], now.metrics[metric]
         tolerance = 0.0 if entry.tolerances is None else entry.tolerances.get(metric, math.inf)
-        if not _near(was, is_, tolerance):
+        if not _is_near(was, is_, tolerance):
             yield Change(name, metric, was, is_)
 
 
-def _near(was: float | None, now: float | None, tolerance: float) -> bool:
+def _is_near(was: float | None, now: float | None, tolerance: float) -> bool:
     if was is None or now is None:
         return was is now
     return was == now or abs(now - was) <= tolerance * abs(was)
 
 
-def _under_other_versions(
-    changes: list[Change], expected: ExpectedResult, found: ExpectedResult, notes: list[str]
+def _drop_version_effects(
+    changes: list[Change], expected: ExpectedResult, result: ExpectedResult, notes: list[str]
 ) -> list[Change]:
-    """Without what other versions of libraries may do to results; notes say what that was."""
-    kept = [
+    """Drop changes that other versions of libraries can cause, and note the versions."""
+    remaining = [
         change
         for change in changes
         if not (change.quantity == "digest" or change.quantity.startswith("input "))
-        and not _small(change)
+        and not _is_small(change)
     ]
     differ = ", ".join(
         f"{name} {expected.versions.get(name, 'none')}, here {now}"
-        for name, now in found.versions.items()
+        for name, now in result.versions.items()
         if expected.versions.get(name) != now
     )
     notes.append(
         f"Digests differ; the baseline was made with {differ}. So metrics and counts decide, "
         f"within {100 * OTHER_VERSIONS:g} %."
     )
-    return kept
+    return remaining
 
 
-def _small(change: Change) -> bool:
+def _is_small(change: Change) -> bool:
     was, now = change.baseline, change.now
     if isinstance(was, str) or isinstance(now, str):
         return False
-    return _near(was, now, OTHER_VERSIONS)
+    return _is_near(was, now, OTHER_VERSIONS)
 
 
 def to_json(outcome: EntryResult) -> Mapping[str, Any]:
-    """For `--json`."""
+    """The outcome for `--json`."""
     entry, speed = outcome.entry, outcome.speed
     return {
         "name": entry.name,
@@ -346,16 +345,7 @@ def to_json(outcome: EntryResult) -> Mapping[str, Any]:
         "state": outcome.state,
         "why": outcome.why,
         "runs": outcome.runs,
-        "changes": [
-            {
-                "variant": change.variant,
-                "quantity": change.quantity,
-                "baseline": change.baseline,
-                "now": change.now,
-                "share": change.share,
-            }
-            for change in outcome.changes
-        ],
+        "changes": [asdict(change) | {"share": change.share} for change in outcome.changes],
         "notes": outcome.notes,
         "speed": None
         if speed is None

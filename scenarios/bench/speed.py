@@ -1,8 +1,7 @@
-"""How fast runs are: CPU time as a ratio to that of a loop of fixed work, measured in turns.
+"""Speed of runs: CPU time relative to a loop of fixed work, measured alternately.
 
-A shared machine runs at half its speed for seconds, and the loop and the run beside it alike. So
-each run is held against the loops right before and after it, and the median of several such ratios
-is taken.
+A shared machine may slow down for seconds, and the loop with the run. So each run is compared with
+the loops right before and after it, and the median of several ratios is taken.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ WAITING: Final = 1000
 LAPS: Final = 5
 MOST_LAPS: Final = 15
 ENOUGH_S: Final = 4.0
-"""CPU time of laps after which a long run is not repeated, unless it seems slow."""
+"""CPU time of all laps after which a run is not repeated, unless it seems slow."""
 
 SLOWER: Final = 1.5
-"""A ratio so many times the baseline's is a regression."""
+"""Ratio over the baseline's ratio from which on a run is a regression."""
 
 
 class Speed(NamedTuple):
-    """What was measured.
+    """A measured speed.
 
     Attributes:
         ratio: CPU time of a run over that of the loop, median of the laps.
-        lowest: Of all laps.
-        highest: Of all laps.
-        laps: How many.
+        lowest: Lowest ratio of the laps.
+        highest: Highest ratio of the laps.
+        laps: Number of laps.
     """
 
     ratio: float
@@ -50,12 +49,12 @@ def core() -> Core:
 
 
 def measure(run: Callable[[], object], expected: float | None, accept: bool) -> Speed:
-    """Time a run that has run before, so that nothing is imported or compiled in it.
+    """Time a run; it must have run before, so that imports and compilation do not count.
 
     Args:
-        run: What is timed.
-        expected: The baseline's ratio; more laps are made before a run is called slower.
-        accept: Whether what is found becomes the baseline, and so needs more laps.
+        run: The run.
+        expected: The baseline's ratio; a run that seems slower gets more laps.
+        accept: Whether the result becomes the baseline, which takes more laps.
     """
     loops, runs = [_cpu_s(loop)], []
     while True:
@@ -79,8 +78,8 @@ def _cpu_s(work: Callable[[], object]) -> float:
 
 
 def loop() -> float:
-    """Fixed work of the kind that a simulator does: a heap of events, and a count a node."""
-    waiting = [(float(at * 7919 % 1000), at) for at in range(WAITING)]
+    """Fixed work similar to a simulator's: a heap of events, and a counter for each node."""
+    waiting = [(float(number * 7919 % 1000), number) for number in range(WAITING)]
     heapify(waiting)
     counts: dict[int, int] = {}
     total = 0.0

@@ -1,4 +1,4 @@
-"""Traces that benchmarks make themselves, so that they need no data."""
+"""Traces that benchmarks generate, so that they need no data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from wattkeeper.live.search.architectures import Architecture, draw_candidates
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor
-from wattkeeper.scenarios.bench.baselines import MadeJobs, MadeModels
+from wattkeeper.scenarios.bench.baselines import JobsTrace, ModelsTrace
 from wattkeeper.traces.fits import load_fit, shipped
 from wattkeeper.traces.generate.sample import rate_for_load, sample
 from wattkeeper.traces.schema import MODELS, TRAININGS, jobs_table
@@ -22,42 +22,42 @@ CHANNELS: Final = 3
 CLASSES: Final = 10
 
 
-def make(made: MadeJobs | MadeModels, beside: Path) -> Trace:
-    """The trace; the same arguments give the same one.
+def generate_trace(spec: JobsTrace | ModelsTrace, beside: Path) -> Trace:
+    """Generate a trace, deterministically.
 
     Args:
-        made: What to make.
-        beside: Folder that paths of fits begin at.
+        spec: The trace to generate.
+        beside: Folder that relative paths of fits refer to.
 
     Raises:
-        InputError: If there is no such fit.
+        InputError: If the fit does not exist.
     """
-    if isinstance(made, MadeModels):
-        return _models(made)
-    fit = load_fit(made.fit if made.fit in shipped() else beside / made.fit)
-    scale = rate_for_load(fit, made.load, made.gpus)
-    return sample(fit, NAME, made.jobs, made.seed, scale, made.fit)
+    if isinstance(spec, ModelsTrace):
+        return _generate_models(spec)
+    fit = load_fit(spec.fit if spec.fit in shipped() else beside / spec.fit)
+    scale = rate_for_load(fit, spec.load, spec.gpus)
+    return sample(fit, NAME, spec.jobs, spec.seed, scale, spec.fit)
 
 
-def _models(made: MadeModels) -> Trace:
-    """Networks of the search that `zoo-digits` makes, submitted one after the other."""
-    rng = np.random.default_rng([made.seed, zlib.crc32(b"networks")])
-    found = draw_candidates(made.models, rng)
-    names = [each.name for each in found]
+def _generate_models(spec: ModelsTrace) -> Trace:
+    """The networks of the search of `zoo-digits`, submitted at regular intervals."""
+    rng = np.random.default_rng([spec.seed, zlib.crc32(b"networks")])
+    networks = draw_candidates(spec.models, rng)
+    names = [network.name for network in networks]
     models = [
         {
-            "model": each.name,
+            "model": network.name,
             "task": "made",
-            "mutated_from": each.mutated_from,
+            "mutated_from": network.mutated_from,
             "accuracy": None,
-            "graph": graph_of(each.architecture).to_json(),
+            "graph": graph_of(network.architecture).to_json(),
         }
-        for each in found
+        for network in networks
     ]
     jobs = jobs_table(
         {
             "job_id": pa.array(names),
-            "submit_time_s": pa.array(np.arange(len(names)) * made.every_s),
+            "submit_time_s": pa.array(np.arange(len(names)) * spec.every_s),
             "duration_s": pa.nulls(len(names), pa.float64()),
             "gpus": pa.array(np.ones(len(names), np.int32)),
         }
@@ -74,7 +74,7 @@ def _models(made: MadeModels) -> Trace:
         origin="synthetic",
         source="mutations of a small convolutional network",
         licence="none needed",
-        parameters=made.model_dump(mode="json"),
+        parameters=spec.model_dump(mode="json"),
     )
 
 
@@ -88,14 +88,14 @@ def graph_of(architecture: Architecture) -> Graph:
         nodes.append(Node(op, inputs, tensors))
         return len(nodes) - 1
 
-    at, width = SOURCE, CHANNELS
+    node, width = SOURCE, CHANNELS
     for stage in architecture:
         for block in stage.blocks:
-            before = at
+            before = node
             shape = (stage.width, width, block.kernel, block.kernel)
-            at = add("relu", add("conv2d", at, shape=shape))
+            node = add("relu", add("conv2d", node, shape=shape))
             if block.residual and width == stage.width:
-                at = add("add", at, before)
+                node = add("add", node, before)
             width = stage.width
-    add("linear", add("mean", at), shape=(CLASSES, width))
+    add("linear", add("mean", node), shape=(CLASSES, width))
     return Graph("", tuple(nodes))

@@ -16,27 +16,28 @@ from wattkeeper.policies.errors import InputError
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE",
               help="File to write; .gz: compressed [DIR/timeline.json.gz].")  # fmt: skip
 def timeline(folder: Path, variant: str | None, seed: int | None, out: Path | None) -> None:
-    """Write a trace of who ran where in DIR, for https://ui.perfetto.dev or chrome://tracing."""
+    """Write the timeline of a run in DIR as a trace, for https://ui.perfetto.dev or chrome://tracing."""
     from wattkeeper.traces.arrow import configure_arrow
 
     configure_arrow()
     from wattkeeper.scenarios.analysis import study
-    from wattkeeper.scenarios.analysis.perfetto import runs, write
+    from wattkeeper.scenarios.analysis.perfetto import list_runs, write_trace
 
-    found = study.read(folder)
-    known = runs(found)
-    kept = [run for run in known if variant in (None, run[0]) and seed in (None, run[1])]
-    if not kept:
-        variants, seeds = (", ".join(str(one) for one in dict.fromkeys(side))
-                           for side in zip(*known, strict=True))  # fmt: skip
+    saved = study.read(folder)
+    runs = list_runs(saved)
+    selected = [run for run in runs if variant in (None, run[0]) and seed in (None, run[1])]
+    if not selected:
+        variants, seeds = (", ".join(map(str, dict.fromkeys(column)))
+                           for column in zip(*runs, strict=True))  # fmt: skip
         raise InputError(f"{folder} has variants {variants}; seeds {seeds}: name some of them "
                          "(--variant, --seed)")  # fmt: skip
     path = out or folder / "timeline.json.gz"
     if not path.parent.is_dir():
         raise InputError(f"{path.parent} is no folder: name another file (--out)")
-    written = write(found, *kept[0], path)
+    name, number = selected[0]
+    written = write_trace(saved, name, number, path)
     click.echo(
-        f"{kept[0][0]}, seed {kept[0][1]}: {written.jobs:,} jobs, {written.slices:,} slices, "
+        f"{name}, seed {number}: {written.jobs:,} jobs, {written.slices:,} slices, "
         f"{written.decisions:,} decisions; open it at https://ui.perfetto.dev or chrome://tracing"
     )
     click.echo(f"Timeline: {path}")

@@ -1,4 +1,4 @@
-"""Benchmarks on the terminal: what changed, and by how much."""
+"""Terminal tables of benchmarks: outcomes and changes."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
     from wattkeeper.scenarios.bench.examine import Change, EntryResult
 
-WORDS: Final = {
+STATES: Final = {
     "same": "as before",
     "changed": "[bold red]changed[/]",
     "failed": "[bold red]failed[/]",
     "new": "[bold yellow]no baseline[/]",
     "skipped": "[yellow]skipped[/]",
 }
-SHOWN: Final = 12
-"""Changes of an entry; the rest is in the JSON."""
+MOST_ROWS: Final = 12
+"""Changes of an entry that are listed; --json has all."""
 
 
-def show(console: Console, outcomes: Sequence[EntryResult]) -> None:
-    """Print what became of each entry, then what changed."""
+def print_outcomes(console: Console, outcomes: Sequence[EntryResult]) -> None:
+    """Print the outcome of each entry, then the changes."""
     table = Table(title="Benchmarks")
     for head in ("entry", "scenario", "result"):
         table.add_column(head, overflow="fold")
@@ -37,8 +37,8 @@ def show(console: Console, outcomes: Sequence[EntryResult]) -> None:
     for outcome in outcomes:
         entry = outcome.entry
         runs = f"{outcome.runs}" if outcome.runs else ""
-        named = (escape(entry.name), escape(entry.scenario), WORDS[outcome.state])
-        table.add_row(*named, runs, *_speed(outcome))
+        labels = (escape(entry.name), escape(entry.scenario), STATES[outcome.state])
+        table.add_row(*labels, runs, *_speed(outcome))
     console.print(table)
     console.print(
         "CPU ratio: CPU time of the entry over that of a loop of fixed work beside it; more than "
@@ -71,11 +71,12 @@ def _changes(outcomes: Sequence[EntryResult]) -> Table:
     for head in ("baseline", "now", "change"):
         table.add_column(head, justify="right", no_wrap=True)
     for outcome in outcomes:
-        for at, change in enumerate(outcome.changes[:SHOWN]):
-            name = escape(outcome.entry.name) if not at else ""
+        name = escape(outcome.entry.name)
+        for change in outcome.changes[:MOST_ROWS]:
             table.add_row(name, escape(change.variant), escape(change.quantity), *_cells(change))
-        if said := unlisted(len(outcome.changes), SHOWN):
-            table.add_row("", "", said)
+            name = ""
+        if rest := unlisted(len(outcome.changes), MOST_ROWS):
+            table.add_row("", "", rest)
         if outcome.changes:
             table.add_section()
     return table
@@ -83,8 +84,8 @@ def _changes(outcomes: Sequence[EntryResult]) -> Table:
 
 def _cells(change: Change) -> tuple[str, str, str]:
     share = change.share
-    grown = "" if share is None else f"{percent(share, fine=True)} %"
-    return _value(change.baseline), _value(change.now), grown
+    growth = "" if share is None else f"{percent(share, fine=True)} %"
+    return _value(change.baseline), _value(change.now), growth
 
 
 def _value(value: float | str | None) -> str:

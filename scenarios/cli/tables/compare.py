@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from wattkeeper.scenarios.analysis.compare import LEVEL, stands_alone
+from wattkeeper.scenarios.analysis.compare import LEVEL, is_significant
 from wattkeeper.scenarios.analysis.vocabulary import format_value
 from wattkeeper.scenarios.spec.wording import count, percent, unlisted
 
@@ -63,7 +63,7 @@ def sentence(comparison: Mapping[str, Any]) -> str:
                 "the luck of seeds explains."
             )
         case "undecided":
-            lone = sum(map(stands_alone, comparison["rows"]))
+            lone = sum(map(is_significant, comparison["rows"]))
             return (
                 f"Undecided{of_both}: {some} differ, {lone} of them by more than noise if each is "
                 "looked at alone, none if all are. More seeds would tell (--seeds)."
@@ -149,7 +149,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
-    alone = stands_alone(row) and not row["holds"]
+    alone = is_significant(row) and not row["holds"]
     return f"{row['verdict']} (alone)" if alone else str(row["verdict"])
 
 

@@ -121,7 +121,7 @@ def opened(path: Path) -> Drawn:
 
 def check(study: Study, variant: str, seed: int, path: Path) -> Drawn:
     """Write the timeline of a run, and hold it against the tables."""
-    written = perfetto.write(study, variant, seed, path)
+    written = perfetto.write_trace(study, variant, seed, path)
     drawn = opened(path)
     drawn.check_format()
     drawn.check_lanes()
@@ -186,7 +186,7 @@ def test_timelines_of_random_worlds(
     for node, gpus in drawn.gpus().items():
         assert gpus <= spec.capacity[node], "never more lanes than GPUs"
     first = path.read_bytes()
-    perfetto.write(study, "v", 1, path)
+    perfetto.write_trace(study, "v", 1, path)
     assert path.read_bytes() == first
     assert list(path.parent.iterdir()) == [path]
 
@@ -245,7 +245,7 @@ def test_what_cannot_be_drawn_is_refused(
         with monkeypatch.context() as patch:
             patch.setattr(perfetto, limit, 10)
             with pytest.raises(InputError, match=text):
-                perfetto.write(study, "fifo", 1, path)
+                perfetto.write_trace(study, "fifo", 1, path)
     inside("traces", "generate", "jobs", "--name", "few", "--jobs", "20")
     inside("run", "preempting.yaml", "--out", "few", "--set", "workload.trace=few",
            "--set", "workload.unusable=drop")  # fmt: skip

@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import ROOT, Command
 from wattkeeper.policies.registry import POINTS, policies
-from wattkeeper.scenarios.bench.baselines import SHIPPED, read
+from wattkeeper.scenarios.bench.baselines import SHIPPED, read_baselines
 from wattkeeper.scenarios.spec.loading import load, shipped
 from wattkeeper.scenarios.spec.variants import policy_of
 
@@ -252,7 +252,7 @@ LEFT_OUT = {"live-smoke", "live-nightly", "million-jobs", "zeus-eta"}
 
 
 def test_all_scenarios_and_policies_have_a_baseline() -> None:
-    entries = read(SHIPPED).entries
+    entries = read_baselines(SHIPPED).entries
     assert {entry.scenario for entry in entries} == shipped().keys() - LEFT_OUT
     made = [entry for entry in entries if not entry.name.startswith(("zeus-n", "zeus-o", "philly"))]
     chosen: dict[str, set[str]] = {point: set() for point in POINTS}
