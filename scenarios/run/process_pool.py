@@ -1,4 +1,4 @@
-"""Work done in several processes of this machine, any of which may be killed."""
+"""A pool of processes on this machine that goes on when one of them is killed."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 TRIES: Final = 3
-"""How often work is begun whose process is killed."""
+"""Times that a task is started whose process is killed."""
 
 LOST: Final = (
     f"its process was killed, {TRIES} times, perhaps for want of memory; try fewer --workers"
 )
 
-STILLBORN: Final = (
+FAILED_START: Final = (
     "worker processes end before they begin: try fewer --workers; a script of yours starts them "
     "under `if __name__ == '__main__':`"
 )
@@ -37,10 +37,10 @@ STILLBORN: Final = (
 def each(
     tasks: deque[T], call: Callable[[T], R], workers: int
 ) -> Generator[tuple[T, R | EnvironmentLacks], None, None]:
-    """What a function returns for each task, as soon as it does.
+    """Call a function with each task; yield what it returns as soon as it does.
 
-    A process that is killed is replaced, and its task tried again; the others notice nothing. What
-    the function raises is raised here.
+    A process that is killed is replaced, and its task tried again. What the function raises is
+    raised here.
 
     Args:
         tasks: They are taken from the left; more may be added between two results.
@@ -55,42 +55,87 @@ def each(
             task = tasks.popleft()
             yield task, call(task)
         return
-    again: deque[tuple[T, int]] = deque()
-    pool: list[_Worker[T]] = []
-    stillborn = 0
+    pool = _Pool(tasks, call, workers)
     try:
-        while True:
-            for worker in pool:
-                if worker.idle and (again or tasks):
-                    worker.take(*(again.popleft() if again else (tasks.popleft(), 1)))
-            if not tasks and not again and not any(worker.has for worker in pool):
-                return
-            starting = sum(worker.starting for worker in pool)
-            for _ in range(min(workers - len(pool), len(tasks) + len(again) - starting)):
-                pool.append(_Worker(call))
-            for worker in _heard(pool):
-                had, worker.has = worker.has, None
-                try:
-                    fine, outcome = worker.pipe.recv()
-                except (EOFError, OSError):
-                    pool.remove(worker)
-                    worker.end()
-                    if had is None:
-                        stillborn += 1
-                        if stillborn == TRIES:
-                            raise EnvironmentLacks(STILLBORN) from None
-                    elif had[1] < TRIES:
-                        again.append((had[0], had[1] + 1))
-                    else:
-                        yield had[0], EnvironmentLacks(LOST)
-                    continue
-                if not fine:
-                    raise outcome
-                worker.starting, stillborn = False, 0
-                if had is not None:
-                    yield had[0], outcome
+        while pool.assign():
+            for worker in pool.wait():
+                outcome = pool.receive(worker)
+                if outcome is not None:
+                    yield outcome
     finally:
-        for worker in pool:
+        pool.end()
+
+
+class _Pool(Generic[T, R]):
+    """Workers, the tasks that they have, and tasks that are tried again.
+
+    Args:
+        tasks: They are taken from the left.
+        call: What workers call with each.
+        size: Number of workers.
+    """
+
+    def __init__(self, tasks: deque[T], call: Callable[[T], R], size: int) -> None:
+        self._tasks = tasks
+        self._call = call
+        self._size = size
+        self._again: deque[tuple[T, int]] = deque()
+        self._workers: list[_Worker[T]] = []
+        self._failed_starts = 0
+
+    def assign(self) -> bool:
+        """Give tasks to idle workers, and start workers for the others; False if all is done."""
+        for worker in self._workers:
+            if worker.idle and (self._again or self._tasks):
+                worker.take(*(self._again.popleft() if self._again else (self._tasks.popleft(), 1)))
+        left = len(self._tasks) + len(self._again)
+        if not left and not any(worker.has for worker in self._workers):
+            return False
+        starting = sum(worker.starting for worker in self._workers)
+        for _ in range(min(self._size - len(self._workers), left - starting)):
+            self._workers.append(_Worker(self._call))
+        return True
+
+    def wait(self) -> list[_Worker[T]]:
+        """Workers that sent something or were killed, as soon as there are any."""
+        pipes = {worker.pipe: worker for worker in self._workers if not worker.idle}
+        return [pipes[pipe] for pipe in wait(list(pipes))]  # type: ignore[index]
+
+    def receive(self, worker: _Worker[T]) -> tuple[T, R | EnvironmentLacks] | None:
+        """A task and its result; None if the worker started, or its task is tried again.
+
+        Raises:
+            EnvironmentLacks: If workers end again and again before they work.
+            Exception: What the call raised.
+        """
+        had, worker.has = worker.has, None
+        try:
+            succeeded, outcome = worker.pipe.recv()
+        except (EOFError, OSError):
+            self._workers.remove(worker)
+            worker.end()
+            return self._retry(had)
+        if not succeeded:
+            raise outcome
+        worker.starting, self._failed_starts = False, 0
+        return None if had is None else (had[0], outcome)
+
+    def _retry(self, had: tuple[T, int] | None) -> tuple[T, EnvironmentLacks] | None:
+        """Have the task of a killed worker tried again, up to `TRIES` times."""
+        if had is None:
+            self._failed_starts += 1
+            if self._failed_starts == TRIES:
+                raise EnvironmentLacks(FAILED_START) from None
+            return None
+        task, tries = had
+        if tries == TRIES:
+            return task, EnvironmentLacks(LOST)
+        self._again.append((task, tries + 1))
+        return None
+
+    def end(self) -> None:
+        """End all workers."""
+        for worker in self._workers:
             worker.end()
 
 
@@ -98,9 +143,9 @@ class _Worker(Generic[T]):
     """A process that calls a function with one task after the other.
 
     Attributes:
-        pipe: Where it says that it is there, and what each task came to.
-        starting: Whether it has said nothing yet.
-        has: The task that it works on, and how often that was begun.
+        pipe: Where it reports its start and the outcome of each task.
+        starting: Whether it has reported nothing yet.
+        has: The task that it works on, and how many times that was started.
     """
 
     def __init__(self, call: Callable[[T], Any]) -> None:
@@ -109,7 +154,7 @@ class _Worker(Generic[T]):
         self.starting = True
         self.has: tuple[T, int] | None = None
         self._process = context.Process(target=_serve, args=(theirs, call))
-        ensure_running()  # which lets interruptions in again, where it starts the tracker
+        ensure_running()  # starting the tracker would unblock interruptions
         with _uninterrupted():
             self._process.start()
         theirs.close()  # so that its end is the end of the pipe
@@ -118,40 +163,34 @@ class _Worker(Generic[T]):
     def idle(self) -> bool:
         return not self.starting and self.has is None
 
-    def take(self, task: T, begun: int) -> None:
-        """Begin a task; that the process is gone shows when it is waited for."""
-        self.has = task, begun
+    def take(self, task: T, tries: int) -> None:
+        """Start a task; `_Pool.wait` notices it if the process is gone."""
+        self.has = task, tries
         with suppress(OSError):
             self.pipe.send(task)
 
     def end(self) -> None:
         self._process.kill()
         self._process.join()
-        self._process.close()  # here, not when it is collected, which would swallow an interruption
+        self._process.close()  # the garbage collector would swallow an interruption
         self.pipe.close()
 
 
-def _heard(pool: list[_Worker[T]]) -> list[_Worker[T]]:
-    """Workers that said something, or are gone, as soon as there are any; idle ones say nothing."""
-    pipes = {worker.pipe: worker for worker in pool if not worker.idle}
-    return [pipes[pipe] for pipe in wait(list(pipes))]  # type: ignore[index]
-
-
 def _serve(pipe: Connection, call: Callable[[Any], Any]) -> None:
-    """Work until nobody gives any, and do not outlive the parent."""
+    """Call the function with what the pipe brings, as long as the parent lives."""
     configure_arrow()
     Thread(target=_end_with_parent, daemon=True).start()
-    with suppress(EOFError, ConnectionError):  # nobody is there any more
+    with suppress(EOFError, ConnectionError):  # the parent is gone
         pipe.send((True, None))
         while True:
-            outcome = _outcome(call, pipe.recv())
+            outcome = _try_call(call, pipe.recv())
             try:
                 pipe.send(outcome)
             except (AttributeError, PicklingError, TypeError):
                 pipe.send((False, RuntimeError(f"cannot be sent: {outcome[1]!r}")))
 
 
-def _outcome(call: Callable[[Any], Any], task: Any) -> tuple[bool, Any]:
+def _try_call(call: Callable[[Any], Any], task: Any) -> tuple[bool, Any]:
     """Whether a call succeeded, and what it returned or raised."""
     try:
         return True, call(task)
@@ -169,21 +208,21 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Processes that start inside leave an interruption to the parent, which gets it afterwards.
+    """Inside, processes start with interruptions blocked; the parent gets one afterwards.
 
-    They inherit the blocked signal. Another thread of the parent may still take it, so its handler
-    waits too.
+    They inherit the blocked signal. Another thread of the parent may still get it, so the handler
+    only notes it.
     """
     if current_thread() is not main_thread():
         yield
         return
-    taken: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, frame: taken.append(number))
+    interruptions: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, frame: interruptions.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         signal.signal(signal.SIGINT, handler)
-    if taken:
+    if interruptions:
         raise KeyboardInterrupt
