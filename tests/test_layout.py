@@ -132,11 +132,23 @@ def test_importing_a_floor_loads_no_upper_floor(floor: str, tmp_path: Path) -> N
 )
 def test_a_forbidden_import_is_refused(copy: Path, module: str, line: str) -> None:
     (copy / module / "planted.py").write_text(f"{line}\n")
+    assert f"wattkeeper.{module}.planted -> " in refusal_of(copy)
+
+
+def refusal_of(copy: Path) -> str:
+    """What import-linter says of a tree that it refuses."""
     command = (SCRIPTS / "lint-imports", "--no-cache")
     env = {"PYTHONPATH": ".static"}
     done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert f"wattkeeper.{module}.planted -> " in done.stdout
+    return done.stdout
+
+
+def test_a_circle_of_rooms_is_refused_even_of_types(copy: Path) -> None:
+    upward = "from wattkeeper.sim.results import tables"
+    text = f"from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    {upward}\n"
+    (copy / "sim" / "engine" / "planted.py").write_text(text)
+    assert "No cycles are allowed in wattkeeper.sim" in refusal_of(copy)
 
 
 @pytest.mark.parametrize("floor", FLOORS)

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from wattkeeper.live.controller.clock import ExternalEvent, LiveClock
+from wattkeeper.live.controller.clock import LiveClock
 from wattkeeper.live.controller.crash_loop import CrashLoopGuard
+from wattkeeper.live.controller.event_log import ExternalEvent
 from wattkeeper.live.controller.launchers.local import file_name
 from wattkeeper.live.controller.process_table import LiveSettings, ProcessTable
 from wattkeeper.live.controller.progress import Watch, seen

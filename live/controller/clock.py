@@ -5,44 +5,18 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from queue import Empty, Queue
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from simpy import Environment
 from simpy.rt import RealtimeEnvironment
 
+from wattkeeper.live.controller.event_log import EventLog, ExternalEvent
 from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.sim.engine.agenda import Callback
 from wattkeeper.sim.engine.clock import Clock
 
-if TYPE_CHECKING:
-    from wattkeeper.live.controller.event_log import EventLog
-
 LONGEST_WAIT_S = 86400.0
-
-
-class ExternalEvent(NamedTuple):
-    """Something that happened outside, or that somebody outside asks.
-
-    Attributes:
-        time_s: When.
-        job_id: Job that it is about.
-        attempt: Its attempt.
-        run: The process that carries the attempt out, by its id; a stopped attempt goes on in
-            another one.
-        kind: What happened.
-        payload: More about it, as JSON values.
-        ticket: To whom the answer goes; None if nobody waits for one.
-    """
-
-    time_s: float
-    job_id: str
-    attempt: int
-    run: str
-    kind: str
-    payload: Mapping[str, Any]
-    ticket: Any = None
 
 
 class VirtualWallClock(WallClock):

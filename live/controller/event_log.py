@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from wattkeeper.live.controller.clock import ExternalEvent
 from wattkeeper.policies.errors import StoreError
 
 SCHEMA = """
@@ -22,6 +22,29 @@ CREATE TABLE IF NOT EXISTS events (
     payload TEXT NOT NULL
 );
 """
+
+
+class ExternalEvent(NamedTuple):
+    """A report or question of a training process.
+
+    Attributes:
+        time_s: When it came, s.
+        job_id: The job.
+        attempt: Number of its attempt.
+        run: Id of the process that carries the attempt out; a stopped attempt goes on in another
+            one.
+        kind: What happened.
+        payload: Its content, as JSON values.
+        ticket: Where an answer goes; None if none is expected.
+    """
+
+    time_s: float
+    job_id: str
+    attempt: int
+    run: str
+    kind: str
+    payload: Mapping[str, Any]
+    ticket: Any = None
 
 
 class EventLog:

@@ -234,17 +234,16 @@ class Session:
                 "with higher_is_better=True"
             )
         from wattkeeper.live.session import warm_start
-        from wattkeeper.live.zoo.parents import parent_policy
         from wattkeeper.policies.protocols import Job
 
         def begin() -> TransferReport | None:
             if not distributed.leads():
                 return None
-            orders, config, fresh = self.orders, parent_policy(policy), not self._goes_on
+            orders, fresh = self.orders, not self._goes_on
             name = f"{orders.job_id}.{orders.attempt}"
             job = Job(name, self._terms.job, orders.recurrence, None, 1, 0.0, model=name)
             self._warm = warm_start.begin(
-                zoo, job, model, older, inputs, config if fresh else None, mutated_from
+                zoo, job, model, older, inputs, policy, mutated_from, fill=fresh
             )
             if fresh:
                 self._parent = self._warm.parent

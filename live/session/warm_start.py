@@ -14,7 +14,7 @@ from wattkeeper.live.session import distributed
 from wattkeeper.live.weight_transfer.model_graph import trace
 from wattkeeper.live.weight_transfer.program.example_inputs import derive_inputs
 from wattkeeper.live.weight_transfer.transfer import transfer
-from wattkeeper.live.zoo.parents import choose_parent
+from wattkeeper.live.zoo.parents import choose_parent, parent_policy
 from wattkeeper.live.zoo.rows import ZooModel
 from wattkeeper.live.zoo.snapshot import ZooSnapshot, read_zoo
 from wattkeeper.live.zoo.zoo import Zoo
@@ -53,8 +53,10 @@ def begin(
     model: nn.Module,
     older: Sequence[nn.Module],
     inputs: Inputs | None,
-    policy: PolicyConfig | None,
+    policy: str | PolicyConfig,
     mutated_from: str | None,
+    *,
+    fill: bool,
 ) -> WarmStart:
     """Fill a model in place from the parent that a policy chooses.
 
@@ -68,24 +70,26 @@ def begin(
         model: The model that is filled.
         older: Modules of other architectures that parents may have; they are left as they are.
         inputs: Positional arguments that all forwards take; by default derived.
-        policy: Chooses the parent; None: the model is not filled, and only may enter the zoo.
+        policy: Policy that chooses the parent, by name or config.
         mutated_from: Name of the model in the zoo that this one is a mutation of.
+        fill: Whether to fill the model; else it only may enter the zoo.
 
     Raises:
-        InputError: If a module cannot be traced.
+        InputError: If a module cannot be traced, or the policy chooses no parents.
         StoreError: If the folder holds no zoo, or a damaged one.
     """
+    config = parent_policy(policy)
     modules = (model, *older)
     example = derive_inputs(*modules) if inputs is None else inputs
     graphs = [trace(module, example, job.group_id).graph for module in modules]
     zoo, graph = Zoo(path), graphs[0]
-    if policy is None:
+    if not fill:
         return WarmStart(model, graph, zoo, None, None)
     by_digest = {graph.digest: module for graph, module in zip(graphs, modules, strict=True)}
     child = ChildModel(job.job_id, job.group_id, graph, mutated_from)
 
     def choose(snapshot: ZooSnapshot) -> tuple[ZooModel, dict[str, torch.Tensor]] | None:
-        parent = choose_parent(policy, snapshot, job)
+        parent = choose_parent(config, snapshot, job)
         if parent is None:
             return None
         weights = zoo.load(parent.model_id)

@@ -11,13 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattkeeper.live.controller.clock import (
-    ExternalEvent,
-    LiveClock,
-    LiveEnvironment,
-    VirtualWallClock,
-)
-from wattkeeper.live.controller.event_log import EventLog
+from wattkeeper.live.controller.clock import LiveClock, LiveEnvironment, VirtualWallClock
+from wattkeeper.live.controller.event_log import EventLog, ExternalEvent
 from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.sim.engine.agenda import Callback
