@@ -1,4 +1,4 @@
-"""The process of a script that is recorded: it is ended once nothing is heard of it any more."""
+"""Process of a recorded script, which is killed when its lease expires."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.policies.json_types import Json
 
 EXIT_TIMEOUT_S: Final = 60.0
-"""How long a script that was interrupted may take to end."""
-LOOKS: Final = 6
-"""So often in a lease it is looked whether something was heard: twice as often as sessions tell."""
+"""Time that an interrupted script has to exit, s."""
+POLLS_PER_LEASE: Final = 6
+"""How often the file of events is checked: twice as often as sessions touch it."""
 
 
 class LeaseExpired(WattkeeperError):
-    """Nothing was heard of the process for a lease; it was ended."""
+    """The process gave no sign of progress for the length of its lease, and was killed."""
 
 
 def execute(
@@ -35,28 +35,28 @@ def execute(
     lease_s: float,
     lock: int,
 ) -> int:
-    """Run a command to its end; its exit code.
+    """Run a command to its end, and return its exit code.
 
-    Its session writes to a file of events whenever it did something, and touches it as long as
-    its steps come (`wattkeeper.live.session.heartbeat`).
+    Its session appends to a file of events, and touches the file while its steps progress
+    (`wattkeeper.live.session.heartbeat`).
 
     Args:
-        command: What is started.
+        command: The command.
         variables: Added to the environment.
-        log: Where its output goes.
-        events: The file of its session.
-        lease_s: It is ended if it is silent for longer than this, or than its session asks for.
-        lock: A file that it holds open, too.
+        log: File of its output.
+        events: File of its session's events.
+        lease_s: Longest time without a sign of progress, unless its session asks for more, s.
+        lock: File descriptor of a lock that the process inherits.
 
     Raises:
-        Silent: It says when it fell silent.
+        LeaseExpired: If it made no progress for that long; it was killed.
     """
     run = f"record.{secrets.token_hex(8)}"
-    own = {name: value for name, value in os.environ.items() if name != LINK}
+    inherited = {name: value for name, value in os.environ.items() if name != LINK}
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
-            env={**own, **variables, RUN: run},
+            env={**inherited, **variables, RUN: run},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -77,43 +77,43 @@ def execute(
     return process.wait()
 
 
-def read(events: Path) -> list[Json]:
-    """What a session did, as far as it has written it down."""
+def read_events(events: Path) -> list[Json]:
+    """The events that a session has completely written."""
     text = events.read_text(encoding="utf-8") if events.exists() else ""
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def _kill(process: subprocess.Popen[bytes], run: str) -> None:
-    """End a process with all that it started, but for the guards of power limits."""
+    """Kill a process and its descendants, except the guards that restore power limits."""
     processes.kill(run, process)
     process.wait()
 
 
 def _wait(process: subprocess.Popen[bytes], events: Path, lease_s: float) -> None:
-    """Return when a process is over.
+    """Wait until a process ends.
 
     Raises:
-        Silent: If nothing is heard of it any more.
+        LeaseExpired: If it makes no progress.
     """
-    whole = os.pidfd_open(process.pid)
+    process_fd = os.pidfd_open(process.pid)
     try:
-        heard, heard_s, last = 0, time.monotonic(), list[Json]()
-        while not select.select([whole], [], [], lease_s / LOOKS)[0]:
-            touched = events.stat().st_mtime_ns if events.exists() else 0
-            if touched != heard:
-                heard, heard_s, last = touched, time.monotonic(), read(events)
-                lease_s = max([lease_s, *(row["lease_s"] for row in last[:1])])
-            elif time.monotonic() - heard_s > lease_s:
-                raise LeaseExpired(_silence(last, lease_s))
+        last_touch_ns, progress_s, rows = 0, time.monotonic(), list[Json]()
+        while not select.select([process_fd], [], [], lease_s / POLLS_PER_LEASE)[0]:
+            touch_ns = events.stat().st_mtime_ns if events.exists() else 0
+            if touch_ns != last_touch_ns:
+                last_touch_ns, progress_s, rows = touch_ns, time.monotonic(), read_events(events)
+                lease_s = max([lease_s, *(row["lease_s"] for row in rows[:1])])
+            elif time.monotonic() - progress_s > lease_s:
+                raise LeaseExpired(_describe_hang(rows, lease_s))
     finally:
-        os.close(whole)
+        os.close(process_fd)
 
 
-def _silence(events: Sequence[Json], lease_s: float) -> str:
+def _describe_hang(events: Sequence[Json], lease_s: float) -> str:
     if not events:
         return f"had no Session after {lease_s:g} s"
     if events[-1]["event"] == "ended":
         return f"had not ended {lease_s:g} s after its Session"
-    done = sum(row["event"] == "epoch" for row in events)
-    where = f"after epoch {done}" if done else "in its first epoch, or before that"
-    return f"hung: it was silent for {lease_s:g} s {where}"
+    epochs = sum(row["event"] == "epoch" for row in events)
+    where = f"after epoch {epochs}" if epochs else "in its first epoch, or before it"
+    return f"hung: no progress for {lease_s:g} s {where}"

@@ -1,7 +1,6 @@
 """Sweeps the batch sizes and power limits of a training script.
 
-Every run of the script that was finished is kept in a folder, so that a sweep that was interrupted,
-or killed, goes on where it was.
+Every finished run of the script is stored, so that an interrupted or killed sweep resumes.
 """
 
 from __future__ import annotations
@@ -34,23 +33,23 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.traces.files.atomic import replace_file
 
-LAST_LINES: Final = 5
+LOG_LINES: Final = 5
 
 Progress = Callable[[int, int], None]
 
 
 class RecordingPlan(NamedTuple):
-    """What is recorded.
+    """A script and the settings to record it with.
 
     Attributes:
         script: A file, or the name of a module.
-        arguments: Of the script.
+        arguments: Arguments of the script.
         batch_sizes: Global batch sizes; None: those that the script gives its session.
-        power_limits_w: Of each GPU, W; None: those that may be set, in steps of 25 W.
-        repeats: Trainings to the target, for each batch size.
-        epochs: At each lower power limit.
-        torchrun: Processes that torchrun starts of it; None: it is started as it is.
-        lease_s: A run is given up that is silent for so long, s; starting it counts.
+        power_limits_w: Limits of each GPU, W; None: the supported range in steps of 25 W.
+        repeats: Trainings to the target at each batch size.
+        epochs: Epochs at each lower power limit.
+        torchrun: Number of processes that torchrun starts; None: the script is run directly.
+        lease_s: Longest time without progress until a run is killed, s; startup counts.
     """
 
     script: str
@@ -63,16 +62,16 @@ class RecordingPlan(NamedTuple):
     lease_s: float = 60.0
 
     @property
-    def shown(self) -> str:
-        """What the user calls it."""
+    def title(self) -> str:
+        """The script and its arguments, for messages."""
         return " ".join((self.script, *self.arguments))
 
     def command(self) -> list[str]:
-        """What starts the script.
+        """The command that starts the script.
 
         Raises:
             InputError: If there is no such script.
-            EnvironmentLacks: If torchrun is asked for and not there.
+            EnvironmentLacks: If torchrun is requested and not installed.
         """
         is_file = Path(self.script).is_file()
         if not is_file and self.source() is None:
@@ -80,8 +79,8 @@ class RecordingPlan(NamedTuple):
                 f"no training script {self.script!r}: name a file, or a module as "
                 "wattkeeper.live.examples.cnn"
             )
-        named = [self.script] if is_file else ["-m", self.script]
-        command = [sys.executable, *named, *self.arguments]
+        target = [self.script] if is_file else ["-m", self.script]
+        command = [sys.executable, *target, *self.arguments]
         if self.torchrun is None:
             return command
         check_torchrun()
@@ -107,35 +106,35 @@ class RecordedRun(NamedTuple):
     """A finished run of the script.
 
     Attributes:
-        wanted: What it was told.
-        spawned_s: When its process was started.
-        exited_s: When that was over.
-        events: What its session did: `begun`, `epoch`, `ended`.
+        request: The settings that its session was given.
+        spawned_s: Time when its process was started.
+        exited_s: Time when its process had exited.
+        events: Events of its session: `begun`, `epoch`, `ended`.
     """
 
-    wanted: RecordingRequest
+    request: RecordingRequest
     spawned_s: float
     exited_s: float
     events: list[Json]
 
     @property
     def begun(self) -> Json:
-        """The orders, what the script says, and on what it ran."""
+        """The first event: the assignment, the script's arguments and the hardware."""
         return self.events[0]
 
     @property
     def ended(self) -> Json:
-        """What it came to."""
+        """The last event: the result."""
         return self.events[-1]
 
     @property
     def epochs(self) -> list[Json]:
-        """The epochs that it did, in order."""
+        """The events of its epochs, in order."""
         return [row for row in self.events if row["event"] == "epoch"]
 
     @property
     def fits(self) -> bool:
-        """Whether its batch size fits the memory."""
+        """Whether its batch size fits into memory."""
         return not is_out_of_memory(str(self.ended["message"]))
 
 
@@ -143,11 +142,11 @@ class Recording(NamedTuple):
     """All runs of a sweep.
 
     Attributes:
-        full: To the target, all batch sizes and repetitions.
-        limited: Some epochs at lower power limits.
-        stopped: The one that was told to stop, and the one that went on if the script keeps its
+        full: Runs to the target at all batch sizes, with repetitions.
+        limited: Runs of some epochs at lower power limits.
+        stopped: The run that was told to stop, and the one that resumed it if the script keeps its
             state.
-        settle_s: Until a power limit was in force, s; None where none may be set.
+        settle_s: Time until a power limit is in force, s; None where none may be set.
     """
 
     full: list[RecordedRun]
@@ -157,148 +156,150 @@ class Recording(NamedTuple):
 
 
 def record(
-    sweep: RecordingPlan,
+    plan: RecordingPlan,
     folder: Path,
     check: Callable[[Json], None],
-    progress: Progress = lambda done, all_: None,
+    progress: Progress = lambda finished, total: None,
 ) -> Recording:
-    """Run the script as often as is needed.
+    """Run a script once for every point of the sweep.
 
     Args:
-        sweep: What is recorded.
-        folder: Where finished runs are kept; those of the same script and arguments are not done
-            again.
-        check: Is told of the first run, and may refuse it.
+        plan: The script and the settings.
+        folder: Stores finished runs; those of the same script and arguments are not repeated.
+        check: Called with the first run's `begun` event; raises to refuse it.
         progress: Called with the number of finished runs and of all runs.
 
     Raises:
-        InputError: If the script is not there, has no session, gives it no target, fails, or is
-            silent for too long.
-        EnvironmentLacks: If power limits are asked for that may not be set, or another recorder
-            is at work there.
+        InputError: If the script is missing, has no session, gives it no target, fails, or makes
+            no progress for too long.
+        EnvironmentLacks: If power limits are requested that may not be set, or another recording
+            uses the folder.
     """
-    command = sweep.command()
-    key = json.dumps([command, sweep.digest(), str(Path.cwd())])
+    command = plan.command()
+    key = json.dumps([command, plan.digest(), str(Path.cwd())])
     folder = folder / hashlib.sha256(key.encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
-    with _alone(folder) as lock, _terminated():
-        runs = _Runs(sweep, command, folder, lock)
-        most_w = None if sweep.power_limits_w is None else max(sweep.power_limits_w)
+    with _alone(folder) as lock, _interrupt_on_sigterm():
+        runner = _ScriptRunner(plan, command, folder, lock)
+        highest_w = None if plan.power_limits_w is None else max(plan.power_limits_w)
         progress(0, 1)
-        first = runs.run(RecordingRequest(None, most_w, 1))
+        first = runner.run(RecordingRequest(None, highest_w, 1))
         check(first.begun)
-        _check_target(sweep, first.begun)
-        _check_gpus(sweep, first.begun)
-        sizes, limits_w = _sizes(sweep, first.begun), _limits(sweep, first.begun)
-        full = [
-            RecordingRequest(size, most_w, at)
+        _check_target(plan, first.begun)
+        _check_gpus(plan, first.begun)
+        sizes, limits_w = _choose_sizes(plan, first.begun), _choose_limits(plan, first.begun)
+        requests = [
+            RecordingRequest(size, highest_w, recurrence)
             for size in sizes
-            for at in range(1, sweep.repeats + 1)
+            for recurrence in range(1, plan.repeats + 1)
         ]
-        limited = [RecordingRequest(size, limit_w, 1, epochs=sweep.epochs) for size in sizes
-                   for limit_w in limits_w]  # fmt: skip
-        total = len(full) + len(limited) + 2
-        done: list[RecordedRun] = []
+        requests += [RecordingRequest(size, limit_w, 1, epochs=plan.epochs) for size in sizes
+                     for limit_w in limits_w]  # fmt: skip
+        total = len(requests) + 2
+        runs: list[RecordedRun] = []
         unfit: set[int] = set()
-        for wanted in (*full, *limited):
-            progress(len(done), total)
-            size = wanted.batch_size
+        for request in requests:
+            progress(len(runs), total)
+            size = request.batch_size
             assert size is not None
-            if wanted == first.wanted._replace(batch_size=first.begun["batch_size"]):
-                done.append(first)
+            if request == first.request._replace(batch_size=first.begun["batch_size"]):
+                runs.append(first)
             elif size not in unfit:
-                done.append(runs.run(wanted))
-                if not done[-1].fits:
+                runs.append(runner.run(request))
+                if not runs[-1].fits:
                     unfit.add(size)
-        stopped = list(_stopped(runs, RecordingRequest(None, most_w, 1, 2), folder / "kept"))
+        stopped = list(_run_stopped(runner, RecordingRequest(None, highest_w, 1, 2), folder))
         progress(total, total)
-        settle_s = _settle_s(limits_w) if first.begun["allowed"] and limits_w else None
+        settle_s = _measure_settle_s(limits_w) if first.begun["allowed"] and limits_w else None
     return Recording(
-        [run for run in done if run.wanted.epochs is None],
-        [run for run in done if run.wanted.epochs is not None],
+        [run for run in runs if run.request.epochs is None],
+        [run for run in runs if run.request.epochs is not None],
         stopped,
         settle_s,
     )
 
 
-def _stopped(runs: _Runs, wanted: RecordingRequest, kept: Path) -> Iterator[RecordedRun]:
-    """The run that is told to stop after an epoch, and, if it kept its state, that goes on."""
-    stopped = runs.run(wanted._replace(stop_after=1, checkpoint=str(kept)))
+def _run_stopped(
+    runner: _ScriptRunner, request: RecordingRequest, folder: Path
+) -> Iterator[RecordedRun]:
+    """Stop a run after an epoch, and resume it if the script saved a checkpoint."""
+    checkpoint = folder / "kept"
+    stopped = runner.run(request._replace(stop_after=1, checkpoint=str(checkpoint)))
     yield stopped
-    if kept.exists() and stopped.begun["terms"]["max_epochs"] > 1:
+    if checkpoint.exists() and stopped.begun["terms"]["max_epochs"] > 1:
         last = stopped.epochs[-1]
         done = {"epochs_done": 1, "time_done_s": last["time_s"], "energy_done_j": last["energy_j"]}
-        yield runs.run(wanted._replace(checkpoint=str(kept), **done))
+        yield runner.run(request._replace(checkpoint=str(checkpoint), **done))
 
 
-def forget(folder: Path) -> None:
-    """Remove the runs that are kept in a folder: they are in a trace now."""
+def remove_runs(folder: Path) -> None:
+    """Remove the stored runs of a recording, once they are in a trace."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
-class _Runs:
-    """Runs the script, or finds that it ran."""
+class _ScriptRunner:
+    """Runs the script, unless the folder has the finished run."""
 
     def __init__(
-        self, sweep: RecordingPlan, command: Sequence[str], folder: Path, lock: int
+        self, plan: RecordingPlan, command: Sequence[str], folder: Path, lock: int
     ) -> None:
-        self._sweep, self._command, self._folder, self._lock = sweep, command, folder, lock
+        self._plan, self._command, self._folder, self._lock = plan, command, folder, lock
         self._wall = run_clock()
 
-    def run(self, wanted: RecordingRequest) -> RecordedRun:
-        """The finished run of what is wanted.
+    def run(self, request: RecordingRequest) -> RecordedRun:
+        """The finished run with these settings.
 
         Raises:
-            InputError: If the script failed, or fell silent.
+            InputError: If the script failed, or made no progress.
         """
-        named = json.dumps(wanted._replace(energy_done_j=None, time_done_s=0.0))
-        path = self._folder / f"{hashlib.sha256(named.encode()).hexdigest()[:16]}.json"
+        key = json.dumps(request._replace(energy_done_j=None, time_done_s=0.0))
+        path = self._folder / f"run-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
         if path.exists():
-            kept = json.loads(path.read_text(encoding="utf-8"))
-            return RecordedRun(RecordingRequest(*kept.pop("wanted")), **kept)
-        done = self._run(wanted, path.with_suffix(".log"))
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            return RecordedRun(RecordingRequest(*stored.pop("request")), **stored)
+        done = self._run(request, path.with_suffix(".log"))
         with replace_file(path) as new:
             new.write_text(json.dumps(done._asdict()), encoding="utf-8")
         return done
 
-    def _run(self, wanted: RecordingRequest, log: Path) -> RecordedRun:
+    def _run(self, request: RecordingRequest, log: Path) -> RecordedRun:
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="now-") as name:
-            now = Path(name)
-            told = wanted._replace(lease_s=self._sweep.lease_s, parent=process_identity.me())
-            (now / ORDERS).write_text(json.dumps(told._asdict()), encoding="utf-8")
+            session = Path(name)
+            sent = request._replace(lease_s=self._plan.lease_s, parent=process_identity.me())
+            (session / ORDERS).write_text(json.dumps(sent._asdict()), encoding="utf-8")
             spawned_s = self._wall.now_s()
             try:
                 code = process.execute(
-                    self._command, {RECORDING: name}, log, now / EVENTS, self._sweep.lease_s,
-                    self._lock,  # held until the training is over, too
+                    self._command, {RECORDING: name}, log, session / EVENTS, self._plan.lease_s,
+                    self._lock,  # held until the training ends, even if this process is killed
                 )  # fmt: skip
-            except process.LeaseExpired as silent:
-                what = (
-                    f"{silent}, and was ended; --lease, or the Session's lease_s, gives it longer"
-                )
-                raise self._failure(wanted, what, log, now) from None
+            except process.LeaseExpired as expired:
+                fault = f"{expired}, and was killed; --lease or Session(lease_s=...) allows more"
+                raise self._failure(request, fault, log, session) from None
             exited_s = self._wall.now_s()
-            events = process.read(now / EVENTS)
-            if why := _fault(events, code):
-                raise self._failure(wanted, why, log, now)
-            return RecordedRun(wanted, spawned_s, exited_s, events)
+            events = process.read_events(session / EVENTS)
+            if fault := _find_fault(events, code):
+                raise self._failure(request, fault, log, session)
+            return RecordedRun(request, spawned_s, exited_s, events)
 
-    def _failure(self, wanted: RecordingRequest, what: str, log: Path, now: Path) -> InputError:
-        """What to say of a run that cannot be recorded."""
-        events = process.read(now / EVENTS)
-        size = events[0]["batch_size"] if events else wanted.batch_size
-        at = "its default batch size" if size is None else f"batch size {size}"
+    def _failure(
+        self, request: RecordingRequest, fault: str, log: Path, session: Path
+    ) -> InputError:
+        """The error for a run that cannot be recorded."""
+        events = process.read_events(session / EVENTS)
+        size = events[0]["batch_size"] if events else request.batch_size
+        batch_size = "its default batch size" if size is None else f"batch size {size}"
         output = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        said = "".join(f"\n  {line}" for line in output[-LAST_LINES:])
+        last_lines = "".join(f"\n  {line}" for line in output[-LOG_LINES:])
         return InputError(
-            f"{self._sweep.shown}, at {at}, {what}; what was recorded before is kept, so that the "
-            f"same command goes on there. Its log is {log}"
-            + (f"; the last lines:{said}" * bool(said))
+            f"{self._plan.title}, at {batch_size}, {fault}; finished runs are stored, and the same "
+            f"command resumes the recording. Its log is {log}"
+            + (f"; the last lines:{last_lines}" * bool(last_lines))
         )
 
 
-def _fault(events: Sequence[Json], code: int) -> str:
-    """What is wrong with a run that is over; empty if nothing is."""
+def _find_fault(events: Sequence[Json], code: int) -> str:
+    """What is wrong with a run that has ended; empty if nothing is."""
     ended = events and events[-1]["event"] == "ended"
     if ended and is_out_of_memory(str(events[-1]["message"])):
         return ""
@@ -311,68 +312,68 @@ def _fault(events: Sequence[Json], code: int) -> str:
     return "ended without an epoch; iterate over session.epochs(loader)"
 
 
-def _check_target(sweep: RecordingPlan, begun: Mapping[str, Any]) -> None:
+def _check_target(plan: RecordingPlan, begun: Mapping[str, Any]) -> None:
     if begun["terms"]["target"] is None:
         raise InputError(
-            f"{sweep.script} gives its Session no target, so that nothing says how many epochs a "
-            "batch size needs: say Session(..., target=VALUE)"
+            f"{plan.script} gives its Session no target, up to which the epochs of a batch "
+            "size are counted: pass Session(..., target=VALUE)"
         )
 
 
-def _check_gpus(sweep: RecordingPlan, begun: Mapping[str, Any]) -> None:
-    if sweep.torchrun is not None and sweep.torchrun != begun["gpus"]:
+def _check_gpus(plan: RecordingPlan, begun: Mapping[str, Any]) -> None:
+    if plan.torchrun is not None and plan.torchrun != begun["gpus"]:
         raise InputError(
-            f"torchrun starts {sweep.torchrun} processes (--torchrun), and the Session finds "
-            f"{begun['gpus']} GPUs, whose energy it measures: let it see as many "
+            f"torchrun starts {plan.torchrun} processes (--torchrun), and the Session finds "
+            f"{begun['gpus']} GPUs, whose energy it measures: make as many visible "
             "(CUDA_VISIBLE_DEVICES)"
         )
 
 
-def _sizes(sweep: RecordingPlan, begun: Mapping[str, Any]) -> list[int]:
-    """The default batch size, which a profile cannot do without, and those that are asked for."""
+def _choose_sizes(plan: RecordingPlan, begun: Mapping[str, Any]) -> list[int]:
+    """The requested batch sizes and the default one, which every profile needs."""
     terms = begun["terms"]
-    return sorted({terms["default_batch_size"], *(sweep.batch_sizes or terms["batch_sizes"])})
+    return sorted({terms["default_batch_size"], *(plan.batch_sizes or terms["batch_sizes"])})
 
 
-def _limits(sweep: RecordingPlan, begun: Mapping[str, Any]) -> list[float]:
-    """The power limits below that of the trainings to the target, W.
+def _choose_limits(plan: RecordingPlan, begun: Mapping[str, Any]) -> list[float]:
+    """The power limits below that of the trainings to the target, W, in falling order.
 
     Raises:
-        EnvironmentLacks: If they are asked for and may not be set.
+        EnvironmentLacks: If limits are requested and may not be set.
         InputError: If they are out of range.
     """
-    asked = sweep.power_limits_w
+    requested = plan.power_limits_w
     if not begun["allowed"]:
-        if asked:
+        if requested:
             raise EnvironmentLacks(f"no power limit can be set: {begun['why']}; leave them out")
         return []
     common = CommonRange(*begun["limits_w"])
-    if asked is None:
+    if requested is None:
         return [*reversed(stepped(*common)[:-1])]
-    common.check(min(asked))
-    return sorted(set(asked), reverse=True)[1:]
+    common.check(min(requested))
+    return sorted(set(requested), reverse=True)[1:]
 
 
-def _settle_s(limits_w: Sequence[float]) -> float:
-    """How long it takes to put a power limit in force, s: the median over these limits."""
+def _measure_settle_s(limits_w: Sequence[float]) -> float:
+    """Time until a power limit is in force, s: the median over these limits."""
     from statistics import median
 
     from wattkeeper.live.devices import found
     from wattkeeper.live.devices.power_limiter import PowerLimiter
 
-    took = []
+    durations_s = []
     wall = run_clock()
     with PowerLimiter(found()) as limiter:
         for limit_w in limits_w:
             began_s = wall.now_s()
             limiter.set_w(limit_w)
-            took.append(wall.now_s() - began_s)
-    return median(took)
+            durations_s.append(wall.now_s() - began_s)
+    return median(durations_s)
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[int]:
-    """Inside, no other recorder, nor a training that a killed one left behind, is at work here."""
+    """Hold the folder's lock, which a killed recording's training still holds until it ends."""
     # Not by `traces.files.locks`: the training inherits this lock, and outlives its recorder.
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
     try:
@@ -388,8 +389,8 @@ def _alone(folder: Path) -> Iterator[int]:
 
 
 @contextmanager
-def _terminated() -> Iterator[None]:
-    """Inside, SIGTERM interrupts as the keyboard does."""
+def _interrupt_on_sigterm() -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGTERM within the block."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

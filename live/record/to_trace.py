@@ -1,4 +1,4 @@
-"""A recorded sweep as a trace of profiles."""
+"""Converts a recorded sweep to a trace of profiles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -26,59 +26,71 @@ UNKNOWN: Final = "not stated"
 
 Tables = dict[str, list[Json]]
 
+EpochUsage = tuple[float, float | None]
+"""Seconds and joules of an epoch; None where nothing measured energy."""
 
-def existing(name: str) -> Trace | None:
+
+class _ProfileKey(NamedTuple):
+    """What a profile is of: a workload on a number of GPUs of one type."""
+
+    workload: str
+    gpu_type: str
+    gpus: int
+
+
+def find_recorded(name: str) -> Trace | None:
     """The recorded trace of that name; None if there is none.
 
     Raises:
-        InputError: If the trace of that name was not recorded here.
+        InputError: If the trace of that name is no recorded one.
     """
     if name not in store.names():
         return None
     trace = store.find(name)
     if trace.kind != "profiles" or trace.format != FORMAT:
         raise InputError(
-            f"trace {name!r} is of format {trace.format}, not one that was recorded: name another "
-            "one (--name)"
+            f"trace {name!r} is of format {trace.format}, not a recorded one: choose another name "
+            "(--name)"
         )
     return trace
 
 
 def check_new(trace: Trace | None, begun: Mapping[str, Any], replace: bool) -> None:
-    """Refuse to replace what a trace holds of a workload, unless that is meant.
+    """Refuse to replace a workload of a trace without `--replace`.
 
     Raises:
-        InputError: If it holds the workload on the same GPUs.
+        InputError: If the trace has the workload on the same GPUs.
     """
     if trace is None or replace:
         return
-    mine = (begun["terms"]["job"], begun["gpu_type"], begun["gpus"])
-    if any(_key(row) == mine for row in trace.tables["profiles"].to_pylist()):
+    key = _key_of(begun)
+    if any(_key(row) == key for row in trace.tables["profiles"].to_pylist()):
         raise InputError(
-            f"trace {trace.name!r} has {mine[0]!r} on {mine[2]} x {mine[1]} already: replace it "
-            "(--replace) or name another one (--name)"
+            f"trace {trace.name!r} has {key.workload!r} on {key.gpus} x {key.gpu_type} already: "
+            "replace it (--replace) or choose another name (--name)"
         )
 
 
-def trace_of(name: str, sweep: RecordingPlan, found: Recording, before: Trace | None) -> Trace:
-    """The trace of a sweep, with the other workloads of one that was recorded before.
+def build_trace(
+    name: str, plan: RecordingPlan, recording: Recording, before: Trace | None
+) -> Trace:
+    """The trace of a sweep, with the other workloads of an existing recorded trace.
 
     Raises:
-        InputError: If no batch size fits the memory.
+        InputError: If no batch size fits into memory.
     """
-    begun = found.full[0].begun
-    mine = (begun["terms"]["job"], begun["gpu_type"], begun["gpus"])
-    tables = _tables(found)
+    key = _key_of(recording.full[0].begun)
+    tables = _tables(recording)
     if not tables["profiles"]:
-        raise InputError(f"{sweep.script} does not fit the memory at any batch size")
-    recordings = [_recording(sweep, found, mine)]
-    latencies = [_latencies(found, mine)]
-    inputs = {Path(sweep.source() or sweep.script).name: sweep.digest()}
+        raise InputError(f"{plan.script} does not fit into memory at any batch size")
+    recordings = [_describe_recording(plan, recording, key)]
+    latencies = [_latencies(recording, key)]
+    inputs = {Path(plan.source() or plan.script).name: plan.digest()}
     if before is not None:
-        tables = _merged(before, tables, mine)
+        tables = _merge(before, tables, key)
         held = before.parameters
-        recordings = [*(r for r in held["recordings"] if _key(r) != mine), *recordings]
-        latencies = [*(r for r in held["latencies"] if _key(r) != mine), *latencies]
+        recordings = [*(r for r in held["recordings"] if _key(r) != key), *recordings]
+        latencies = [*(r for r in held["latencies"] if _key(r) != key), *latencies]
         inputs = dict(before.inputs) | inputs
     return Trace(
         name=name,
@@ -94,21 +106,25 @@ def trace_of(name: str, sweep: RecordingPlan, found: Recording, before: Trace | 
     )
 
 
-def _key(row: Mapping[str, Any]) -> tuple[str, str, int]:
-    return row["workload"], row["gpu_type"], row["gpus"]
+def _key(row: Mapping[str, Any]) -> _ProfileKey:
+    return _ProfileKey(row["workload"], row["gpu_type"], row["gpus"])
 
 
-def _tables(found: Recording) -> Tables:
-    begun = found.full[0].begun
+def _key_of(begun: Mapping[str, Any]) -> _ProfileKey:
+    return _ProfileKey(begun["terms"]["job"], begun["gpu_type"], begun["gpus"])
+
+
+def _tables(recording: Recording) -> Tables:
+    begun = recording.full[0].begun
     terms = begun["terms"]
-    fitting = [run for run in found.full if run.fits]
-    unfit = {run.begun["batch_size"] for run in found.full if not run.fits}
+    fitting = [run for run in recording.full if run.fits]
+    unfit = {run.begun["batch_size"] for run in recording.full if not run.fits}
     fitting = [run for run in fitting if run.begun["batch_size"] not in unfit]
     convergence = [
         {
             "workload": terms["job"],
             "batch_size": run.begun["batch_size"],
-            "run": run.wanted.recurrence - 1,
+            "run": run.request.recurrence - 1,
             "target": terms["target"],
             "epochs": run.ended["epochs"] if run.ended["cause"] == "reached" else None,
         }
@@ -118,40 +134,39 @@ def _tables(found: Recording) -> Tables:
     names = {"workload": terms["job"], "dataset": UNKNOWN, "network": UNKNOWN,
              "optimizer": UNKNOWN}  # fmt: skip
     return {
-        "profiles": list(_profiles(fitting, found.limited)),
+        "profiles": list(_profiles(fitting, recording.limited)),
         "convergence": convergence,
         "workloads": [names | workload],
     }
 
 
 def _profiles(full: Sequence[RecordedRun], limited: Sequence[RecordedRun]) -> Iterable[Json]:
-    """A point for each batch size and limit.
+    """Rows of profiles, one for each batch size and power limit.
 
-    What the first epoch of a training takes beyond the others is spread over its epochs, in the
-    same proportion at all limits.
+    The extra time and energy of a training's first epoch are spread over its epochs, in the same
+    proportion at all limits.
     """
-    whole: dict[int, list[RecordedRun]] = defaultdict(list)
+    runs_by_size: dict[int, list[RecordedRun]] = defaultdict(list)
     for run in full:
-        whole[run.begun["batch_size"]].append(run)
-    for batch_size, runs in whole.items():
-        mean_s, mean_j = _mean(runs)
-        later_s, later_j = _later(runs)
+        runs_by_size[run.begun["batch_size"]].append(run)
+    for batch_size, runs in runs_by_size.items():
+        mean_s, mean_j = _mean_epoch(runs)
+        later_s, later_j = _mean_later_epoch(runs)
         first = runs[0].begun
         limit_w = first["power_limit_w"] if first["allowed"] else first["limit_w"]
-        yield _point(first, limit_w, mean_s, mean_j)
+        yield _profile_row(first, limit_w, mean_s, mean_j)
         for run in limited:
             if run.begun["batch_size"] == batch_size and run.fits:
-                time_s, energy_j = _later([run])
-                known = mean_j and later_j and energy_j
-                yield _point(
+                time_s, energy_j = _mean_later_epoch([run])
+                yield _profile_row(
                     run.begun,
                     run.begun["power_limit_w"],
                     mean_s * time_s / later_s,
-                    mean_j * energy_j / later_j if known else None,  # type: ignore[operator]
+                    mean_j * energy_j / later_j if mean_j and later_j and energy_j else None,
                 )
 
 
-def _point(
+def _profile_row(
     begun: Mapping[str, Any], limit_w: float | None, time_s: float, energy_j: float | None
 ) -> Json:
     return {
@@ -165,74 +180,73 @@ def _point(
     }
 
 
-def _epochs(run: RecordedRun) -> list[tuple[float, float | None]]:
-    """Seconds of each epoch, without reporting the one before it, and joules."""
-    before_s, before_j = run.wanted.time_done_s, run.wanted.energy_done_j or 0.0
-    found = []
+def _epochs(run: RecordedRun) -> list[EpochUsage]:
+    """Usage of each epoch; the time to report the epoch before is left out."""
+    before_s, before_j = run.request.time_done_s, run.request.energy_done_j or 0.0
+    epochs = []
     for row in run.epochs:
         energy_j = None if row["energy_j"] is None else row["energy_j"] - before_j
-        found.append((row["time_s"] - before_s - row["report_s"], energy_j))
+        epochs.append((row["time_s"] - before_s - row["report_s"], energy_j))
         before_s, before_j = row["time_s"], row["energy_j"] or 0.0
-    return found
+    return epochs
 
 
-def _mean(runs: Sequence[RecordedRun]) -> tuple[float, float | None]:
-    """Mean seconds and joules of an epoch."""
-    return _averaged([epoch for run in runs for epoch in _epochs(run)])
+def _mean_epoch(runs: Sequence[RecordedRun]) -> EpochUsage:
+    return _mean([epoch for run in runs for epoch in _epochs(run)])
 
 
-def _later(runs: Sequence[RecordedRun]) -> tuple[float, float | None]:
-    """The same without the first epochs, where there are others."""
+def _mean_later_epoch(runs: Sequence[RecordedRun]) -> EpochUsage:
+    """The mean without first epochs, where there are others."""
     later = [epoch for run in runs for epoch in _epochs(run)[1:]]
-    return _averaged(later) if later else _mean(runs)
+    return _mean(later) if later else _mean_epoch(runs)
 
 
-def _averaged(epochs: Sequence[tuple[float, float | None]]) -> tuple[float, float | None]:
+def _mean(epochs: Sequence[EpochUsage]) -> EpochUsage:
     energies = [energy_j for _, energy_j in epochs if energy_j is not None]
-    whole = len(energies) == len(epochs)
-    return fmean(time_s for time_s, _ in epochs), fmean(energies) if whole else None
+    is_measured = len(energies) == len(epochs)
+    return fmean(time_s for time_s, _ in epochs), fmean(energies) if is_measured else None
 
 
-def _latencies(found: Recording, mine: tuple[str, str, int]) -> Json:
-    """Medians over the runs, s; None where nothing could be measured."""
-    stopped, *going_on = found.stopped
-    ran = [run for run in (*found.full, *found.limited) if run.fits]
-    kept = bool(going_on) and stopped.ended["cause"] == "stopped"
-    return dict(zip(("workload", "gpu_type", "gpus"), mine, strict=True)) | {
-        "start_s": median(_started_s(run) for run in ran),
+def _latencies(recording: Recording, key: _ProfileKey) -> Json:
+    """Median latencies of the runs, s; None where nothing could be measured."""
+    stopped, *resumed = recording.stopped
+    ran = [run for run in (*recording.full, *recording.limited) if run.fits]
+    is_saved = bool(resumed) and stopped.ended["cause"] == "stopped"
+    return key._asdict() | {
+        "start_s": median(_startup_s(run) for run in ran),
         "stop_s": median(run.exited_s - run.epochs[-1]["at_s"] for run in ran),
         "report_s": median(run.ended["report_s"] for run in ran),
-        "settle_s": found.settle_s,
-        "checkpoint_s": stopped.exited_s - stopped.epochs[-1]["at_s"] if kept else None,
-        "restore_s": _started_s(going_on[0]) if going_on else None,
+        "settle_s": recording.settle_s,
+        "checkpoint_s": stopped.exited_s - stopped.epochs[-1]["at_s"] if is_saved else None,
+        "restore_s": _startup_s(resumed[0]) if resumed else None,
     }
 
 
-def _started_s(run: RecordedRun) -> float:
-    """From the start of its process to its first step."""
+def _startup_s(run: RecordedRun) -> float:
+    """Time from the start of its process to its first step, s."""
     first = run.epochs[0]
-    return float(first["at_s"] - (first["time_s"] - run.wanted.time_done_s) - run.spawned_s)
+    return float(first["at_s"] - (first["time_s"] - run.request.time_done_s) - run.spawned_s)
 
 
-def _recording(sweep: RecordingPlan, found: Recording, mine: tuple[str, str, int]) -> Json:
-    """Where and how it was recorded, and every run."""
-    first = found.full[0].begun
-    runs = [*found.full, *found.limited]
-    return dict(zip(("workload", "gpu_type", "gpus"), mine, strict=True)) | {
+def _describe_recording(plan: RecordingPlan, recording: Recording, key: _ProfileKey) -> Json:
+    """The host, versions and measurement of a recording, and all its runs."""
+    first = recording.full[0].begun
+    runs = [*recording.full, *recording.limited]
+    return key._asdict() | {
         "host": socket.gethostname(),
         "platform": platform.platform(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": first["versions"] | {"wattkeeper": version("wattkeeper")},
         "energy": first["how"],
         "power_limits": "set" if first["allowed"] else f"not set: {first['why']}",
-        "script": sweep.script,
-        "arguments": list(sweep.arguments),
-        "notes": list(_notes(found, mine[0])),
+        "script": plan.script,
+        "arguments": list(plan.arguments),
+        "notes": list(_notes(recording, key.workload)),
         "runs": [
             {
                 "batch_size": run.begun["batch_size"],
                 "power_limit_w": run.begun["power_limit_w"],
-                "recurrence": run.wanted.recurrence,
+                "recurrence": run.request.recurrence,
                 "cause": run.ended["cause"],
                 "epoch_s": [time_s for time_s, _ in _epochs(run)],
                 "epoch_j": [energy_j for _, energy_j in _epochs(run)],
@@ -242,40 +256,40 @@ def _recording(sweep: RecordingPlan, found: Recording, mine: tuple[str, str, int
     }
 
 
-def _notes(found: Recording, workload: str) -> Iterable[str]:
-    first = found.full[0].begun
+def _notes(recording: Recording, workload: str) -> Iterable[str]:
+    first = recording.full[0].begun
     if first["how"] == "absent":
         yield f"{workload}: nothing measured energy, so its power is absent"
     elif first["how"] == "integrated":
-        yield f"{workload}: energy is the integral of power that was read again and again"
+        yield f"{workload}: energy is the integral of sampled power"
     elif first["how"] == "synthetic":
-        yield f"{workload}: nobody measured power and energy: they are a synthetic device's"
+        yield f"{workload}: power and energy are those of a synthetic device, not measured"
     if not first["allowed"]:
-        yield f"{workload}: power limits were left as they are: {first['why']}"
-    if len(found.stopped) < 2:
-        yield f"{workload}: its script keeps no state (Session.keep): a stop starts it over"
-    for size in sorted({run.begun["batch_size"] for run in found.full if not run.fits}):
-        yield f"{workload}: batch size {size} does not fit the memory"
+        yield f"{workload}: power limits were not changed: {first['why']}"
+    if len(recording.stopped) < 2:
+        yield f"{workload}: its script keeps no state (Session.keep): stopped runs start again"
+    for size in sorted({run.begun["batch_size"] for run in recording.full if not run.fits}):
+        yield f"{workload}: batch size {size} does not fit into memory"
 
 
-def _merged(before: Trace, tables: Tables, mine: tuple[str, str, int]) -> Tables:
-    """Rows of a trace, those of one workload on the same GPUs replaced.
+def _merge(before: Trace, tables: Tables, key: _ProfileKey) -> Tables:
+    """Rows of a trace, with those of one workload on the same GPUs replaced.
 
-    How many epochs a batch size needs does not depend on the GPU: runs of the same batch size are
-    replaced whatever they were recorded on, others stay if their target is the same.
+    The number of epochs does not depend on the GPU: runs of the same batch size are replaced
+    whatever GPUs they were recorded on; others stay if their target is the same.
     """
     old: Tables = {name: table.to_pylist() for name, table in before.tables.items()}
     new = {row["batch_size"] for row in tables["convergence"]}
     target = tables["workloads"][0]["target"]
 
-    def stays(row: Json) -> bool:
-        return row["workload"] != mine[0] or (
+    def is_valid(row: Json) -> bool:
+        return row["workload"] != key.workload or (
             row["target"] == target and row["batch_size"] not in new
         )
 
     return {
-        "profiles": [row for row in old["profiles"] if _key(row) != mine] + tables["profiles"],
-        "convergence": [r for r in old["convergence"] if stays(r)] + tables["convergence"],
-        "workloads": [r for r in old["workloads"] if r["workload"] != mine[0]]
+        "profiles": [row for row in old["profiles"] if _key(row) != key] + tables["profiles"],
+        "convergence": [r for r in old["convergence"] if is_valid(r)] + tables["convergence"],
+        "workloads": [r for r in old["workloads"] if r["workload"] != key.workload]
         + tables["workloads"],
     }

@@ -66,22 +66,22 @@ def record(
     limit. A sweep that was interrupted goes on where it was if the same command is given again.
     """
     from wattkeeper.live.record import sweep as recorder
-    from wattkeeper.live.record.to_trace import check_new, existing, trace_of
+    from wattkeeper.live.record.to_trace import build_trace, check_new, find_recorded
     from wattkeeper.traces.files.names import check_name
     from wattkeeper.traces.library import store
 
-    before = existing(check_name(name))
-    sweep = recorder.RecordingPlan(
+    before = find_recorded(check_name(name))
+    plan = recorder.RecordingPlan(
         script, arguments, batch_sizes, power_limits, repeats, epochs, torchrun, lease
     )
     folder = library_folder() / ".recording" / name
     with terminal.progress(script) as progress:
-        found = recorder.record(
-            sweep, folder, lambda begun: check_new(before, begun, replace), progress
+        recording = recorder.record(
+            plan, folder, lambda begun: check_new(before, begun, replace), progress
         )
-    trace = trace_of(name, sweep, found, before)
+    trace = build_trace(name, plan, recording, before)
     path = store.save(trace, replace=before is not None)
-    recorder.forget(folder)
+    recorder.remove_runs(folder)
     for table, rows in trace.tables.items():
         click.echo(f"{rows.num_rows:8} {table}")
     for note in trace.notes:

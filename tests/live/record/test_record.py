@@ -131,7 +131,7 @@ def test_it_says_how_it_was_recorded(limited: tuple[Path, str]) -> None:
     assert about["power_limits"] == "set"
     assert {"host", "date", "platform", "versions", "script"} <= set(about)
     assert len(about["runs"]) == 3 + 2
-    assert "toy: batch size 8 does not fit the memory" in trace.notes
+    assert "toy: batch size 8 does not fit into memory" in trace.notes
     (latencies,) = trace.parameters["latencies"]
     for name in ("start_s", "stop_s", "report_s", "settle_s", "checkpoint_s", "restore_s"):
         assert latencies[name] > 0
@@ -211,7 +211,7 @@ def test_a_trace_is_replaced_only_if_that_is_meant(plain: Path) -> None:
     assert "has 'toy' on 1 x cpu already: replace it (--replace)" in refused.stderr
     wattkeeper(plain, "traces", "generate", "profiles", "--name", "other")
     other = ("record", "--name", "other", "toy.py")
-    assert "not one that was recorded" in wattkeeper(plain, *other, code=2).stderr
+    assert "not a recorded one" in wattkeeper(plain, *other, code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_trace_is_replaced_only_if_that_is_meant(plain: Path) -> None:
     [
         (None, (), 2, "no training script 'toy.py'"),
         ("print('hello')", (), 2, "ended without a Session"),
-        ("import sys; sys.exit('broken data')", (), 2, "exit code 1; what was .*broken data"),
+        ("import sys; sys.exit('broken data')", (), 2, "exit code 1; .*broken data"),
         (SCRIPT.replace("target=4, ", ""), (), 2, "gives its Session no target"),
         (SCRIPT, ("--power-limits", "200"), 3, "no power limit can be set: "),
         (SCRIPT, ("--batch-sizes", "0,2"), 2, "must be batch sizes > 0"),
@@ -261,7 +261,7 @@ time.sleep(600)
     ("how", "message"),
     [
         ("before", "at its default batch size, had no Session after 2 s"),
-        pytest.param("within", "at batch size 16, hung: it was silent for 2 s after epoch 1",
+        pytest.param("within", "at batch size 16, hung: no progress for 2 s after epoch 1",
                      marks=pytest.mark.slow),
         pytest.param("after", "at batch size 16, had not ended 2 s after its Session",
                      marks=pytest.mark.slow),
@@ -270,7 +270,7 @@ time.sleep(600)
 def test_a_script_that_hangs_is_ended(tmp_path: Path, how: str, message: str) -> None:
     (tmp_path / "toy.py").write_text(f"HOW = {how!r}\n{HANGING}")
     done = wattkeeper(tmp_path, "record", "--name", "toys", "--lease", "2", "toy.py", code=2)
-    assert f"toy.py, {message}, and was ended; --lease" in done.stderr
+    assert f"toy.py, {message}, and was killed; --lease" in done.stderr
     (log,) = re.findall(r"Its log is (\S+); the last lines:\n  it waits for its data", done.stderr)
     assert (tmp_path / log).read_text() == "it waits for its data\n"
     (child,) = (tmp_path / "children").read_text().split()
