@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def compare(folders: tuple[Path, ...], as_json: bool) -> None:
     """Compare results folders with the first of them, metric by metric, paired by seed.
 
-    Of two folders of which one was run live and the other simulated, what was measured is compared
-    with what was predicted, attempt by attempt. That results differ is no failure.
+    Of a live run and a simulated one, measured values are compared with predicted ones, attempt by
+    attempt. Different results are no failure.
     """
     if len(folders) < 2:
         raise click.UsageError("give two results folders or more")
@@ -32,28 +32,29 @@ def compare(folders: tuple[Path, ...], as_json: bool) -> None:
     from wattkeeper.sim.results.folder import to_json
 
     results = [studies.read(folder) for folder in folders]
-    live = _twins(results)
+    live = _find_live(results)
     if live is not None:
         from wattkeeper.scenarios.analysis import sim_vs_live
         from wattkeeper.scenarios.cli.tables import sim_vs_live as table
 
         measured, predicted = sim_vs_live.read(folders[live]), sim_vs_live.read(folders[1 - live])
-        found = sim_vs_live.compare(measured, predicted)
-        show = table.show
+        comparison = sim_vs_live.compare(measured, predicted)
+        print_tables = table.print_comparison
     else:
         from wattkeeper.scenarios.cli.tables import compare as metrics_table
 
-        found = studies.compare(results[0], results[1:])
-        show = metrics_table.show
+        comparison = studies.compare(results[0], results[1:])
+        print_tables = metrics_table.print_comparison
     if as_json:
-        click.echo(to_json(found), nl=False)
+        click.echo(to_json(comparison), nl=False)
     else:
-        show(terminal.console(), found)
+        print_tables(terminal.console(), comparison)
 
 
-def _twins(results: list[ComparedFolder]) -> int | None:
-    """Which of two folders was run live, if the other one was simulated."""
-    if any(one.is_sweep for one in results):
+def _find_live(results: list[ComparedFolder]) -> int | None:
+    """Index of the live run among two folders, if the other one was simulated."""
+    if any(result.is_sweep for result in results):
         return None
-    backends = [study.manifest.get("backend") for one in results for study in one.points.values()]
+    backends = [study.manifest.get("backend") for result in results
+                for study in result.points.values()]  # fmt: skip
     return backends.index("live") if sorted(map(str, backends)) == ["live", "sim"] else None

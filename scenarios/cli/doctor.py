@@ -1,4 +1,4 @@
-"""What of this host live runs can use, and what to do about the rest."""
+"""Checks of this host for live runs: packages, state folder, devices, power limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wattkeeper.policies.errors import EnvironmentLacks, NotSupported, Wattkeepe
 from wattkeeper.traces.files.user_dirs import STATE, state_folder
 
 State = Literal["good", "note", "fault"]
-"""As it should be; a live run does without it; a live run here ends with an error."""
+"""Usable; a live run works without it; a live run here ends with an error."""
 
 NEEDED: Final = "live"
 EXTRAS: Final = {
@@ -33,13 +33,13 @@ PYTORCH: Final = "https://pytorch.org/get-started/locally"
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        what: The thing.
-        state: How it is.
-        found: What was found.
-        do: What to do about it; empty if it is good, or if `found` says it.
+        what: The checked thing.
+        state: Its state.
+        found: What the check found.
+        do: Advice; empty if the state is good, or if `found` has it.
     """
 
     what: str
@@ -49,11 +49,11 @@ class Finding(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What was found.
+    """All findings.
 
     Attributes:
-        findings: In the order in which they are shown.
-        devices: What each device says, as JSON values.
+        findings: Findings in the order of display.
+        devices: Readings of each device, as JSON values.
     """
 
     findings: list[Finding]
@@ -61,56 +61,61 @@ class Report(NamedTuple):
 
     @property
     def can_run_live(self) -> bool:
-        """Whether nothing that was found makes a live run fail."""
+        """Whether no finding is a fault."""
         return all(finding.state != "fault" for finding in self.findings)
 
 
-def examine(*, look_only: bool = False) -> Report:
-    """Look at this host, and put back the power limits that killed runs left behind.
+def examine_host(*, look_only: bool = False) -> Report:
+    """Check this host, and restore power limits that killed runs left behind.
 
     Args:
-        look_only: Put nothing back, and do not try whether limits may be set.
+        look_only: Restore nothing, and do not test whether limits may be set.
     """
-    there: list[Device] = []
-    told: list[dict[str, Any]] = []
-    of_devices: list[Finding] = []
+    found: list[Device] = []
+    readings: list[dict[str, Any]] = []
+    device_findings: list[Finding] = []
     try:
-        there = devices.found()
-        if not there:
-            of_devices.append(_nothing())
-        for device in there:  # before torch may compute on them
-            told.append(_values(device))
-            of_devices += _device(told[-1])
+        found = devices.found()
+        if not found:
+            device_findings.append(_report_no_device())
+        for device in found:  # before torch may compute on them
+            readings.append(_read_device(device))
+            device_findings += _describe_device(readings[-1])
     except WattkeeperError as error:
-        of_devices.append(Finding("devices", "fault", str(error)))
+        device_findings.append(Finding("devices", "fault", str(error)))
     if not look_only:
-        of_devices += _limits(there)
+        device_findings += _check_limits(found)
     version = f"{metadata.version('wattkeeper')}, Python {platform.python_version()}"
-    of_host = [Finding("wattkeeper", "good", version), *_packages(), _torch(), _state()]
-    return Report(of_host + of_devices, told)
+    host_findings = [
+        Finding("wattkeeper", "good", version),
+        *_check_packages(),
+        _check_torch(),
+        _check_state(),
+    ]
+    return Report(host_findings + device_findings, readings)
 
 
-def _packages() -> Iterator[Finding]:
-    """What the extras for live runs ask for."""
+def _check_packages() -> Iterator[Finding]:
+    """The packages of the extras for live runs."""
     for extra, purpose in EXTRAS.items():
-        there, missing = [], []
+        installed, missing = [], []
         for requirement in metadata.requires("wattkeeper") or ():
             match = REQUIREMENT.match(requirement)
             if match is None or match[2] != extra:
                 continue
             try:
-                there.append(f"{match[1]} {metadata.version(match[1])}")
+                installed.append(f"{match[1]} {metadata.version(match[1])}")
             except metadata.PackageNotFoundError:
                 missing.append(match[1])
         if missing:
             lacks = f"not installed: {', '.join(missing)}, for {purpose}"
             install = f"pip install 'wattkeeper[{extra}]'"
             yield Finding(extra, "fault" if extra == NEEDED else "note", lacks, install)
-        elif there:
-            yield Finding(extra, "good", ", ".join(there))
+        elif installed:
+            yield Finding(extra, "good", ", ".join(installed))
 
 
-def _torch() -> Finding:
+def _check_torch() -> Finding:
     try:
         import torch
 
@@ -134,7 +139,7 @@ def _torch() -> Finding:
     return Finding("torch", "fault", "there is a GPU that torch does not see", do)
 
 
-def _state() -> Finding:
+def _check_state() -> Finding:
     try:
         folder = state_folder()
         folder.mkdir(parents=True, exist_ok=True)
@@ -147,18 +152,18 @@ def _state() -> Finding:
         return Finding("state", "fault", f"{error.filename}: {error.strerror}", do)
 
 
-def _nothing() -> Finding:
+def _report_no_device() -> Finding:
     return Finding(
         "devices",
         "note",
-        f"nothing measures energy here\n{devices.absent()}",
+        f"no device here measures energy\n{devices.absent()}",
         "energy of trainings is absent, and only time can be saved (eta: 0). To try things, "
         f"{devices.VARIABLE}=synthetic:SYN-250W stands in for a GPU",
     )
 
 
-def _values(device: Device) -> dict[str, Any]:
-    """What a device says; None where it does not."""
+def _read_device(device: Device) -> dict[str, Any]:
+    """Readings of a device; None where it has none."""
     limits = device.limits
     return {
         "name": device.name if isinstance(device, NvmlGpu) else device.uuid,
@@ -167,21 +172,21 @@ def _values(device: Device) -> dict[str, Any]:
         "gpu_type": device.gpu_type,
         "has_counter": device.has_counter,
         "limits_w": None if limits is None else limits._asdict(),
-        "limit_w": _said(device.limit_w),
-        "power_w": _said(device.power_w),
-        "utilisation": _said(device.utilisation),
+        "limit_w": _read(device.limit_w),
+        "power_w": _read(device.power_w),
+        "utilisation": _read(device.utilisation),
         "others": list(device.others()) if isinstance(device, NvmlGpu) else [],
     }
 
 
-def _said(ask: Callable[[], float]) -> float | None:
+def _read(ask: Callable[[], float]) -> float | None:
     try:
         return ask()
     except NotSupported:
         return None
 
 
-def _device(values: dict[str, Any]) -> Iterator[Finding]:
+def _describe_device(values: dict[str, Any]) -> Iterator[Finding]:
     name, limits, power_w = values["name"], values["limits_w"], values["power_w"]
     says = [values["gpu_type"], "counts its energy" if values["has_counter"] else "no counter"]
     if power_w is not None:
@@ -205,7 +210,7 @@ def _device(values: dict[str, Any]) -> Iterator[Finding]:
         yield Finding(
             name,
             "note",
-            "its driver states no power limits, so that nobody knows what it draws at most",
+            "its driver states no power limits, so its largest power is unknown",
             "limits stay as they are; as a second cannot be weighed with that power, choose eta: 1 "
             "(energy alone) or eta: 0 (time alone)",
         )
@@ -215,9 +220,9 @@ def _device(values: dict[str, Any]) -> Iterator[Finding]:
         yield Finding(name, "note", f"busy: other processes compute on it ({pids})", do)
 
 
-def _limits(there: Sequence[Device]) -> Iterator[Finding]:
-    """Whether limits may be set, and what was put back."""
-    able = [device for device in there if device.limits is not None]
+def _check_limits(found: Sequence[Device]) -> Iterator[Finding]:
+    """Whether limits may be set, and which ones were restored."""
+    able = [device for device in found if device.limits is not None]
     if able:
         with PowerLimiter(able) as limiter:
             allowed, why, undone = limiter.allowed, limiter.why, limiter.undone
@@ -235,15 +240,15 @@ def _limits(there: Sequence[Device]) -> Iterator[Finding]:
             yield Finding("limits", "note", what, f"done: it is {one.before_w:g} W again")
 
 
-def lines(report: Report) -> Iterator[str]:
-    """A report for people."""
+def format_report(report: Report) -> Iterator[str]:
+    """The report as lines of text."""
     width = max(len(finding.what) for finding in report.findings if len(finding.what) < COLUMNS / 2)
     for finding in report.findings:
         mark = {"good": "ok", "note": "note", "fault": "FAULT"}[finding.state]
         head = f"{mark:5}  {finding.what:{width}}  "
         indent = " " * len(head)
-        said = finding.found.splitlines() + [f"-> {finding.do}"] * bool(finding.do)
-        for line in said:
+        text = finding.found.splitlines() + [f"-> {finding.do}"] * bool(finding.do)
+        for line in text:
             yield from textwrap.wrap(line, COLUMNS, initial_indent=head, subsequent_indent=indent)
             head = indent
     yield ""

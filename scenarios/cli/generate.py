@@ -1,4 +1,4 @@
-"""The commands `wattkeeper traces generate ...`, and what fits the jobs that they generate.
+"""The commands `wattkeeper traces generate ...` and `wattkeeper traces fit`.
 
 Only what a command needs is imported, inside it: `wattkeeper --help` stays quick.
 """
@@ -21,7 +21,7 @@ _LOAD = number_type(f"{_FACTOR} the cluster's GPU time (0.8 is 80 %)", lambda n:
 
 @click.group("generate")
 def generate() -> None:
-    """Generate traces that nobody recorded, marked as synthetic."""
+    """Generate traces, marked as synthetic."""
 
 
 @generate.command("profiles")
@@ -39,10 +39,10 @@ def generate_profiles(name: str, seed: int, replace: bool) -> None:
 @generate.command("jobs")
 @click.option("--name", default="synthetic-jobs", help="Its name in the library [synthetic-jobs].")
 @click.option("--fit", default="philly", help="A shipped fit or a file of one [philly].")
-@click.option("--jobs", type=_JOBS, default=100_000, help="How many [100000].")
-@click.option("--seed", type=_SEED, default=1, help="Seed of all of it [1].")
+@click.option("--jobs", type=_JOBS, default=100_000, help="Number of jobs [100000].")
+@click.option("--seed", type=_SEED, default=1, help="Seed of the generator [1].")
 @click.option("--rate-scale", type=_RATE, help="Times the fit's arrival rate [1].")
-@click.option("--load", type=_LOAD, help="Or: share of the cluster that jobs ask for on average.")
+@click.option("--load", type=_LOAD, help="Or: requested share of the cluster, on average.")
 @click.option("--gpus", type=GPUS, help="GPUs of that cluster.")
 @click.option("--replace", is_flag=True, help="Replace a trace of that name.")
 def generate_jobs(
@@ -83,8 +83,8 @@ def fit_jobs(trace: str, out: Path, compare: Path | None, seed: int) -> None:
     from wattkeeper.traces.generate.fit import fit_trace
     from wattkeeper.traces.library import store
 
-    found = store.find(trace)
-    fit = fit_trace(found)
+    source = store.find(trace)
+    fit = fit_trace(source)
     out.write_text(to_json(fit), encoding="utf-8")
     click.echo(f"{fit.jobs} jobs, {len(fit.demands)} GPU demands: {out}")
     for text in fit.absent:
@@ -93,8 +93,8 @@ def fit_jobs(trace: str, out: Path, compare: Path | None, seed: int) -> None:
         from wattkeeper.traces.generate.plot_fit import save_comparison
         from wattkeeper.traces.generate.sample import sample
 
-        sampled = sample(fit, f"sample-of-{found.name}"[:100], fit.jobs, seed)
-        save_comparison(found, sampled, compare)
+        sampled = sample(fit, f"sample-of-{source.name}"[:100], fit.jobs, seed)
+        save_comparison(source, sampled, compare)
         click.echo(f"Comparison: {compare}")
 
 

@@ -31,7 +31,7 @@ CLOSED_PIPE = 141
 
 
 class Group(click.Group):
-    """Turns what wattkeeper raises on purpose into a message and an exit code."""
+    """Turns errors of wattkeeper into a message and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand."""
@@ -41,7 +41,7 @@ class Group(click.Group):
             _fail(ctx, str(error), error.exit_code)
         except KeyboardInterrupt:
             _fail(ctx, "interrupted", INTERRUPTED)
-        except BrokenPipeError:  # the reader has seen enough, as with `| head`
+        except BrokenPipeError:  # the reader closed the pipe, as `head` does
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(CLOSED_PIPE)
         except OSError as error:
@@ -56,7 +56,7 @@ def _fail(ctx: click.Context, message: str, code: int) -> None:
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="wattkeeper")
 def main() -> None:
-    """Replay deep-learning jobs on a simulated cluster, and compare what policies make of them."""
+    """Replay deep-learning jobs on a simulated cluster, and compare policies."""
 
 
 @main.command()
@@ -88,13 +88,13 @@ def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) ->
 def _validate_sweep(loaded: LoadedScenario) -> None:
     from wattkeeper.scenarios.sweep.points import points, with_inputs
 
-    found = points(loaded)
-    for _ in with_inputs(found):
+    all_points = points(loaded)
+    for _ in with_inputs(all_points):
         pass
     scenario, document = loaded
-    runs = len(found) * len(scenario.variants) * len(scenario.all_seeds)
+    runs = len(all_points) * len(scenario.variants) * len(scenario.all_seeds)
     click.echo(
-        f"{document.name}: good; {len(found)} points, {len(scenario.variants)} variants, "
+        f"{document.name}: good; {len(all_points)} points, {len(scenario.variants)} variants, "
         f"{runs} runs"
     )
 
@@ -114,8 +114,8 @@ def scenarios(name: str | None, as_json: bool) -> None:
         click.echo(json.dumps(known, indent=2))
         return
     width = max(map(len, known))
-    for each, question in known.items():
-        click.echo(f"{each:{width}}  {question}")
+    for shipped_name, question in known.items():
+        click.echo(f"{shipped_name:{width}}  {question}")
 
 
 @main.command()
@@ -130,21 +130,21 @@ def schema() -> None:
 @click.option("--look-only", is_flag=True, help="Do not try whether power limits may be set.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def doctor(look_only: bool, as_json: bool) -> None:
-    """Show what live runs can use here, what they may do, and what to do about the rest.
+    """Check the devices, packages and permissions of this host for live runs.
 
-    Power limits that killed runs left behind are put back, unless --look-only is given. Exit code
-    3: something here makes a live run fail.
+    Power limits that killed runs left behind are restored, unless --look-only is given. Exit code
+    3: a live run would fail here.
     """
-    from wattkeeper.scenarios.cli.doctor import examine, lines
+    from wattkeeper.scenarios.cli.doctor import examine_host, format_report
 
-    report = examine(look_only=look_only)
+    report = examine_host(look_only=look_only)
     if as_json:
         findings = [finding._asdict() for finding in report.findings]
         can = report.can_run_live
-        whole = {"can_run_live": can, "findings": findings, "devices": report.devices}
-        click.echo(json.dumps(whole, indent=2))
+        content = {"can_run_live": can, "findings": findings, "devices": report.devices}
+        click.echo(json.dumps(content, indent=2))
     else:
-        click.echo("\n".join(lines(report)))
+        click.echo("\n".join(format_report(report)))
     if not report.can_run_live:
         raise click.exceptions.Exit(LACKING)
 

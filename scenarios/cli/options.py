@@ -9,20 +9,20 @@ import click
 
 
 def number_type(
-    what: str, allowed: Callable[[float], bool], *, whole: bool = False
+    requirement: str, is_allowed: Callable[[float], bool], *, whole: bool = False
 ) -> Callable[[str], float]:
-    """A reader of an option's number; its message says what the number must be."""
+    """A parser of an option's number; its message states the requirement."""
 
-    def number(text: str) -> float:
+    def parse_number(text: str) -> float:
         try:
-            found = int(text) if whole else float(text)
-            if math.isfinite(found) and allowed(found):
-                return found
+            value = int(text) if whole else float(text)
+            if math.isfinite(value) and is_allowed(value):
+                return value
         except ValueError:
             pass
-        raise click.BadParameter(f"found {str(text)!r}; must be {what}")
+        raise click.BadParameter(f"found {str(text)!r}; must be {requirement}")
 
-    return number
+    return parse_number
 
 
 GPUS = number_type("a whole number of GPUs >= 1", lambda n: n >= 1, whole=True)

@@ -12,23 +12,23 @@ from wattkeeper.scenarios.cli import terminal
 from wattkeeper.traces.files.user_dirs import library_folder
 
 
-def _numbers(what: str, kind: type[int] | type[float]) -> Callable[[str], tuple[Any, ...]]:
-    """A reader of numbers above 0 with commas between."""
+def _list_type(requirement: str, kind: type[int] | type[float]) -> Callable[[str], tuple[Any, ...]]:
+    """A parser of positive numbers with commas between."""
 
-    def numbers(text: str) -> tuple[Any, ...]:
+    def parse_list(text: str) -> tuple[Any, ...]:
         try:
-            found = tuple(kind(part) for part in text.split(","))
+            values = tuple(kind(part) for part in text.split(","))
         except ValueError:
-            found = ()
-        if not found or not all(0 < number < math.inf for number in found):
-            raise click.BadParameter(f"found {str(text)!r}; must be {what}")
-        return found
+            values = ()
+        if not values or not all(0 < number < math.inf for number in values):
+            raise click.BadParameter(f"found {str(text)!r}; must be {requirement}")
+        return values
 
-    return numbers
+    return parse_list
 
 
-_SIZES = _numbers("batch sizes > 0 with commas between, as 32,64,128", int)
-_LIMITS = _numbers("power limits in W > 0 with commas between, as 150,200,250", float)
+_SIZES = _list_type("batch sizes > 0 with commas between, as 32,64,128", int)
+_LIMITS = _list_type("power limits in W > 0 with commas between, as 150,200,250", float)
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -44,7 +44,7 @@ _LIMITS = _numbers("power limits in W > 0 with commas between, as 150,200,250", 
 @click.option("--torchrun", type=click.IntRange(1), metavar="N",
               help="Have torchrun start N processes of it, one a GPU.")  # fmt: skip
 @click.option("--lease", type=click.FloatRange(0, 86_400, min_open=True), default=60.0,
-              metavar="S", help="Give it up once it is silent for so long, s [60].")  # fmt: skip
+              metavar="S", help="Give up a training silent for so long, s [60].")  # fmt: skip
 @click.option("--replace", is_flag=True, help="Replace what the trace has of this training.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -62,8 +62,8 @@ def record(
 ) -> None:
     """Record SCRIPT, a file or a module that uses a Session, as a profile to replay.
 
-    It is run again and again: to its target at every batch size, some epochs at every lower power
-    limit. A sweep that was interrupted goes on where it was if the same command is given again.
+    The script runs repeatedly: to its target at every batch size, and for some epochs at every
+    lower power limit. The same command resumes an interrupted recording.
     """
     from wattkeeper.live.record import sweep as recorder
     from wattkeeper.live.record.to_trace import build_trace, check_new, find_recorded

@@ -11,7 +11,7 @@ import click
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="[DIR/report.html].")
 def report(folder: Path, out: Path | None) -> None:
-    """Make the page of the results in DIR, of a run or of a sweep, anew."""
+    """Write the page of the results in DIR again, of a run or of a sweep."""
     from wattkeeper.traces.arrow import configure_arrow
 
     configure_arrow()

@@ -71,7 +71,7 @@ def run(
     from wattkeeper.scenarios.spec.loading import load
     from wattkeeper.sim.results.folder import check_folder, to_json, work_folder
 
-    loaded = load(scenario, settings, None if seeds is None else _seeds(seeds), axes)
+    loaded = load(scenario, settings, None if seeds is None else _parse_seeds(seeds), axes)
     folder = out or Path("results") / loaded.scenario.name
     check_folder(folder, sweep=loaded.scenario.sweep is not None)
     if loaded.scenario.sweep is not None:
@@ -94,9 +94,9 @@ def run(
     if as_json:
         click.echo(to_json(done.summary), nl=False)
         return
-    from wattkeeper.scenarios.cli.tables.run import show
+    from wattkeeper.scenarios.cli.tables.run import print_results
 
-    show(terminal.console(), loaded.scenario, done)
+    print_results(terminal.console(), loaded.scenario, done)
     click.echo(f"\nResults: {folder}")
 
 
@@ -112,9 +112,9 @@ def _run_sweep(
     with terminal.progress(loaded.scenario.name) as progress:
         failures = run_sweep(points(loaded), folder, workers, ray, progress, tell)
     if as_json:
-        click.echo(to_json(sweep.content(folder)), nl=False)
+        click.echo(to_json(sweep.read_content(folder)), nl=False)
     else:
-        sweep.show(terminal.console(), folder)
+        sweep.print_sweep(terminal.console(), folder)
         click.echo(f"\nResults: {folder}")
     for line in failures:
         tell(line)
@@ -123,12 +123,12 @@ def _run_sweep(
         click.get_current_context().exit(FAILED)
 
 
-def _seeds(text: str) -> range:
+def _parse_seeds(text: str) -> range:
     from wattkeeper.scenarios.spec.schema import MAX_SEEDS
 
-    found = re.fullmatch(r"(?:([0-9]{1,9})\.\.)?([0-9]{1,9})", text)
-    if found:
-        seeds = range(int(found[1] or 1), int(found[2]) + 1)
+    match = re.fullmatch(r"(?:([0-9]{1,9})\.\.)?([0-9]{1,9})", text)
+    if match:
+        seeds = range(int(match[1] or 1), int(match[2]) + 1)
         if 0 < len(seeds) <= MAX_SEEDS:
             return seeds
     allowed = f"allowed: N (1 to N) or A..B, at most {MAX_SEEDS} seeds"

@@ -1,4 +1,4 @@
-"""What commands share to show tables and progress; rich is imported where it is used."""
+"""Progress bars and the console of commands; rich is imported where it is used."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 REFRESHES: Final = 10
 LIVE_REFRESHES: Final = 1
-"""So many times a second bars are drawn; a live run may last for days."""
+"""Refreshes of bars per second; a live run may last for days."""
 
 
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar over runs on a terminal; nothing in a pipe."""
+    """A progress bar over runs on a terminal; none in a pipe."""
     if not sys.stderr.isatty():
         yield lambda done, all_: None
         return
@@ -36,35 +36,36 @@ def progress(title: str) -> Iterator[Callable[[int, int], None]]:
 def trainings(
     title: str, *, live: bool
 ) -> Iterator[tuple[Callable[[int, int], None], Callable[[RunSpec, AttemptProgress], None]]]:
-    """Progress over runs, and what a live one does.
+    """Progress over runs, and over the attempts of live runs.
 
-    On a terminal there is a bar for each attempt that is under way; in a pipe a line for each one
-    that ended.
+    On a terminal each running attempt has a bar; in a pipe each ended attempt gets a line.
     """
     if not sys.stderr.isatty():
-        yield lambda done, all_: None, _say_ended
+        yield lambda done, all_: None, _print_ended
         return
     with _bars(LIVE_REFRESHES if live else REFRESHES) as bars:
         runs = bars.add_task(title, total=None)
         tasks: dict[tuple[str, int], TaskID] = {}
 
-        def watch(spec: RunSpec, seen: AttemptProgress) -> None:
-            key = seen.job_id, seen.attempt
-            if seen.ended:
+        def watch(spec: RunSpec, attempt: AttemptProgress) -> None:
+            key = attempt.job_id, attempt.attempt
+            if attempt.ended:
                 if key in tasks:
                     bars.remove_task(tasks.pop(key))
                 return
             bars.update(runs, description=f"{title}: {spec.variant}, seed {spec.seed}")
-            text = f"  {_doing(seen)}"
+            text = f"  {_describe(attempt)}"
             if key not in tasks:
-                tasks[key] = bars.add_task(text, total=seen.max_epochs)
-            bars.update(tasks[key], description=text, completed=seen.epoch, total=seen.max_epochs)
+                tasks[key] = bars.add_task(text, total=attempt.max_epochs)
+            bars.update(
+                tasks[key], description=text, completed=attempt.epoch, total=attempt.max_epochs
+            )
 
         yield lambda done, all_: bars.update(runs, completed=done, total=all_), watch
 
 
 def _bars(refreshes: float) -> Progress:
-    """Bars on the terminal that are gone in the end, drawn so many times a second."""
+    """Bars on the terminal that disappear in the end."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -73,32 +74,32 @@ def _bars(refreshes: float) -> Progress:
                     refresh_per_second=refreshes)  # fmt: skip
 
 
-def _say_ended(spec: RunSpec, seen: AttemptProgress) -> None:
-    """A line for an attempt that ended; that nobody reads it any more is no harm to the run."""
-    if not seen.ended:
+def _print_ended(spec: RunSpec, attempt: AttemptProgress) -> None:
+    """Print a line for an ended attempt; a closed pipe does not end the run."""
+    if not attempt.ended:
         return
-    energy = "" if seen.energy_j is None else f", {seen.energy_j:,.0f} J"
-    epochs = count(seen.epoch, "epoch")
-    took = f"after {epochs}, {seen.time_s:,.1f} s{energy}"
-    why = f": {seen.message}" if seen.message else ""
-    line = f"{spec.variant}, seed {spec.seed}: {_doing(seen)} {took}{why}"
+    energy = "" if attempt.energy_j is None else f", {attempt.energy_j:,.0f} J"
+    epochs = count(attempt.epoch, "epoch")
+    duration = f"after {epochs}, {attempt.time_s:,.1f} s{energy}"
+    why = f": {attempt.message}" if attempt.message else ""
+    line = f"{spec.variant}, seed {spec.seed}: {_describe(attempt)} {duration}{why}"
     with suppress(OSError):
         print(" ".join(line.split()), file=sys.stderr, flush=True)
 
 
-def _doing(seen: AttemptProgress) -> str:
-    """What an attempt does, with what, and where."""
-    limit = "" if seen.power_limit_w is None else f", {seen.power_limit_w:g} W"
-    metric = "" if seen.metric is None or seen.ended else f", metric {seen.metric:.4g}"
-    where = f"{seen.gpu_type} {seen.gpus}".rstrip()
+def _describe(attempt: AttemptProgress) -> str:
+    """An attempt's job, configuration, GPU and state."""
+    limit = "" if attempt.power_limit_w is None else f", {attempt.power_limit_w:g} W"
+    metric = "" if attempt.metric is None or attempt.ended else f", metric {attempt.metric:.4g}"
+    where = f"{attempt.gpu_type} {attempt.gpus}".rstrip()
     return (
-        f"{seen.job_id}, attempt {seen.attempt} (batch size {seen.batch_size}{limit}, {where}): "
-        f"{seen.state}{metric}"
+        f"{attempt.job_id}, attempt {attempt.attempt} (batch size {attempt.batch_size}{limit}, "
+        f"{where}): {attempt.state}{metric}"
     )
 
 
 def console() -> Console:
-    """Where tables go: as wide as the terminal, 120 columns in a pipe."""
+    """The console of tables: as wide as the terminal, 120 columns in a pipe."""
     from rich.console import Console
 
     class Piped(Console):

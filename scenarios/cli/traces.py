@@ -37,7 +37,7 @@ def list_traces(as_json: bool) -> None:
     """List the traces of the library."""
     from wattkeeper.traces.library import store
 
-    rows = [_listed(name) for name in store.names()]
+    rows = [_describe_trace(name) for name in store.names()]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
@@ -67,8 +67,8 @@ def list_traces(as_json: bool) -> None:
             click.echo(f"broken: {row['broken']}")
 
 
-def _listed(name: str) -> dict[str, Any]:
-    """A row of the list; a broken trace is listed as such."""
+def _describe_trace(name: str) -> dict[str, Any]:
+    """A row of the list; a broken trace has its error."""
     from wattkeeper.traces.library import store
 
     try:
@@ -91,7 +91,7 @@ def _listed(name: str) -> dict[str, Any]:
 @click.option("--gpus", type=GPUS, help="Hold jobs against a cluster of so many GPUs.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def describe(name: str, gpu: str | None, eta: float, gpus: int | None, as_json: bool) -> None:
-    """Show what the trace NAME (or a path) covers, what is odd in it, and what could be saved."""
+    """Describe the trace NAME (or a path): its extent, its oddities, and possible savings."""
     from wattkeeper.traces.describe.report import describe as describe_trace
     from wattkeeper.traces.describe.report import render
     from wattkeeper.traces.library import store
@@ -104,10 +104,10 @@ def describe(name: str, gpu: str | None, eta: float, gpus: int | None, as_json: 
 
 
 class _Import(click.Command):
-    """Its help ends with the formats that there are."""
+    """A command whose help ends with the list of formats."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the registry."""
+        """List the registered formats."""
         from wattkeeper.traces.formats import registry
 
         with formatter.section("Formats"):
@@ -142,10 +142,10 @@ def import_(
     maps: tuple[str, ...],
     skip_bad: bool,
 ) -> None:
-    """Read PATH... as FORMAT into the trace library; auto is the format that recognises them."""
+    """Read PATH... as FORMAT into the trace library; auto detects the format."""
     from wattkeeper.traces.library import store
 
-    mapping = _mapping(maps)
+    mapping = _parse_mapping(maps)
     added = store.add(form, paths, name, replace=replace, mapping=mapping, skip_bad=skip_bad)
     for table, rows in added.rows.items():
         click.echo(f"{rows:8} {table}")
@@ -158,7 +158,7 @@ def import_(
     click.echo(f"{added.name} ({added.kind}, {added.origin}): {added.folder}")
 
 
-def _mapping(maps: tuple[str, ...]) -> dict[str, str]:
+def _parse_mapping(maps: tuple[str, ...]) -> dict[str, str]:
     mapping: dict[str, str] = {}
     for text in maps:
         canonical, _, column = text.partition("=")
@@ -186,7 +186,7 @@ def fetch(
     sha256: tuple[str, ...],
     skip_bad: bool,
 ) -> None:
-    """Download the well-known trace NAME and import it; without NAME, list those that there are."""
+    """Download the well-known trace NAME and import it; without NAME, list the known ones."""
     from wattkeeper.traces.library.catalogue import listing
 
     if known is None:
@@ -221,9 +221,9 @@ def fetch(
 
 @contextmanager
 def _download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
-    """A progress bar over bytes on a terminal; nothing in a pipe."""
+    """A progress bar over bytes on a terminal; none in a pipe."""
     if not sys.stderr.isatty():
-        yield lambda what, done, total: None
+        yield lambda file, done, total: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
@@ -233,10 +233,10 @@ def _download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
     with Progress(*columns, TransferSpeedColumn(), console=console, transient=True) as bar:
         tasks: dict[str, Any] = {}
 
-        def update(what: str, done: int, total: int | None) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total)
-            bar.update(tasks[what], completed=done, total=total)
+        def update(file: str, done: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = bar.add_task(file, total=total)
+            bar.update(tasks[file], completed=done, total=total)
 
         yield update
 

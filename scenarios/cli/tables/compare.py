@@ -1,4 +1,4 @@
-"""Studies against each other on the terminal."""
+"""Terminal tables of the comparison of results folders."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from wattkeeper.scenarios.spec.wording import count, percent, unlisted
 if TYPE_CHECKING:
     from rich.console import Console
 
-SHOWN = 40
-"""Rows of a table, and lines of a list; the rest is in the JSON."""
+MOST_ROWS = 40
+"""Rows of a table, and lines of a list; --json has all."""
 
 MAIN = ("energy_j", "cluster_energy_j", "time_s", "cost", "jct_s", "queue_delay_s")
-"""What a study is about."""
+"""Metrics that the sentence prefers."""
 
 WIDEST = 50
-"""Characters of a value of a scenario."""
+"""Characters of a scenario's value, at most."""
 
 NOTE = (
     "change: mean of the ratios seed by seed, with its 95 % interval. d_z: mean difference over "
@@ -31,26 +31,26 @@ NOTE = (
 )
 
 
-def show(console: Console, found: Mapping[str, Any]) -> None:
-    """Print each comparison: its verdict, what was run otherwise, and the metrics that differ."""
-    console.print(_about("reference", found["reference"]), style="dim")
-    for comparison in found["comparisons"]:
-        console.print(_about("compared with it", comparison["other"]), style="dim")
-        console.print(escape(sentence(comparison)), style="bold")
+def print_comparison(console: Console, content: Mapping[str, Any]) -> None:
+    """Print each comparison: its verdict, differences of the scenarios, and metrics that differ."""
+    console.print(_describe("reference", content["reference"]), style="dim")
+    for comparison in content["comparisons"]:
+        console.print(_describe("compared with it", comparison["other"]), style="dim")
+        console.print(escape(_summarise(comparison)), style="bold")
         for line in _notes(comparison):
             console.print(escape(line), style="yellow")
         differ = [row for row in comparison["rows"] if row["verdict"] not in (None, "identical")]
         if differ:
             console.print(_table(differ))
-    if any(comparison["differ"] for comparison in found["comparisons"]):
+    if any(comparison["differ"] for comparison in content["comparisons"]):
         console.print(NOTE, style="dim")
 
 
-def sentence(comparison: Mapping[str, Any]) -> str:
-    """What the comparison comes to, in one sentence."""
+def _summarise(comparison: Mapping[str, Any]) -> str:
+    """The verdict of a comparison in one sentence."""
     compared, differ = comparison["compared"], comparison["differ"]
-    alone = comparison["only_reference"] or comparison["only_other"]
-    of_both = " in what both have" if alone else ""
+    unmatched = comparison["only_reference"] or comparison["only_other"]
+    of_both = " in what both have" if unmatched else ""
     some = f"{differ} of {count(compared, 'comparison')}"
     match comparison["verdict"]:
         case "identical" if comparison["identical"]:
@@ -60,13 +60,13 @@ def sentence(comparison: Mapping[str, Any]) -> str:
         case "noise":
             return (
                 f"They differ only by noise{of_both}: {some} differ, none of them by more than "
-                "the luck of seeds explains."
+                "chance explains."
             )
         case "undecided":
-            lone = sum(map(is_significant, comparison["rows"]))
+            significant = sum(map(is_significant, comparison["rows"]))
             return (
-                f"Undecided{of_both}: {some} differ, {lone} of them by more than noise if each is "
-                "looked at alone, none if all are. More seeds would tell (--seeds)."
+                f"Undecided{of_both}: {some} differ, {significant} of them significantly by "
+                "themselves, none when adjusted for their number. Run more seeds (--seeds)."
             )
         case "one seed":
             return (
@@ -81,7 +81,7 @@ def sentence(comparison: Mapping[str, Any]) -> str:
 
 
 def _largest(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The largest change that is no noise, of what a study is about if there is any."""
+    """The largest change beyond noise, preferably of a metric of MAIN."""
     held = [row for row in rows if row["holds"] and row["ratio"] is not None]
     held = [row for row in held if row["metric"] in MAIN] or held
     if not held:
@@ -90,7 +90,7 @@ def _largest(rows: Sequence[Mapping[str, Any]]) -> str:
     return f", most of all {row['metric']} of {_run(row)}: {percent(row['ratio'] - 1, fine=True)} %"
 
 
-def _about(role: str, about: Mapping[str, Any]) -> str:
+def _describe(role: str, about: Mapping[str, Any]) -> str:
     failed = len(about["failed_points"])
     without = f", {count(failed, 'point')} without results" if failed else ""
     text = f"{role}: {about['folder']} ({about['scenario']}, {about['backend']}{without})"
@@ -99,15 +99,15 @@ def _about(role: str, about: Mapping[str, Any]) -> str:
 
 def _notes(comparison: Mapping[str, Any]) -> Iterator[str]:
     differences = comparison["differences"]
-    for row in differences[:SHOWN]:
+    for row in differences[:MOST_ROWS]:
         yield f"  {row['path']}: {_short(row['reference'])} -> {_short(row['other'])}"
     yield from _more(differences)
     for side, where in (("only_reference", "the reference"), ("only_other", "the other")):
-        for name in comparison[side][:SHOWN]:
+        for name in comparison[side][:MOST_ROWS]:
             yield f"  only in {where}: {name}"
         yield from _more(comparison[side])
     if any(row["metric"] == "jobs" and row["difference"] for row in comparison["rows"]):
-        yield "  other jobs were run: seeds do not give both the same luck"
+        yield "  other jobs were run: the pairs of a seed do not share their random draws"
     if comparison["only_reference"] or comparison["only_other"]:
         yield f"  seeds of both: {', '.join(map(str, comparison['seeds']))}"
     absent = [row for row in comparison["rows"] if row["verdict"] is None]
@@ -117,8 +117,8 @@ def _notes(comparison: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _more(rows: Sequence[object]) -> Iterator[str]:
-    if said := unlisted(len(rows), SHOWN):
-        yield f"  {said}"
+    if rest := unlisted(len(rows), MOST_ROWS):
+        yield f"  {rest}"
 
 
 def _short(value: object) -> str:
@@ -132,14 +132,14 @@ def _run(row: Mapping[str, Any]) -> str:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Rows that differ; where there are many, those that stand out most."""
-    kept = sorted(range(len(rows)), key=lambda at: (rows[at]["p_holm"] or 0, at))[:SHOWN]
-    table = Table(caption=unlisted(len(rows), SHOWN) or None)
+    """Rows that differ; where there are many, the most significant ones."""
+    shown = sorted(range(len(rows)), key=lambda i: (rows[i]["p_holm"] or 0, i))[:MOST_ROWS]
+    table = Table(caption=unlisted(len(rows), MOST_ROWS) or None)
     for title in ("variant", "metric", "reference", "other", "change", "d_z", "verdict"):
         left = title in ("variant", "metric", "verdict")
         table.add_column(title, justify="left" if left else "right", no_wrap=title != "variant")
     before = ""
-    for row in (rows[at] for at in sorted(kept)):
+    for row in (rows[index] for index in sorted(shown)):
         run = _run(row)
         cells = (row["metric"], *(_number(row[side], row) for side in ("reference", "other")),
                  _change(row), _effect(row["effect"]), _verdict(row))  # fmt: skip
@@ -149,8 +149,8 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
-    alone = is_significant(row) and not row["holds"]
-    return f"{row['verdict']} (alone)" if alone else str(row["verdict"])
+    unadjusted = is_significant(row) and not row["holds"]
+    return f"{row['verdict']} (alone)" if unadjusted else str(row["verdict"])
 
 
 def _change(row: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Predicted against measured on the terminal."""
+"""Terminal tables of predicted against measured attempts."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ from wattkeeper.scenarios.spec.wording import count, percent, unlisted
 if TYPE_CHECKING:
     from rich.console import Console
 
-SHOWN = 20
-"""Of all rows of a list; the rest is in the JSON."""
+MOST_ROWS = 20
+"""Rows of a list; --json has all."""
 
 
-def show(console: Console, found: Mapping[str, Any]) -> None:
-    """Print how far predictions are from what was measured, and which decisions differ."""
+def print_comparison(console: Console, content: Mapping[str, Any]) -> None:
+    """Print the errors of predictions, and the decisions that differ."""
     for side in ("measured", "predicted"):
-        about = found[side]
+        about = content[side]
         console.print(f"{side}: {escape(about['folder'])} ({about['scenario']}, "
                       f"{about['backend']})", style="dim")  # fmt: skip
-    for line in _warnings(found):
+    for line in _warnings(content):
         console.print(escape(line), style="bold yellow")
-    console.print(_errors(found["errors"]))
+    console.print(_errors(content["errors"]))
     console.print(
         "Of attempts that ran with the same batch size and limit. mean: with its sign, above 0 "
         "where too much was predicted. size: without its sign.",
         style="dim",
     )
-    console.print(_totals(found["totals"]))
-    decisions = found["decisions"]
+    console.print(_totals(content["totals"]))
+    decisions = content["decisions"]
     console.print(f"{len(decisions['differ'])} of {decisions['compared']} attempts ran with "
                   "another batch size or limit than predicted.")  # fmt: skip
     if decisions["differ"]:
         console.print(_decisions(decisions["differ"]))
-    console.print(_attempts(found["attempts"]))
+    console.print(_attempts(content["attempts"]))
 
 
-def _warnings(found: Mapping[str, Any]) -> Iterator[str]:
-    differences = found["differences"]
+def _warnings(content: Mapping[str, Any]) -> Iterator[str]:
+    differences = content["differences"]
     if differences:
         yield f"The scenarios differ in {count(len(differences), 'place')}:"
-        for row in differences[:SHOWN]:
+        for row in differences[:MOST_ROWS]:
             yield f"  {row['path']}: {_value(row['measured'])}, {_value(row['predicted'])}"
         yield from _more(differences)
-    for side, absent in found["absent"].items():
+    for side, absent in content["absent"].items():
         if absent:
-            every = found["decisions"]["compared"]
+            every = content["decisions"]["compared"]
             yield f"Energy is absent in {absent} of {every} attempts that were {side}."
     for side in ("measured", "predicted"):
-        rows = found[f"only_{side}"]
+        rows = content[f"only_{side}"]
         if rows:
             named = ", ".join(_label(row) for row in rows[:3])
             yield f"{len(rows)} attempts were only {side}: {named}" + ", ..." * (len(rows) > 3)
@@ -64,8 +64,8 @@ def _value(value: object) -> str:
 
 
 def _more(rows: Sequence[object]) -> Iterator[str]:
-    if said := unlisted(len(rows), SHOWN):
-        yield f"  {said}"
+    if rest := unlisted(len(rows), MOST_ROWS):
+        yield f"  {rest}"
 
 
 def _errors(errors: Mapping[str, Any]) -> Table:
@@ -77,11 +77,13 @@ def _errors(errors: Mapping[str, Any]) -> Table:
     if len(errors["by_workload"]) > 1:
         parts |= {name or "(none)": part for name, part in errors["by_workload"].items()}
     for workload, part in parts.items():
-        for at, metric in enumerate(METRICS):
+        label = escape(workload)
+        for metric in METRICS:
             row = part[metric]
             cells = [_error(row[n]) for n in ("mean", "mean_size", "median_size", "p95_size")]
             cells[1:] = [cell.lstrip("+") for cell in cells[1:]]
-            table.add_row(escape(workload) if not at else "", metric, str(row["n"]), *cells)
+            table.add_row(label, metric, str(row["n"]), *cells)
+            label = ""
         table.add_section()
     return table
 
@@ -97,10 +99,10 @@ def _totals(totals: Mapping[str, Any]) -> Table:
 
 
 def _decisions(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title="Decisions that differ", caption=unlisted(len(rows), SHOWN) or None)
+    table = Table(title="Decisions that differ", caption=unlisted(len(rows), MOST_ROWS) or None)
     for title in ("attempt", *CHOSEN):
         table.add_column(title)
-    for row in rows[:SHOWN]:
+    for row in rows[:MOST_ROWS]:
         cells = (
             f"{_value(row[name]['measured'])}, predicted {_value(row[name]['predicted'])}"
             if name in row["differ"]
@@ -114,28 +116,27 @@ def _decisions(rows: Sequence[Mapping[str, Any]]) -> Table:
 def _attempts(rows: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(
         title="Attempts: measured, and the error of the prediction",
-        caption=unlisted(len(rows), SHOWN) or None,
+        caption=unlisted(len(rows), MOST_ROWS) or None,
     )
     table.add_column("attempt")
     for title in ("batch size", "epochs", "time_s", "energy_j"):
         table.add_column(title, justify="right", no_wrap=True)
-    for row in rows[:SHOWN]:
+    for row in rows[:MOST_ROWS]:
         cells = [_pair(row["batch_size"]), _pair(row["epochs"])]
         for metric in ("time_s", "energy_j"):
-            seen = row[metric]
-            cells.append(f"{_number(seen['measured'])} {_error(seen['error'])}")
+            cells.append(f"{_number(row[metric]['measured'])} {_error(row[metric]['error'])}")
         table.add_row(escape(_label(row)), *cells)
     return table
 
 
-def _pair(seen: Mapping[str, Any]) -> str:
-    measured, predicted = _value(seen["measured"]), _value(seen["predicted"])
+def _pair(values: Mapping[str, Any]) -> str:
+    measured, predicted = _value(values["measured"]), _value(values["predicted"])
     return measured if measured == predicted else f"{measured}, predicted {predicted}"
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    tried = f" attempt {row['attempt']}" if row["attempt"] > 1 else ""
-    return f"{row['variant']} seed {row['seed']}: {row['job_id']}{tried}"
+    attempt = f" attempt {row['attempt']}" if row["attempt"] > 1 else ""
+    return f"{row['variant']} seed {row['seed']}: {row['job_id']}{attempt}"
 
 
 def _number(value: float | None) -> str:

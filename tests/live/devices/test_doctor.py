@@ -47,7 +47,7 @@ def test_a_host_without_a_gpu(driver: Driver) -> None:
     os.environ["WATTKEEPER_DEVICE"] = "none"
     said = doctor()
     assert said.states("devices") == ["note"]
-    assert "nothing measures energy here\nWATTKEEPER_DEVICE is none" in said.text("devices")
+    assert "no device here measures energy\nWATTKEEPER_DEVICE is none" in said.text("devices")
     assert "only time can be saved (eta: 0)" in said.text("devices")
 
 
@@ -129,7 +129,7 @@ def test_an_unknown_and_busy_gpu(driver: Driver) -> None:
     assert said.states(NAME) == ["good", "note", "note", "note"]
     text = said.text(NAME)
     assert "does not count its energy -> energy is integrated from its power" in text
-    assert "nobody knows what it draws at most -> limits stay as they are" in text
+    assert "so its largest power is unknown -> limits stay as they are" in text
     assert "other processes compute on it (4321) -> their energy is counted too" in text
     driver.gpu.tells_power = 0
     assert "it tells neither energy nor power" in doctor().text(NAME)
