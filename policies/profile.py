@@ -90,6 +90,11 @@ class Profile(NamedTuple):
         return any(curve.limits_w != (UNLIMITED_W,) for curve in self.curves.values())
 
     @property
+    def most_power_w(self) -> float:
+        """The largest mean power of all its GPUs, W."""
+        return max(max(curve.average_power_w) for curve in self.curves.values())
+
+    @property
     def configurations(self) -> int:
         """Number of batch sizes times number of distinct power limits."""
         limits = {limit for curve in self.curves.values() for limit in curve.limits_w}

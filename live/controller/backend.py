@@ -14,15 +14,16 @@ from wattkeeper.live.controller.process_table import LiveSettings, ProcessTable
 from wattkeeper.live.controller.progress import Watch, seen
 from wattkeeper.live.controller.unprofiled_jobs import UnprofiledRun
 from wattkeeper.live.controller.virtual_time import VirtualTime
-from wattkeeper.live.controller.workloads import NOTHING, LiveAttempt, Trainings, pick
+from wattkeeper.live.controller.workloads import NOTHING, LiveAttempt, Trainings, TrainingSpec, pick
 from wattkeeper.live.wire.messages import AttemptResult, EpochReport
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.profile import Profile
-from wattkeeper.policies.protocols import Job, Knobs, Options
+from wattkeeper.policies.protocols import Job, Options
 from wattkeeper.policies.protocols import Start as Started
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.agenda import Callback
-from wattkeeper.sim.engine.backend import Attempt, Backend
+from wattkeeper.sim.engine.attempt import Attempt, Decision, Execution, Inheritance, Tuned, Untuned
+from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.replay import modelled_w
 from wattkeeper.sim.engine.rng import RandomStreams
 
@@ -78,19 +79,21 @@ class LiveBackend(Backend):
 
     # What the world asks for.
 
+    def _training(self, job: Job, gpu_type: str) -> TrainingSpec:
+        return self._trainings[str(job.workload), job.gpus, gpu_type]
+
     def options(self, job: Job, gpu_type: str) -> Options:
         """What the workload's training may be given."""
-        assert job.workload is not None
-        return self._trainings[job.workload, job.gpus, gpu_type].options
+        return self._training(job, gpu_type).options
 
     def most_power_w(self, job: Job, gpu_type: str) -> float:
         """The largest mean power of the profile; without one, the largest limit."""
         if job.workload is None:
             return modelled_w(self._cluster.busy_w, job, gpu_type)
-        training = self._trainings[job.workload, job.gpus, gpu_type]
+        training = self._training(job, gpu_type)
         if training.profile is None:
             return training.options.max_power_w * job.gpus
-        return max(max(curve.average_power_w) for curve in training.profile.curves.values())
+        return training.profile.most_power_w
 
     def foresight(self, start: Started) -> Profile:
         """Nothing knows the future of a live run."""
@@ -99,54 +102,41 @@ class LiveBackend(Backend):
             "configure",
         )
 
-    def begin(self, attempt: Attempt, knobs: Knobs | None, delay_s: float) -> None:
-        """Start its process, once its GPUs are free."""
-        if knobs is None:
-            power_w = modelled_w(self._cluster.busy_w, attempt.job, attempt.gpu_type)
-            attempt.plan = nap = UnprofiledRun(attempt, power_w, self.clock, self.listener)
-            nap.go_on()
-            return
-        assert attempt.start is not None
+    def run(self, attempt: Attempt, inheritance: Inheritance) -> Execution:
+        """Let time pass."""
+        power_w = modelled_w(self._cluster.busy_w, attempt.job, attempt.gpu_type)
+        return UnprofiledRun(attempt, power_w, self.clock, self.listener)
+
+    def train(self, attempt: Attempt, decision: Decision, inheritance: Inheritance) -> Execution:
+        """Train in a process."""
         job = attempt.job
-        assert job.workload is not None
-        training = self._trainings[job.workload, job.gpus, attempt.gpu_type]
-        run = attempt.plan = LiveAttempt(attempt, training, knobs.profile_w)
+        run = LiveAttempt(attempt, decision, self._training(job, attempt.gpu_type), self)
         self._choose_luck(run)
         self._runs[job.job_id, attempt.number] = run
-        self._hold_idle(run)
-        self._launch(run, delay_s)
+        return run
 
-    def pause(self, attempt: Attempt) -> None:
-        """Have it stop, after it saved its state."""
-        plan: LiveAttempt | UnprofiledRun = attempt.plan
-        if isinstance(plan, UnprofiledRun):
-            plan.pause()
-            return
-        plan.paused = True
-        self._show(plan, "waits")
-        if plan.begun:
-            plan.told = True
-            if plan.id is not None:
-                self.fleet.stop(plan.id)
-            return
-        self._count_idle(plan)
-        if plan.due is not None:
-            plan.due.cancel()
-            plan.due = None
-        self.fleet.recall(plan)
+    def go_on(self, run: LiveAttempt, delay_s: float) -> None:
+        """Start its process once its GPUs are free; report an end that came while it waited."""
+        run.paused = False
+        self._hold(run)
+        if run.outcome is not None:
+            self.clock.enter(self.clock.now_s, Callback(self._finish, run))
+        elif not run.begun:
+            self._launch(run, delay_s)
 
-    def resume(self, attempt: Attempt, delay_s: float) -> None:
-        """Start a process that goes on where the one before it stopped."""
-        plan: LiveAttempt | UnprofiledRun = attempt.plan
-        if isinstance(plan, UnprofiledRun):
-            plan.go_on()
+    def pause(self, run: LiveAttempt) -> None:
+        """Have its process stop, after it saved its state."""
+        run.paused = True
+        self._show(run, "waits")
+        if run.begun:
+            run.told = True
+            if run.id is not None:
+                self.fleet.stop(run.id)
             return
-        plan.paused = False
-        self._hold_idle(plan)
-        if plan.outcome is not None:
-            self.clock.enter(self.clock.now_s, Callback(self._finish, plan))
-        elif not plan.begun:
-            self._launch(plan, delay_s)
+        if run.due is not None:
+            run.due.cancel()
+            run.due = None
+        self.fleet.recall(run)
 
     @property
     def unfinished(self) -> bool:
@@ -186,7 +176,7 @@ class LiveBackend(Backend):
         if news.kind == "begun":
             return run.begun
         if news.kind == "profiled":
-            return run.attempt.power_limit_w is not None
+            return isinstance(run.decision, Tuned)
         if news.kind == "epoch":
             return bool(payload["epoch"] <= run.heard)
         return news.kind not in {"ended", "lost"}
@@ -202,8 +192,8 @@ class LiveBackend(Backend):
             run.begun = True
             self._failures.began(str(run.attempt.job.workload))
             if not run.paused:
-                self._count_idle(run)
-                run.attempt.trained = True
+                run.since_s = self.clock.now_s
+                run.attempt.train(run.since_s)
                 self._show(run, "trains")
         elif news.kind == "profiled":
             self._profiled(run, news.payload["found"])
@@ -245,10 +235,10 @@ class LiveBackend(Backend):
             orders = run.orders(self._setting.objective.eta, str(where), self._setting.lease_s)
             self._reply(news.ticket, {"orders": orders._asdict()})
         elif news.kind == "profiled":
-            if run.attempt.power_limit_w is None:  # another process of the training reports it
+            if run.power_limit_w is None:  # another process of the training reports it
                 self._asking.setdefault((news.job_id, news.attempt), []).append(news.ticket)
             else:
-                self._reply(news.ticket, {"limit_w": run.attempt.power_limit_w})
+                self._reply(news.ticket, {"limit_w": run.power_limit_w})
         elif news.kind == "epoch":
             goes_on = run.answers.setdefault(int(news.payload["epoch"]), self._goes_on(run))
             self._reply(news.ticket, {"goes_on": goes_on})
@@ -262,10 +252,11 @@ class LiveBackend(Backend):
     # What becomes of an attempt.
 
     def _profiled(self, run: LiveAttempt, found: list[list[float]]) -> None:
-        attempt = run.attempt
-        knobs = self.listener.measured(attempt, run.measured(found))
+        attempt, decision = run.attempt, run.decision
+        if isinstance(decision, Untuned):
+            run.decision = self.listener.measured(decision, run.measured(found))
         for ticket in self._asking.pop((attempt.job.job_id, attempt.number), []):
-            self._reply(ticket, {"limit_w": knobs.power_limit_w})
+            self._reply(ticket, {"limit_w": run.power_limit_w})
 
     def _account(self, run: LiveAttempt, now: EpochReport) -> None:
         """Let the world know of what was drawn since it was last told."""
@@ -277,13 +268,13 @@ class LiveBackend(Backend):
             return
         spent_j = (now.energy_j or 0.0) - (before.energy_j or 0.0)
         if spent_j > 0 and now_s > run.since_s:
-            self.listener.draws(run.attempt, spent_j / (now_s - run.since_s), run.since_s)
+            power_w, settled = spent_j / (now_s - run.since_s), isinstance(run.decision, Tuned)
+            self.listener.draws(run.attempt, power_w, run.since_s, settled)
             run.since_s = now_s
 
     def _starts_over(self, run: LiveAttempt) -> None:
         """What it did before it was stopped was not saved: that was for nothing."""
-        run.attempt.overhead_s += run.kept.time_s
-        run.attempt.overhead_j += run.kept.energy_j or 0.0
+        run.attempt.add_overhead(run.kept.time_s, run.kept.energy_j or 0.0)
         run.last = run.kept = NOTHING
 
     def _goes_on(self, run: LiveAttempt) -> bool:
@@ -297,7 +288,7 @@ class LiveBackend(Backend):
             run.kept = came_to
             run.leave()
             if not run.paused:  # it goes on already, or nobody had asked it to stop
-                self._hold_idle(run)
+                self._hold(run)
                 self._launch(run)
         elif outcome.cause in {"failed", "stopped"}:
             if outcome.cause == "failed":
@@ -310,29 +301,28 @@ class LiveBackend(Backend):
                 self._finish(run)
 
     def _finish(self, run: LiveAttempt) -> None:
-        outcome, attempt = run.outcome, run.attempt
+        outcome = run.outcome
         if outcome is None or run.paused or run.over:
             return
         run.over = True
         without_target = run.training.target is None and run.training.command is not None
         done = without_target and outcome.cause in {"epochs", "left"}
         self._forget(run, outcome)
-        time_s, energy_j = outcome.time_s / run.scale, (outcome.energy_j or 0.0) / run.scale
         reached = done or outcome.cause == "reached"
-        if attempt.power_limit_w is None:
-            self._settle_limit(run, outcome)
-        self.listener.ended(attempt, outcome.epochs, time_s, energy_j, reached)
+        tuned = self._at_one_limit(run, outcome)
+        self.listener.ended(run.attempt, tuned, run.totals(outcome, reached))
 
-    def _settle_limit(self, run: LiveAttempt, outcome: AttemptResult) -> None:
-        """Of an attempt whose limits were not profiled: it ran at one, and that was measured."""
-        attempt = run.attempt
-        assert attempt.configuration is not None
-        limits = run.training.options.limits(attempt.configuration.batch_size)
-        if run.profile_w == limits[-1:] and outcome.epochs and outcome.energy_j is not None:
+    def _at_one_limit(self, run: LiveAttempt, outcome: AttemptResult) -> Tuned:
+        """The decision; limits that no epoch profiled were not changed, and one was measured."""
+        decision = run.decision
+        if isinstance(decision, Tuned):
+            return decision
+        limits = run.training.options.limits(decision.batch_size)
+        if decision.profile_w == limits[-1:] and outcome.epochs and outcome.energy_j is not None:
             epoch_s, power_w = outcome.time_s / outcome.epochs, outcome.energy_j / outcome.time_s
-            self.listener.measured(attempt, run.measured([[limits[-1], epoch_s, power_w]]))
-        else:
-            attempt.power_limit_w = limits[-1]
+            report = run.measured([[limits[-1], epoch_s, power_w]])
+            return self.listener.measured(decision, report)
+        return decision.at_highest_limit()
 
     def _lost(self, run: LiveAttempt, payload: Mapping[str, Any]) -> None:
         assert run.id is not None
@@ -359,15 +349,12 @@ class LiveBackend(Backend):
         self._give_up(run, outcome)
 
     def _give_up(self, run: LiveAttempt, outcome: AttemptResult) -> None:
-        if not run.begun:
-            self._count_idle(run)
         run.over = True
         attempt = run.attempt
         self._forget(run, outcome)
         self._needed[attempt.job.job_id] = run.needed
         self._lost_before[attempt.job.job_id] += 1
-        time_s, energy_j = outcome.time_s / run.scale, (outcome.energy_j or 0.0) / run.scale
-        self.listener.lost(attempt, outcome.epochs, time_s, energy_j)
+        self.listener.lost(attempt, run.decision, run.totals(outcome, False))
 
     def _forget(self, run: LiveAttempt, outcome: AttemptResult) -> None:
         attempt = run.attempt
@@ -388,19 +375,9 @@ class LiveBackend(Backend):
         else:
             run.needed = lost
 
-    # Holding GPUs without training.
-
-    def _hold_idle(self, run: LiveAttempt) -> None:
-        attempt = run.attempt
-        run.since_s, attempt.idle = self.clock.now_s, True
-        self.listener.draws(attempt, self._cluster.idle_w(attempt.job, attempt.gpu_type))
-
-    def _count_idle(self, run: LiveAttempt) -> None:
-        attempt, now_s = run.attempt, self.clock.now_s
-        spent_s = now_s - run.since_s
-        attempt.overhead_s += spent_s
-        attempt.overhead_j += spent_s * self._cluster.idle_w(attempt.job, attempt.gpu_type)
-        attempt.idle, run.since_s = False, now_s
+    def _hold(self, run: LiveAttempt) -> None:
+        run.since_s = self.clock.now_s
+        self.listener.holds(run.attempt)
 
     # Processes.
 

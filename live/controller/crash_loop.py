@@ -84,10 +84,9 @@ class CrashLoopGuard:
         self._failures[workload] += 1
         if self._failures[workload] < MAX_FAILURES:
             return
-        assert run.attempt.configuration is not None
         raise InputError(
             f"workload {workload!r}: its script failed {MAX_FAILURES} times, one after the other, "
             f"and never did an epoch; the last time with batch size "
-            f"{run.attempt.configuration.batch_size}: {outcome.message}. Once it is mended, the "
+            f"{run.decision.batch_size}: {outcome.message}. Once it is mended, the "
             f"same command goes on with this run. {words}"
         )

@@ -110,7 +110,7 @@ class ProcessTable:
         server, runner, token = self.hands
         environment = {**self._setting.environment, LINK: f"{runner.host}:{server.port}/{token}"}
         if run.training.command is None:
-            environment[REHEARSAL] = rehearsal_of(run, self._cluster)
+            environment[REHEARSAL] = rehearsal_of(run)
             environment[VARIABLE] = synthetic_devices(
                 run, gpus, self._cluster, self._setting.folder / "devices", self._wall
             )

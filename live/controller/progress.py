@@ -62,17 +62,16 @@ def seen(
         gpus: Those that it has.
     """
     attempt, last = run.attempt, run.last
-    assert attempt.configuration is not None
     ended = state if isinstance(state, AttemptResult) else None
     in_force_w = None if ended is None else ended.power_limit_w
-    limit_w = attempt.power_limit_w if run.training.force_limits else None
+    limit_w = run.power_limit_w if run.training.force_limits else None
     return AttemptProgress(
         job_id=attempt.job.job_id,
         attempt=attempt.number,
         state=state.cause if isinstance(state, AttemptResult) else state,
         gpu_type=attempt.gpu_type,
         gpus=gpus,
-        batch_size=attempt.configuration.batch_size,
+        batch_size=run.decision.batch_size,
         power_limit_w=limit_w if in_force_w is None else in_force_w,
         epoch=last.epoch if ended is None else ended.epochs,
         max_epochs=run.training.options.max_epochs,

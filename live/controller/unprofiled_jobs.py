@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from wattkeeper.sim.engine.agenda import Callback
-from wattkeeper.sim.engine.backend import Attempt, Listener
+from wattkeeper.sim.engine.attempt import Attempt, Execution
+from wattkeeper.sim.engine.backend import Listener
 from wattkeeper.sim.engine.clock import Clock
 
 
-class UnprofiledRun:
+class UnprofiledRun(Execution):
     """An attempt of a job that has no workload.
 
     Args:
@@ -18,17 +19,17 @@ class UnprofiledRun:
     """
 
     def __init__(self, attempt: Attempt, power_w: float, clock: Clock, listener: Listener) -> None:
-        self._attempt, self._power_w = attempt, power_w
+        super().__init__(attempt)
+        self._power_w = power_w
         self._clock, self._listener = clock, listener
         self._left_s = attempt.job.duration_s
         self._since_s = 0.0
-        self._due = Callback(self._over)
+        self._due = Callback(self._end)
 
-    def go_on(self) -> None:
+    def go_on(self, delay_s: float) -> None:
         """Begin, or do what is left."""
-        self._attempt.trained = True
-        self._listener.draws(self._attempt, self._power_w)
-        self._since_s, self._due = self._clock.now_s, Callback(self._over)
+        self._since_s, self._due = self._clock.now_s, Callback(self._end)
+        self._listener.draws(self.attempt, self._power_w, self._since_s, False)
         self._clock.enter(self._since_s + self._left_s, self._due)
 
     def pause(self) -> None:
@@ -36,6 +37,6 @@ class UnprofiledRun:
         self._due.cancel()
         self._left_s -= self._clock.now_s - self._since_s
 
-    def _over(self, _: object) -> None:
-        duration_s = self._attempt.job.duration_s
-        self._listener.ended(self._attempt, None, duration_s, self._power_w * duration_s, True)
+    def _end(self, _: object) -> None:
+        duration_s = self.attempt.job.duration_s
+        self._listener.ran(self.attempt, duration_s, self._power_w * duration_s, 0.0)

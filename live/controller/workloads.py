@@ -7,18 +7,19 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import Measurement, Options
+from wattkeeper.sim.engine.attempt import AttemptTotals, Execution, Tuned, Untuned
 
 if TYPE_CHECKING:
     from wattkeeper.live.controller.launchers.local import Gpu
     from wattkeeper.live.host.wall_clock import WallClock
     from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
     from wattkeeper.sim.engine.agenda import Due
-    from wattkeeper.sim.engine.backend import Attempt
+    from wattkeeper.sim.engine.attempt import Attempt, Decision
     from wattkeeper.sim.engine.rng import RandomStreams
 
 REHEARSAL: Final = "WATTKEEPER_REHEARSAL"
@@ -55,13 +56,22 @@ NOTHING: Final = EpochReport(0, None, 0.0, None)
 """What a training that has not begun came to."""
 
 
-class LiveAttempt:
-    """What is known of an attempt that is carried out.
+class Carrier(Protocol):
+    """Starts and stops the processes of attempts."""
+
+    def go_on(self, run: LiveAttempt, delay_s: float) -> None:
+        """See `wattkeeper.sim.engine.attempt.Execution`."""
+
+    def pause(self, run: LiveAttempt) -> None:
+        """See `wattkeeper.sim.engine.attempt.Execution`."""
+
+
+class LiveAttempt(Execution):
+    """An attempt that a process carries out.
 
     Attributes:
-        attempt: The attempt.
+        decision: What policies decided of it.
         training: How its workload is trained.
-        profile_w: Power limits to be measured first.
         needed: Epochs to the target that its rehearsal pretends; infinite: it never gets there.
         id: The process that carries it out, or did; None before the first one.
         begun: Whether that said that it begins.
@@ -79,15 +89,16 @@ class LiveAttempt:
     """
 
     def __init__(
-        self, attempt: Attempt, training: TrainingSpec, profile_w: tuple[float, ...]
+        self, attempt: Attempt, decision: Decision, training: TrainingSpec, carrier: Carrier
     ) -> None:
-        self.attempt = attempt
+        super().__init__(attempt)
+        self.decision = decision
         self.training = training
-        self.profile_w = profile_w
+        self._carrier = carrier
         self.needed = math.nan
         self.id: str | None = None
         self.begun = False
-        self.paused = False
+        self.paused = True
         self.over = False
         self.since_s = 0.0
         self.last = self.kept = NOTHING
@@ -97,6 +108,19 @@ class LiveAttempt:
         self.stopped: str | None = None
         self.answers: dict[int, bool] = {}
         self.outcome: AttemptResult | None = None
+
+    def go_on(self, delay_s: float) -> None:
+        """Start a process, which goes on where the one before it stopped."""
+        self._carrier.go_on(self, delay_s)
+
+    def pause(self) -> None:
+        """Have its process stop, after it saved its state."""
+        self._carrier.pause(self)
+
+    @property
+    def power_limit_w(self) -> float | None:
+        """The power limit of each GPU, W; None until it is chosen."""
+        return self.decision.power_limit_w if isinstance(self.decision, Tuned) else None
 
     @property
     def name(self) -> str:
@@ -116,9 +140,8 @@ class LiveAttempt:
 
     def orders(self, eta: float, checkpoint: str, lease_s: float) -> Assignment:
         """What its session is told."""
-        attempt, training = self.attempt, self.training
-        job, options, chosen = attempt.job, training.options, attempt.configuration
-        assert chosen is not None
+        attempt, training, decision = self.attempt, self.training, self.decision
+        job, options, chosen = attempt.job, training.options, decision.configuration
         rehearsed = training.command is None
         return Assignment(
             job_id=job.job_id,
@@ -127,8 +150,8 @@ class LiveAttempt:
             batch_size=chosen.batch_size,
             default_batch_size=options.default_batch_size,
             max_epochs=options.max_epochs,
-            power_limit_w=attempt.power_limit_w if training.force_limits else None,
-            profile_w=() if attempt.power_limit_w is not None else self.profile_w,
+            power_limit_w=self.power_limit_w if training.force_limits else None,
+            profile_w=decision.profile_w if isinstance(decision, Untuned) else (),
             cost_bound=chosen.cost_bound * self.scale,
             eta=eta,
             max_power_w=options.limits(chosen.batch_size)[-1] * options.gpus,
@@ -140,6 +163,11 @@ class LiveAttempt:
             energy_done_j=self.kept.energy_j,
             lease_s=lease_s,
         )
+
+    def totals(self, outcome: AttemptResult, reached: bool) -> AttemptTotals:
+        """What the world is told that it came to."""
+        time_s, energy_j = outcome.time_s / self.scale, (outcome.energy_j or 0.0) / self.scale
+        return AttemptTotals(outcome.epochs, time_s, energy_j, reached)
 
     def measured(self, found: list[list[float]]) -> tuple[Measurement, ...]:
         """What profiling found, as profiled; what no meter can tell apart is equal."""
@@ -156,11 +184,10 @@ def rounded(value: float) -> float:
 
 def pick(run: LiveAttempt, number: int, streams: RandomStreams) -> None:
     """Choose the recorded run that a rehearsal repeats; its number leaves lost attempts out."""
-    profile, attempt = run.training.profile, run.attempt
+    profile = run.training.profile
     if run.training.command is None and profile is not None:
-        assert attempt.configuration is not None
-        epochs = profile.curves[attempt.configuration.batch_size].epochs
-        run.needed = epochs[streams.pick(attempt.job, number, len(epochs))]
+        epochs = profile.curves[run.decision.batch_size].epochs
+        run.needed = epochs[streams.pick(run.attempt.job, number, len(epochs))]
 
 
 def synthetic_devices(
@@ -180,18 +207,16 @@ def synthetic_devices(
     return PREFIX + ",".join(str(path.absolute()) for path in paths)
 
 
-def rehearsal_of(run: LiveAttempt, cluster: ClusterSpec) -> str:
+def rehearsal_of(run: LiveAttempt) -> str:
     """What its rehearsal shall pretend: epochs to the target, and an epoch by power limit.
 
     Returns:
         JSON: `epochs`, `points` of power limit (W), seconds an epoch and mean power of all its
         GPUs (W), and what these draw idle, `idle_w`.
     """
-    attempt, profile = run.attempt, run.training.profile
+    profile = run.training.profile
     assert profile is not None
-    assert attempt.configuration is not None
-    curve = profile.curves[attempt.configuration.batch_size]
+    curve = profile.curves[run.decision.batch_size]
     times = [time_s * run.scale for time_s in curve.time_per_epoch_s]
     points = list(zip(curve.limits_w, times, curve.average_power_w, strict=True))
-    idle_w = cluster.idle_w(attempt.job, attempt.gpu_type)
-    return json.dumps({"epochs": run.needed, "points": points, "idle_w": idle_w})
+    return json.dumps({"epochs": run.needed, "points": points, "idle_w": run.attempt.idle_w})

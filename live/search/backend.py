@@ -14,11 +14,19 @@ from wattkeeper.live.search.search import TASK, SearchRun
 from wattkeeper.live.search.training_log import TrainingRecord
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.profile import Profile
-from wattkeeper.policies.protocols import Job, Knobs, Options, Start
+from wattkeeper.policies.protocols import Job, Options, Start
 from wattkeeper.policies.retaining import Retention
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.sim.engine.agenda import Callback
-from wattkeeper.sim.engine.backend import Attempt, Backend
+from wattkeeper.sim.engine.attempt import (
+    Attempt,
+    AttemptTotals,
+    Decision,
+    Execution,
+    Inheritance,
+    Tuned,
+)
+from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.clock import Clock
 from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.engine.zoo import BYTES, FinishedModel
@@ -120,13 +128,14 @@ class InProcessBackend(Backend):
         most_epochs: Of each training.
 
     Attributes:
+        search: What is trained.
         trained: The trainings, in the order in which they ended.
     """
 
     def __init__(self, clock: Clock, search: SearchRun, batch_size: int, most_epochs: int) -> None:
         self.clock = clock
         self.trained: list[TrainingRecord] = []
-        self._search = search
+        self.search = search
         self._batch_size, self._most_epochs = batch_size, most_epochs
 
     def options(self, job: Job, gpu_type: str) -> Options:
@@ -143,32 +152,45 @@ class InProcessBackend(Backend):
         """None: this is no replay."""
         raise PolicyError("a live run cannot be foreseen", "configure")
 
-    def begin(self, attempt: Attempt, knobs: Knobs | None, delay_s: float) -> None:
+    def run(self, attempt: Attempt, inheritance: Inheritance) -> Execution:
+        """Refuse: every job of a search is of its workload."""
+        raise PolicyError(f"{attempt.job.job_id} has no workload", "configure")
+
+    def train(self, attempt: Attempt, decision: Decision, inheritance: Inheritance) -> Execution:
+        """Train in this process."""
+        return _InProcessTraining(self, attempt, decision)
+
+
+class _InProcessTraining(Execution):
+    """A training that is over when others learn of it."""
+
+    def __init__(self, backend: InProcessBackend, attempt: Attempt, decision: Decision) -> None:
+        super().__init__(attempt)
+        self._backend, self._decision = backend, decision
+
+    def go_on(self, delay_s: float) -> None:
         """Train, and report the end when the time that it took is over."""
-        model = attempt.job.model
-        assert model is not None
-        assert attempt.configuration is not None
-        training = self._search.train(model, attempt.configuration.parent)
-        attempt.overhead_s += delay_s + training.overhead_s
-        end_s = self.clock.now_s + delay_s + training.overhead_s + training.time_s
-        self.clock.enter(end_s, Callback(self._end, (attempt, training)))
+        clock, job = self._backend.clock, self.attempt.job
+        parent = self._decision.configuration.parent
+        training = self._backend.search.train(str(job.model), parent)
+        overhead_s = delay_s + training.overhead_s
+        self.attempt.add_overhead(overhead_s, 0.0)
+        clock.enter(clock.now_s + overhead_s + training.time_s, Callback(self._end, training))
 
-    def _end(self, ended: tuple[Attempt, TrainingRecord]) -> None:
-        attempt, training = ended
-        self.trained.append(training)
+    def _end(self, training: TrainingRecord) -> None:
+        self._backend.trained.append(training)
         energy_j = UNKNOWN if training.energy_j is None else training.energy_j
-        self.listener.ended(attempt, training.epochs, training.time_s, energy_j, True)
+        decision = self._decision
+        tuned = decision if isinstance(decision, Tuned) else decision.at_highest_limit()
+        totals = AttemptTotals(training.epochs, training.time_s, energy_j, True)
+        self._backend.listener.ended(self.attempt, tuned, totals)
 
-    def pause(self, attempt: Attempt) -> None:
+    def pause(self) -> None:
         """Refuse.
 
         Raises:
             PolicyError: A training in this process is over when others learn of it.
         """
         raise PolicyError(
-            f"{attempt.job.job_id} cannot be preempted: it trains in process", "select"
+            f"{self.attempt.job.job_id} cannot be preempted: it trains in process", "select"
         )
-
-    def resume(self, attempt: Attempt, delay_s: float) -> None:
-        """Nothing was paused."""
-        raise PolicyError(f"{attempt.job.job_id} was never preempted", "select")

@@ -88,9 +88,9 @@ class PowerCapCheck:
 
     def __init__(self, cluster: ClusterSpec, profiles: Profiles) -> None:
         self._cluster = cluster
-        self._budget = PowerBudget(cluster)
         # Nothing runs on this backend: it says what jobs may draw.
         self._backend = Replay(Clock(), profiles, NamedStreams(0), Objective(0.5), cluster)
+        self._budget = PowerBudget(cluster, self._backend)
 
     def reasons(self, sieve: FilteredJobs) -> list[Reason]:
         """Why jobs that are left in a sieve can never start."""
@@ -118,7 +118,7 @@ class PowerCapCheck:
         sums = []
         for name in fitting(job, cluster):
             most_w = self._backend.most_power_w(job, name)
-            if cluster.power_cap_w is None or self._budget.allows(job, name, most_w):
+            if cluster.power_cap_w is None or self._budget.allows(job, name):
                 return ""
             others_w = cluster.idle_power_w - held * cluster.power[name].idle_w
             sums.append((most_w + others_w, most_w, others_w))

@@ -1,8 +1,35 @@
-"""What is decided of an attempt: its configuration, its power limit, and what came of them."""
+"""The life of an attempt: decided, running, paused, ended.
+
+`Untuned` and `Tuned` are what policies decided of it, `Attempt` is what it holds and has spent,
+`Execution` is what a backend does with it, and `AttemptTotals` is what it came to.
+"""
 
 from __future__ import annotations
 
-from wattkeeper.policies.protocols import Configuration, Outcome, Start
+from abc import abstractmethod
+from typing import Final, NamedTuple
+
+from mypy_extensions import mypyc_attr
+
+from wattkeeper.policies.protocols import Configuration, Job, Outcome, Placement, Start
+
+
+class AttemptTotals(NamedTuple):
+    """What the training of an attempt came to, as profiled (without the job's own `time_scale`).
+
+    Attributes:
+        epochs: Epochs done.
+        time_s: Seconds of training.
+        energy_j: Energy of training, J.
+        reached: Whether it reached the target.
+        saved_s: Seconds that its parent saved it, with the `time_scale`.
+    """
+
+    epochs: int
+    time_s: float
+    energy_j: float
+    reached: bool
+    saved_s: float = 0.0
 
 
 class Decided:
@@ -65,12 +92,145 @@ class Tuned(Decided):
         self.power_limit_w = power_limit_w
         self.profiled = profiled
 
-    def outcome(
-        self, epochs: int, time_s: float, energy_j: float, cost: float, reached: bool
-    ) -> Outcome:
-        """What policies learn of the attempt once it ended; arguments as of `Outcome`."""
+    def outcome(self, totals: AttemptTotals, cost: float) -> Outcome:
+        """What policies learn of the attempt once it ended, at a cost in J."""
+        epochs, time_s, energy_j, reached, _ = totals
         return Outcome(self.start, self.batch_size, self.power_limit_w, epochs, time_s, energy_j,
                        cost, reached)  # fmt: skip
 
 
 Decision = Untuned | Tuned
+
+
+class Inheritance:
+    """What an attempt takes over from a model of the zoo.
+
+    Attributes:
+        work: The share of the training that is left to do with its weights; 1 from scratch.
+        query_s: How long the choice of the parent takes, while the GPUs are held.
+    """
+
+    def __init__(self, work: float = 1.0, query_s: float = 0.0) -> None:
+        self.work = work
+        self.query_s = query_s
+
+
+FROM_SCRATCH: Final = Inheritance()
+
+
+class Attempt:
+    """A try of a job, from the time at which it first holds GPUs.
+
+    While it holds them without training, its GPUs draw idle power; `hold`, `train` and `count_idle`
+    account for that as overhead.
+
+    Attributes:
+        job: The job.
+        number: 1 for the first try of this job, and so on.
+        placement: The GPUs that it holds, or held before it was preempted.
+        where: The same by its index in the journal.
+        gpu_type: Their type.
+        begun_s: When it first held GPUs.
+        idle_w: What its GPUs draw if nobody holds them, W.
+        has_trained: Whether it has trained, so that it must be restored if it is preempted.
+        is_idle: Whether it holds its GPUs without training.
+        idle_since_s: Since when it last did.
+        power: What it draws now beyond idle GPUs, in `recorder.UNITS_PER_WATT`.
+        first_power: What it drew from its beginning.
+        overhead_s: Seconds that it held GPUs without training.
+        overhead_j: Energy of that.
+        preemptions: How often it lost its GPUs.
+    """
+
+    has_trained = False
+    is_idle = False
+    idle_since_s = 0.0
+    power = 0
+    first_power = 0
+    overhead_s = 0.0
+    overhead_j = 0.0
+    preemptions = 0
+
+    def __init__(
+        self,
+        job: Job,
+        number: int,
+        placement: Placement,
+        where: int,
+        gpu_type: str,
+        begun_s: float,
+        idle_w: float,
+    ) -> None:
+        self.job = job
+        self.number = number
+        self.placement = placement
+        self.where = where
+        self.gpu_type = gpu_type
+        self.begun_s = begun_s
+        self.idle_w = idle_w
+
+    def next_try(self, begun_s: float) -> Attempt:
+        """The next try of the job, on the same GPUs."""
+        return Attempt(self.job, self.number + 1, self.placement, self.where, self.gpu_type,
+                       begun_s, self.idle_w)  # fmt: skip
+
+    def hold(self, since_s: float) -> None:
+        """Hold the GPUs without training from a time on, s."""
+        self.count_idle(since_s)
+        self.is_idle = True
+        self.idle_since_s = since_s
+
+    def train(self, since_s: float) -> None:
+        """Train from a time on, s."""
+        self.count_idle(since_s)
+        self.has_trained = True
+
+    def count_idle(self, until_s: float) -> None:
+        """End holding the GPUs without training, if it does, at a time, s."""
+        if self.is_idle:
+            self.is_idle = False
+            spent_s = until_s - self.idle_since_s
+            self.add_overhead(spent_s, spent_s * self.idle_w)
+
+    def add_overhead(self, spent_s: float, spent_j: float) -> None:
+        """Count time (s) on its GPUs, and energy (J), as spent without use."""
+        self.overhead_s += spent_s
+        self.overhead_j += spent_j
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Execution:
+    """An attempt that is carried out, or will go on once it holds GPUs again.
+
+    A backend keeps in a class of its own what it must know of the attempt.
+
+    Attributes:
+        attempt: The attempt.
+    """
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+
+    @abstractmethod
+    def go_on(self, delay_s: float) -> None:
+        """Begin, or go on after `pause`, on the GPUs that the attempt now holds.
+
+        It holds them without training for a delay (s) first, and reports on its own from then on.
+        """
+
+    @abstractmethod
+    def pause(self) -> None:
+        """Stop at once; what was done is kept."""
+
+
+class Paused:
+    """An attempt that was preempted.
+
+    Attributes:
+        execution: What goes on once it holds GPUs again.
+        since_s: When it lost its GPUs.
+    """
+
+    def __init__(self, execution: Execution, since_s: float) -> None:
+        self.execution = execution
+        self.since_s = since_s

@@ -3,107 +3,29 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from mypy_extensions import mypyc_attr
 
 from wattkeeper.policies.profile import Profile
-from wattkeeper.policies.protocols import (
-    Configuration,
-    Job,
-    Knobs,
-    Measurement,
-    Options,
-    Placement,
-    Running,
-    Start,
-    ZooView,
-)
+from wattkeeper.policies.protocols import Job, Measurement, Options, Start, ZooView
 from wattkeeper.policies.retaining import Retention
-from wattkeeper.sim.engine.attempt import Decision
+from wattkeeper.sim.engine.attempt import (
+    Attempt,
+    AttemptTotals,
+    Decision,
+    Execution,
+    Inheritance,
+    Tuned,
+    Untuned,
+)
 from wattkeeper.sim.engine.clock import Driven
 from wattkeeper.sim.engine.zoo import FinishedModel
 
 
-class Attempt:
-    """A try of a job, from its start to its end.
-
-    Attributes:
-        job: The job.
-        number: 1 for the first try of this job, and so on.
-        placement: The GPUs it holds, or held before it was preempted.
-        where: The same by its index in the journal.
-        gpu_type: Their type.
-        begun_s: When it first held GPUs.
-        start: The view that `Configure` was shown; None where there is nothing to choose.
-        configuration: What `Configure` chose; None where there was nothing to choose.
-        power_limit_w: The limit it runs at, W; None until `Tune` chose it.
-        profiled: Whether its power limits were profiled.
-        idle: Whether it holds its GPUs without training.
-        trained: Whether it has trained, so that it must be restored if it is preempted.
-        power: What it draws now beyond idle GPUs, in `recorder.UNITS_PER_WATT`.
-        first_power: What it drew from its beginning.
-        overhead_s: Seconds that it held GPUs without training.
-        overhead_j: Energy of that.
-        parent: Model of the zoo whose weights it started from; None: from scratch.
-        work: The share of the training that is left to do with these weights.
-        query_s: What is left of the time that the choice of the parent takes.
-        querying: Whether it holds its GPUs for that now.
-        saved_epochs: Epochs that the parent saved it.
-        saved_s: Seconds of training that the parent saved it.
-        preempted_s: When it lost its GPUs; None while it holds them.
-        preemptions: How often it did.
-        plan: The backend's own.
-    """
-
-    decision: Decision | None = None
-    start: Start | None = None
-    configuration: Configuration | None = None
-    power_limit_w: float | None = None
-    profiled = False
-    idle = False
-    trained = False
-    power = 0
-    first_power = 0
-    overhead_s = 0.0
-    overhead_j = 0.0
-    parent: str | None = None
-    work = 1.0
-    query_s = 0.0
-    querying = False
-    saved_epochs = 0.0
-    saved_s = 0.0
-    preempted_s: float | None = None
-    preemptions = 0
-    plan: Any = None
-
-    def __init__(
-        self,
-        job: Job,
-        number: int,
-        placement: Placement,
-        where: int,
-        gpu_type: str,
-        begun_s: float,
-    ) -> None:
-        self.job = job
-        self.number = number
-        self.placement = placement
-        self.where = where
-        self.gpu_type = gpu_type
-        self.begun_s = begun_s
-
-    def running(self, measured: tuple[Measurement, ...] = ()) -> Running:
-        """The view for `Tune`."""
-        assert self.start is not None
-        assert self.configuration is not None
-        return Running(self.start, self.configuration, measured)
-
-
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Backend:
-    """Runs attempts and reports to the `Listener` what becomes of them.
+    """Carries attempts out, and reports to the `Listener` what becomes of them.
 
     Attributes:
         listener: The world; set once it is made.
@@ -135,19 +57,14 @@ class Backend:
         raise NotImplementedError
 
     @abstractmethod
-    def begin(self, attempt: Attempt, knobs: Knobs | None, delay_s: float) -> None:
-        """Start an attempt; it reports on its own from then on.
-
-        It holds its GPUs idle for a delay (s) first.
-        """
+    def run(self, attempt: Attempt, inheritance: Inheritance) -> Execution:
+        """Prepare an attempt of a job without a workload; `Execution.go_on` begins it."""
+        raise NotImplementedError
 
     @abstractmethod
-    def pause(self, attempt: Attempt) -> None:
-        """Stop an attempt at once; what it did is kept."""
-
-    @abstractmethod
-    def resume(self, attempt: Attempt, delay_s: float) -> None:
-        """Go on with a paused attempt, on the GPUs that it now holds, after a delay (s)."""
+    def train(self, attempt: Attempt, decision: Decision, inheritance: Inheritance) -> Execution:
+        """Prepare an attempt of a job with a workload; `Execution.go_on` begins it."""
+        raise NotImplementedError
 
 
 class ZooBackend(ZooView, Protocol):
@@ -182,27 +99,44 @@ class Listener(Driven):
     """
 
     @abstractmethod
-    def draws(self, attempt: Attempt, power_w: float, since_s: float | None = None) -> None:
-        """The attempt draws so much, W, from now on; or has done so since a time (s)."""
+    def holds(self, attempt: Attempt) -> None:
+        """The attempt holds its GPUs without training from now on."""
 
     @abstractmethod
-    def measured(self, attempt: Attempt, report: tuple[Measurement, ...]) -> Knobs:
+    def draws(self, attempt: Attempt, power_w: float, since_s: float, settled: bool) -> None:
+        """The attempt trains and draws so much, W, since a time (s).
+
+        Args:
+            attempt: The attempt.
+            power_w: What all its GPUs draw, W.
+            since_s: Since when, s: now or before.
+            settled: Whether its power limit is chosen, so that a power cap counts this power.
+        """
+
+    @abstractmethod
+    def measured(self, untuned: Untuned, report: tuple[Measurement, ...]) -> Tuned:
         """Profiling found this; the answer holds from now on."""
         raise NotImplementedError
 
     @abstractmethod
-    def ended(
-        self, attempt: Attempt, epochs: int | None, time_s: float, energy_j: float, reached: bool
-    ) -> None:
-        """The attempt is over, after so much training as profiled."""
+    def ran(self, attempt: Attempt, time_s: float, energy_j: float, saved_s: float) -> None:
+        """An attempt of a job without a workload is over, after so much time and energy.
+
+        Args:
+            attempt: The attempt.
+            time_s: Seconds that it worked.
+            energy_j: Energy of that, J.
+            saved_s: Seconds that its parent saved it.
+        """
 
     @abstractmethod
-    def lost(self, attempt: Attempt, epochs: int, time_s: float, energy_j: float) -> None:
+    def ended(self, attempt: Attempt, tuned: Tuned, totals: AttemptTotals) -> None:
+        """An attempt of a job with a workload is over, after so much training."""
+
+    @abstractmethod
+    def lost(self, attempt: Attempt, decision: Decision, totals: AttemptTotals) -> None:
         """The attempt died of something else than what was chosen, after so much training.
 
         It is tried again on its GPUs as it was, and no policy learns of it; but the last attempt
         that a job is allowed ends, without having reached its target.
         """
-
-
-Done = Callable[[Attempt], None]

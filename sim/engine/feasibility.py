@@ -16,7 +16,7 @@ from wattkeeper.policies.protocols import (
 )
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.what_if import ClusterWithout
-from wattkeeper.sim.engine.backend import Attempt, Backend
+from wattkeeper.sim.engine.attempt import Execution, Paused
 from wattkeeper.sim.engine.node_states import PowerBudget
 
 
@@ -26,27 +26,24 @@ class Feasibility(CapacityView):
     Args:
         cluster: Which GPUs are free.
         budget: Which power is.
-        backend: Says what a job may draw.
         place: The policy.
         ctx: Its context.
-        running: Attempts that hold GPUs, by number of the job; kept up to date by the owner.
-        paused: Those that were preempted, which go on on GPUs of the same type; likewise.
+        running: What holds GPUs, by number of the job; kept up to date by the owner.
+        paused: What was preempted and goes on on GPUs of the same type; likewise.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         budget: PowerBudget,
-        backend: Backend,
         place: Place,
         ctx: Context,
-        running: Mapping[int, Attempt],
-        paused: Mapping[int, Attempt],
+        running: Mapping[int, Execution],
+        paused: Mapping[int, Paused],
     ) -> None:
         self._gpus: int = cluster.spec.gpus
         self._cluster = cluster
         self._budget = budget
-        self._backend = backend
         self._place = place
         self._ctx = ctx
         self._running = running
@@ -75,12 +72,12 @@ class Feasibility(CapacityView):
     def where(self, job: Job, without: Collection[Job] = ()) -> Placement:
         """Where `Place` puts a waiting job if some running ones are preempted; empty: nowhere."""
         if self._paused and job.number in self._paused:
-            job = job.replace(gpu_type=self._paused[job.number].gpu_type)
+            job = job.replace(gpu_type=self._paused[job.number].execution.attempt.gpu_type)
         if without:
             return self._where_without(job, without)
         if job is not self._asked:
             self._remember()
-            self._answer = self._found(job)
+            self._answer = self._find(job)
             self._asked = job
         return self._answer
 
@@ -93,43 +90,42 @@ class Feasibility(CapacityView):
         else:
             self._not_fitting.add(self._asked.key)
 
-    def _found(self, job: Job) -> Placement:
+    def _find(self, job: Job) -> Placement:
         if self._fitting:
-            found = self._fitting.get(job.key)
-            if found is not None:
-                return found
+            placement = self._fitting.get(job.key)
+            if placement is not None:
+                return placement
         if self._not_fitting and job.key in self._not_fitting:
             return ()
-        return self._placed(job, self._cluster, 0.0)
+        return self._place_within_cap(job, self._cluster, 0.0)
 
-    def shrank(self) -> None:
-        """A job took GPUs: what did not fit does not fit."""
+    def shrink(self) -> None:
+        """Note that a job took GPUs or power: what did not fit does not fit."""
         if not self._answer:
             self._remember()
         self._asked = None
         self._fitting.clear()
 
-    def grew(self) -> None:
-        """GPUs or power were given back."""
+    def grow(self) -> None:
+        """Note that GPUs or power were given back: what did not fit may fit."""
         self._asked = None
         self._fitting.clear()
         self._not_fitting.clear()
 
     def _where_without(self, job: Job, without: Collection[Job]) -> Placement:
-        holders = [self._running[other.number] for other in without]
+        holders = [self._running[other.number].attempt for other in without]
         released_w = sum(self._budget.held_w(other) for other in without)
         view = ClusterWithout(self._cluster, [(holder.job, holder.placement) for holder in holders])
-        return self._placed(job, view, released_w)
+        return self._place_within_cap(job, view, released_w)
 
-    def _placed(self, job: Job, cluster: ClusterView, released_w: float) -> Placement:
+    def _place_within_cap(self, job: Job, cluster: ClusterView, released_w: float) -> Placement:
         placement = self._place.place(self._ctx, job, cluster)
         if self._budget.cap_w is None:
             return placement
-        others = [cluster.gpu_types[at] for at in cluster.types_for(job)]
+        others = [cluster.gpu_types[index] for index in cluster.types_for(job)]
         while placement:
             gpu_type = self._cluster.gpu_type(placement)
-            most_w = self._backend.most_power_w(job, gpu_type)
-            if self._budget.allows(job, gpu_type, most_w, released_w):
+            if self._budget.allows(job, gpu_type, released_w):
                 break
             if gpu_type not in others:
                 break  # it may not run there at all, which is refused when it starts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Latencies(NamedTuple):
@@ -24,6 +24,8 @@ class Latencies(NamedTuple):
     report_s: float = 0.0
     settle_s: float = 0.0
 
+
+NO_LATENCIES: Final = Latencies()
 
 AllLatencies = Mapping[tuple[str, int, str], Latencies]
 """By workload, number of GPUs and GPU type; none of those that are not there."""

@@ -1,4 +1,4 @@
-"""What nodes do besides training: sleep, wake, save checkpoints; and what power may be drawn."""
+"""Nodes that sleep, wake and save checkpoints; and the power that a cap leaves to jobs."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections.abc import Iterable
 from wattkeeper.policies.protocols import Job, Placement
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
+from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.recorder import Recorder, whole_units
 
 
 class NodeStates:
-    """When a node fell idle, and until when it is busy with itself.
+    """When a node fell idle, and until when it wakes or saves checkpoints.
 
     A node whose GPUs are all free sleeps `sleep_after_s` later and takes `wake_s` to wake. A node
-    that a job was preempted on saves its state for `checkpoint_s`. Who starts on it meanwhile waits
-    until it is ready.
+    that a job was preempted on saves its state for `checkpoint_s`. A job that starts on it
+    meanwhile waits until it is ready.
 
     Attributes:
-        matter: Whether nodes sleep or save checkpoints at all.
+        vary: Whether nodes sleep or save checkpoints at all.
     """
 
     def __init__(self, cluster: Cluster, recorder: Recorder) -> None:
@@ -28,33 +29,33 @@ class NodeStates:
         self._after_s = spec.sleep_after_s
         self._idle_since: dict[int, float] = {}
         self._ready_s: dict[int, float] = {}
-        self.matter = spec.sleep_after_s is not None or spec.checkpoint_s > 0
+        self.vary = spec.sleep_after_s is not None or spec.checkpoint_s > 0
         if spec.sleep_after_s is not None:
             self._idle_since = dict.fromkeys(range(spec.nodes), 0.0)
 
-    def took(self, placement: Placement, now_s: float) -> float:
-        """A job is about to take GPUs; returns how long it waits until it can use them, s."""
+    def occupy(self, placement: Placement, now_s: float) -> float:
+        """Let a job take GPUs; returns how long it waits until it can use them, s."""
         delay_s = 0.0
         for node in _nodes(placement):
             since_s = self._idle_since.pop(node, None)
             if since_s is not None and self._after_s is not None:
                 asleep_s = since_s + self._after_s
                 if asleep_s < now_s:
-                    self._slept(node, asleep_s, now_s)
+                    self._record_sleep(node, asleep_s, now_s)
                     self._ready_s[node] = now_s + self._cluster.spec.wake_s
             delay_s = max(delay_s, self._ready_s.get(node, now_s) - now_s)
         return delay_s
 
-    def left(self, placement: Placement, now_s: float) -> None:
-        """A job gave its GPUs back."""
+    def vacate(self, placement: Placement, now_s: float) -> None:
+        """Let the nodes that a job left fall idle."""
         if self._after_s is None:
             return
         for node in _nodes(placement):
             if self._cluster.is_empty(node):
                 self._idle_since[node] = max(now_s, self._ready_s.get(node, now_s))
 
-    def checkpoints(self, placement: Placement, now_s: float) -> None:
-        """A job is about to be preempted."""
+    def save_checkpoint(self, placement: Placement, now_s: float) -> None:
+        """Let the nodes of a job that is about to be preempted save its state."""
         if not self._cluster.spec.checkpoint_s:
             return
         for node in _nodes(placement):
@@ -62,12 +63,12 @@ class NodeStates:
             self._ready_s[node] = max(saved_s, self._ready_s.get(node, now_s))
 
     def close(self) -> None:
-        """The run is over: nodes that sleep now sleep on."""
+        """Account for the nodes that sleep at the end of the run."""
         if self._after_s is not None:
             for node, since_s in self._idle_since.items():
-                self._slept(node, since_s + self._after_s, None)
+                self._record_sleep(node, since_s + self._after_s, None)
 
-    def _slept(self, node: int, from_s: float, to_s: float | None) -> None:
+    def _record_sleep(self, node: int, from_s: float, to_s: float | None) -> None:
         cluster = self._cluster
         power = cluster.spec.power[cluster.gpu_types[int(cluster.node_type[node])]]
         less = whole_units((power.idle_w - power.sleep_w) * int(cluster.capacity[node]))
@@ -84,39 +85,46 @@ class PowerBudget:
     """Keeps what jobs may draw, with all idle GPUs, below the cluster's cap.
 
     A job counts with the most that it may draw on its GPUs until its power limit is chosen, and
-    with what it draws then.
+    with what it draws then. Without a cap nothing is counted.
+
+    Args:
+        spec: The cluster and its cap.
+        backend: Knows what a job may draw.
 
     Attributes:
         cap_w: The cap; None if there is none.
     """
 
-    def __init__(self, spec: ClusterSpec) -> None:
+    def __init__(self, spec: ClusterSpec, backend: Backend) -> None:
         self.cap_w = spec.power_cap_w
         self._spec = spec
+        self._backend = backend
         self._free_w = (self.cap_w or 0.0) - spec.idle_power_w
         self._held_w: dict[int, tuple[float, float]] = {}
 
-    def allows(self, job: Job, gpu_type: str, most_w: float, released_w: float = 0.0) -> bool:
-        """Whether a job may start that draws so much, if others released what they hold."""
-        more_w = most_w - self._spec.idle_w(job, gpu_type)
+    def allows(self, job: Job, gpu_type: str, released_w: float = 0.0) -> bool:
+        """Whether a job may start on a GPU type, if others released so much of what they hold."""
+        more_w = self._backend.most_power_w(job, gpu_type) - self._spec.idle_w(job, gpu_type)
         return more_w <= self._free_w + released_w + SLACK_W
 
-    def reserve(self, job: Job, gpu_type: str, most_w: float) -> None:
-        """A job starts that draws at most so much."""
-        idle_w = self._spec.idle_w(job, gpu_type)
-        self._held_w[job.number] = most_w - idle_w, idle_w
-        self._free_w -= most_w - idle_w
+    def reserve(self, job: Job, gpu_type: str) -> None:
+        """Count the most that a job may draw on a GPU type, since it starts."""
+        if self.cap_w is not None:
+            idle_w = self._spec.idle_w(job, gpu_type)
+            more_w = self._backend.most_power_w(job, gpu_type) - idle_w
+            self._held_w[job.number] = more_w, idle_w
+            self._free_w -= more_w
 
     def settle(self, job: Job, power_w: float) -> None:
-        """Its power is known now."""
+        """Count what a job draws, since its power limit is chosen."""
         held = self._held_w.get(job.number)
         if held is not None:
             more_w, idle_w = held
             self._free_w += more_w - (power_w - idle_w)
             self._held_w[job.number] = power_w - idle_w, idle_w
 
-    def free(self, job: Job) -> None:
-        """It draws nothing any more."""
+    def release(self, job: Job) -> None:
+        """Count a job no more."""
         held = self._held_w.pop(job.number, None)
         if held is not None:
             self._free_w += held[0]

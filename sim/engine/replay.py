@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal, NamedTuple
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile
-from wattkeeper.policies.protocols import Job, Knobs, Measurement, Options, Start
+from wattkeeper.policies.protocols import Job, Measurement, Options, Start
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.agenda import Due
-from wattkeeper.sim.engine.backend import Attempt, Backend, Done
+from wattkeeper.sim.engine.attempt import (
+    Attempt,
+    AttemptTotals,
+    Decision,
+    Execution,
+    Inheritance,
+    Tuned,
+    Untuned,
+)
+from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.clock import Clock
-from wattkeeper.sim.engine.latencies import AllLatencies, Latencies
+from wattkeeper.sim.engine.latencies import NO_LATENCIES, AllLatencies, Latencies
 from wattkeeper.sim.engine.rng import RandomStreams
 
 Occupancy = Literal["simulated", "recorded"]
@@ -26,77 +36,290 @@ Profiles = Mapping[tuple[str, int, str], Profile]
 
 
 class _Phase(Due):
-    """A part of an attempt at constant rate and power.
+    """The end of a part of an attempt at constant rate and power.
 
-    Attributes:
-        replay: Whose it is.
-        left_s: Seconds of it that are left, as of its start.
-        power_w: What it draws.
-        attempt: Whose part it is; set with `since_s`.
-        since_s: When it was started.
+    Args:
+        execution: The attempt.
+        number: The number of the part; nothing happens if the attempt left it before.
     """
 
-    attempt: Attempt
-    since_s: float
+    def __init__(self, execution: _Replayed, number: int) -> None:
+        self.execution = execution
+        self.number = number
 
-    def __init__(self, replay: Replay, left_s: float, power_w: float) -> None:
+    def happen(self) -> None:
+        """Let the attempt go on."""
+        if self.number == self.execution.phases:
+            self.execution.end_phase()
+
+
+DELAY, QUERY, WORK = range(3)
+"""What an attempt does: it waits for its nodes, for the choice of its parent, or it works."""
+
+
+class _Replayed(Execution):
+    """An attempt that is replayed.
+
+    Attributes:
+        replay: The backend.
+        inheritance: What it takes over from its parent.
+        query_s: What is left of the time that the choice of the parent takes.
+        stage: `DELAY`, `QUERY` or `WORK`.
+        phases: How many phases it began or left.
+        since_s: When its phase began.
+        left_s: Seconds of the phase that were left then.
+    """
+
+    def __init__(self, replay: Replay, attempt: Attempt, inheritance: Inheritance) -> None:
+        super().__init__(attempt)
         self.replay = replay
+        self.inheritance = inheritance
+        self.query_s = inheritance.query_s
+        self.stage = WORK
+        self.phases = 0
+        self.since_s = 0.0
+        self.left_s = 0.0
+
+    @abstractmethod
+    def work(self) -> None:
+        """Begin what the job is for, or go on with it."""
+
+    @abstractmethod
+    def end_work(self) -> None:
+        """Do what follows, since a phase of the work is over."""
+
+    @abstractmethod
+    def stop_work(self, left_s: float) -> None:
+        """Keep what is left (s) of a phase of the work."""
+
+    def go_on(self, delay_s: float) -> None:
+        """Wait, choose the parent, then work."""
+        if delay_s:
+            self.stage = DELAY
+            self.hold(delay_s)
+        elif self.query_s:
+            self.stage = QUERY
+            self.hold(self.query_s)
+        else:
+            self.stage = WORK
+            self.work()
+
+    def pause(self) -> None:
+        """Keep what is left of the phase; a delay starts anew."""
+        self.phases += 1
+        left_s = self.left_s - (self.replay.clock.now_s - self.since_s)
+        if self.stage == WORK:
+            self.stop_work(left_s)
+        elif self.stage == QUERY:
+            self.query_s = max(0.0, left_s)
+
+    def end_phase(self) -> None:
+        """Go on, since a phase is over."""
+        if self.stage == WORK:
+            self.end_work()
+            return
+        if self.stage == QUERY:
+            self.query_s = 0.0
+        self.go_on(0.0)
+
+    def hold(self, left_s: float) -> None:
+        """Hold the GPUs without training for a while, s."""
+        self.replay.listener.holds(self.attempt)
+        self._enter(left_s)
+
+    def draw(self, left_s: float, power_w: float, settled: bool) -> None:
+        """Draw power (W) for a while (s); see `Listener.draws`."""
+        replay = self.replay
+        replay.listener.draws(self.attempt, power_w, replay.clock.now_s, settled)
+        self._enter(left_s)
+
+    def _enter(self, left_s: float) -> None:
+        clock = self.replay.clock
+        self.phases += 1
+        self.since_s = now_s = clock.now_s
         self.left_s = left_s
-        self.power_w = power_w
+        clock.enter(now_s + left_s, _Phase(self, self.phases))
 
 
-class _Recorded(_Phase):
-    """The whole attempt of a job without a workload."""
-
-    def happen(self) -> None:
-        """The attempt ends."""
-        self.replay.ended_as_recorded(self.attempt, self.power_w)
-
-
-class _Trained(_Phase):
-    """Training from a profile.
+class _Recorded(_Replayed):
+    """An attempt of a job without a workload: it runs for its recorded duration.
 
     Attributes:
-        then: What follows.
-    """
-
-    def __init__(self, replay: Replay, left_s: float, power_w: float, then: Done) -> None:
-        super().__init__(replay, left_s, power_w)
-        self.then = then
-
-    def happen(self) -> None:
-        """Go on."""
-        self.then(self.attempt)
-
-
-class _Waiting(_Phase):
-    """GPUs are held without training.
-
-    Attributes:
-        then: What follows.
-        again: What follows instead if it was preempted meanwhile.
+        power_w: What it draws.
+        rest_s: Seconds that are left to do.
     """
 
     def __init__(
-        self, replay: Replay, left_s: float, power_w: float, then: Done, again: Done
+        self, replay: Replay, attempt: Attempt, inheritance: Inheritance, power_w: float
     ) -> None:
-        super().__init__(replay, left_s, power_w)
+        super().__init__(replay, attempt, inheritance)
+        self.power_w = power_w
+        self.rest_s = attempt.job.duration_s * inheritance.work
+
+    def work(self) -> None:
+        """Do what is left."""
+        self.draw(self.rest_s, self.power_w, False)
+
+    def stop_work(self, left_s: float) -> None:
+        """Keep what is left, s."""
+        self.rest_s = left_s
+
+    def end_work(self) -> None:
+        """End the attempt."""
+        duration_s, work = self.attempt.job.duration_s, self.inheritance.work
+        time_s, saved_s = duration_s * work, duration_s * (1 - work)
+        self.replay.listener.ran(self.attempt, time_s, self.power_w * time_s, saved_s)
+
+
+Step = Callable[[], None]
+
+
+def _nothing() -> None:
+    """What follows where nothing does."""
+
+
+class _Trained(_Replayed):
+    """An attempt of a job with a workload: it trains as its profile says.
+
+    Attributes:
+        decision: What policies decided of it.
+        curve: Of its batch size.
+        latencies: What it takes besides training.
+        next: What it does when it goes on.
+        then: What follows its phase.
+        power_w: What it draws in a phase of training.
+        settled: Whether its power limit is chosen in that.
+    """
+
+    def __init__(
+        self,
+        replay: Replay,
+        attempt: Attempt,
+        inheritance: Inheritance,
+        decision: Decision,
+        known: _Known,
+    ) -> None:
+        super().__init__(replay, attempt, inheritance)
+        self.decision = decision
+        self.curve = known.profile.curves[decision.batch_size]
+        self.latencies = known.latencies
+        self.next: Step = self.launch
+        self.then: Step = _nothing
+        self.power_w = 0.0
+        self.settled = False
+
+    def work(self) -> None:
+        """Begin, or go on where it was preempted."""
+        self.next()
+
+    def end_work(self) -> None:
+        """Do what follows; an attempt that ended refers to no step, and so not to itself."""
+        then, self.then, self.next = self.then, _nothing, _nothing
+        then()
+
+    def stop_work(self, left_s: float) -> None:
+        """Keep what is left (s) of training; if it only held its GPUs, `next` was set."""
+        if not self.attempt.is_idle:
+            self.next = partial(self.train, left_s, self.power_w, self.settled, self.then)
+
+    def wait(self, delay_s: float, then: Step, again: Step) -> None:
+        """Hold the GPUs for a while (s), then take a step; take another one if preempted."""
+        if delay_s:
+            self.then, self.next = then, again
+            self.hold(delay_s)
+        else:
+            then()
+
+    def train(self, left_s: float, power_w: float, settled: bool, then: Step) -> None:
+        """Train for a while (s) at a mean power (W), then take a step."""
         self.then = then
-        self.again = again
+        self.power_w = power_w
+        self.settled = settled
+        self.draw(left_s, power_w, settled)
 
-    def happen(self) -> None:
-        """Count it, and go on."""
-        self.replay.waited(self.attempt, self)
-        self.then(self.attempt)
+    def launch(self) -> None:
+        """Start training, which takes a while, and so does every limit that is set first."""
+        decision, latencies = self.decision, self.latencies
+        limits = len(decision.profile_w) if isinstance(decision, Untuned) else 1
+        self.wait(latencies.start_s + latencies.settle_s * limits, self.begin, self.launch)
 
+    def begin(self) -> None:
+        """Train to the end, or for the epoch in which power limits are measured."""
+        attempt, replay, curve, decision = self.attempt, self.replay, self.curve, self.decision
+        job, work = attempt.job, self.inheritance.work
+        target = curve.epochs[replay.streams.pick(job, attempt.number, len(curve.epochs))]
+        saved_epochs = 0.0
+        if work < 1 and not math.isinf(target):
+            left = max(1.0, float(math.ceil(target * work)))
+            saved_epochs, target = target - left, left
+        if isinstance(decision, Tuned):
+            self.train_to_end(decision, target, saved_epochs, None)
+            return
+        untuned = decision
+        report = tuple([Measurement(*point) for point in _points(curve, untuned.profile_w)])
+        first = _profiling_epoch(report)
+        if replay.foreknown:
+            tuned = replay.listener.measured(untuned, report)
+            self.train_to_end(tuned, target, saved_epochs, first)
+            return
 
-class _Plan(NamedTuple):
-    """How an attempt goes on once its power limit is known."""
+        def end_profiling() -> None:
+            tuned = self.replay.listener.measured(untuned, report)
+            follow = partial(self.train_to_end, tuned, target, saved_epochs, first)
+            self.wait(self.latencies.settle_s, follow, follow)
 
-    epochs: int
-    time_s: float
-    energy_j: float
-    reached: bool
+        time_s, energy_j = first
+        self.train(time_s * job.time_scale, energy_j / time_s, False, end_profiling)
+
+    def train_to_end(
+        self, tuned: Tuned, target: float, saved_epochs: float, first: tuple[float, float] | None
+    ) -> None:
+        """Train at the limit that is now known, after the first epoch if it was taken."""
+        replay, job = self.replay, self.attempt.job
+        totals = self.plan(tuned, target, first)
+        if saved_epochs and totals.reached:
+            epoch_s = self.curve.epoch(tuned.power_limit_w)[0]
+            totals = totals._replace(saved_s=saved_epochs * epoch_s * job.time_scale)
+        if replay.recorded:
+            hold_s = job.duration_s
+            power_w = totals.energy_j * job.time_scale / hold_s
+        else:
+            done_s, done_j = first if first and not replay.foreknown else (0.0, 0.0)
+            left_s = totals.time_s - done_s
+            hold_s = left_s * job.time_scale
+            power_w = (totals.energy_j - done_j) / left_s if left_s > 0 else 0.0
+        self.train(hold_s, power_w, True, lambda: self.leave(tuned, totals))
+
+    def leave(self, tuned: Tuned, totals: AttemptTotals) -> None:
+        """End the attempt, once it has reported and let go of its GPUs."""
+        end = partial(self.replay.listener.ended, self.attempt, tuned, totals)
+        latencies = self.latencies
+        self.wait(latencies.stop_s + latencies.report_s * totals.epochs, end, end)
+
+    def plan(self, tuned: Tuned, target: float, first: tuple[float, float] | None) -> AttemptTotals:
+        """What the attempt will come to."""
+        time_s, energy_j = self.curve.epoch(tuned.power_limit_w)
+        options, bound = tuned.start.options, tuned.configuration.cost_bound
+        most = float(options.max_epochs)
+        if not math.isinf(bound):
+            highest_w = self.curve.max_limit_w * options.gpus
+            cost = self.replay.objective.cost
+            epoch_cost = cost(energy_j, time_s, highest_w)
+            if first and not self.replay.foreknown:
+                left = bound - cost(first[1], first[0], highest_w)
+                most = min(most, 1 + max(0.0, left // epoch_cost))
+            else:
+                most = min(most, bound // epoch_cost)
+        reached = target <= most
+        epochs = int(target if reached else most)
+        if first and epochs:
+            return AttemptTotals(
+                epochs,
+                first[0] + (epochs - 1) * time_s,
+                first[1] + (epochs - 1) * energy_j,
+                reached,
+            )
+        return AttemptTotals(epochs, epochs * time_s, epochs * energy_j, reached)
 
 
 class Replay(Backend):
@@ -106,8 +329,8 @@ class Replay(Backend):
     mean rate and power of all limits (Zeus, NSDI '23, section 4.2). It ends at its target, after
     the workload's largest number of epochs, or before the epoch that would cross its cost bound.
     A job without a workload runs for its recorded duration at the modelled power of its GPUs.
-    Training that starts from a parent's weights takes a share of that (`Attempt.work`), of whole
-    epochs where there is a profile.
+    Training that starts from a parent's weights takes a share of that (`Inheritance.work`), in
+    whole epochs where there is a profile.
 
     Args:
         clock: The clock.
@@ -137,216 +360,48 @@ class Replay(Backend):
         latencies: AllLatencies | None = None,
     ) -> None:
         self.clock = clock
-        self._profiles = profiles
-        self._streams = streams
-        self._objective = objective
-        self._cluster = cluster
+        self.streams = streams
+        self.objective = objective
+        self.recorded = occupancy == "recorded"
+        self.foreknown = self.recorded or profiling == "foreknown"
         self._busy_w = cluster.busy_w
-        self._latencies = latencies or {}
-        self._recorded = occupancy == "recorded"
-        self._foreknown = self._recorded or profiling == "foreknown"
-        self._options = {key: options_of(profile) for key, profile in profiles.items()}
+        latencies = latencies or {}
+        self._known: dict[tuple[str | None, int, str], _Known] = {
+            key: _Known(profile, options_of(profile), latencies.get(key, NO_LATENCIES))
+            for key, profile in profiles.items()
+        }
 
     def options(self, job: Job, gpu_type: str) -> Options:
         """The batch sizes and limits of the workload's profile."""
-        assert job.workload is not None
-        return self._options[job.workload, job.gpus, gpu_type]
+        return self._known[job.workload, job.gpus, gpu_type].options
 
     def most_power_w(self, job: Job, gpu_type: str) -> float:
         """The largest mean power of the profile, or the modelled one."""
         if job.workload is None:
             return modelled_w(self._busy_w, job, gpu_type)
-        curves = self._profiles[job.workload, job.gpus, gpu_type].curves.values()
-        return max(max(curve.average_power_w) for curve in curves)
+        return self._known[job.workload, job.gpus, gpu_type].profile.most_power_w
 
     def foresight(self, start: Start) -> Profile:
         """The workload's profile."""
-        assert start.job.workload is not None
-        return self._profiles[start.job.workload, start.options.gpus, start.options.gpu_type]
+        return self._known[start.job.workload, start.options.gpus, start.options.gpu_type].profile
 
-    def begin(self, attempt: Attempt, knobs: Knobs | None, delay_s: float) -> None:
-        """Plan the attempt, or its profiling epoch, or let it run as recorded."""
-        if delay_s:
-            self._wait(attempt, delay_s, lambda _: self.begin(attempt, knobs, 0.0))
-        elif attempt.query_s:
-            attempt.querying = True
-            self._wait(attempt, attempt.query_s, lambda _: self.begin(attempt, knobs, 0.0))
-        elif knobs is None:
-            power_w = modelled_w(self._busy_w, attempt.job, attempt.gpu_type)
-            duration_s = attempt.job.duration_s
-            attempt.saved_s = duration_s * (1 - attempt.work)
-            self._play(attempt, _Recorded(self, duration_s * attempt.work, power_w))
-        elif self._latencies:
-            self._launch(attempt, knobs)
-        else:
-            self._train(attempt, knobs)
+    def run(self, attempt: Attempt, inheritance: Inheritance) -> Execution:
+        """Run for the recorded duration."""
+        power_w = modelled_w(self._busy_w, attempt.job, attempt.gpu_type)
+        return _Recorded(self, attempt, inheritance, power_w)
 
-    def pause(self, attempt: Attempt) -> None:
-        """Keep what is left of the phase."""
-        phase: _Phase = attempt.plan
-        if isinstance(phase, _Waiting):
-            self._count_idle(attempt, phase)
-            if attempt.querying:  # the rest of the query follows when it goes on
-                left_s = phase.left_s - (self.clock.now_s - phase.since_s)
-                attempt.query_s, attempt.querying = max(0.0, left_s), False
-            attempt.plan = phase.again
-        else:
-            left_s = phase.left_s - (self.clock.now_s - phase.since_s)
-            left: _Phase = _Recorded(self, left_s, phase.power_w)
-            if isinstance(phase, _Trained):
-                left = _Trained(self, left_s, phase.power_w, phase.then)
-            attempt.plan = partial(self._play, phase=left)
-        phase.cancel()
+    def train(self, attempt: Attempt, decision: Decision, inheritance: Inheritance) -> Execution:
+        """Train as the profile says."""
+        known = self._known[attempt.job.workload, attempt.job.gpus, attempt.gpu_type]
+        return _Trained(self, attempt, inheritance, decision, known)
 
-    def resume(self, attempt: Attempt, delay_s: float) -> None:
-        """Go on with the phase; if it only held its GPUs, what follows comes after the delay."""
-        then: Done = attempt.plan
-        if delay_s:
-            self._wait(attempt, delay_s, then)
-        else:
-            then(attempt)
 
-    def _wait(
-        self, attempt: Attempt, delay_s: float, then: Done, again: Done | None = None
-    ) -> None:
-        idle_w = self._cluster.idle_w(attempt.job, attempt.gpu_type)
-        self._play(attempt, _Waiting(self, delay_s, idle_w, then, again or then))
+class _Known(NamedTuple):
+    """What is known of a workload on a number of GPUs of a type."""
 
-    def _latencies_of(self, attempt: Attempt) -> Latencies:
-        job = attempt.job
-        assert job.workload is not None
-        return self._latencies.get((job.workload, job.gpus, attempt.gpu_type)) or Latencies()
-
-    def _launch(self, attempt: Attempt, knobs: Knobs) -> None:
-        """Start training, which takes a while, and so does every limit that is set first."""
-        latencies = self._latencies_of(attempt)
-        limits = max(1, len(knobs.profile_w))
-        delay_s = latencies.start_s + latencies.settle_s * limits
-        if not delay_s:
-            self._train(attempt, knobs)
-            return
-        self._wait(
-            attempt,
-            delay_s,
-            lambda _: self._train(attempt, knobs),
-            lambda _: self._launch(attempt, knobs),
-        )
-
-    def _leave(self, attempt: Attempt, plan: _Plan) -> None:
-        """End an attempt, once it has reported and let go of its GPUs."""
-        if self._latencies:
-            latencies = self._latencies_of(attempt)
-            delay_s = latencies.stop_s + latencies.report_s * plan.epochs
-            if delay_s:
-                self._wait(attempt, delay_s, lambda _: self.listener.ended(attempt, *plan))
-                return
-        self.listener.ended(attempt, *plan)
-
-    def waited(self, attempt: Attempt, phase: _Phase) -> None:
-        """An attempt has held its GPUs without training."""
-        self._count_idle(attempt, phase)
-        if attempt.querying:
-            attempt.query_s, attempt.querying = 0.0, False
-
-    def _play(self, attempt: Attempt, phase: _Phase) -> None:
-        attempt.plan = phase
-        attempt.idle = isinstance(phase, _Waiting)
-        if not attempt.idle:
-            attempt.trained = True
-        phase.attempt = attempt
-        now_s = phase.since_s = self.clock.now_s
-        self.listener.draws(attempt, phase.power_w)
-        self.clock.enter(now_s + phase.left_s, phase)
-
-    def _count_idle(self, attempt: Attempt, phase: _Phase) -> None:
-        spent_s = self.clock.now_s - phase.since_s
-        attempt.overhead_s += spent_s
-        attempt.overhead_j += spent_s * phase.power_w
-
-    def _train(self, attempt: Attempt, knobs: Knobs) -> None:
-        job = attempt.job
-        assert attempt.start is not None
-        assert attempt.configuration is not None
-        curve = self.foresight(attempt.start).curves[attempt.configuration.batch_size]
-        target = curve.epochs[self._streams.pick(job, attempt.number, len(curve.epochs))]
-        if attempt.work < 1 and not math.isinf(target):
-            left = max(1.0, float(math.ceil(target * attempt.work)))
-            attempt.saved_epochs, target = target - left, left
-        if not knobs.profile_w:
-            self._go_on(attempt, curve, target, None)
-            return
-        report = tuple(Measurement(*point) for point in _points(curve, knobs.profile_w))
-        first = _profiling_epoch(report)
-        if self._foreknown:
-            self.listener.measured(attempt, report)
-            self._go_on(attempt, curve, target, first)
-            return
-        time_s, energy_j = first
-
-        def profiled(_: Attempt) -> None:
-            self.listener.measured(attempt, report)
-            settle_s = self._latencies_of(attempt).settle_s if self._latencies else 0.0
-            if settle_s:
-                self._wait(attempt, settle_s, lambda _: self._go_on(attempt, curve, target, first))
-            else:
-                self._go_on(attempt, curve, target, first)
-
-        self._play(attempt, _Trained(self, time_s * job.time_scale, energy_j / time_s, profiled))
-
-    def ended_as_recorded(self, attempt: Attempt, power_w: float) -> None:
-        """An attempt of a job without a workload has run for its recorded duration."""
-        duration_s = attempt.job.duration_s * attempt.work
-        self.listener.ended(attempt, None, duration_s, power_w * duration_s, True)
-
-    def _go_on(
-        self, attempt: Attempt, curve: Curve, target: float, first: tuple[float, float] | None
-    ) -> None:
-        """Run to the end at the limit that is now known, after the first epoch if it was taken."""
-        plan = self._plan(attempt, curve, target, first)
-        job = attempt.job
-        if attempt.saved_epochs and plan.reached:
-            assert attempt.power_limit_w is not None
-            epoch_s = curve.epoch(attempt.power_limit_w)[0]
-            attempt.saved_s = attempt.saved_epochs * epoch_s * job.time_scale
-        if self._recorded:
-            hold_s = job.duration_s
-            power_w = plan.energy_j * job.time_scale / hold_s
-        else:
-            done_s, done_j = first if first and not self._foreknown else (0.0, 0.0)
-            left_s = plan.time_s - done_s
-            hold_s = left_s * job.time_scale
-            power_w = (plan.energy_j - done_j) / left_s if left_s > 0 else 0.0
-        self._play(attempt, _Trained(self, hold_s, power_w, lambda _: self._leave(attempt, plan)))
-
-    def _plan(
-        self, attempt: Attempt, curve: Curve, target: float, first: tuple[float, float] | None
-    ) -> _Plan:
-        assert attempt.power_limit_w is not None
-        assert attempt.start is not None
-        assert attempt.configuration is not None
-        time_s, energy_j = curve.epoch(attempt.power_limit_w)
-        options = attempt.start.options
-        most = float(options.max_epochs)
-        bound = attempt.configuration.cost_bound
-        if not math.isinf(bound):
-            highest_w = curve.max_limit_w * options.gpus
-            cost = self._objective.cost
-            epoch_cost = cost(energy_j, time_s, highest_w)
-            if first and not self._foreknown:
-                left = bound - cost(first[1], first[0], highest_w)
-                most = min(most, 1 + max(0.0, left // epoch_cost))
-            else:
-                most = min(most, bound // epoch_cost)
-        reached = target <= most
-        epochs = int(target if reached else most)
-        if first and epochs:
-            return _Plan(
-                epochs,
-                first[0] + (epochs - 1) * time_s,
-                first[1] + (epochs - 1) * energy_j,
-                reached,
-            )
-        return _Plan(epochs, epochs * time_s, epochs * energy_j, reached)
+    profile: Profile
+    options: Options
+    latencies: Latencies
 
 
 def _points(curve: Curve, limits_w: tuple[float, ...]) -> list[tuple[float, float, float]]:
