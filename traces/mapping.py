@@ -71,7 +71,7 @@ def map_workloads(
     """
     if jobs["workload"].null_count < jobs.num_rows:
         raise InputError("the jobs already have workloads; a trace is mapped once")
-    workloads = _ordered(mean_time_s)
+    workloads = _order(mean_time_s)
     grouped_by = _grouping(jobs, by)
     duration: Floats = np.asarray(jobs["duration_s"].cast(pa.float64()).fill_null(np.nan))
     mapped, left_out = _choose(jobs, duration, grouped_by, gpus)
@@ -99,10 +99,10 @@ def map_workloads(
         "group_id": names.take(pa.array(codes)),
         "time_scale": pa.array(chosen / means[codes]),
     }
-    return Mapped(_filled(jobs, mapped, filled), table, grouped_by, left_out)
+    return Mapped(_fill(jobs, mapped, filled), table, grouped_by, left_out)
 
 
-def _ordered(mean_time_s: Mapping[str, float]) -> list[str]:
+def _order(mean_time_s: Mapping[str, float]) -> list[str]:
     """The workloads, that of the shortest mean run time first."""
     if not mean_time_s:
         raise InputError("there are no workloads to map jobs to")
@@ -164,18 +164,18 @@ def _groups(jobs: pa.Table, grouped_by: Sequence[str]) -> tuple[Ints, pa.Array]:
     if list(grouped_by) == ["group_id"]:
         return codes, pa.array(columns[0], pa.string())
     texts = [
-        ", ".join(f"{name}={_escaped(value)}" for name, value in zip(grouped_by, row, strict=True))
+        ", ".join(f"{name}={_escape(value)}" for name, value in zip(grouped_by, row, strict=True))
         for row in zip(*columns, strict=True)
     ]
     return codes, pa.array(texts, pa.string())
 
 
-def _escaped(value: object) -> str:
+def _escape(value: object) -> str:
     """A value as text without a bare comma, so that no two groups share a name."""
     return str(value).replace("\\", "\\\\").replace(",", "\\,")
 
 
-def _filled(jobs: pa.Table, mapped: Bools, filled: Mapping[str, pa.Array]) -> pa.Table:
+def _fill(jobs: pa.Table, mapped: Bools, filled: Mapping[str, pa.Array]) -> pa.Table:
     """The table with the values of the mapped rows in place."""
     at = np.cumsum(mapped) - 1
     # Rows that are not mapped take from behind the filled values: their own.

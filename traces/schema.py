@@ -179,7 +179,7 @@ def validate(table: pa.Table, schema: pa.Schema, file: str) -> pa.Table:
     if not problems and not table.num_rows:
         problems = [Problem("the table has no rows; a trace needs at least one", file)]
     if not problems:
-        found = row_problems(table, schema) or repeated(table, schema)
+        found = row_problems(table, schema) or find_repeated(table, schema)
         problems = [Problem(text, f"{file}, row {row + 1}") for row, text in found.items()]
     if problems:
         raise TraceError(problems)
@@ -190,13 +190,13 @@ def validate(table: pa.Table, schema: pa.Schema, file: str) -> pa.Table:
 def _column_problems(found: pa.Schema, schema: pa.Schema) -> list[str]:
     problems = []
     for want in schema:
-        at = found.get_all_field_indices(want.name)
-        if len(at) != 1:
-            state = f"appears {len(at)} times" if at else "is missing"
+        indices = found.get_all_field_indices(want.name)
+        if len(indices) != 1:
+            state = f"appears {len(indices)} times" if indices else "is missing"
             there = ", ".join(found.names) or "nothing"
             problems.append(f"column {want.name} {state}; found {there}")
-        elif found.field(at[0]).type != want.type:
-            kind = found.field(at[0]).type
+        elif found.field(indices[0]).type != want.type:
+            kind = found.field(indices[0]).type
             problems.append(f"column {want.name} has type {kind}, must be {want.type}")
     extra = [name for name in found.names if name not in schema.names]
     if extra:
@@ -215,24 +215,24 @@ def row_problems(
         schema: One of the schemas above.
         names: What messages call a column, where not by its name.
     """
-    found: dict[int, list[str]] = {}
+    problems: dict[int, list[str]] = {}
     for want in schema:
         column = table[want.name]
         rule = want.metadata[b"rule"].decode()
         counts = rule in (">= 0", "> 0") and pa.types.is_integer(want.type)
         allowed = f"a whole number {rule}" if counts else ALLOWED[rule]
-        bad = _breaking(column, rule)
+        violating = _find_violations(column, rule)
         if not want.nullable:
-            bad |= np.asarray(column.is_null())
-        for row in np.flatnonzero(bad).tolist():
+            violating |= np.asarray(column.is_null())
+        for row in np.flatnonzero(violating).tolist():
             value = column[row].as_py()
             text = "absent" if value is None else repr(value)
             name = names.get(want.name, want.name)
-            found.setdefault(row, []).append(f"{name} is {text}, must be {allowed}")
-    return {row: "; ".join(found[row]) for row in sorted(found)}
+            problems.setdefault(row, []).append(f"{name} is {text}, must be {allowed}")
+    return {row: "; ".join(problems[row]) for row in sorted(problems)}
 
 
-def _breaking(column: pa.ChunkedArray, rule: str) -> Bools:
+def _find_violations(column: pa.ChunkedArray, rule: str) -> Bools:
     """Which values break a rule; absent ones do not."""
     bad: Bools = np.zeros(len(column), dtype=bool)
     if not rule:
@@ -251,7 +251,7 @@ def _breaking(column: pa.ChunkedArray, rule: str) -> Bools:
     return bad
 
 
-def _rises(texts: pa.ChunkedArray) -> bool:
+def _is_increasing(texts: pa.ChunkedArray) -> bool:
     """Whether every text is longer than the one before, or as long and greater: none repeats."""
     if not pa.types.is_string(texts.type) or texts.null_count or len(texts) < 2:
         return False
@@ -262,13 +262,13 @@ def _rises(texts: pa.ChunkedArray) -> bool:
     return bool(np.all((longer > 0) | ((longer == 0) & greater)))
 
 
-def repeated(table: pa.Table, schema: pa.Schema) -> dict[int, str]:
+def find_repeated(table: pa.Table, schema: pa.Schema) -> dict[int, str]:
     """Which rows repeat the key of an earlier one, by 0-based row, ascending."""
     key = [name for name in schema.metadata[b"key"].decode().split(",") if name]
     if not key:
         return {}
     if len(key) == 1:
-        if _rises(table[key[0]]):
+        if _is_increasing(table[key[0]]):
             return {}
         different = len(pc.unique(table[key[0]]))
     else:
@@ -276,10 +276,10 @@ def repeated(table: pa.Table, schema: pa.Schema) -> dict[int, str]:
     if different == table.num_rows:
         return {}
     first: dict[tuple[object, ...], int] = {}
-    found = {}
+    problems = {}
     for row, values in enumerate(zip(*(table[name].to_pylist() for name in key), strict=True)):
-        before = first.setdefault(values, row)
-        if before != row:
+        first_row = first.setdefault(values, row)
+        if first_row != row:
             what = ", ".join(f"{name} {value!r}" for name, value in zip(key, values, strict=True))
-            found[row] = f"repeats row {before + 1}: {what}; must be unique"
-    return found
+            problems[row] = f"repeats row {first_row + 1}: {what}; must be unique"
+    return problems

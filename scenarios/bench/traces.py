@@ -12,7 +12,7 @@ import pyarrow as pa
 from wattkeeper.live.search.architectures import Architecture, draw_candidates
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor
 from wattkeeper.scenarios.bench.baselines import JobsTrace, ModelsTrace
-from wattkeeper.traces.fits import load_fit, shipped
+from wattkeeper.traces.fits import list_shipped, load_fit
 from wattkeeper.traces.generate.sample import rate_for_load, sample
 from wattkeeper.traces.schema import MODELS, TRAININGS, jobs_table
 from wattkeeper.traces.trace import Trace
@@ -34,7 +34,7 @@ def generate_trace(spec: JobsTrace | ModelsTrace, beside: Path) -> Trace:
     """
     if isinstance(spec, ModelsTrace):
         return _generate_models(spec)
-    fit = load_fit(spec.fit if spec.fit in shipped() else beside / spec.fit)
+    fit = load_fit(spec.fit if spec.fit in list_shipped() else beside / spec.fit)
     scale = rate_for_load(fit, spec.load, spec.gpus)
     return sample(fit, NAME, spec.jobs, spec.seed, scale, spec.fit)
 

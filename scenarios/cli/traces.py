@@ -149,11 +149,11 @@ def import_(
     added = store.add(form, paths, name, replace=replace, mapping=mapping, skip_bad=skip_bad)
     for table, rows in added.rows.items():
         click.echo(f"{rows:8} {table}")
-    for line in store.counted(added.quality):
+    for line in store.list_left_out(added.quality):
         click.echo(line)
     for note in added.notes:
         click.echo(f"Note: {note}")
-    if warning := store.much_left_out(added.quality):
+    if warning := store.warn_left_out(added.quality):
         click.echo(warning, err=True)
     click.echo(f"{added.name} ({added.kind}, {added.origin}): {added.folder}")
 
@@ -195,7 +195,7 @@ def fetch(
         click.echo("\n".join(listing()))
         return
     from wattkeeper.traces.library.fetch import fetch as fetch_trace
-    from wattkeeper.traces.library.store import much_left_out
+    from wattkeeper.traces.library.store import warn_left_out
 
     with _download_bar() as progress:
         done = fetch_trace(
@@ -214,7 +214,7 @@ def fetch(
         click.echo(f"Note: {text}")
     for table, rows in done.added.rows.items():
         click.echo(f"{rows:8} {table}")
-    if warning := much_left_out(done.added.quality):
+    if warning := warn_left_out(done.added.quality):
         click.echo(warning, err=True)
     click.echo(f"{done.added.name} ({done.added.kind}, {done.added.origin}): {done.added.folder}")
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattkeeper.policies.errors import SHOWN, InputError, TraceError
-from wattkeeper.traces.files.names import is_name, name_from
+from wattkeeper.traces.files.names import derive_name, is_name
 from wattkeeper.traces.schema import CONVERGENCE, JOBS, KINDS, PROFILES, WORKLOADS, validate
 from wattkeeper.traces.trace import Trace
 
@@ -191,6 +191,6 @@ def test_unsafe_names_are_refused(name: str) -> None:
 
 @given(st.text())
 def test_a_name_can_be_made_of_anything(text: str) -> None:
-    assert is_name(name_from(text))
+    assert is_name(derive_name(text))
     if is_name(text):
-        assert name_from(text) == text
+        assert derive_name(text) == text

@@ -93,7 +93,7 @@ def _facts(report: Json) -> Iterator[str]:
         )
         if cluster["typed"]:
             yield (
-                f"{cluster['typed']} jobs name GPU types ({_listed(cluster['gpu_types'])}): a "
+                f"{cluster['typed']} jobs name GPU types ({_join(cluster['gpu_types'])}): a "
                 "cluster must list these types, or the scenario ignore them (workload.gpu_types: "
                 "ignore)"
             )
@@ -168,7 +168,7 @@ def _span(seconds: float) -> str:
     return f"{seconds / HOUR_S:.1f} h" if seconds < 2 * DAY_S else f"{seconds / DAY_S:,.1f} d"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join(names: Sequence[str]) -> str:
     more = f" and {len(names) - ROWS} others" if len(names) > ROWS else ""
     return ", ".join(names[:ROWS]) + more
 

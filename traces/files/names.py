@@ -29,7 +29,7 @@ def check_name(text: str) -> str:
     return text
 
 
-def name_from(text: str) -> str:
+def derive_name(text: str) -> str:
     """The nearest allowed name; ``trace`` if nothing of the text can be kept."""
     cleaned = re.sub(r"[^A-Za-z0-9._-]+", "-", text).lstrip("._-")[:LONGEST]
     return cleaned or "trace"

@@ -46,7 +46,7 @@ class Quantiles(_Model):
     """The quantiles; never falling."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check_order(self) -> Self:
         if len(self.levels) != len(self.values):
             text = f"{len(self.levels)} levels and {len(self.values)} values; must be as many"
             raise ValueError(text)
@@ -112,7 +112,7 @@ class Arrivals(_Model):
     """How gaps follow each other; together at most 1. What is left is chance."""
 
     @model_validator(mode="after")
-    def _adds_up(self) -> Self:
+    def _check_sum(self) -> Self:
         if sum(part.weight for part in self.memory) > 1 + SHARES_TOLERANCE:
             raise ValueError("weights of memory add up to more than 1")
         for name, found in (("hour_of_day", self.hour_of_day), ("day_of_week", self.day_of_week)):
@@ -136,7 +136,7 @@ class Users(_Model):
     """The same for a job that follows later."""
 
     @model_validator(mode="after")
-    def _add_up(self) -> Self:
+    def _check_sum(self) -> Self:
         left = 1 - sum(self.shares)
         if left < -SHARES_TOLERANCE or (left > SHARES_TOLERANCE and not self.others):
             raise ValueError(f"shares add up to {1 - left:.6g}; must be 1 with the others' part")
@@ -183,7 +183,7 @@ class Fit(_Model):
     """Absent where the trace does not say."""
 
     @model_validator(mode="after")
-    def _demands_add_up(self) -> Self:
+    def _check_demands(self) -> Self:
         total = sum(demand.share for demand in self.demands)
         if abs(total - 1) > SHARES_TOLERANCE:
             raise ValueError(f"shares of demands add up to {total:.6g}, must be 1")
@@ -201,7 +201,7 @@ class Fit(_Model):
         )
 
 
-def shipped() -> tuple[str, ...]:
+def list_shipped() -> tuple[str, ...]:
     """Names of the shipped fits, sorted."""
     return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.json")))
 
@@ -214,7 +214,7 @@ def load_fit(name_or_path: str | Path) -> Fit:
         TraceError: If the file is no fit; the problems say where.
     """
     text = str(name_or_path)
-    if text in shipped():
+    if text in list_shipped():
         return _parse((Path(__file__).parent / f"{text}.json").read_bytes(), text)
     path = Path(text)
     try:
@@ -223,7 +223,7 @@ def load_fit(name_or_path: str | Path) -> Fit:
         reason = getattr(error, "strerror", None) or error
         raise InputError(
             f"no fit {text!r} ({reason}); give a file that `wattkeeper traces fit` wrote, or one "
-            f"of {', '.join(shipped())}"
+            f"of {', '.join(list_shipped())}"
         ) from error
     return _parse(data, text)
 
@@ -254,6 +254,6 @@ def to_json(fit: Fit) -> str:
     return re.sub(r"\[[-+0-9.eE,\s]+\]", lambda m: re.sub(r"\s+", " ", m[0]), text) + "\n"
 
 
-def rounded(values: Sequence[float] | Floats) -> tuple[float, ...]:
+def round_values(values: Sequence[float] | Floats) -> tuple[float, ...]:
     """Values to six significant digits: no machine's last digit shows."""
     return tuple(float(f"{value:.6g}") for value in values)

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from wattkeeper.traces.readers.base import Batch, Rows
-from wattkeeper.traces.readers.columns import dates, keep_rows, numbers, texts
+from wattkeeper.traces.readers.columns import keep_rows, parse_dates, parse_numbers, parse_texts
 
 COLUMNS: Final = (
     "job_id",
@@ -24,16 +24,16 @@ COLUMNS: Final = (
 def convert(batch: Batch) -> Rows:
     """Columns by name; ``vc`` is the queue where there is one."""
     table, wrong = batch.rows, dict[int, str]()
-    gpus = numbers(table, "gpu_num", wrong, whole=True, needed=True)
-    started = dates(table, "start_time", wrong)
+    gpus = parse_numbers(table, "gpu_num", wrong, whole=True, needed=True)
+    started = parse_dates(table, "start_time", wrong)
     columns = {
-        "job_id": texts(table, "job_id"),
-        "user": texts(table, "user"),
-        "queue": texts(table, "vc"),
-        "submit_time_s": dates(table, "submit_time", wrong, needed=True),
-        "duration_s": numbers(table, "duration", wrong, unit="seconds"),
+        "job_id": parse_texts(table, "job_id"),
+        "user": parse_texts(table, "user"),
+        "queue": parse_texts(table, "vc"),
+        "submit_time_s": parse_dates(table, "submit_time", wrong, needed=True),
+        "duration_s": parse_numbers(table, "duration", wrong, unit="seconds"),
         "gpus": gpus,
-        "status": texts(table, "state"),
+        "status": parse_texts(table, "state"),
     }
     drops = [("asks for no GPU", gpus == 0), ("never started", np.isnan(started))]
     names = {"submit_time_s": "submit_time", "duration_s": "duration", "gpus": "gpu_num"}

@@ -14,7 +14,14 @@ import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError, Problem, TraceError
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
-from wattkeeper.traces.readers.columns import Wrong, keep_rows, line_ids, numbers, texts, times
+from wattkeeper.traces.readers.columns import (
+    Wrong,
+    keep_rows,
+    number_jobs,
+    parse_numbers,
+    parse_texts,
+    parse_times,
+)
 from wattkeeper.traces.readers.textfile import (
     Layout,
     first_line,
@@ -72,15 +79,17 @@ def convert(batch: Batch) -> Rows:
             continue
         needed = not want.nullable
         if want.name == "submit_time_s":
-            columns[want.name], kinds = times(table, name, wrong, batch.dates, needed=True)
+            columns[want.name], kinds = parse_times(table, name, wrong, batch.dates, needed=True)
         elif pa.types.is_string(want.type):
-            columns[want.name] = texts(table, name)
+            columns[want.name] = parse_texts(table, name)
         else:
             whole = pa.types.is_integer(want.type)
             unit = UNITS.get(want.metadata[b"unit"], "")
-            columns[want.name] = numbers(table, name, wrong, whole=whole, needed=needed, unit=unit)
+            columns[want.name] = parse_numbers(
+                table, name, wrong, whole=whole, needed=needed, unit=unit
+            )
     if "job_id" not in columns:
-        columns["job_id"] = line_ids(batch.lines)
+        columns["job_id"] = number_jobs(batch.lines)
     drops = [("asks for no GPU", columns["gpus"] == 0)]
     return keep_rows(
         table.num_rows,

@@ -18,7 +18,13 @@ import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
-from wattkeeper.traces.readers.columns import Wrong, keep_rows, line_ids, numbers, texts
+from wattkeeper.traces.readers.columns import (
+    Wrong,
+    keep_rows,
+    number_jobs,
+    parse_numbers,
+    parse_texts,
+)
 from wattkeeper.traces.readers.textfile import Layout, first_line, text_batches
 
 COLUMNS: Final = (
@@ -71,9 +77,9 @@ def convert(batch: Batch) -> Rows:
     table: pa.Table = batch.rows
     speeds: Mapping[tuple[str, int], float] = batch.context
     wrong: Wrong = {}
-    gpus = numbers(table, "scale_factor", wrong, whole=True, needed=True)
-    steps = numbers(table, "total_steps", wrong, needed=True)
-    kinds = texts(table, "job_type")
+    gpus = parse_numbers(table, "scale_factor", wrong, whole=True, needed=True)
+    steps = parse_numbers(table, "total_steps", wrong, needed=True)
+    kinds = parse_texts(table, "job_type")
     speed = np.array(
         [
             speeds.get((kind, int(count)), np.nan) if count == count else np.nan
@@ -81,8 +87,8 @@ def convert(batch: Batch) -> Rows:
         ]
     )
     columns: dict[str, Any] = {
-        "job_id": line_ids(batch.lines, header_lines=0),
-        "submit_time_s": numbers(table, "arrival_time", wrong, needed=True),
+        "job_id": number_jobs(batch.lines, header_lines=0),
+        "submit_time_s": parse_numbers(table, "arrival_time", wrong, needed=True),
         "duration_s": steps / speed,
         "gpus": gpus,
         "workload": kinds,

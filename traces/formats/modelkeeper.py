@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.policies.matching.graph import Graph
-from wattkeeper.traces.files.names import name_from
+from wattkeeper.traces.files.names import derive_name
 from wattkeeper.traces.models.graphs import read_graphs
 from wattkeeper.traces.readers.base import Format, Quality
 from wattkeeper.traces.readers.csvfile import read_csv
@@ -101,7 +101,7 @@ def _trace(paths: Sequence[Path], *, skip: bool) -> Trace:
         time_unit="s", cannot_tell=["How long a training takes, unless a column says it."],
     )  # fmt: skip
     return Trace(
-        name=name_from(path.stem), kind="jobs", format="modelkeeper", origin="recorded",
+        name=derive_name(path.stem), kind="jobs", format="modelkeeper", origin="recorded",
         tables={"jobs": jobs, "models": trained, "trainings": trainings}, source=SOURCE,
         licence="as the imported files", inputs={path.name: digest}, quality=quality,
     )  # fmt: skip

@@ -19,7 +19,13 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
-from wattkeeper.traces.readers.columns import Wrong, keep_rows, note, numbers, texts
+from wattkeeper.traces.readers.columns import (
+    Wrong,
+    add_fault,
+    keep_rows,
+    parse_numbers,
+    parse_texts,
+)
 from wattkeeper.traces.readers.csvfile import read_csv
 from wattkeeper.traces.readers.textfile import Layout, has_header, one_path, text_batches
 from wattkeeper.traces.schema import NODES, field, table_schema
@@ -73,26 +79,26 @@ def convert(batch: Batch) -> Rows:
     """From pods to canonical columns."""
     table: pa.Table = batch.rows
     wrong: Wrong = {}
-    names = texts(table, "name", ("",))
-    gpus, milli = (numbers(table, key, wrong, whole=True, needed=True) for key in SIZES[1:])
-    created = numbers(table, TIMES[0], wrong, needed=True)
-    deleted, scheduled = (numbers(table, key, wrong) for key in TIMES[1:])
+    names = parse_texts(table, "name", ("",))
+    gpus, milli = (parse_numbers(table, key, wrong, whole=True, needed=True) for key in SIZES[1:])
+    created = parse_numbers(table, TIMES[0], wrong, needed=True)
+    deleted, scheduled = (parse_numbers(table, key, wrong) for key in TIMES[1:])
     duration = deleted - scheduled
     for row in np.flatnonzero(duration < 0).tolist():
         text = f"deletion_time {deleted[row]:g} is before scheduled_time {scheduled[row]:g}"
-        note(wrong, row, text)
+        add_fault(wrong, row, text)
     for row in np.flatnonzero(scheduled < created).tolist():
         text = f"scheduled_time {scheduled[row]:g} is before creation_time {created[row]:g}"
-        note(wrong, row, text)
+        add_fault(wrong, row, text)
     columns = {
         "job_id": names,
-        "queue": texts(table, "qos"),
+        "queue": parse_texts(table, "qos"),
         "submit_time_s": created,
         "duration_s": duration,
         "gpus": gpus,
         "gpu_milli": milli,
-        "gpu_type": texts(table, "gpu_spec"),
-        "status": texts(table, "pod_phase"),
+        "gpu_type": parse_texts(table, "gpu_spec"),
+        "status": parse_texts(table, "pod_phase"),
     }
     return keep_rows(table.num_rows, columns, wrong, [("asks for no GPU", gpus == 0)])
 

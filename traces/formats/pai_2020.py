@@ -30,7 +30,13 @@ import pyarrow.compute as pc
 from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
-from wattkeeper.traces.readers.columns import Wrong, keep_rows, note, numbers, texts
+from wattkeeper.traces.readers.columns import (
+    Wrong,
+    add_fault,
+    keep_rows,
+    parse_numbers,
+    parse_texts,
+)
 from wattkeeper.traces.readers.textfile import (
     Layout,
     first_line,
@@ -110,10 +116,10 @@ def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch
             f"one CSV with {', '.join(SIMULATOR)}"
         )
         raise TraceError(Problem(text, ", ".join(map(str, paths))))
-    return _joined(tables[len(JOB)], tables[len(TASK)])
+    return _join(tables[len(JOB)], tables[len(TASK)])
 
 
-def _joined(jobs: Path, tasks: Path) -> Iterator[Batch]:
+def _join(jobs: Path, tasks: Path) -> Iterator[Batch]:
     added: list[pa.Table] = []
     for batch in text_batches(tasks, _layout(tasks, TASK), TASK):
         table, wrong = _gpu_tasks(batch)
@@ -148,20 +154,22 @@ def _no_tasks() -> pa.Table:
 def _gpu_tasks(batch: Batch) -> tuple[pa.Table, dict[int, str]]:
     """The tasks with GPUs and the malformed ones, and what is wrong by line."""
     table, wrong = batch.rows, Wrong()
-    names = texts(table, "job_name", ("",))
-    instances = numbers(table, "inst_num", wrong, whole=True)
+    names = parse_texts(table, "job_name", ("",))
+    instances = parse_numbers(table, "inst_num", wrong, whole=True)
     gpus, milli, reason = _demand(
-        numbers(table, "plan_gpu", wrong) / 100.0, instances, wrong, ("plan_gpu", "inst_num")
+        parse_numbers(table, "plan_gpu", wrong) / 100.0, instances, wrong, ("plan_gpu", "inst_num")
     )
-    start, end = (numbers(table, key, wrong, absent=NO_TIME) for key in ("start_time", "end_time"))
+    start, end = (
+        parse_numbers(table, key, wrong, absent=NO_TIME) for key in ("start_time", "end_time")
+    )
     for row in np.flatnonzero(end < start).tolist():
-        note(wrong, row, f"end_time {end[row]:.15g} is before start_time {start[row]:.15g}")
+        add_fault(wrong, row, f"end_time {end[row]:.15g} is before start_time {start[row]:.15g}")
     for row in np.flatnonzero(np.asarray(names.is_null())).tolist():
-        note(wrong, row, "job_name is empty")
+        add_fault(wrong, row, "job_name is empty")
     reason[list(wrong)] = MALFORMED
     stay = np.flatnonzero(reason != NO_GPU)
     columns = {
-        "name": names, "gpu_type": texts(table, "gpu_type"), "gpus": gpus, "milli": milli,
+        "name": names, "gpu_type": parse_texts(table, "gpu_type"), "gpus": gpus, "milli": milli,
         "start": start, "end": end, "reason": reason.astype(float),
     }  # fmt: skip
     lines = {int(batch.lines[row]): text for row, text in wrong.items()}
@@ -188,7 +196,7 @@ def _demand(
     )
     for mask, text in checks:
         for row in np.flatnonzero(mask).tolist():
-            note(wrong, row, text)
+            add_fault(wrong, row, text)
     milli = np.where(each < 1, np.round(each * 1000), 1000.0)
     reason = np.zeros(len(each), dtype=np.int64)
     reason[np.isnan(instances)] = NO_COUNT
@@ -240,48 +248,48 @@ def convert(batch: Batch) -> Rows:
     if tasks is None:
         return keep_rows(0, {}, {})
     wrong: Wrong = {}
-    names = texts(table, "job_name", ("",))
-    submitted = numbers(table, "start_time", wrong, absent=NO_TIME)
-    numbers(table, "end_time", wrong, absent=NO_TIME)
+    names = parse_texts(table, "job_name", ("",))
+    submitted = parse_numbers(table, "start_time", wrong, absent=NO_TIME)
+    parse_numbers(table, "end_time", wrong, absent=NO_TIME)
     at = pc.index_in(names, value_set=tasks.names)
     row = np.asarray(at.fill_null(0))
     without: Bools = np.asarray(at.is_null())
-    reason = np.where(without, NO_GPU, _at(tasks.reason, row))
+    reason = np.where(without, NO_GPU, _take(tasks.reason, row))
     columns = {
         "job_id": names,
-        "user": texts(table, "user"),
+        "user": parse_texts(table, "user"),
         "submit_time_s": submitted,
-        "duration_s": _at(tasks.duration_s, row),
-        "gpus": _at(tasks.gpus, row),
-        "gpu_milli": _at(tasks.milli, row),
+        "duration_s": _take(tasks.duration_s, row),
+        "gpus": _take(tasks.gpus, row),
+        "gpu_milli": _take(tasks.milli, row),
         "gpu_type": tasks.gpu_type.take(at),
-        "status": texts(table, "status"),
+        "status": parse_texts(table, "status"),
     }
     drops = [(REASONS[code], reason == code) for code in range(1, len(REASONS))]
     drops.append(("no submission time recorded", np.isnan(submitted)))
     return keep_rows(table.num_rows, columns, wrong, drops)
 
 
-def _at(values: npt.NDArray[np.generic], row: Ints) -> Floats:
+def _take(values: npt.NDArray[np.generic], row: Ints) -> Floats:
     return values[row].astype(float) if len(values) else np.zeros(len(row))
 
 
 def _from_simulator(table: pa.Table) -> Rows:
     wrong: Wrong = {}
-    instances = numbers(table, "num_inst", wrong, whole=True, needed=True)
+    instances = parse_numbers(table, "num_inst", wrong, whole=True, needed=True)
     gpus, milli, reason = _demand(
-        numbers(table, "num_gpu", wrong), instances, wrong, ("num_gpu", "num_inst")
+        parse_numbers(table, "num_gpu", wrong), instances, wrong, ("num_gpu", "num_inst")
     )
     columns = {
-        "job_id": texts(table, "job_id", ("",)),
-        "group_id": texts(table, "group"),
-        "user": texts(table, "user"),
-        "submit_time_s": numbers(table, "submit_time", wrong, needed=True),
-        "duration_s": numbers(table, "duration", wrong),
-        "estimate_s": numbers(table, "user_dur", wrong, absent=NO_TIME),
+        "job_id": parse_texts(table, "job_id", ("",)),
+        "group_id": parse_texts(table, "group"),
+        "user": parse_texts(table, "user"),
+        "submit_time_s": parse_numbers(table, "submit_time", wrong, needed=True),
+        "duration_s": parse_numbers(table, "duration", wrong),
+        "estimate_s": parse_numbers(table, "user_dur", wrong, absent=NO_TIME),
         "gpus": gpus,
         "gpu_milli": milli,
-        "gpu_type": texts(table, "gpu_type"),
+        "gpu_type": parse_texts(table, "gpu_type"),
     }
     drops = [(REASONS[code], reason == code) for code in (NO_GPU, TOO_SMALL, FRACTION)]
     return keep_rows(table.num_rows, columns, wrong, drops)

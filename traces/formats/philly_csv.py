@@ -13,7 +13,13 @@ from typing import Final
 import numpy as np
 
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
-from wattkeeper.traces.readers.columns import dates, keep_rows, line_ids, numbers, texts
+from wattkeeper.traces.readers.columns import (
+    keep_rows,
+    number_jobs,
+    parse_dates,
+    parse_numbers,
+    parse_texts,
+)
 from wattkeeper.traces.readers.textfile import Layout, has_header, one_path, text_batches
 
 COLUMNS: Final = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
@@ -31,12 +37,12 @@ def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch
 def convert(batch: Batch) -> Rows:
     """Columns by name."""
     table, wrong = batch.rows, dict[int, str]()
-    gpus = numbers(table, "num_gpus", wrong, whole=True, needed=True)
-    duration = numbers(table, "duration", wrong, unit="seconds")
+    gpus = parse_numbers(table, "num_gpus", wrong, whole=True, needed=True)
+    duration = parse_numbers(table, "duration", wrong, unit="seconds")
     columns = {
-        "job_id": line_ids(batch.lines),
-        "queue": texts(table, "cluster"),
-        "submit_time_s": dates(table, "timestamp", wrong, needed=True),
+        "job_id": number_jobs(batch.lines),
+        "queue": parse_texts(table, "cluster"),
+        "submit_time_s": parse_dates(table, "timestamp", wrong, needed=True),
         "duration_s": duration,
         "gpus": gpus,
     }

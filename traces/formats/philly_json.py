@@ -208,7 +208,7 @@ def convert(batch: Batch) -> Rows:
 def _job(record: object) -> _Job | str:
     """A job, or why it is none; raises `ValueError` where it is malformed."""
     if not isinstance(record, dict):
-        raise ValueError(f"is {_shown(record)}, must be an object")
+        raise ValueError(f"is {_quote(record)}, must be an object")
     job_id = _text(record, "jobid")
     if job_id is None:
         raise ValueError("jobid is absent; every job needs one")
@@ -232,7 +232,7 @@ def _gpus(attempt: dict[str, Any]) -> int:
     count = 0
     for n, server in enumerate(_list(attempt, "detail")):
         if not isinstance(server, dict):
-            raise ValueError(f"attempts[0].detail[{n}] is {_shown(server)}, must be an object")
+            raise ValueError(f"attempts[0].detail[{n}] is {_quote(server)}, must be an object")
         count += len(_list(server, "gpus"))
     return count
 
@@ -240,7 +240,7 @@ def _gpus(attempt: dict[str, Any]) -> int:
 def _span(attempt: object, where: str) -> float | None:
     """Run time of an attempt (s), if it is known."""
     if not isinstance(attempt, dict):
-        raise ValueError(f"{where} is {_shown(attempt)}, must be an object")
+        raise ValueError(f"{where} is {_quote(attempt)}, must be an object")
     start, end = (_time(attempt, key, where + ".") for key in ("start_time", "end_time"))
     if start is None or end is None:
         return None
@@ -260,7 +260,7 @@ def _time(record: dict[str, Any], key: str, where: str) -> float | None:
     except ValueError:
         pass
     must = "a time YYYY-MM-DD HH:MM:SS, null or 'None'"
-    raise ValueError(f"{where}{key} is {_shown(text)}, must be {must}")
+    raise ValueError(f"{where}{key} is {_quote(text)}, must be {must}")
 
 
 def _text(record: dict[str, Any], key: str) -> str | None:
@@ -269,18 +269,18 @@ def _text(record: dict[str, Any], key: str) -> str | None:
         return None
     if isinstance(text, str) and not re.search("[\ud800-\udfff]", text):
         return text
-    raise ValueError(f"{key} is {_shown(text)}, must be a text")
+    raise ValueError(f"{key} is {_quote(text)}, must be a text")
 
 
 def _list(record: dict[str, Any], key: str) -> list[Any]:
     value = record.get(key)
     if not isinstance(value, list):
-        state = "absent" if key not in record else _shown(value)
+        state = "absent" if key not in record else _quote(value)
         raise ValueError(f"{key} is {state}, must be a list")
     return value
 
 
-def _shown(value: object) -> str:
+def _quote(value: object) -> str:
     text = ascii(value)
     return text if len(text) <= SHOWN else text[:SHOWN] + "..."
 

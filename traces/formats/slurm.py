@@ -23,14 +23,14 @@ from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     WHOLE_BELOW,
     Wrong,
-    cells,
-    each,
+    add_fault,
     keep_rows,
-    note,
-    numbers,
-    shown,
-    texts,
-    times,
+    parse_each,
+    parse_numbers,
+    parse_texts,
+    parse_times,
+    quote,
+    strip_cells,
 )
 from wattkeeper.traces.readers.csvfile import ABSENT
 from wattkeeper.traces.readers.textfile import Layout, first_line, text_batches
@@ -69,7 +69,7 @@ def sniff(path: Path) -> bool:
 
 def convert(batch: Batch) -> Rows:
     """Columns by name; rows of job steps are left out first."""
-    steps = np.asarray(pc.match_substring(cells(batch.rows, "JobID"), "."))
+    steps = np.asarray(pc.match_substring(strip_cells(batch.rows, "JobID"), "."))
     jobs = np.flatnonzero(~steps)
     table = batch.rows.take(pa.array(jobs)) if steps.any() else batch.rows
     rows = _convert(table, batch.dates)
@@ -82,20 +82,20 @@ def convert(batch: Batch) -> Rows:
 
 def _convert(table: pa.Table, dates: bool | None) -> Rows:
     wrong: Wrong = {}
-    submit = times(table, "Submit", wrong, dates, needed=True, absent=NO_TIME)
-    start = times(table, "Start", wrong, dates, absent=NO_TIME)
-    end = times(table, "End", wrong, dates, absent=NO_TIME)
+    submit = parse_times(table, "Submit", wrong, dates, needed=True, absent=NO_TIME)
+    start = parse_times(table, "Start", wrong, dates, absent=NO_TIME)
+    end = parse_times(table, "End", wrong, dates, absent=NO_TIME)
     backwards = end.seconds < start.seconds
-    state = texts(table, "State")
+    state = parse_texts(table, "State")
     elapsed = _elapsed(table, start.seconds, end.seconds, wrong)
     gpus, kinds, granted = _gpus(table, wrong)
     running = np.asarray(pc.match_substring_regex(state, RUNNING).fill_null(False))
     if "End" in table.column_names:
         running |= np.isnan(end.seconds)
     columns: dict[str, Any] = {
-        "job_id": texts(table, "JobID"),
-        "user": texts(table, "User"),
-        "queue": texts(table, "Partition"),
+        "job_id": parse_texts(table, "JobID"),
+        "user": parse_texts(table, "User"),
+        "queue": parse_texts(table, "Partition"),
         "submit_time_s": submit.seconds,
         "duration_s": np.where(running, np.nan, elapsed),
         "estimate_s": _limit(table, wrong),
@@ -134,17 +134,17 @@ def _elapsed_name(table: pa.Table) -> str:
 def _elapsed(table: pa.Table, start: Floats, end: Floats, wrong: Wrong) -> Floats:
     name = _elapsed_name(table)
     if name == "ElapsedRaw":
-        return numbers(table, name, wrong, absent=NO_TIME, unit="seconds")
+        return parse_numbers(table, name, wrong, absent=NO_TIME, unit="seconds")
     if name == "Elapsed":
-        return each(table, name, lambda text: _span(text, NO_TIME), wrong)
+        return parse_each(table, name, lambda text: _span(text, NO_TIME), wrong)
     return np.where(end < start, np.nan, end - start)
 
 
 def _limit(table: pa.Table, wrong: Wrong) -> Floats:
     if "TimelimitRaw" in table.column_names:
-        limit = 60 * numbers(table, "TimelimitRaw", wrong, absent=NO_LIMIT, unit="minutes")
+        limit = 60 * parse_numbers(table, "TimelimitRaw", wrong, absent=NO_LIMIT, unit="minutes")
     else:
-        limit = each(table, "Timelimit", lambda text: _span(text, NO_LIMIT), wrong)
+        limit = parse_each(table, "Timelimit", lambda text: _span(text, NO_LIMIT), wrong)
     return np.where(limit > 0, limit, np.nan)
 
 
@@ -165,21 +165,21 @@ def _gpus(table: pa.Table, wrong: Wrong) -> tuple[Floats, pa.Array, np.ndarray[A
     Where no column tells of an allocation, all count as granted.
     """
     rows = table.num_rows
-    nodes = numbers(table, "NNodes", wrong, whole=True)
+    nodes = parse_numbers(table, "NNodes", wrong, whole=True)
     nodes = np.where(nodes > 0, nodes, 1)
     gpus, kinds = np.full(rows, np.nan), pa.nulls(rows, pa.string())
     granted, told = np.zeros(rows, dtype=bool), False
     for name in GPU_COLUMNS:
         if name not in table.column_names:
             continue
-        coded = cells(table, name).dictionary_encode()
+        coded = strip_cells(table, name).dictionary_encode()
         codes = np.asarray(coded.indices)
         parsed, filled_in = [], coded.dictionary.to_pylist()
         for code, text in enumerate(filled_in):
-            total, kind, fault = _asked(text, name)
+            total, kind, fault = _parse_request(text, name)
             parsed.append((total, kind))
             for row in np.flatnonzero(codes == code).tolist() if fault else ():
-                note(wrong, row, f"{name}: {fault}")
+                add_fault(wrong, row, f"{name}: {fault}")
         count = np.array([count for count, _ in parsed] or [0.0], dtype=float)[codes]
         filled = np.array([bool(text) for text in filled_in] or [False])[codes]
         if name.endswith("GRES"):
@@ -191,11 +191,11 @@ def _gpus(table: pa.Table, wrong: Wrong) -> tuple[Floats, pa.Array, np.ndarray[A
             told, granted = True, granted | filled
     granted |= not told
     for row in np.flatnonzero(gpus >= WHOLE_BELOW).tolist():
-        note(wrong, row, f"the job has {gpus[row]:.15g} GPUs, must be fewer than 2147483648")
+        add_fault(wrong, row, f"the job has {gpus[row]:.15g} GPUs, must be fewer than 2147483648")
     return np.where(np.isnan(gpus), 0.0, gpus), kinds, granted
 
 
-def _asked(text: str, column: str) -> tuple[float, str | None, str]:
+def _parse_request(text: str, column: str) -> tuple[float, str | None, str]:
     """GPUs in a list of resources: of all nodes (TRES), or of each (GRES).
 
     Returns:
@@ -210,7 +210,7 @@ def _asked(text: str, column: str) -> tuple[float, str | None, str]:
         name, kind, number = found.groups()
         number = "1" if number is None and not tres else number or ""
         if not COUNT.fullmatch(number):
-            value = shown(number) if number else "empty"
+            value = quote(number) if number else "empty"
             return math.nan, None, f"{name} is {value}, must be a whole number > 0, or 0 for none"
         if kind:
             kinds.append(kind)

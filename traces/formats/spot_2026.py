@@ -22,7 +22,13 @@ import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
-from wattkeeper.traces.readers.columns import Wrong, keep_rows, note, numbers, texts
+from wattkeeper.traces.readers.columns import (
+    Wrong,
+    add_fault,
+    keep_rows,
+    parse_numbers,
+    parse_texts,
+)
 from wattkeeper.traces.readers.csvfile import read_csv
 from wattkeeper.traces.readers.textfile import Layout, has_header, one_path, text_batches
 from wattkeeper.traces.schema import NODES, field, table_schema
@@ -71,8 +77,8 @@ def convert(batch: Batch) -> Rows:
     """From jobs to canonical columns."""
     table: pa.Table = batch.rows
     wrong: Wrong = {}
-    each = numbers(table, "gpu_request", wrong, needed=True)
-    workers = numbers(table, "worker_num", wrong, whole=True, needed=True)
+    each = parse_numbers(table, "gpu_request", wrong, needed=True)
+    workers = parse_numbers(table, "worker_num", wrong, whole=True, needed=True)
     whole = np.floor(each) == each
     total = workers * np.maximum(each, 1.0)
     checks = (
@@ -82,16 +88,16 @@ def convert(batch: Batch) -> Rows:
     )
     for mask, text in checks:
         for row in np.flatnonzero(mask).tolist():
-            note(wrong, row, text)
+            add_fault(wrong, row, text)
     columns = {
-        "job_id": texts(table, "job_name", ("",)),
-        "user": texts(table, "organization"),
-        "queue": texts(table, "job_type"),
-        "submit_time_s": numbers(table, "submit_time", wrong, needed=True),
-        "duration_s": numbers(table, "duration", wrong),
+        "job_id": parse_texts(table, "job_name", ("",)),
+        "user": parse_texts(table, "organization"),
+        "queue": parse_texts(table, "job_type"),
+        "submit_time_s": parse_numbers(table, "submit_time", wrong, needed=True),
+        "duration_s": parse_numbers(table, "duration", wrong),
         "gpus": total,
         "gpu_milli": np.where(each < 1, np.round(each * 1000), 1000.0),
-        "gpu_type": texts(table, "gpu_model"),
+        "gpu_type": parse_texts(table, "gpu_model"),
     }
     drops = [
         ("asks for no GPU", each == 0),

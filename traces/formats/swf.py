@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
-from wattkeeper.traces.readers.columns import Wrong, keep_rows, numbers, texts
+from wattkeeper.traces.readers.columns import Wrong, keep_rows, parse_numbers, parse_texts
 from wattkeeper.traces.readers.textfile import Layout, first_line, one_path, text_batches
 
 COLUMNS: Final = (
@@ -67,19 +67,19 @@ def convert(batch: Batch) -> Rows:
     table: pa.Table = batch.rows
     wrong: Wrong = {}
     run, asked_s = (
-        numbers(table, name, wrong, absent=UNKNOWN) for name in ("run time", "requested time")
+        parse_numbers(table, name, wrong, absent=UNKNOWN) for name in ("run time", "requested time")
     )
     status, asked, got = (
-        numbers(table, name, wrong, whole=True, absent=UNKNOWN)
+        parse_numbers(table, name, wrong, whole=True, absent=UNKNOWN)
         for name in ("status", "requested processors", "allocated processors")
     )
     gpus = np.where(asked > 0, asked, got)
     words = [STATUS.get(int(code)) if code == code else None for code in status]
     columns = {
-        "job_id": texts(table, "job number"),
-        "user": texts(table, "user", UNKNOWN),
-        "queue": texts(table, "queue", UNKNOWN),
-        "submit_time_s": numbers(table, "submit time", wrong, needed=True, absent=UNKNOWN),
+        "job_id": parse_texts(table, "job number"),
+        "user": parse_texts(table, "user", UNKNOWN),
+        "queue": parse_texts(table, "queue", UNKNOWN),
+        "submit_time_s": parse_numbers(table, "submit time", wrong, needed=True, absent=UNKNOWN),
         "duration_s": run,
         "estimate_s": np.where(asked_s > 0, asked_s, np.nan),
         "gpus": gpus,

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.files.names import name_from
+from wattkeeper.traces.files.names import derive_name
 from wattkeeper.traces.readers.base import Format
 from wattkeeper.traces.readers.csvfile import read_csv
 from wattkeeper.traces.schema import field, jobs_table, table_schema
@@ -57,7 +57,7 @@ def read(paths: Sequence[Path]) -> Trace:
         }
     ).take(pa.array(np.argsort(start, kind="stable")))
     return Trace(
-        name=name_from(path.name.removesuffix(".gz").removesuffix(".csv")),
+        name=derive_name(path.name.removesuffix(".gz").removesuffix(".csv")),
         kind="jobs",
         tables={"jobs": jobs},
         format=FORMAT.name,

@@ -138,12 +138,12 @@ def _figures(side: JobColumns, demands: list[float]) -> dict[str, Any]:
         "dispersion_1d": dispersion(side.submit_s, DAY_S),
         "same_time": _round(np.mean(np.diff(side.submit_s) == 0)),
         "share_by_gpus": {f"{gpus:g}": _round(np.mean(side.gpus == gpus)) for gpus in demands},
-        "hour_of_day": _listed(hourly_rates(side.submit_s)),
-        "day_of_week": _listed(daily_rates(side.submit_s)),
+        "hour_of_day": _to_list(hourly_rates(side.submit_s)),
+        "day_of_week": _to_list(daily_rates(side.submit_s)),
     }
 
 
-def _listed(found: Floats | None) -> list[float] | None:
+def _to_list(found: Floats | None) -> list[float] | None:
     return None if found is None else [_round(rate) for rate in found]
 
 

@@ -34,7 +34,7 @@ from wattkeeper.traces.fits import (
     Memory,
     Quantiles,
     Users,
-    rounded,
+    round_values,
 )
 from wattkeeper.traces.trace import Trace
 
@@ -155,7 +155,9 @@ def _lost(jobs: pa.Table, duration_s: Floats) -> list[str]:
 def quantiles(values: Floats) -> Quantiles:
     """The distribution of positive values."""
     found = np.quantile(np.maximum(values, SHORTEST_S), LEVELS)
-    return Quantiles(levels=tuple(LEVELS.tolist()), values=rounded(np.maximum.accumulate(found)))
+    return Quantiles(
+        levels=tuple(LEVELS.tolist()), values=round_values(np.maximum.accumulate(found))
+    )
 
 
 def _demands(jobs: pa.Table) -> tuple[Demand, ...]:
@@ -205,8 +207,8 @@ def _arrivals(submit_s: Floats, trace: Trace, whole: bool, absent: list[str]) ->
         by_day = np.ones(DAYS)
     plain = Arrivals(
         jobs_per_day=float(f"{(len(submit_s) - 1) / length_s * DAY_S:.6g}"),
-        hour_of_day=rounded(by_hour),
-        day_of_week=rounded(by_day),
+        hour_of_day=round_values(by_hour),
+        day_of_week=round_values(by_day),
         first_day="Monday" if known_s is not None else "first day of the trace",
     )
     flat = clock_of(plain, offset_s).flatten(spread_ties(submit_s, whole))
@@ -292,7 +294,7 @@ def _users(jobs: pa.Table, submit_s: Floats, absent: list[str]) -> Users | None:
     by_chance = float((shares**2).sum())
     soon, later = (_excess(same[at], by_chance) for at in (gaps <= SOON_S, gaps > SOON_S))
     return Users(
-        shares=rounded(shares[:USERS] * (1 - 1e-6)) if len(shares) > USERS else _exact(shares),
+        shares=round_values(shares[:USERS] * (1 - 1e-6)) if len(shares) > USERS else _exact(shares),
         others=max(len(shares) - USERS, 0),
         repeat_soon=soon,
         repeat_later=later,

@@ -63,16 +63,16 @@ def sample(
     which = _choose([demand.share for demand in fit.demands], _uniform(jobs, grouping, seed, "gpu"))
     duration_s = _durations(fit, which, grouping, seed)
     columns = {
-        "job_id": _numbered("job", np.arange(jobs)),
+        "job_id": _number_texts("job", np.arange(jobs)),
         "submit_time_s": pa.array(submit_s),
         "duration_s": pa.array(duration_s),
         "gpus": pa.array(_of(fit.demands, "gpus")[which].astype(np.int32)),
         "gpu_milli": pa.array(_of(fit.demands, "gpu_milli")[which].astype(np.int32)),
     }
     if fit.users is not None:
-        columns["user"] = _numbered("user", _users(fit.users, submit_s, grouping, seed))
+        columns["user"] = _number_texts("user", _users(fit.users, submit_s, grouping, seed))
     if fit.groups is not None:
-        columns["group_id"] = _numbered("group", grouping.of_job)
+        columns["group_id"] = _number_texts("group", grouping.of_job)
     return Trace(
         name=name,
         kind="jobs",
@@ -117,7 +117,7 @@ def _of(demands: tuple[Demand, ...], name: str) -> Ints:
     return np.array([getattr(demand, name) for demand in demands], dtype=np.int64)
 
 
-def _numbered(word: str, codes: Ints) -> pa.Array:
+def _number_texts(word: str, codes: Ints) -> pa.Array:
     """Texts ``word1`` on; none where the code is negative."""
     texts = pc.binary_join_element_wise(word, pa.array(codes + 1).cast(pa.string()), "")
     return pc.if_else(pa.array(codes >= 0), texts, pa.scalar(None, pa.string()))

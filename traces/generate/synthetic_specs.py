@@ -39,7 +39,7 @@ class GpuSpec(Spec):
     """Throughput over that of the workload's own numbers."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check_order(self) -> Self:
         if not self.idle_power_w < self.min_limit_w <= self.max_limit_w:
             raise ValueError("idle_power_w < min_limit_w <= max_limit_w is needed")
         if not self.idle_power_w < self.peak_power_w:
@@ -85,7 +85,7 @@ class WorkloadSpec(Spec):
     """The batch sizes to generate."""
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         if len(set(self.batch_sizes)) < len(self.batch_sizes):
             raise ValueError("batch_sizes must differ from each other")
         if self.default_batch_size not in self.batch_sizes:
@@ -168,7 +168,7 @@ class SyntheticProfiles(Spec):
     """Of the scatter between runs."""
 
     @model_validator(mode="after")
-    def _named_once(self) -> Self:
+    def _check_unique_names(self) -> Self:
         for kind, specs in (("gpus", self.gpus), ("workloads", self.workloads)):
             _check_names(kind, [spec.name for spec in specs])
         return self

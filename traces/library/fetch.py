@@ -113,11 +113,11 @@ def fetch(
         raise InputError(f"format {form.name} has no rows to skip; --skip-bad is for job logs")
     target = library_folder() / chosen
     check_free(target, overwrite=replace)
-    with _claimed(library_folder() / DOWNLOADS / known.name) as place:
+    with _claim(library_folder() / DOWNLOADS / known.name) as place:
         try:
             digests = {base: _obtain(file, place / base, progress) for base, file in files.items()}
         except _Unreachable as error:
-            raise EnvironmentLacks(f"{error}\n{_by_hand(known)}") from error
+            raise EnvironmentLacks(f"{error}\n{_advise_import(known)}") from error
         before = _inputs(target)
         paths = _to_import(known, files, place, progress)
         added = store.add(known.format, paths, chosen, replace=replace, skip_bad=skip_bad)
@@ -169,7 +169,7 @@ def _check_address(url: str) -> None:
         )
 
 
-def _by_hand(known: WellKnown) -> str:
+def _advise_import(known: WellKnown) -> str:
     unpacked = " and unpacked" if any(file.members for file in known.files) else ""
     return (
         f"{known.name} can also be downloaded by hand (see {known.page}){unpacked}, and imported: "
@@ -178,7 +178,7 @@ def _by_hand(known: WellKnown) -> str:
 
 
 @contextmanager
-def _claimed(place: Path) -> Iterator[Path]:
+def _claim(place: Path) -> Iterator[Path]:
     """The folder of a download, for this process alone."""
     place.mkdir(parents=True, exist_ok=True)
     try:
@@ -217,10 +217,10 @@ def _digest(path: Path) -> str:
 def _state(path: Path) -> dict[str, str]:
     """Where a download came from: ``url``, and ``validator``, which tells one version by."""
     try:
-        found = json.loads(path.read_bytes())
+        state = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return state if isinstance(state, dict) else {}
 
 
 def _download(file: File, path: Path, state: Path, progress: Progress) -> None:
@@ -376,12 +376,12 @@ def _members(path: Path, url: str) -> Iterator[tuple[str, int, Callable[[], IO[b
         with tarfile.open(path) as tape:
             for member in tape:
                 if member.isreg():
-                    yield member.name, member.size, partial(_extracted, tape, member)
+                    yield member.name, member.size, partial(_extract, tape, member)
     else:
         raise TraceError(Problem("is neither a tar nor a zip archive", url))
 
 
-def _extracted(tape: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+def _extract(tape: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
     stream = tape.extractfile(member)
     assert stream is not None  # of a plain file there always is one
     return stream

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import SHOWN, Problem, TraceError
 from wattkeeper.traces.files.atomic import replace_folder
-from wattkeeper.traces.files.names import check_name, name_from
+from wattkeeper.traces.files.names import check_name, derive_name
 from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.library import folder as folders
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Quality, Rows
@@ -43,7 +43,7 @@ SUFFIXES: Final = (".gz", ".csv", ".tsv", ".txt", ".swf", ".json", ".trace", ".l
 
 
 @dataclass(slots=True)
-class _Found:
+class _FirstPass:
     """What the first pass found."""
 
     rows: int = 0
@@ -67,11 +67,15 @@ class _Found:
 
     def problems(self) -> list[Problem]:
         """The faults that are kept."""
-        return [Problem(text, f"{self.paths[at]}, line {line}") for at, line, text in self.faults]
+        return [
+            Problem(text, f"{self.paths[index]}, line {line}") for index, line, text in self.faults
+        ]
 
     def examples(self) -> list[str]:
         """The same, without folders."""
-        return [f"{self.paths[at].name}, line {line}: {text}" for at, line, text in self.faults]
+        return [
+            f"{self.paths[index].name}, line {line}: {text}" for index, line, text in self.faults
+        ]
 
     def count(self, into: dict[str, int], counts: Mapping[str, int]) -> None:
         """Add counts by reason."""
@@ -125,23 +129,25 @@ def write_jobs(
     folders.check_free(folder, overwrite=overwrite)
     with replace_folder(folder.resolve()) as fresh:
         scratch = fresh / SCRATCH
-        found = _convert(form.batches(paths, mapping or {}), form, scratch, None)
-        if found.numbers and found.dates:
-            mostly_dates = found.dates > found.numbers
-            found = _convert(form.batches(paths, mapping or {}), form, scratch, mostly_dates)
+        result = _convert(form.batches(paths, mapping or {}), form, scratch, None)
+        if result.numbers and result.dates:
+            mostly_dates = result.dates > result.numbers
+            result = _convert(form.batches(paths, mapping or {}), form, scratch, mostly_dates)
         where = ", ".join(map(str, paths))
-        skip = _repeats(found, scratch)
-        if found.wrong and not skip_bad:
-            raise TraceError(_refused(found, where))
-        kept = found.rows - found.wrong - sum(found.dropped.values())
+        skip = _find_repeats(result, scratch)
+        if result.wrong and not skip_bad:
+            raise TraceError(_list_malformed(result, where))
+        kept = result.rows - result.wrong - sum(result.dropped.values())
         if not kept:
-            raise TraceError(Problem(_nothing(found), where))
-        fields = _fields(form, chosen, found, kept)
-        tables = {"jobs": (kept, _place(scratch, fresh / TABLE, found.first_s, skip, fields))}
+            raise TraceError(Problem(_explain_empty(result), where))
+        fields = _fields(form, chosen, result, kept)
+        tables = {
+            "jobs": (kept, _write_table(scratch, fresh / TABLE, result.first_s, skip, fields))
+        }
         scratch.unlink()
         if form.nodes is not None and (nodes := form.nodes(paths)) is not None:
             tables["nodes"] = _write_nodes(nodes, fresh / "nodes.parquet", fields)
-        fields["inputs"] = _inputs([*found.paths, *(path for path in paths if path.is_file())])
+        fields["inputs"] = _inputs([*result.paths, *(path for path in paths if path.is_file())])
         fields["tables"] = tables
         (fresh / folders.META).write_bytes(folders.meta_bytes(fields))
     return fields
@@ -174,52 +180,52 @@ def default_name(paths: Sequence[Path]) -> str:
     name = paths[0].absolute().name
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
-    return name_from(name)
+    return derive_name(name)
 
 
 def _convert(
     batches: Iterator[Batch], form: JobsFormat, scratch: Path, dates: bool | None
-) -> _Found:
+) -> _FirstPass:
     """The first pass; `dates` as in `Batch`."""
-    found = _Found()
+    result = _FirstPass()
     with pq.ParquetWriter(scratch, _SCRATCH, compression="zstd") as writer:
         for batch in batches:
-            if batch.path not in found.paths:
-                found.paths.append(batch.path)
+            if batch.path not in result.paths:
+                result.paths.append(batch.path)
             rows = form.convert(batch._replace(dates=dates))
-            table, lines = _checked(batch, rows, found)
+            table, lines = _check(batch, rows, result)
             if not table.num_rows:
                 continue
-            found.absolute |= rows.absolute
+            result.absolute |= rows.absolute
             submit = np.asarray(table["submit_time_s"])
-            found.first_s = min(found.first_s, float(np.min(submit)))
+            result.first_s = min(result.first_s, float(np.min(submit)))
             if not rows.absolute and (late := int((submit > YEAR_2100_S).sum())):
-                found.count(found.doubts, {LATE: late})
-            found.hashes.append(_hashes(table["job_id"]))
-            file = np.full(len(lines), found.paths.index(batch.path), dtype=np.int32)
+                result.count(result.doubts, {LATE: late})
+            result.hashes.append(_hashes(table["job_id"]))
+            file = np.full(len(lines), result.paths.index(batch.path), dtype=np.int32)
             table = table.append_column(_SCRATCH.field("file"), pa.array(file))
             table = table.append_column(_SCRATCH.field("line"), pa.array(lines))
             writer.write_table(table.replace_schema_metadata(_SCRATCH.metadata))
-    return found
+    return result
 
 
-def _checked(batch: Batch, rows: Rows, found: _Found) -> tuple[pa.Table, Ints]:
+def _check(batch: Batch, rows: Rows, result: _FirstPass) -> tuple[pa.Table, Ints]:
     """The jobs of a batch that keep the rules of the schema, with their lines."""
     table = jobs_table({"job_id": pa.array([], pa.string()), **rows.jobs})
     table = table.replace_schema_metadata(_UNPLACED.metadata)
     lines = batch.lines[rows.kept]
     breaking = row_problems(table, _UNPLACED, rows.names)
-    found.names = rows.names
-    found.numbers += rows.kinds[0]
-    found.dates += rows.kinds[1]
+    result.names = rows.names
+    result.numbers += rows.kinds[0]
+    result.dates += rows.kinds[1]
     faults = dict(batch.wrong)
     faults |= {int(batch.lines[row]): text for row, text in rows.wrong.items()}
     faults |= {int(lines[row]): text for row, text in breaking.items()}
     for line in sorted(faults):
-        found.fault(found.paths.index(batch.path), line, faults[line])
-    found.rows += len(batch.lines) + len(batch.wrong)
-    found.count(found.dropped, rows.dropped)
-    found.count(found.doubts, rows.doubts)
+        result.fault(result.paths.index(batch.path), line, faults[line])
+    result.rows += len(batch.lines) + len(batch.wrong)
+    result.count(result.dropped, rows.dropped)
+    result.count(result.doubts, rows.doubts)
     if breaking:
         good = np.setdiff1d(np.arange(table.num_rows), list(breaking))
         table, lines = table.take(pa.array(good)), lines[good]
@@ -230,12 +236,12 @@ def _hashes(ids: pa.ChunkedArray) -> Ints:
     return np.fromiter((hash(text) for text in ids.to_pylist()), np.int64, len(ids))
 
 
-def _repeats(found: _Found, scratch: Path) -> Ints:
+def _find_repeats(result: _FirstPass, scratch: Path) -> Ints:
     """Which rows of the scratch file repeat the id of an earlier one; they count as wrong."""
-    if not found.hashes:
+    if not result.hashes:
         return np.array([], dtype=np.int64)
-    hashes = np.concatenate(found.hashes)
-    found.hashes.clear()
+    hashes = np.concatenate(result.hashes)
+    result.hashes.clear()
     ordered = np.sort(hashes)
     twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     del ordered
@@ -250,45 +256,45 @@ def _repeats(found: _Found, scratch: Path) -> Ints:
         for row, job, file, line in zip(rows.tolist(), *columns.values(), strict=True):
             before = first.setdefault(job, (file, line))
             if before != (file, line):
-                there = f"{found.paths[before[0]].name}, line {before[1]}"
-                name = found.names.get("job_id", "job_id")
+                there = f"{result.paths[before[0]].name}, line {before[1]}"
+                name = result.names.get("job_id", "job_id")
                 text = f"{name} {job!r} repeats {there}; must be unique"
-                found.fault(file, line, text)
+                result.fault(file, line, text)
                 skip.append(start + row)
         start += part.num_rows
     return np.array(skip, dtype=np.int64)
 
 
-def _refused(found: _Found, where: str) -> list[Problem]:
+def _list_malformed(result: _FirstPass, where: str) -> list[Problem]:
     """The first malformed rows, and after the last of them what can be done."""
-    text = f"{found.wrong} of {found.rows} rows malformed"
-    *others, last = found.problems()
-    if found.wrong > len(found.faults):
-        text += f", the first {len(found.faults)} of them above"
+    text = f"{result.wrong} of {result.rows} rows malformed"
+    *others, last = result.problems()
+    if result.wrong > len(result.faults):
+        text += f", the first {len(result.faults)} of them above"
     hint = f"{last.message}\n{where}: {text}; --skip-bad leaves them out and counts them"
     return [*others, Problem(hint, last.where)]
 
 
-def _nothing(found: _Found) -> str:
-    if not found.rows:
+def _explain_empty(result: _FirstPass) -> str:
+    if not result.rows:
         return "has no rows"
-    reasons = [f"{count} {reason}" for reason, count in sorted(found.dropped.items())]
-    reasons += [f"{found.wrong} malformed"] if found.wrong else []
-    return f"has no GPU job: of {found.rows} rows {', '.join(reasons)}"
+    reasons = [f"{count} {reason}" for reason, count in sorted(result.dropped.items())]
+    reasons += [f"{result.wrong} malformed"] if result.wrong else []
+    return f"has no GPU job: of {result.rows} rows {', '.join(reasons)}"
 
 
-def _fields(form: JobsFormat, name: str, found: _Found, kept: int) -> dict[str, Any]:
-    first = f"{found.first_s:.15g} s in the file"
-    if found.absolute and abs(found.first_s) < LAST_DATE_S:
-        moment = datetime.fromtimestamp(found.first_s, UTC).replace(tzinfo=None)
+def _fields(form: JobsFormat, name: str, result: _FirstPass, kept: int) -> dict[str, Any]:
+    first = f"{result.first_s:.15g} s in the file"
+    if result.absolute and abs(result.first_s) < LAST_DATE_S:
+        moment = datetime.fromtimestamp(result.first_s, UTC).replace(tzinfo=None)
         first = f"{moment.isoformat(' ')} ({form.clock})"
     quality = Quality(
-        rows=found.rows,
+        rows=result.rows,
         kept=kept,
-        wrong=found.wrong,
-        wrong_examples=found.examples(),
-        dropped=dict(sorted(found.dropped.items())),
-        doubts=dict(sorted(found.doubts.items())),
+        wrong=result.wrong,
+        wrong_examples=result.examples(),
+        dropped=dict(sorted(result.dropped.items())),
+        doubts=dict(sorted(result.doubts.items())),
         time_origin=f"the first submission, {first}",
         time_unit=form.time_unit,
         cannot_tell=list(form.cannot_tell),
@@ -306,7 +312,7 @@ def _fields(form: JobsFormat, name: str, found: _Found, kept: int) -> dict[str, 
     }
 
 
-def _place(
+def _write_table(
     scratch: Path,
     path: Path,
     first_s: float,
@@ -315,7 +321,7 @@ def _place(
 ) -> str:
     """The second pass; returns the digest of the table."""
     schema = JOBS.with_metadata(JOBS.metadata | folders.origin_metadata(fields))
-    at = schema.get_field_index("submit_time_s")
+    index = schema.get_field_index("submit_time_s")
     start = 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for part in _parts(scratch, JOBS.names):
@@ -324,7 +330,7 @@ def _place(
             keep[inside - start] = False
             start += part.num_rows
             submit = np.asarray(part["submit_time_s"]) - first_s
-            table = part.set_column(at, schema.field(at), pa.array(submit))
+            table = part.set_column(index, schema.field(index), pa.array(submit))
             if len(inside):
                 table = table.filter(pa.array(keep))
             writer.write_table(table.cast(schema))

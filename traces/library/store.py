@@ -188,7 +188,7 @@ def sizes(trace: Trace) -> dict[str, Any]:
     }
 
 
-def counted(quality: Mapping[str, Any]) -> list[str]:
+def list_left_out(quality: Mapping[str, Any]) -> list[str]:
     """Lines that say what an import left out, by reason or by file and line, and what it doubts."""
     lines = [f"{count:8} dropped: {reason}" for reason, count in quality.get("dropped", {}).items()]
     lines += [f"{count:8} doubtful: {what}" for what, count in quality.get("doubts", {}).items()]
@@ -200,7 +200,7 @@ def counted(quality: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def much_left_out(quality: Mapping[str, Any]) -> str:
+def warn_left_out(quality: Mapping[str, Any]) -> str:
     """A warning if an import left out more than `MUCH` of all rows as malformed; else empty."""
     wrong, rows = quality.get("wrong", 0), quality.get("rows", 0)
     if wrong <= MUCH * rows:

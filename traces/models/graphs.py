@@ -130,7 +130,7 @@ def parse_graph(name: str, data: bytes, where: str) -> Graph:
         ) from error
     except ValidationError as error:
         found = error.errors(include_url=False)
-        problems = [_problem(one["loc"], _said(one), where) for one in found]
+        problems = [_problem(one["loc"], _format_error(one), where) for one in found]
         raise TraceError(problems) from error
 
 
@@ -157,71 +157,71 @@ def _published(found: Published, where: str) -> Graph:
     )
 
 
-def _check(found: Published, where: str) -> None:
-    count = len(found.opts)
+def _check(graph: Published, where: str) -> None:
+    count = len(graph.opts)
     for key in BY_NODE:
-        if len(getattr(found, key)) != count:
-            text = f"has {len(getattr(found, key))} values; opts has {count}: one a node is needed"
+        if len(getattr(graph, key)) != count:
+            text = f"has {len(getattr(graph, key))} values; opts has {count}: one a node is needed"
             raise TraceError(_problem((key,), text, where))
     problems = []
-    for at in range(count):
-        for before in found.parents[at]:
+    for index in range(count):
+        for before in graph.parents[index]:
             if before >= count:
                 text = f"names node {before}; the last one is {count - 1}"
-                problems.append(_problem(("parents", at), text, where))
-        if bool(found.dims[at]) != bool(found.layer[at]):
+                problems.append(_problem(("parents", index), text, where))
+        if bool(graph.dims[index]) != bool(graph.layer[index]):
             text = "has a name without a shape in dims, or a shape without a name"
-            problems.append(_problem(("layer", at), text, where))
-    tensors = len({name for name in found.layer if name})
-    if tensors != found.num_tensors:
-        text = f"is {found.num_tensors}; layer names {tensors} different ones"
+            problems.append(_problem(("layer", index), text, where))
+    tensors = len({name for name in graph.layer if name})
+    if tensors != graph.num_tensors:
+        text = f"is {graph.num_tensors}; layer names {tensors} different ones"
         problems.append(_problem(("num_tensors",), text, where))
     if problems:
         raise TraceError(problems)
 
 
-def _order(found: Published, where: str) -> list[int]:
+def _order(graph: Published, where: str) -> list[int]:
     """The nodes in topological order: as they stand if that is one, else as published.
 
     That is Kahn's order with a stack: of the nodes that could come next, the one that became ready
     last; of those that became ready together, the last one.
     """
-    count = len(found.opts)
-    if all(before < at for at, places in enumerate(found.parents) for before in places):
+    count = len(graph.opts)
+    if all(before < index for index, places in enumerate(graph.parents) for before in places):
         return list(range(count))
     after: list[list[int]] = [[] for _ in range(count)]
     missing = [0] * count
-    for at, places in enumerate(found.parents):
+    for index, places in enumerate(graph.parents):
         for before in {*places} - {SOURCE}:
-            after[before].append(at)
-            missing[at] += 1
-    ready = [at for at in range(count - 1, -1, -1) if not missing[at]]
+            after[before].append(index)
+            missing[index] += 1
+    ready = [index for index in range(count - 1, -1, -1) if not missing[index]]
     order = []
     while ready:
-        order.append(at := ready.pop())
-        for later in after[at]:
+        order.append(index := ready.pop())
+        for later in after[index]:
             missing[later] -= 1
             if not missing[later]:
                 ready.append(later)
     if len(order) < count:
-        circle = min(at for at in range(count) if missing[at])
+        circle = min(index for index in range(count) if missing[index])
         text = "is in a circle or after one; a graph without circles is needed"
         raise TraceError(_problem(("parents", circle), text, where))
     return order
 
 
-def _node(found: Published, at: int) -> Node:
-    op, shape, layer = found.opts[at], tuple(found.dims[at]), found.layer[at]
-    inputs = tuple(found.parents[at]) or (SOURCE,)
+def _node(graph: Published, index: int) -> Node:
+    op, shape, layer = graph.opts[index], tuple(graph.dims[index]), graph.layer[index]
+    inputs = tuple(graph.parents[index]) or (SOURCE,)
     tensors = (Tensor(f"{layer}.weight", "weight", shape),) if shape else ()
     depthwise = op == "Conv" and len(shape) > 2 and shape[1] == 1 and inputs != (SOURCE,)
     return Node(op, inputs, tensors, (("depthwise", True),) if depthwise else ())
 
 
-def _said(error: ErrorDetails) -> str:
-    found = error["input"]
-    shown = isinstance(found, str | int | float | None) and error["type"] != "json_invalid"
-    return f"{error['msg']}, not {found!r}" if shown else error["msg"]
+def _format_error(error: ErrorDetails) -> str:
+    value = error["input"]
+    shown = isinstance(value, str | int | float | None) and error["type"] != "json_invalid"
+    return f"{error['msg']}, not {value!r}" if shown else error["msg"]
 
 
 def _problem(place: Sequence[int | str], text: str, where: str) -> Problem:

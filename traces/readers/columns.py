@@ -30,17 +30,17 @@ DATE: Final = (
 WHOLE_BELOW: Final = 2.0**31
 
 
-def note(wrong: Wrong, row: int, text: str) -> None:
+def add_fault(wrong: Wrong, row: int, text: str) -> None:
     """Add a fault to those of a row."""
     wrong[row] = f"{wrong[row]}; {text}" if row in wrong else text
 
 
-def shown(text: str) -> str:
+def quote(text: str) -> str:
     """A value as messages show it."""
     return repr(text if len(text) <= SHOWN_CELL else text[:SHOWN_CELL] + "...")
 
 
-def cells(table: pa.Table, name: str) -> pa.Array:
+def strip_cells(table: pa.Table, name: str) -> pa.Array:
     """A column of texts without white space around them."""
     column = table.column(name)
     chunk = (
@@ -51,16 +51,16 @@ def cells(table: pa.Table, name: str) -> pa.Array:
     return pc.utf8_trim_whitespace(chunk)
 
 
-def texts(table: pa.Table, name: str, absent: Sequence[str] = ABSENT) -> pa.Array:
+def parse_texts(table: pa.Table, name: str, absent: Sequence[str] = ABSENT) -> pa.Array:
     """A column of texts; null where absent, or where there is no such column."""
     if name not in table.column_names:
         return pa.nulls(table.num_rows, pa.string())
-    found = cells(table, name)
-    gone = pc.is_in(found, value_set=pa.array(absent, pa.string()))
-    return pc.if_else(gone, pa.scalar(None, pa.string()), found)
+    cells = strip_cells(table, name)
+    missing = pc.is_in(cells, value_set=pa.array(absent, pa.string()))
+    return pc.if_else(missing, pa.scalar(None, pa.string()), cells)
 
 
-def numbers(
+def parse_numbers(
     table: pa.Table,
     name: str,
     wrong: Wrong,
@@ -83,34 +83,34 @@ def numbers(
     """
     if name not in table.column_names:
         return np.full(table.num_rows, np.nan)
-    found = cells(table, name)
-    gone = pc.is_in(found, value_set=pa.array(absent, pa.string()))
+    cells = strip_cells(table, name)
+    missing = pc.is_in(cells, value_set=pa.array(absent, pa.string()))
     try:
-        values = pc.if_else(gone, pa.scalar(None, pa.string()), found).cast(pa.float64())
-        bad: Bools = np.zeros(len(found), dtype=bool)
+        values = pc.if_else(missing, pa.scalar(None, pa.string()), cells).cast(pa.float64())
+        bad: Bools = np.zeros(len(cells), dtype=bool)
     except pa.ArrowInvalid:
-        readable = pc.match_substring_regex(found, NUMBER)
-        values = pc.if_else(readable, found, pa.scalar(None, pa.string())).cast(pa.float64())
-        bad = ~np.asarray(readable) & ~np.asarray(gone)
+        readable = pc.match_substring_regex(cells, NUMBER)
+        values = pc.if_else(readable, cells, pa.scalar(None, pa.string())).cast(pa.float64())
+        bad = ~np.asarray(readable) & ~np.asarray(missing)
     result: Floats = np.array(values.fill_null(math.nan), dtype=float)
     if needed:
-        bad |= np.asarray(gone)
-    there = ~np.asarray(gone)
+        bad |= np.asarray(missing)
+    present = ~np.asarray(missing)
     with np.errstate(invalid="ignore"):
-        bad |= there & ~np.isfinite(result)
+        bad |= present & ~np.isfinite(result)
         if whole:
             fits = (np.floor(result) == result) & (np.abs(result) < WHOLE_BELOW)
-            bad |= there & ~fits
+            bad |= present & ~fits
     must = "a whole number below 2147483648" if whole else "a finite number"
     must += f" of {unit}" if unit else ""
     for row in np.flatnonzero(bad).tolist():
-        text = found[row].as_py()
-        note(wrong, row, f"{name} is {shown(text) if text else 'empty'}, must be {must}")
+        text = cells[row].as_py()
+        add_fault(wrong, row, f"{name} is {quote(text) if text else 'empty'}, must be {must}")
     result[bad] = np.nan
     return result
 
 
-def dates(
+def parse_dates(
     table: pa.Table,
     name: str,
     wrong: Wrong,
@@ -124,14 +124,14 @@ def dates(
     """
     if name not in table.column_names:
         return np.full(table.num_rows, np.nan)
-    found = cells(table, name)
-    gone = np.asarray(pc.is_in(found, value_set=pa.array(absent, pa.string())))
-    seconds = _stamps(found)
-    bad = np.isnan(seconds) & (~gone | needed)
+    cells = strip_cells(table, name)
+    missing = np.asarray(pc.is_in(cells, value_set=pa.array(absent, pa.string())))
+    seconds = _stamps(cells)
+    bad = np.isnan(seconds) & (~missing | needed)
     for row in np.flatnonzero(bad).tolist():
-        text = found[row].as_py()
-        what = shown(text) if text else "empty"
-        note(wrong, row, f"{name} is {what}, must be a time as 2020-01-31 23:59:59")
+        text = cells[row].as_py()
+        what = quote(text) if text else "empty"
+        add_fault(wrong, row, f"{name} is {what}, must be a time as 2020-01-31 23:59:59")
     return seconds
 
 
@@ -147,7 +147,7 @@ class Times(NamedTuple):
     kinds: tuple[int, int]
 
 
-def times(
+def parse_times(
     table: pa.Table,
     name: str,
     wrong: Wrong,
@@ -168,31 +168,31 @@ def times(
     """
     if name not in table.column_names:
         return Times(np.full(table.num_rows, np.nan), (0, 0))
-    found = cells(table, name)
-    gone = np.asarray(pc.is_in(found, value_set=pa.array(absent, pa.string())))
-    stamps, values = _stamps(found), np.full(len(found), np.nan)
-    if not (~np.isnan(stamps) | gone).all():
-        readable = pc.match_substring_regex(found, NUMBER)
-        plain = pc.if_else(readable, found, pa.scalar(None, pa.string())).cast(pa.float64())
+    cells = strip_cells(table, name)
+    missing = np.asarray(pc.is_in(cells, value_set=pa.array(absent, pa.string())))
+    stamps, values = _stamps(cells), np.full(len(cells), np.nan)
+    if not (~np.isnan(stamps) | missing).all():
+        readable = pc.match_substring_regex(cells, NUMBER)
+        plain = pc.if_else(readable, cells, pa.scalar(None, pa.string())).cast(pa.float64())
         values = np.array(plain.fill_null(math.nan), dtype=float)
-    dated, counted = ~np.isnan(stamps) & ~gone, np.isfinite(values) & ~gone
-    other = np.zeros(len(found), dtype=bool) if dates is None else (counted if dates else dated)
-    bad = ~dated & ~counted & (~gone | needed)
+    dated, counted = ~np.isnan(stamps) & ~missing, np.isfinite(values) & ~missing
+    other = np.zeros(len(cells), dtype=bool) if dates is None else (counted if dates else dated)
+    bad = ~dated & ~counted & (~missing | needed)
     others = "dates" if dates else "numbers of seconds"
     for row in np.flatnonzero(bad | other).tolist():
-        text = found[row].as_py()
+        text = cells[row].as_py()
         must = (
             f"the others are {others}; all must be of one kind"
             if other[row]
             else "must be a number of seconds or a time as 2020-01-31 23:59:59"
         )
-        note(wrong, row, f"{name} is {shown(text) if text else 'empty'}, {must}")
+        add_fault(wrong, row, f"{name} is {quote(text) if text else 'empty'}, {must}")
     seconds = np.where(dated, stamps, np.where(counted, values, np.nan))
     seconds[other] = np.nan
     return Times(seconds, (int(counted.sum()), int(dated.sum())))
 
 
-def each(table: pa.Table, name: str, parse: Callable[[str], float], wrong: Wrong) -> Floats:
+def parse_each(table: pa.Table, name: str, parse: Callable[[str], float], wrong: Wrong) -> Floats:
     """A column of few different texts as numbers; NaN where there is no such column.
 
     Args:
@@ -203,18 +203,18 @@ def each(table: pa.Table, name: str, parse: Callable[[str], float], wrong: Wrong
     """
     if name not in table.column_names:
         return np.full(table.num_rows, np.nan)
-    coded = cells(table, name).dictionary_encode()
+    coded = strip_cells(table, name).dictionary_encode()
     values, faults = [], {}
     for code, text in enumerate(coded.dictionary.to_pylist()):
         try:
             values.append(parse(text))
         except ValueError as error:
             values.append(math.nan)
-            faults[code] = f"{name} is {shown(text)}, must be {error}"
+            faults[code] = f"{name} is {quote(text)}, must be {error}"
     codes = np.asarray(coded.indices)
     for code, text in faults.items():
         for row in np.flatnonzero(codes == code).tolist():
-            note(wrong, row, text)
+            add_fault(wrong, row, text)
     return np.array(values, dtype=float)[codes] if values else np.full(len(codes), np.nan)
 
 
@@ -292,12 +292,12 @@ def keep_rows(
             dropped[reason] = hits
         keep &= ~mask
     kept = np.flatnonzero(keep).astype(np.int64)
-    jobs = {name: _taken(values, kept, JOBS.field(name).type) for name, values in columns.items()}
+    jobs = {name: _take(values, kept, JOBS.field(name).type) for name, values in columns.items()}
     odd = {what: hits for what, mask in doubts if (hits := int((keep & mask).sum()))}
     return Rows(jobs, kept, wrong, dropped, absolute, odd, kinds, names)
 
 
-def _taken(values: Any, kept: Ints, kind: pa.DataType) -> pa.Array:
+def _take(values: Any, kept: Ints, kind: pa.DataType) -> pa.Array:
     if isinstance(values, pa.Array):
         return values.take(pa.array(kept))
     chosen = np.asarray(values, dtype=float)[kept]
@@ -307,6 +307,6 @@ def _taken(values: Any, kept: Ints, kind: pa.DataType) -> pa.Array:
     return pa.array(chosen, kind, mask=gone)
 
 
-def line_ids(lines: Ints, header_lines: int = 1) -> pa.Array:
+def number_jobs(lines: Ints, header_lines: int = 1) -> pa.Array:
     """Job ids for a log that has none: the number of the line, not counting the header."""
     return pa.array(lines - header_lines).cast(pa.string())

@@ -23,7 +23,7 @@ import pyarrow.csv as pacsv
 
 from wattkeeper.policies.arrays import Bools, Floats
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.schema import repeated, row_problems
+from wattkeeper.traces.schema import find_repeated, row_problems
 
 ABSENT: Final = ("", "nan", "NaN", "NA", "null", "NULL", "None")
 """What stands for no value in a column that may lack one."""
@@ -62,7 +62,7 @@ def read_csv(path: Path, schema: pa.Schema) -> CsvFile:
         TraceError: If the file cannot be read or is no such table; else one problem for each bad
             row.
     """
-    with reading(path):
+    with read_errors(path):
         data = path.read_bytes()
     texts, broken, header = _split(_text(data, path), path)
     _check_header(header, schema, path)
@@ -80,16 +80,18 @@ def read_csv(path: Path, schema: pa.Schema) -> CsvFile:
     for row, text in row_problems(table, schema).items():
         wrong.setdefault(row, text)
     if not wrong and not broken:
-        wrong = repeated(table, schema)
-    found = broken | {lines[row]: text for row, text in wrong.items()}
-    if found:
-        raise TraceError([Problem(found[n], f"{path}, row {n}") for n in sorted(found)])
+        wrong = find_repeated(table, schema)
+    problems_by_row = broken | {lines[row]: text for row, text in wrong.items()}
+    if problems_by_row:
+        raise TraceError(
+            [Problem(problems_by_row[n], f"{path}, row {n}") for n in sorted(problems_by_row)]
+        )
     extra = tuple(name for name in header if name not in schema.names)
     return CsvFile(table.cast(schema), extra, hashlib.sha256(data).hexdigest())
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def read_errors(path: Path) -> Iterator[None]:
     """Inside, a file is read.
 
     Raises:
@@ -117,12 +119,12 @@ def _text(data: bytes, path: Path) -> bytes:
     data = data.removeprefix(b"\xef\xbb\xbf")
     if not data.strip():
         raise TraceError(Problem("is empty; a header and rows are needed", str(path)))
-    if (at := odd_byte(data)) is not None:
-        raise TraceError(Problem(not_text(data, at), _where(path, data, at)))
+    if (at := find_odd_byte(data)) is not None:
+        raise TraceError(Problem(describe_odd_byte(data, at), _locate(path, data, at)))
     return data.lstrip(b"\r\n") + b"\n"
 
 
-def odd_byte(data: bytes) -> int | None:
+def find_odd_byte(data: bytes) -> int | None:
     """The 0-based place of the first byte that is not UTF-8 or is NUL; None in a text."""
     nul = data.find(b"\0")
     try:
@@ -132,12 +134,12 @@ def odd_byte(data: bytes) -> int | None:
     return nul if nul >= 0 else None
 
 
-def not_text(data: bytes, at: int) -> str:
+def describe_odd_byte(data: bytes, at: int) -> str:
     """The message on an odd byte."""
     return f"is not text (UTF-8): byte 0x{data[at]:02x} at byte {at + 1}"
 
 
-def _where(path: Path, data: bytes, at: int) -> str:
+def _locate(path: Path, data: bytes, at: int) -> str:
     start = max(data.rfind(b"\n", 0, at), data.rfind(b"\r", 0, at)) + 1
     row = sum(1 for line in data[:start].splitlines() if line)
     return f"{path}, row {row}" if row else f"{path}, header"
@@ -207,12 +209,12 @@ def _convert(texts: pa.ChunkedArray, want: pa.Field) -> tuple[pa.Array, dict[int
     values = pc.if_else(pa.array(wrong), 1.0, values)
     values = pc.if_else(absent, pa.scalar(None, pa.float64()), values)
     must = "a whole number below 2147483648" if whole else "a number"
-    found = {}
+    faults = {}
     for row in np.flatnonzero(wrong).tolist():
         text = cells[row].as_py()
         shown = repr(text if len(text) <= SHOWN_CELL else text[:SHOWN_CELL] + "...")
-        found[row] = f"{want.name} is {shown if text else 'empty'}, must be {must}"
-    return values.cast(want.type), found
+        faults[row] = f"{want.name} is {shown if text else 'empty'}, must be {must}"
+    return values.cast(want.type), faults
 
 
 def _not_int32(values: Floats) -> Bools:

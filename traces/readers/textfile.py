@@ -19,7 +19,7 @@ import pyarrow.csv as pacsv
 
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.readers.base import Batch
-from wattkeeper.traces.readers.csvfile import not_text, odd_byte, reading
+from wattkeeper.traces.readers.csvfile import describe_odd_byte, find_odd_byte, read_errors
 
 BLOCK_BYTES: Final = 1 << 21
 LONGEST_LINE_BYTES: Final = 1 << 24
@@ -84,14 +84,14 @@ def text_batches(
 def first_line(path: Path, comment: str = "") -> str:
     """The first line that is a row or a header, for sniffing; empty if there is none of text."""
     try:
-        with _opened(path) as file:
+        with _open(path) as file:
             data = file.read(SNIFFED_BYTES).removeprefix(BOM)
     except (TraceError, OSError, EOFError, zlib.error, ValueError):
         return ""
     for line in data.split(b"\n"):
         if _is_row(line, comment):
             line = line.removesuffix(b"\r")
-            return "" if _broken(line, quotes=False) else line.decode()
+            return "" if _find_fault(line, quotes=False) else line.decode()
     return ""
 
 
@@ -104,15 +104,15 @@ def check_text(path: Path) -> None:
     if path.is_dir():
         return
     try:
-        with _opened(path) as file:
+        with _open(path) as file:
             data = file.read(SNIFFED_BYTES)
     except (EOFError, OSError, zlib.error) as error:
         raise TraceError(Problem(f"cannot be read: {error}", str(path))) from error
     if not data.removeprefix(BOM).strip():
         raise TraceError(Problem("is empty; a header and rows are needed", str(path)))
     whole = data[: data.rfind(b"\n") + 1] or data  # the last line may end within a letter
-    if (at := odd_byte(whole)) is not None:
-        raise TraceError(Problem(not_text(whole, at), str(path)))
+    if (at := find_odd_byte(whole)) is not None:
+        raise TraceError(Problem(describe_odd_byte(whole, at), str(path)))
 
 
 def has_header(*names: str, delimiter: str = ",") -> Callable[[Path], bool]:
@@ -137,8 +137,8 @@ def one_path(paths: Sequence[Path], what: str = "file") -> Path:
     return paths[0]
 
 
-def _opened(path: Path) -> IO[bytes]:
-    with reading(path):
+def _open(path: Path) -> IO[bytes]:
+    with read_errors(path):
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
         return gzip.open(path) if packed else path.open("rb")  # type: ignore[return-value]
@@ -147,7 +147,7 @@ def _opened(path: Path) -> IO[bytes]:
 def _blocks(path: Path, block_bytes: int) -> Iterator[tuple[int, list[bytes]]]:
     """Whole lines without their ends, with the number of the first."""
     number, rest, first = 1, b"", True
-    with _opened(path) as file:
+    with _open(path) as file:
         while True:
             try:
                 data = file.read(block_bytes)
@@ -182,7 +182,7 @@ def _is_row(line: bytes, comment: str) -> bool:
 
 
 def _header(line: bytes, layout: Layout, path: Path, number: int) -> tuple[str, ...]:
-    if text := _broken(line, layout.quotes):
+    if text := _find_fault(line, layout.quotes):
         raise TraceError(Problem(text, f"{path}, line {number}"))
     values = _values(line, layout)
     if isinstance(values, str):
@@ -211,10 +211,10 @@ def _batch(
 ) -> Batch:
     """Divide lines into a table; most of them by Arrow, those with quotes one by one."""
     width, wrong, quoted, plain = len(header), {}, {}, []
-    suspect = _suspects(lines, layout.quotes)
+    suspect = _has_faults(lines, layout.quotes)
     delimiter = layout.delimiter.encode()
     for row, line in enumerate(lines):
-        if suspect and (text := _broken(line, layout.quotes)):
+        if suspect and (text := _find_fault(line, layout.quotes)):
             wrong[int(numbers[row])] = text
             continue
         if layout.quotes and b'"' in line:
@@ -247,7 +247,7 @@ def _batch(
     return Batch(path, numbers[rows], table, wrong)
 
 
-def _suspects(lines: list[bytes], quotes: bool) -> bool:
+def _has_faults(lines: list[bytes], quotes: bool) -> bool:
     """Whether any line may be broken, told for all of them at once."""
     block = b"\n".join(lines)
     if b"\r" in block or b"\0" in block or (quotes and b'"' in block):
@@ -259,10 +259,10 @@ def _suspects(lines: list[bytes], quotes: bool) -> bool:
     return False
 
 
-def _broken(line: bytes, quotes: bool) -> str:
+def _find_fault(line: bytes, quotes: bool) -> str:
     """Why a line cannot be divided, or an empty text."""
-    if (at := odd_byte(line)) is not None:
-        return not_text(line, at)
+    if (at := find_odd_byte(line)) is not None:
+        return describe_odd_byte(line, at)
     if b"\r" in line:
         return "holds a carriage return; lines must end with LF or CR LF"
     if quotes and line.count(b'"') % 2:

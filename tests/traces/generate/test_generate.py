@@ -22,8 +22,8 @@ from wattkeeper.traces.fits import (
     Memory,
     Quantiles,
     Users,
+    list_shipped,
     load_fit,
-    shipped,
     to_json,
 )
 from wattkeeper.traces.generate.compare_fit import compare, dispersion, ks_distance
@@ -306,7 +306,7 @@ def test_the_ks_distance_is_that_of_small_samples() -> None:
     assert ks_distance(np.array([1.0, 2.0, 3.0, 4.0]), np.array([2.0, 3.0])) == 0.25
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", list_shipped())
 def test_each_shipped_fit_says_where_its_numbers_come_from(name: str) -> None:
     fit = load_fit(name)
     for part in ("jobs", "arrivals.jobs_per_day", "demands.share", "demands.duration_s"):

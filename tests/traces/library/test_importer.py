@@ -259,7 +259,7 @@ def test_many_bad_lines_are_shown_in_part(put: Callable[[str | bytes], Path], ho
     added = store.add("csv", [path], "mine", skip_bad=True)
     assert added.quality["wrong"] == 50
     assert len(added.quality["wrong_examples"]) == 20
-    assert store.counted(added.quality)[-1].endswith("... and 30 more")
+    assert store.list_left_out(added.quality)[-1].endswith("... and 30 more")
 
 
 def test_a_log_without_gpu_jobs(put: Callable[[str | bytes], Path]) -> None:
