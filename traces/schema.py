@@ -1,7 +1,7 @@
-"""The canonical tables: columns, units, and what a valid row is.
+"""The canonical tables: columns, units, and rules of valid rows.
 
-Every field carries ``unit``, ``doc`` and ``rule`` in its metadata; every schema carries its
-``table`` name and the ``key`` columns that together are unique. The Parquet files keep all of it.
+Every field has ``unit``, ``doc`` and ``rule`` in its metadata; every schema has its
+``table`` name and the ``key`` columns that together are unique. Parquet files keep this metadata.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ ALLOWED: Final[Mapping[str, str]] = {
     ">= 0": "a finite number >= 0, at most 1e15",
     "1 to 1000": "a whole number from 1 to 1000",
 }
-"""What each rule of a field allows, in words."""
+"""Description of the values that each rule of a field allows."""
 
 
 LARGEST: Final = 1e15
-"""Of any value: sums and products of seconds, watts and epochs stay far from infinity."""
+"""Largest absolute value: sums and products of seconds, watts and epochs stay finite."""
 
 
 def field(
     name: str, dtype: pa.DataType, unit: str, doc: str, rule: str = "", *, null: bool = False
 ) -> pa.Field:
-    """A field with its unit, meaning and rule.
+    """Define a field with its unit, meaning and rule.
 
     Args:
         name: Column name.
         dtype: Arrow type.
         unit: SI unit, or empty where there is none.
-        doc: What the column means.
+        doc: Meaning of the column.
         rule: One of `ALLOWED`.
-        null: Whether a value may be absent.
+        null: Whether a value may be missing.
     """
     meta = {"unit": unit, "doc": doc, "rule": rule}
     return pa.field(name, dtype, nullable=null, metadata=meta)
 
 
 def table_schema(table: str, key: Sequence[str], fields: Sequence[pa.Field]) -> pa.Schema:
-    """A schema that names its table and its unique key (no key: rows may repeat)."""
+    """Define a schema with its table name and unique key (no key: rows may repeat)."""
     return pa.schema(fields, metadata={"table": table, "key": ",".join(key)})
 
 
@@ -133,20 +133,20 @@ KINDS: Final[Mapping[str, dict[str, pa.Schema]]] = {
     "jobs": {"jobs": JOBS},
     "profiles": {"profiles": PROFILES, "convergence": CONVERGENCE, "workloads": WORKLOADS},
 }
-"""The tables that each kind of trace holds."""
+"""Required tables of each kind of trace."""
 
 OPTIONAL: Final[Mapping[str, dict[str, pa.Schema]]] = {
     "jobs": {"nodes": NODES, "models": MODELS, "trainings": TRAININGS},
     "profiles": {},
 }
-"""The tables that it may hold besides."""
+"""Optional tables of each kind of trace."""
 
 
 def jobs_table(columns: Mapping[str, Any]) -> pa.Table:
-    """A table of jobs; what is not given is absent, whole GPUs, and as profiled.
+    """Build a table of jobs; missing columns are null, with whole GPUs and time scale 1.
 
     Args:
-        columns: Arrow arrays, or what can become one, by name.
+        columns: Arrow arrays, or values convertible to them, by name.
     """
     rows = len(columns["job_id"])
     defaults = {"gpu_milli": 1000, "time_scale": 1.0}
@@ -165,15 +165,15 @@ def validate(table: pa.Table, schema: pa.Schema, file: str) -> pa.Table:
     Args:
         table: Any Arrow table.
         schema: One of the schemas above.
-        file: Name that messages give for the table.
+        file: Name of the table in messages.
 
     Returns:
         The same rows, columns in the schema's order and with its metadata, in one chunk.
 
     Raises:
         TraceError: If a column is missing, unknown or of another type, if there are no rows, or
-            else with one problem a bad row (1-based): a value absent or out of range, a repeated
-            key.
+            else with one problem per malformed row (1-based): a value missing or out of range, a
+            repeated key.
     """
     problems = [Problem(text, file) for text in _column_problems(table.schema, schema)]
     if not problems and not table.num_rows:
@@ -208,12 +208,12 @@ def _column_problems(found: pa.Schema, schema: pa.Schema) -> list[str]:
 def row_problems(
     table: pa.Table, schema: pa.Schema, names: Mapping[str, str] = MappingProxyType({})
 ) -> dict[int, str]:
-    """What is wrong with the values of each bad row, by 0-based row, ascending.
+    """Faults of the values of each malformed row, by 0-based row, ascending.
 
     Args:
         table: Has the columns of the schema, with its types.
         schema: One of the schemas above.
-        names: What messages call a column, where not by its name.
+        names: Column names for messages, where they differ.
     """
     problems: dict[int, list[str]] = {}
     for want in schema:
@@ -233,7 +233,7 @@ def row_problems(
 
 
 def _find_violations(column: pa.ChunkedArray, rule: str) -> Bools:
-    """Which values break a rule; absent ones do not."""
+    """Which values violate a rule; missing values do not."""
     bad: Bools = np.zeros(len(column), dtype=bool)
     if not rule:
         return bad
@@ -252,7 +252,7 @@ def _find_violations(column: pa.ChunkedArray, rule: str) -> Bools:
 
 
 def _is_increasing(texts: pa.ChunkedArray) -> bool:
-    """Whether every text is longer than the one before, or as long and greater: none repeats."""
+    """Whether each text is longer than the one before, or equally long and greater."""
     if not pa.types.is_string(texts.type) or texts.null_count or len(texts) < 2:
         return False
     whole = texts.combine_chunks()
@@ -263,7 +263,7 @@ def _is_increasing(texts: pa.ChunkedArray) -> bool:
 
 
 def find_repeated(table: pa.Table, schema: pa.Schema) -> dict[int, str]:
-    """Which rows repeat the key of an earlier one, by 0-based row, ascending."""
+    """Rows that repeat the key of an earlier one, by 0-based row, ascending."""
     key = [name for name in schema.metadata[b"key"].decode().split(",") if name]
     if not key:
         return {}

@@ -1,4 +1,4 @@
-"""A trace in memory: its tables, and where they come from."""
+"""A trace in memory: its tables and their origin."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ Origin = Literal["recorded", "modelled", "synthetic"]
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Tables, and where they come from. Its tables are valid: that is checked when it is made.
+    """The tables of a trace and their origin. Tables are validated on construction.
 
     Attributes:
         name: Letters, digits, ``.``, ``_`` and ``-``; starts with a letter or digit.
         kind: ``jobs`` or ``profiles``.
-        tables: By name, the tables of that kind (`schema.KINDS`).
-        format: Import format or generator that made it.
-        origin: ``recorded`` as measured, ``modelled`` where recorded data was transformed by
-            assumptions, ``synthetic`` where all of it was computed.
+        tables: The tables of that kind by name (`schema.KINDS`).
+        format: Import format or generator.
+        origin: ``recorded`` as measured, ``modelled`` if recorded data was transformed by
+            assumptions, ``synthetic`` if all of it was computed.
         source: Citation.
         licence: SPDX name or what is known.
-        inputs: SHA-256 (hex) by name of each file that was read.
-        notes: What a reader should know: assumptions, columns left out, oddities.
-        parameters: What a generator was given, JSON-ready.
-        quality: What an import found, JSON-ready; see `wattkeeper.traces.readers.base.Quality`.
+        inputs: SHA-256 (hex) of each input file by name.
+        notes: Remarks for readers: assumptions, omitted columns, anomalies.
+        parameters: Arguments of the generator, JSON-ready.
+        quality: Counts of the import, JSON-ready; see `wattkeeper.traces.readers.base.Quality`.
 
     Raises:
         InputError: If the name is not allowed.
-        TraceError: If tables are missing, unknown or wrong.
+        TraceError: If tables are missing, unknown or invalid.
     """
 
     name: str

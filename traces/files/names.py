@@ -16,7 +16,7 @@ def is_name(text: str) -> bool:
 
 
 def check_name(text: str) -> str:
-    """The name itself, if it is allowed.
+    """Return the name if it is allowed.
 
     Raises:
         InputError: If it is not; the message says what is allowed.
@@ -30,6 +30,6 @@ def check_name(text: str) -> str:
 
 
 def derive_name(text: str) -> str:
-    """The nearest allowed name; ``trace`` if nothing of the text can be kept."""
+    """The nearest allowed name; ``trace`` if no character of the text is allowed."""
     cleaned = re.sub(r"[^A-Za-z0-9._-]+", "-", text).lstrip("._-")[:LONGEST]
     return cleaned or "trace"

@@ -1,8 +1,8 @@
-"""Import formats: one module each, found by listing this package.
+"""Import formats: one module each, discovered by listing this package.
 
-A module that defines ``FORMAT`` is a format; its name without a leading underscore is all that
-registers it. To add one, write its module. A `JobsFormat` reads logs of any size batch by batch
-(`wattkeeper.traces.library.importer` does the rest); a `Format` reads small files at once.
+A module without a leading underscore that defines ``FORMAT`` is a format; nothing else registers
+it. A `JobsFormat` reads logs of any size in batches (`wattkeeper.traces.library.importer` does the
+rest); a `Format` reads small files at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wattkeeper.policies.errors import InputError, TraceError
 from wattkeeper.traces.readers.base import Format, JobsFormat
 
 AUTO = "auto"
-"""In place of a format's name: the one that recognises the files."""
+"""Name that stands for the format that recognises the files."""
 
 
 @cache

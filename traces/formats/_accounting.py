@@ -1,4 +1,4 @@
-"""What the published logs of Helios and Acme share: a CSV file made of Slurm's accounting."""
+"""Common columns of the published logs of Helios and Acme: CSV exports of Slurm's accounting."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Public traces that `wattkeeper traces fetch` knows by name.
 
-Nothing of them is part of wattkeeper. A SHA-256 is written here only where it is stated: by the
-origin (Git LFS pointers, the README of clusterdata), by those who pinned the same file, or
-by the file itself at a pinned commit. Where none is stated it is unknown.
+wattkeeper includes none of their data. A SHA-256 is listed only if it is published: by the
+origin (Git LFS pointers, the README of clusterdata), by others who pinned the same file, or
+by the file at a pinned commit.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class File(NamedTuple):
 
     Attributes:
         url: Its address.
-        sha256: Digest (hex) of its bytes, or None where nobody states it.
-        size_bytes: Its size, or None where nobody states it.
-        members: Of an archive (tar or zip), how the paths of the members to import end, each of
-            one member; empty if the file itself is imported.
+        sha256: Digest (hex) of its bytes; None if unknown.
+        size_bytes: Its size; None if unknown.
+        members: For an archive (tar or zip), the ends of the paths of the members to import, each
+            matching one member; empty if the file itself is imported.
     """
 
     url: str
@@ -38,9 +38,9 @@ class WellKnown(NamedTuple):
         summary: One line.
         format: Import format that reads it.
         licence: SPDX name or what is known.
-        page: Where it is described.
-        files: What to download.
-        as_folder: Whether the format takes the folder of the files, not the files.
+        page: Address of its description.
+        files: Files to download.
+        as_folder: Whether the format takes the folder of the files instead of the files.
     """
 
     name: str
@@ -283,7 +283,7 @@ def find_known(name: str) -> WellKnown:
 
 
 def listing() -> list[str]:
-    """All well-known traces as lines of text: what, licence, format; address, size, SHA-256."""
+    """Lines that list all well-known traces: summary, licence, format; address, size, SHA-256."""
     lines = []
     for trace in WELL_KNOWN.values():
         lines.append(f"{trace.name}: {trace.summary}")

@@ -1,8 +1,8 @@
 """Download of well-known traces into the library.
 
-Downloads wait in ``.downloads/NAME`` of the library until their import has succeeded: what broke
-off goes on where it stopped (HTTP ranges, if the file is still the same one), and what arrived
-whole is not downloaded again. Only http and https, through the proxies of the environment.
+Downloads are stored in ``.downloads/NAME`` of the library until their import has succeeded: an
+interrupted one is resumed (HTTP ranges, if the file has not changed), and a complete one is not
+repeated. Only http and https, through the proxies of the environment.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ BROKEN_ARCHIVE: Final = (
 )
 
 Progress = Callable[[str, int, int | None], None]
-"""Told what is at work, bytes done, and bytes in all where known."""
+"""Called with the current file, bytes done, and total bytes if known."""
 
 
 class Fetched(NamedTuple):
-    """What was fetched.
+    """The result of a download.
 
     Attributes:
-        added: What the import put into the library.
-        digests: SHA-256 (hex) of each downloaded file by its name.
-        stated: Of these, the names whose digest was stated beforehand, and is right.
-        changed: One sentence for each file that differs from the one that was replaced.
+        added: The result of the import.
+        digests: SHA-256 (hex) of each downloaded file by name.
+        stated: Names of the files whose digest was known beforehand, and matches.
+        changed: One sentence for each file that differs from the one it replaced.
     """
 
     added: store.Added
@@ -74,7 +74,7 @@ class Fetched(NamedTuple):
 
 
 class _Unreachable(Exception):
-    """The network or the server failed; the text says how."""
+    """The network or the server failed, as described by the message."""
 
 
 def fetch(
@@ -87,23 +87,22 @@ def fetch(
     skip_bad: bool = False,
     progress: Progress = lambda what, done, total: None,
 ) -> Fetched:
-    """Download a well-known trace, check it, and import it into the library.
+    """Download a well-known trace, verify it, and import it into the library.
 
     Args:
         known_name: Its name in `wattkeeper.traces.library.catalogue.WELL_KNOWN`.
         name: Its name in the library; by default the same.
         replace: Whether an existing trace may be replaced.
-        url: In place of the known address: that of the file; if there are several files, that of
+        url: Replaces the known address: that of the file, or, for several files, that of
             the folder which has them under their known names.
-        sha256: In place of the known digests (hex), one a file in the order of the files.
+        sha256: Replaces the known digests (hex), one per file in the order of the files.
         skip_bad: Whether malformed rows of a job log are skipped and counted.
         progress: Called as bytes arrive.
 
     Raises:
         InputError: If there is no such trace, its name is taken, or an argument is wrong.
         TraceError: If a file has the wrong size or digest, or cannot be imported.
-        EnvironmentLacks: If the server cannot be reached or breaks off, or the file system
-            refuses.
+        EnvironmentLacks: If the server cannot be reached or disconnects, or a file operation fails.
     """
     known = find_known(known_name)
     files = _files(known, url, sha256)
@@ -132,7 +131,7 @@ def fetch(
 
 
 def _files(known: WellKnown, url: str | None, digests: Sequence[str]) -> dict[str, File]:
-    """By name the files to download, with what the user said in place of what is known."""
+    """The files to download by name, with the user's address and digests applied."""
     files = {unquote(urlsplit(f.url).path).rsplit("/", 1)[-1]: f for f in known.files}
     if url is not None:
         _check_address(url)
@@ -192,7 +191,7 @@ def _claim(place: Path) -> Iterator[Path]:
 
 
 def _obtain(file: File, path: Path, progress: Progress) -> str:
-    """Have a file at `path`, downloaded now or before; returns its digest."""
+    """Download a file to `path` unless it is there already; return its digest."""
     state = path.with_name(f"{path.name}.json")
     digest = _digest(path) if _state(state).get("url") == file.url and path.is_file() else ""
     if not digest or file.sha256 not in (None, digest):
@@ -215,7 +214,7 @@ def _digest(path: Path) -> str:
 
 
 def _state(path: Path) -> dict[str, str]:
-    """Where a download came from: ``url``, and ``validator``, which tells one version by."""
+    """Source of a download: ``url``, and ``validator``, which identifies the version."""
     try:
         state = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -244,7 +243,7 @@ def _download(file: File, path: Path, state: Path, progress: Progress) -> None:
 
 
 def _request(url: str, have: int, validator: str) -> tuple[HTTPResponse, int]:
-    """The server's reply, and the byte from which it sends."""
+    """The server's reply, and the byte at which it starts."""
     if have:
         reply = _open(url, {"Range": f"bytes={have}-", "If-Range": validator})
         if reply is not None:
@@ -260,7 +259,7 @@ def _request(url: str, have: int, validator: str) -> tuple[HTTPResponse, int]:
 
 
 def _open(url: str, headers: Mapping[str, str]) -> HTTPResponse | None:
-    """Ask for an address; None if the server has no such range."""
+    """Request an address; None if the server cannot serve the range."""
     opener = urllib.request.OpenerDirector()
     for handler in (  # no others: a redirection may not lead to a file or to ftp
         urllib.request.ProxyHandler,
@@ -299,7 +298,7 @@ def _copy(
     span: tuple[int, int | None],
     progress: Progress,
 ) -> None:
-    """Copy the reply's body, from a byte on to the end where that is known."""
+    """Copy the body of a reply, from a byte to the end, if that is known."""
     done, total = span
     what = unquote(urlsplit(url).path).rsplit("/", 1)[-1]
     of = "" if total is None else f" of {total:,}"
@@ -321,7 +320,7 @@ def _copy(
 def _to_import(
     known: WellKnown, files: Mapping[str, File], place: Path, progress: Progress
 ) -> list[Path]:
-    """The paths that the format takes, unpacked where they are in archives."""
+    """The paths that the format takes; archives are unpacked."""
     unpacked = place / "unpacked"
     shutil.rmtree(unpacked, ignore_errors=True)
     if known.as_folder:
@@ -334,7 +333,7 @@ def _to_import(
 
 
 def _unpack(path: Path, file: File, folder: Path, progress: Progress) -> list[Path]:
-    """Write the members that are asked for as plain files into a folder, and nothing else."""
+    """Extract the requested members as plain files into a folder."""
     made: dict[str, Path] = {}
     names = []
     try:
@@ -366,7 +365,7 @@ def _unpack(path: Path, file: File, folder: Path, progress: Progress) -> list[Pa
 
 
 def _members(path: Path, url: str) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
-    """Of each plain file in an archive: its path, its size in bytes, and how to open it."""
+    """Path, size in bytes, and opener of each plain file in an archive."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as packed:
             for info in packed.infolist():
@@ -388,7 +387,7 @@ def _extract(tape: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
 
 
 def _inputs(folder: Path) -> dict[str, str]:
-    """What a trace in the library was made of; empty if there is none or it is broken."""
+    """Input digests of a trace in the library; empty if there is none or it is broken."""
     try:
         found = json.loads((folder / META).read_bytes())["inputs"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -397,7 +396,7 @@ def _inputs(folder: Path) -> dict[str, str]:
 
 
 def _record(folder: Path, digests: Mapping[str, str], files: Mapping[str, File]) -> None:
-    """Add the downloaded files to what ``trace.json`` says of the origin."""
+    """Add the downloaded files to the inputs in ``trace.json``."""
     path = folder / META
     meta = json.loads(path.read_bytes())
     meta["inputs"] |= digests

@@ -54,7 +54,7 @@ class _Meta(BaseModel):
 
 
 def files(trace: Trace) -> dict[str, bytes]:
-    """The trace as files: bytes by file name. Equal traces give equal bytes."""
+    """The files of a trace: bytes by file name. Equal traces give equal bytes."""
     content: dict[str, bytes] = {}
     tables = {}
     for name, table in trace.tables.items():
@@ -71,7 +71,7 @@ def files(trace: Trace) -> dict[str, bytes]:
 
 
 def origin_metadata(fields: Mapping[str, Any]) -> dict[bytes, bytes]:
-    """What every table's Parquet file says of its origin besides its schema."""
+    """Metadata about the origin for every table's Parquet file."""
     return {key.encode(): str(fields[key]).encode() for key in ABOUT}
 
 
@@ -92,10 +92,10 @@ def meta_bytes(fields: Mapping[str, Any]) -> bytes:
 
 
 def check_free(folder: Path, *, overwrite: bool = False) -> None:
-    """Check that a trace may be written there.
+    """Check that a trace may be written to a folder.
 
     Raises:
-        InputError: If something is there that may not be replaced.
+        InputError: If something exists there that must not be replaced.
     """
     if folder.exists() or folder.is_symlink():
         if not (folder / META).is_file():
@@ -107,16 +107,16 @@ def check_free(folder: Path, *, overwrite: bool = False) -> None:
 
 
 def write(trace: Trace, folder: Path, *, overwrite: bool = False) -> None:
-    """Write a trace as a folder, whole or not at all.
+    """Write a trace as a folder, atomically.
 
     Args:
-        trace: What to write.
-        folder: The folder to make; its parents are made too.
-        overwrite: Whether an existing trace may be replaced. What is no trace is never replaced.
+        trace: The trace.
+        folder: The folder to create, with its parents.
+        overwrite: Whether an existing trace may be replaced. Other content is never replaced.
 
     Raises:
-        InputError: If something is there that may not be replaced.
-        EnvironmentLacks: If the file system refuses.
+        InputError: If something exists there that must not be replaced.
+        EnvironmentLacks: If a file operation fails.
     """
     check_free(folder, overwrite=overwrite)
     content = files(trace)

@@ -1,9 +1,9 @@
-"""Import of job logs of any size into a trace's folder, batch by batch.
+"""Import of job logs of any size into a trace's folder, in batches.
 
-Two passes. The first converts each batch of a log and writes what is kept to a scratch file, with
-the line that each job came from. The second makes ``submit_time_s`` relative to the first
-submission, leaves out repeated jobs, and writes the table. Besides a batch, memory holds 8 bytes a
-job: a hash of its id, so that only the few ids with an equal hash are compared.
+Two passes. The first converts each batch and writes the kept rows to a scratch file, with
+the line of each job. The second makes ``submit_time_s`` relative to the first
+submission, leaves out repeated jobs, and writes the table. Besides a batch, memory holds 8 bytes
+per job: a hash of its id, so that only ids with equal hashes are compared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ROW_GROUP: Final = 1 << 16
 LAST_DATE_S: Final = 2.5e11
 YEAR_2100_S: Final = 4102444800.0
 LATE: Final = "submitted after the year 2100 if times count seconds since 1970: milliseconds?"
-"""A doubt about times that are numbers."""
+"""Doubt about numeric times."""
 
 SCRATCH: Final = "scratch.parquet"
 TABLE: Final = "jobs.parquet"
@@ -44,7 +44,7 @@ SUFFIXES: Final = (".gz", ".csv", ".tsv", ".txt", ".swf", ".json", ".trace", ".l
 
 @dataclass(slots=True)
 class _FirstPass:
-    """What the first pass found."""
+    """Results of the first pass."""
 
     rows: int = 0
     wrong: int = 0
@@ -60,19 +60,19 @@ class _FirstPass:
     absolute: bool = False
 
     def fault(self, file: int, line: int, text: str) -> None:
-        """Count a malformed row; the first ones by file and line are kept."""
+        """Count a malformed row; the first ones by file and line are stored."""
         self.wrong += 1
         insort(self.faults, (file, line, text))
         del self.faults[SHOWN:]
 
     def problems(self) -> list[Problem]:
-        """The faults that are kept."""
+        """The stored faults."""
         return [
             Problem(text, f"{self.paths[index]}, line {line}") for index, line, text in self.faults
         ]
 
     def examples(self) -> list[str]:
-        """The same, without folders."""
+        """The stored faults without folder names."""
         return [
             f"{self.paths[index].name}, line {line}: {text}" for index, line, text in self.faults
         ]
@@ -106,24 +106,24 @@ def write_jobs(
     skip_bad: bool = False,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Import logs into the folder of a trace, whole or not at all.
+    """Import logs into the folder of a trace, atomically.
 
     Args:
         form: Their format.
-        paths: What it reads.
+        paths: The paths that it takes.
         name: The trace's name; by default that of the first path.
-        folder: The folder to make.
+        folder: The folder to create.
         mapping: For format ``csv``: canonical column to column of the file.
         skip_bad: Whether malformed rows are skipped and counted; otherwise they are refused.
         overwrite: Whether an existing trace may be replaced.
 
     Returns:
-        What ``trace.json`` says, by field; instead of each table its rows and digest.
+        The fields of ``trace.json``; of each table its rows and digest.
 
     Raises:
         InputError: If the name or the folder is not free or not allowed.
         TraceError: If a file is missing or wrong, or no job is left.
-        EnvironmentLacks: If the file system refuses.
+        EnvironmentLacks: If a file operation fails.
     """
     chosen = check_name(default_name(paths) if name is None else name)
     folders.check_free(folder, overwrite=overwrite)
@@ -154,11 +154,11 @@ def write_jobs(
 
 
 def import_trace(form: str, paths: Sequence[Path], name: str | None = None) -> Trace:
-    """Read files of a format into memory; `wattkeeper.traces.library.store.add` puts them on disk.
+    """Read files into a trace in memory; `wattkeeper.traces.library.store.add` writes them to disk.
 
     Args:
         form: Name of the format, or `AUTO`.
-        paths: What it reads.
+        paths: The paths that it takes.
         name: The trace's name; by default the format chooses.
 
     Raises:
@@ -176,7 +176,7 @@ def import_trace(form: str, paths: Sequence[Path], name: str | None = None) -> T
 
 
 def default_name(paths: Sequence[Path]) -> str:
-    """The name of a trace made of these files: that of the first."""
+    """The name of a trace of these files, derived from the first."""
     name = paths[0].absolute().name
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
@@ -186,7 +186,7 @@ def default_name(paths: Sequence[Path]) -> str:
 def _convert(
     batches: Iterator[Batch], form: JobsFormat, scratch: Path, dates: bool | None
 ) -> _FirstPass:
-    """The first pass; `dates` as in `Batch`."""
+    """First pass; `dates` as in `Batch`."""
     result = _FirstPass()
     with pq.ParquetWriter(scratch, _SCRATCH, compression="zstd") as writer:
         for batch in batches:
@@ -210,7 +210,7 @@ def _convert(
 
 
 def _check(batch: Batch, rows: Rows, result: _FirstPass) -> tuple[pa.Table, Ints]:
-    """The jobs of a batch that keep the rules of the schema, with their lines."""
+    """The valid jobs of a batch, with their lines."""
     table = jobs_table({"job_id": pa.array([], pa.string()), **rows.jobs})
     table = table.replace_schema_metadata(_UNPLACED.metadata)
     lines = batch.lines[rows.kept]
@@ -237,7 +237,7 @@ def _hashes(ids: pa.ChunkedArray) -> Ints:
 
 
 def _find_repeats(result: _FirstPass, scratch: Path) -> Ints:
-    """Which rows of the scratch file repeat the id of an earlier one; they count as wrong."""
+    """Rows of the scratch file that repeat the id of an earlier row; they count as malformed."""
     if not result.hashes:
         return np.array([], dtype=np.int64)
     hashes = np.concatenate(result.hashes)
@@ -266,7 +266,7 @@ def _find_repeats(result: _FirstPass, scratch: Path) -> Ints:
 
 
 def _list_malformed(result: _FirstPass, where: str) -> list[Problem]:
-    """The first malformed rows, and after the last of them what can be done."""
+    """The first malformed rows, and advice after the last of them."""
     text = f"{result.wrong} of {result.rows} rows malformed"
     *others, last = result.problems()
     if result.wrong > len(result.faults):
@@ -319,7 +319,7 @@ def _write_table(
     skip: Ints,
     fields: Mapping[str, Any],
 ) -> str:
-    """The second pass; returns the digest of the table."""
+    """Second pass; returns the digest of the table."""
     schema = JOBS.with_metadata(JOBS.metadata | folders.origin_metadata(fields))
     index = schema.get_field_index("submit_time_s")
     start = 0

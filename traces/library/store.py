@@ -24,14 +24,14 @@ from wattkeeper.traces.readers.base import JobsFormat
 from wattkeeper.traces.trace import Trace
 
 MUCH: Final = 0.1
-"""Of all rows."""
+"""Share of all rows."""
 
 
 class Added(NamedTuple):
-    """What an import put into the library.
+    """The result of an import into the library.
 
     Attributes:
-        folder: Where it is.
+        folder: Folder of the trace.
         name: The trace's name.
         kind: ``jobs`` or ``profiles``.
         origin: As in `Trace`.
@@ -127,11 +127,11 @@ def add(
     mapping: Mapping[str, str] | None = None,
     skip_bad: bool = False,
 ) -> Added:
-    """Import files into the library; logs of jobs pass through memory in batches.
+    """Import files into the library; job logs are read in batches.
 
     Args:
         form: Name of a format, or `wattkeeper.traces.formats.AUTO`.
-        paths: What it reads.
+        paths: The paths that it takes.
         name: The trace's name; by default the format chooses.
         replace: Whether an existing trace may be replaced.
         mapping: For format ``csv``: canonical column to column of the file.
@@ -139,9 +139,9 @@ def add(
 
     Raises:
         InputError: If there is no such format, the name is taken or not allowed, or `mapping` or
-            `skip_bad` is given for a format that has none.
+            `skip_bad` is given for a format without it.
         TraceError: If a file is missing or wrong.
-        EnvironmentLacks: If the file system refuses.
+        EnvironmentLacks: If a file operation fails.
     """
     known = find_format(form, paths)
     if mapping and known.name != "csv":
@@ -171,12 +171,11 @@ def add(
 
 
 def sizes(trace: Trace) -> dict[str, Any]:
-    """How large a trace is, JSON-ready.
+    """The size of a trace, JSON-ready.
 
     Returns:
-        ``tables``: rows of each; ``rows``: jobs or profiles;
-        ``most_gpus``: of one of them; ``span_s``: from the first
-        submission to the last, s, None for profiles.
+        ``tables``: rows by table; ``rows``: jobs or profiles; ``most_gpus``: largest number of GPUs
+        of a row; ``span_s``: from the first submission to the last, s, None for profiles.
     """
     table = trace.tables[trace.kind]
     bounds = pc.min_max(table["submit_time_s"]).as_py() if trace.kind == "jobs" else None
@@ -189,7 +188,7 @@ def sizes(trace: Trace) -> dict[str, Any]:
 
 
 def list_left_out(quality: Mapping[str, Any]) -> list[str]:
-    """Lines that say what an import left out, by reason or by file and line, and what it doubts."""
+    """Lines about the rows that an import dropped, doubts or skipped."""
     lines = [f"{count:8} dropped: {reason}" for reason, count in quality.get("dropped", {}).items()]
     lines += [f"{count:8} doubtful: {what}" for what, count in quality.get("doubts", {}).items()]
     if wrong := quality.get("wrong", 0):
@@ -201,7 +200,7 @@ def list_left_out(quality: Mapping[str, Any]) -> list[str]:
 
 
 def warn_left_out(quality: Mapping[str, Any]) -> str:
-    """A warning if an import left out more than `MUCH` of all rows as malformed; else empty."""
+    """A warning if more than `MUCH` of all rows were malformed and skipped; else empty."""
     wrong, rows = quality.get("wrong", 0), quality.get("rows", 0)
     if wrong <= MUCH * rows:
         return ""

@@ -181,9 +181,9 @@ def _check(graph: Published, where: str) -> None:
 
 
 def _order(graph: Published, where: str) -> list[int]:
-    """The nodes in topological order: as they stand if that is one, else as published.
+    """The nodes in topological order: as written if that is one, else as published.
 
-    That is Kahn's order with a stack: of the nodes that could come next, the one that became ready
+    That is Kahn's algorithm with a stack: of the ready nodes, the one that became ready
     last; of those that became ready together, the last one.
     """
     count = len(graph.opts)

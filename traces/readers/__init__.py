@@ -1,1 +1,1 @@
-"""From text to columns: what all formats share."""
+"""From text to columns, for all formats."""

@@ -1,4 +1,4 @@
-"""What a reader of a format takes and gives: batches of text in, columns of jobs out."""
+"""Interface of import formats: from batches of text to columns of jobs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class Quality(TypedDict):
-    """What an import found, as `Trace.quality` keeps it.
+    """Counts of an import, as in `Trace.quality`.
 
     ``rows`` read = ``kept`` + ``wrong`` (malformed, skipped) + ``dropped`` (by reason).
     ``wrong_examples`` has the first 20 as ``FILE, line N: text``. ``doubts`` counts kept rows that
-    are odd, by what is odd.
+    are suspicious, by reason.
     """
 
     rows: int
@@ -38,11 +38,11 @@ class Batch(NamedTuple):
     Attributes:
         path: The file.
         lines: Physical line number (1-based) of each row; record number where there are no lines.
-        rows: What `JobsFormat.convert` takes: a table of texts, or a list of records.
-        wrong: Lines that could not be split into rows: by line number, what is wrong.
-        context: Whatever else `convert` needs.
-        dates: Whether times must be dates (True) or numbers (False), where a format takes either;
-            None while nobody knows.
+        rows: Input of `JobsFormat.convert`: a table of texts, or a list of records.
+        wrong: Lines that could not be split into rows: fault by line number.
+        context: Further input of `convert`.
+        dates: Whether times must be dates (True) or numbers (False), where a format accepts both;
+            None until that is decided.
     """
 
     path: Path
@@ -54,20 +54,20 @@ class Batch(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What a batch became. Every row of it is kept, wrong, or dropped.
+    """The result of a batch. Each of its rows is either kept, wrong, or dropped.
 
     Attributes:
-        jobs: Columns of `wattkeeper.traces.schema.JOBS`, one value a kept row; those left out
-            are absent, as `jobs_table` says. ``submit_time_s`` may count from any origin.
-        kept: Of each kept row, its 0-based number in the batch, ascending.
-        wrong: Malformed rows, by 0-based number in the batch: what is wrong.
-        dropped: Well-formed rows that are no GPU job: how many, by reason.
+        jobs: Columns of `wattkeeper.traces.schema.JOBS`, one value per kept row; missing columns
+            get the defaults of `jobs_table`. ``submit_time_s`` may count from any origin.
+        kept: 0-based number in the batch of each kept row, ascending.
+        wrong: Malformed rows: fault by 0-based number in the batch.
+        dropped: Number of well-formed rows that are not GPU jobs, by reason.
         absolute: Whether ``submit_time_s`` counts from 1970-01-01 00:00:00.
-        doubts: Kept rows that are odd: how many, by what is odd.
-        kinds: How many times, of all rows, were written as numbers and how many as dates, where a
-            format takes either. If its files mix them, they are converted again with
-            `Batch.dates` set to the kind of most.
-        names: What the file calls a canonical column, where it has another name for it.
+        doubts: Number of suspicious kept rows, by reason.
+        kinds: Number of times written as numbers, and as dates, in all rows, where a format accepts
+            both. If its files mix them, they are converted again with `Batch.dates` set to the more
+            frequent kind.
+        names: The file's name of a canonical column, where it differs.
     """
 
     jobs: Mapping[str, pa.Array]
@@ -81,23 +81,23 @@ class Rows(NamedTuple):
 
 
 class JobsFormat(NamedTuple):
-    """How to read one kind of job log, batch by batch.
+    """An import format of job logs, read in batches.
 
     Attributes:
         name: As written on the command line.
         summary: One line.
-        takes: The paths that it needs, in words.
+        takes: Description of the paths that it needs.
         source: Citation.
         licence: SPDX name or what is known.
         time_unit: How times are written.
-        cannot_tell: What the log cannot tell, one sentence each.
-        sniff: Whether a path looks like this format; reads its beginning, never raises.
+        cannot_tell: Information that the log lacks, one sentence each.
+        sniff: Whether a path looks like this format; reads only its beginning, never raises.
         batches: From paths, and for format ``csv`` the mapping CANONICAL to COLUMN, to batches in
             file order; raises `TraceError`.
         convert: From a batch to canonical columns.
-        nodes: From paths to a table `NODES`, or to None where they tell nothing of nodes.
-        origin: Of the trace that it makes.
-        clock: Whose clock shows absolute times.
+        nodes: From paths to a table `NODES`, or to None if they do not describe nodes.
+        origin: Origin of the resulting trace.
+        clock: Time zone of absolute times.
     """
 
     name: str
@@ -116,15 +116,15 @@ class JobsFormat(NamedTuple):
 
 
 class Format(NamedTuple):
-    """How to read one kind of input at once.
+    """An import format of small inputs, read at once.
 
     Attributes:
         name: As written on the command line.
         summary: One line.
-        takes: The paths that it needs, in words.
+        takes: Description of the paths that it needs.
         read: From these paths to a trace with a default name; raises `TraceError`.
-        sniff: Whether a path looks like this format; reads its beginning, never raises.
-        read_good: As `read`, but leaves bad rows out and counts them; None if it cannot.
+        sniff: Whether a path looks like this format; reads only its beginning, never raises.
+        read_good: As `read`, but skips and counts malformed rows; None if it cannot.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""From columns of text to canonical ones: numbers, times, texts, and which rows stay.
+"""From columns of text to canonical columns of numbers, times and texts.
 
-Each function notes the rows that it cannot read in ``wrong`` (by 0-based row, what is wrong) and
-goes on, so that all that is wrong with a batch is found at once.
+Each function adds the rows that it cannot read to ``wrong`` (fault by 0-based row) and
+continues, so that all faults of a batch are found at once.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def add_fault(wrong: Wrong, row: int, text: str) -> None:
 
 
 def quote(text: str) -> str:
-    """A value as messages show it."""
+    """A value as shown in messages."""
     return repr(text if len(text) <= SHOWN_CELL else text[:SHOWN_CELL] + "...")
 
 
 def strip_cells(table: pa.Table, name: str) -> pa.Array:
-    """A column of texts without white space around them."""
+    """A column of texts, surrounding white space removed."""
     column = table.column(name)
     chunk = (
         column.chunk(0)
@@ -52,7 +52,7 @@ def strip_cells(table: pa.Table, name: str) -> pa.Array:
 
 
 def parse_texts(table: pa.Table, name: str, absent: Sequence[str] = ABSENT) -> pa.Array:
-    """A column of texts; null where absent, or where there is no such column."""
+    """A column of texts; null where missing, or if there is no such column."""
     if name not in table.column_names:
         return pa.nulls(table.num_rows, pa.string())
     cells = strip_cells(table, name)
@@ -70,16 +70,16 @@ def parse_numbers(
     absent: Sequence[str] = ABSENT,
     unit: str = "",
 ) -> Floats:
-    """A column of numbers; NaN where absent, wrong, or where there is no such column.
+    """A column of numbers; NaN where missing, malformed, or if there is no such column.
 
     Args:
         table: Columns of text.
         name: The column.
-        wrong: Takes what is wrong.
-        whole: Whether they must be whole numbers that fit 32 bits.
-        needed: Whether one must be there.
-        absent: Texts that stand for no value.
-        unit: What the numbers count, for messages.
+        wrong: Receives the faults.
+        whole: Whether values must be whole numbers that fit 32 bits.
+        needed: Whether a missing value is a fault.
+        absent: Texts that stand for a missing value.
+        unit: Unit of the numbers, for messages.
     """
     if name not in table.column_names:
         return np.full(table.num_rows, np.nan)
@@ -118,9 +118,9 @@ def parse_dates(
     needed: bool = False,
     absent: Sequence[str] = ABSENT,
 ) -> Floats:
-    """A column of ISO 8601 dates as seconds since 1970-01-01 00:00:00; NaN as in `numbers`.
+    """A column of ISO 8601 dates as seconds since 1970-01-01 00:00:00; NaN as in `parse_numbers`.
 
-    An offset from UTC is taken into account; without one the time is taken as it is written.
+    An offset from UTC is applied; a time without offset is used as written.
     """
     if name not in table.column_names:
         return np.full(table.num_rows, np.nan)
@@ -139,7 +139,7 @@ class Times(NamedTuple):
     """A column of times.
 
     Attributes:
-        seconds: Of each row; of dates since 1970-01-01 00:00:00. NaN as in `numbers`.
+        seconds: Of each row; for dates since 1970-01-01 00:00:00. NaN as in `parse_numbers`.
         kinds: How many were written as numbers, and how many as dates.
     """
 
@@ -161,10 +161,10 @@ def parse_times(
     Args:
         table: Columns of text.
         name: The column.
-        wrong: Takes what is wrong.
-        dates: As in `Batch`: which of the two the others are; None: each is read as it looks.
-        needed: Whether one must be there.
-        absent: Texts that stand for no value.
+        wrong: Receives the faults.
+        dates: As in `Batch`: which of the two all times must be; None: either.
+        needed: Whether a missing value is a fault.
+        absent: Texts that stand for a missing value.
     """
     if name not in table.column_names:
         return Times(np.full(table.num_rows, np.nan), (0, 0))
@@ -193,14 +193,7 @@ def parse_times(
 
 
 def parse_each(table: pa.Table, name: str, parse: Callable[[str], float], wrong: Wrong) -> Floats:
-    """A column of few different texts as numbers; NaN where there is no such column.
-
-    Args:
-        table: Columns of text.
-        name: The column.
-        parse: From a text to a number or NaN; a `ValueError` says what it must be.
-        wrong: Takes what is wrong.
-    """
+    """Parse a column of few distinct texts to numbers; NaN if there is no such column."""
     if name not in table.column_names:
         return np.full(table.num_rows, np.nan)
     coded = strip_cells(table, name).dictionary_encode()

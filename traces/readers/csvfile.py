@@ -1,7 +1,7 @@
-"""One reader for CSV files that nobody vouches for.
+"""Reader of CSV files from untrusted sources.
 
-Whatever the bytes, the outcome is a table or a `TraceError` that names file and row. A row is a
-data row, 1-based: the header does not count, nor do empty lines. Extra columns are allowed.
+For any input, the result is a table or a `TraceError` that names file and row. A row is a
+data row, 1-based: neither the header nor empty lines count. Extra columns are allowed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.schema import find_repeated, row_problems
 
 ABSENT: Final = ("", "nan", "NaN", "NA", "null", "NULL", "None")
-"""What stands for no value in a column that may lack one."""
+"""Texts that stand for a missing value in a nullable column."""
 
 NUMBER: Final = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf|infinity|nan)$"
 BLOCK_BYTES: Final = 1 << 28
@@ -34,12 +34,12 @@ SHOWN_CELL: Final = 40
 
 
 class CsvFile(NamedTuple):
-    """A CSV file that was read.
+    """The content of a CSV file.
 
     Attributes:
         table: The columns of the schema, with its types and metadata, in file order.
-        extra: Names of the columns that the schema does not have.
-        sha256: Digest of the file as it is on disk, hex.
+        extra: Names of columns that the schema does not have.
+        sha256: Digest (hex) of the file on disk.
     """
 
     table: pa.Table
@@ -51,16 +51,16 @@ def read_csv(path: Path, schema: pa.Schema) -> CsvFile:
     """Read the columns of a schema from a CSV file.
 
     Comma-separated, UTF-8 with or without byte order mark, any line ends, quotes, plain or gzip
-    (told by content).
+    (detected by content).
 
     Args:
         path: The file.
-        schema: Fields by `schema.field`: strings, float64 or int32, each with the rule that its
-            values must keep. A nullable field takes `ABSENT` as no value.
+        schema: Fields by `schema.field`: strings, float64 or int32, each with the rule of its
+            values. `ABSENT` texts are missing values of nullable fields.
 
     Raises:
-        TraceError: If the file cannot be read or is no such table; else one problem for each bad
-            row.
+        TraceError: If the file cannot be read or is not such a table; else one problem for each
+            malformed row.
     """
     with read_errors(path):
         data = path.read_bytes()
@@ -92,10 +92,10 @@ def read_csv(path: Path, schema: pa.Schema) -> CsvFile:
 
 @contextmanager
 def read_errors(path: Path) -> Iterator[None]:
-    """Inside, a file is read.
+    """Context in which errors of reading a file become a `TraceError`.
 
     Raises:
-        TraceError: If it is not there, or cannot be read.
+        TraceError: If the file does not exist or cannot be read.
     """
     try:
         yield
@@ -125,7 +125,7 @@ def _text(data: bytes, path: Path) -> bytes:
 
 
 def find_odd_byte(data: bytes) -> int | None:
-    """The 0-based place of the first byte that is not UTF-8 or is NUL; None in a text."""
+    """0-based position of the first byte that is NUL or not UTF-8; None if there is none."""
     nul = data.find(b"\0")
     try:
         data[: nul if nul >= 0 else None].decode("utf-8")
@@ -135,7 +135,7 @@ def find_odd_byte(data: bytes) -> int | None:
 
 
 def describe_odd_byte(data: bytes, at: int) -> str:
-    """The message on an odd byte."""
+    """Error message for an odd byte."""
     return f"is not text (UTF-8): byte 0x{data[at]:02x} at byte {at + 1}"
 
 
@@ -146,7 +146,7 @@ def _locate(path: Path, data: bytes, at: int) -> str:
 
 
 def _split(data: bytes, path: Path) -> tuple[pa.Table, dict[int, str], list[str]]:
-    """Cells as text, the rows of wrong length by row number, and the header."""
+    """Cells as text, rows of wrong length by row number, and the header."""
     if data.count(b'"') % 2:
         raise TraceError(Problem("a quotation mark is never closed", str(path)))
     broken: dict[int, str] = {}
@@ -189,13 +189,13 @@ def _check_header(header: list[str], schema: pa.Schema, path: Path) -> None:
 
 
 def _row_numbers(good: int, broken: dict[int, str]) -> list[int]:
-    """Row number in the file of each row that has the right length."""
+    """Row number in the file of each row of the right length."""
     numbers = np.arange(1, good + len(broken) + 1)
     return [int(n) for n in np.setdiff1d(numbers, list(broken))]
 
 
 def _convert(texts: pa.ChunkedArray, want: pa.Field) -> tuple[pa.Array, dict[int, str]]:
-    """A column in its type, with 1 in place of what is no number, and these by row."""
+    """A column in its type, with 1 in place of malformed numbers, and the faults by row."""
     cells = pc.utf8_trim_whitespace(texts.cast(pa.string()).combine_chunks())
     absent = pc.is_in(cells, value_set=pa.array(ABSENT if want.nullable else [], pa.string()))
     if pa.types.is_string(want.type):

@@ -1,7 +1,7 @@
-"""Logs of any size, read in batches of lines that stay numbered as in the file.
+"""Logs of any size, read in batches of lines with their line numbers.
 
-A line is a row: a value may not span lines. That costs little (no known log needs it), and lets a
-broken line be named, skipped, and not taken for the start of something longer.
+One line is one row: values must not span lines. No known log needs that, and a malformed
+line can be reported and skipped without affecting those after it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ BOM: Final = b"\xef\xbb\xbf"
 
 
 class Layout(NamedTuple):
-    """How the lines of a log are divided.
+    """How lines are split into values.
 
     Attributes:
         delimiter: Between values; empty: any white space.
-        columns: Their names where the log has no header line; otherwise None.
-        quotes: Whether values may stand in double quotes, as in CSV.
-        comment: What a line that is no row starts with; empty: there are none.
+        columns: Column names of a log without header line; otherwise None.
+        quotes: Whether values may be in double quotes, as in CSV.
+        comment: Prefix of comment lines; empty: there are none.
     """
 
     delimiter: str = ","
@@ -49,20 +49,20 @@ def text_batches(
     needed: Sequence[str] = (),
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[Batch]:
-    """Read a log, plain or gzip (told by content), UTF-8 with or without byte order mark.
+    """Read a log, plain or gzip (detected by content), UTF-8 with or without byte order mark.
 
     Args:
         path: The file.
-        layout: How its lines are divided.
-        needed: Columns that its header must have.
-        block_bytes: How much text makes a batch.
+        layout: How lines are split into values.
+        needed: Columns that the header must have.
+        block_bytes: Size of the text of a batch.
 
     Yields:
-        Batches whose ``rows`` is a table of strings and whose ``wrong`` has the lines that are
-        broken: of wrong length, not UTF-8, with a quotation mark that is not closed.
+        Batches whose ``rows`` is a table of strings and whose ``wrong`` has the malformed lines: of
+        wrong length, not UTF-8, with an unclosed quotation mark.
 
     Raises:
-        TraceError: If the file cannot be read, is damaged, or has not these columns.
+        TraceError: If the file cannot be read, is damaged, or lacks a needed column.
     """
     header = layout.columns
     for start, lines in _blocks(path, block_bytes):
@@ -82,7 +82,7 @@ def text_batches(
 
 
 def first_line(path: Path, comment: str = "") -> str:
-    """The first line that is a row or a header, for sniffing; empty if there is none of text."""
+    """The first row or header line, for sniffing; empty if there is none."""
     try:
         with _open(path) as file:
             data = file.read(SNIFFED_BYTES).removeprefix(BOM)
@@ -96,7 +96,7 @@ def first_line(path: Path, comment: str = "") -> str:
 
 
 def check_text(path: Path) -> None:
-    """Check that a file is there and begins like text; a folder passes.
+    """Check that a file exists and begins as text; folders pass.
 
     Raises:
         TraceError: If it cannot be read, is empty, or is not text.
@@ -116,7 +116,7 @@ def check_text(path: Path) -> None:
 
 
 def has_header(*names: str, delimiter: str = ",") -> Callable[[Path], bool]:
-    """A sniffer: whether the first line of a file has these columns."""
+    """Make a sniffer: whether the first line of a file has these columns."""
 
     def sniff(path: Path) -> bool:
         found = [name.strip().strip('"') for name in first_line(path).split(delimiter)]
@@ -129,7 +129,7 @@ def one_path(paths: Sequence[Path], what: str = "file") -> Path:
     """The only path.
 
     Raises:
-        TraceError: If there are more.
+        TraceError: If there is not exactly one.
     """
     if len(paths) != 1:
         text = f"one {what} is needed, not {len(paths)}"
@@ -145,7 +145,7 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _blocks(path: Path, block_bytes: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Whole lines without their ends, with the number of the first."""
+    """Yield complete lines without line ends, with the number of the first."""
     number, rest, first = 1, b"", True
     with _open(path) as file:
         while True:
@@ -209,7 +209,7 @@ def _batch(
     lines: list[bytes],
     numbers: np.ndarray[tuple[int], np.dtype[np.int64]],
 ) -> Batch:
-    """Divide lines into a table; most of them by Arrow, those with quotes one by one."""
+    """Split lines into a table: most of them by Arrow, those with quotes individually."""
     width, wrong, quoted, plain = len(header), {}, {}, []
     suspect = _has_faults(lines, layout.quotes)
     delimiter = layout.delimiter.encode()
@@ -248,7 +248,7 @@ def _batch(
 
 
 def _has_faults(lines: list[bytes], quotes: bool) -> bool:
-    """Whether any line may be broken, told for all of them at once."""
+    """Whether any line may be malformed, checked for all lines at once."""
     block = b"\n".join(lines)
     if b"\r" in block or b"\0" in block or (quotes and b'"' in block):
         return True
@@ -260,7 +260,7 @@ def _has_faults(lines: list[bytes], quotes: bool) -> bool:
 
 
 def _find_fault(line: bytes, quotes: bool) -> str:
-    """Why a line cannot be divided, or an empty text."""
+    """Why a line cannot be split; empty if it can."""
     if (at := find_odd_byte(line)) is not None:
         return describe_odd_byte(line, at)
     if b"\r" in line:
@@ -271,7 +271,7 @@ def _find_fault(line: bytes, quotes: bool) -> str:
 
 
 def _values(line: bytes, layout: Layout) -> list[str] | str:
-    """The values of a line, or what is wrong with it."""
+    """The values of a line, or its fault."""
     text = line.decode("utf-8")
     if not layout.delimiter:
         return text.split()
@@ -284,7 +284,7 @@ def _values(line: bytes, layout: Layout) -> list[str] | str:
 
 
 def _parse(lines: list[bytes], header: tuple[str, ...], delimiter: str) -> pa.Table:
-    """Lines without quotes, all of the right length, as a table of texts."""
+    """A table of texts from lines without quotes, all of the right length."""
     if not lines:
         return pa.table({name: pa.array([], pa.string()) for name in header})
     data = b"\n".join(lines) + b"\n"
