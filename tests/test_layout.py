@@ -1,6 +1,7 @@
 """The house itself: what the wheel holds, who may import whom, and what `--help` loads."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -160,3 +161,29 @@ def test_a_floor_is_not_imported_by_its_bare_name(floor: str, tmp_path: Path) ->
     )
     assert done.returncode == 1, done.stdout + done.stderr
     assert f"import wattkeeper.{floor}" in done.stdout
+
+
+def house_section() -> str:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return page.partition("\n## The house\n")[2].partition("\n## ")[0]
+
+
+def test_contributing_lists_every_folder_once() -> None:
+    listed: list[str] = []
+    parents: list[str] = []
+    for line in house_section().split("```")[1].strip().splitlines():
+        indent, name = re.match(r"( *)(\w+)/ +\S", line).groups()  # type: ignore[union-attr]
+        parents[len(indent) // 2 :] = [name]
+        listed.append("/".join(parents))
+    folders = {
+        path.parent.relative_to(ROOT).as_posix()
+        for floor in FLOORS
+        for path in (ROOT / floor).rglob("__init__.py")
+    }
+    assert sorted(listed) == sorted(folders)
+
+
+def test_paths_in_contributing_exist() -> None:
+    paths = re.findall(r"`((?:\w+/)+[\w.]*)`", house_section())
+    assert "traces/formats/" in paths
+    assert [path for path in paths if not (ROOT / path).exists()] == []
