@@ -20,15 +20,18 @@ import sqlalchemy as sa
 
 from wattkeeper.live.host import process_identity
 from wattkeeper.live.host.failures import MAX_FAILURES, is_out_of_memory
-from wattkeeper.live.session.policy_host import Configuration, JobPlan, PolicyHost, digest
+from wattkeeper.live.session.policy_host import JobPlan, PolicyHost, digest
 from wattkeeper.live.session.store import FIRST_S, SessionStore, attempts, jobs, observations
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, Cause, EpochReport
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import Measurement
+from wattkeeper.sim.engine.attempt import Tuned, Untuned
 
 ATTEMPTS: Final = 20
 """A recurrence is given up after so many."""
+CHOSEN: Final = frozenset({"reached", "epochs", "bound", "left"})
+"""Causes that follow from what was chosen."""
 
 log = logging.getLogger("wattkeeper.session")
 
@@ -166,23 +169,27 @@ class LocalCoordinator:
             db.execute(sa.update(attempts).where(a.id == before["id"]).values(again=False))
         values["in_flight"] = living
         self._id = self._new
-        learners = PolicyHost(self._store, db, job, self._plan, values)
+        host = PolicyHost(self._store, db, job, self._plan, values)
         if before is None:
-            learners.submitted()
-        chosen = learners.configure()
-        knobs = None
-        if chosen.power_limit_w is None:
-            knobs = learners.tune(chosen, ())
-        learners.save()
+            host.maker.submitted(host.start.job)
+        if before is not None and self._was_lost(db, before):
+            decided = host.maker.repeat(host.restore(before))
+        else:
+            decided = host.maker.decide(host.start)
+        host.save()
+        limit_w, profile_w = (
+            (decided.power_limit_w, ()) if isinstance(decided, Tuned) else (None, decided.profile_w)
+        )
+        bound = decided.configuration.cost_bound
         row: dict[str, Any] = {
             "id": self._id,
             "job": name,
             "terms": self._terms(),
             "plan": self._plan.to_json(),
-            "batch_size": chosen.batch_size,
-            "power_limit_w": knobs.power_limit_w if knobs else chosen.power_limit_w,
-            "profile_w": json.dumps(knobs.profile_w if knobs else ()),
-            "cost_bound": None if math.isinf(chosen.cost_bound) else chosen.cost_bound,
+            "batch_size": decided.batch_size,
+            "power_limit_w": limit_w if self._plan.limits_w else None,
+            "profile_w": json.dumps(profile_w),
+            "cost_bound": None if math.isinf(bound) else bound,
             "epochs": 0,
             "time_s": 0.0,
             "again": False,
@@ -221,13 +228,12 @@ class LocalCoordinator:
         mine = attempts.c.id == self._id
         row = db.execute(sa.select(attempts).where(mine)).mappings().one()
         if row["power_limit_w"] is None:
-            learners = PolicyHost(self._store, db, job, self._plan, row)
-            bound = math.inf if row["cost_bound"] is None else row["cost_bound"]
-            chosen = Configuration(row["batch_size"], cost_bound=bound)
-            limit_w = learners.tune(chosen, found).power_limit_w
-            learners.save()
+            host = PolicyHost(self._store, db, job, self._plan, row)
+            undecided = host.restore(row)
+            assert isinstance(undecided, Untuned)
+            limit_w = host.maker.tune(undecided, found).power_limit_w
+            host.save()
             db.execute(sa.update(attempts).where(mine).values(power_limit_w=limit_w))
-            assert limit_w is not None
             return limit_w
         return float(row["power_limit_w"])
 
@@ -263,9 +269,9 @@ class LocalCoordinator:
             told = cost
             if not reached and outcome.cause not in {"epochs", "bound"}:
                 told = max(cost, row["cost_bound"] or 0.0)
-            learners = PolicyHost(self._store, db, job, plan, row)
-            learners.observe({**row, **new}, told, reached)
-            learners.save()
+            host = PolicyHost(self._store, db, job, plan, row)
+            host.observe(row, outcome, told, reached)
+            host.save()
         self._checkpoint(row["id"]).unlink(missing_ok=True)
         count = sa.update(jobs).where(jobs.c.name == job["name"])
         count = count.values(observed=jobs.c.observed + 1)
@@ -287,9 +293,16 @@ class LocalCoordinator:
             )
         )
 
+    def _was_lost(self, db: sa.Connection, row: sa.RowMapping) -> bool:
+        """Whether an attempt that ended taught the policies nothing, since it was an accident."""
+        o = observations.c
+        query = sa.select(o.cause, o.learnt).where(o.attempt_id == row["id"])
+        ending = db.execute(query).one()
+        return not ending.learnt and ending.cause not in CHOSEN
+
     def _is_accident(self, db: sa.Connection, row: sa.RowMapping, outcome: AttemptResult) -> bool:
         """Whether the end of an attempt says nothing of its batch size."""
-        if outcome.cause in {"reached", "epochs", "bound", "left"}:
+        if outcome.cause in CHOSEN:
             return False
         if is_out_of_memory(outcome.message):
             return False

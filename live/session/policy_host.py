@@ -8,26 +8,23 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-import numpy as np
 import sqlalchemy as sa
 
 from wattkeeper.live.session.store import SessionStore
+from wattkeeper.live.wire.messages import AttemptResult
 from wattkeeper.policies.errors import PolicyError, StoreError
-from wattkeeper.policies.profile import Objective, Profile
-from wattkeeper.policies.protocols import Configuration as Configuration
-from wattkeeper.policies.protocols import (
-    EmptyZoo,
-    Job,
-    Measurement,
-    Options,
-    Outcome,
-    Running,
-    Start,
-)
-from wattkeeper.policies.protocols import Knobs as Knobs
+from wattkeeper.policies.profile import Objective
+from wattkeeper.policies.protocols import Configuration, EmptyZoo, Job, Options, Start
 from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
+from wattkeeper.sim.engine.attempt import AttemptTotals, Decision, Tuned, Untuned
+from wattkeeper.sim.engine.decisions import (
+    DecisionJournal,
+    DecisionMaker,
+    Engaged,
+    Moment,
+    PolicyContext,
+)
 from wattkeeper.sim.engine.rng import NamedStreams
-from wattkeeper.sim.engine.validation import check_configuration, check_knobs
 
 ASKED: Final[tuple[Point, ...]] = ("configure", "tune")
 """The decision points of a session."""
@@ -137,33 +134,12 @@ def _json(values: Any) -> str:
     return json.dumps(values, allow_nan=False, sort_keys=True)
 
 
-class _Context:
-    """See `wattkeeper.policies.protocols.Context`.
-
-    A stream depends on the seed of the job, the decision point, the stream's name and the attempt,
-    so that the same store gives the same decision.
-    """
-
-    zoo = EmptyZoo()
-
-    def __init__(self, seed: int, point: Point, start: Start, now_s: float, eta: float) -> None:
-        self.now_s = now_s
-        self.objective = Objective(eta)
-        self._streams: dict[str, np.random.Generator] = {}
-        self._named, self._point = NamedStreams(seed), point
-        self._of = f"{start.job.recurrence}/{start.attempt}"
-
-    def rng(self, name: str) -> np.random.Generator:
-        if name not in self._streams:
-            self._streams[name] = self._named.policy(self._point, f"{name}/{self._of}")
-        return self._streams[name]
-
-    def foresight(self, start: Start) -> Profile:
-        raise PolicyError("nothing is known before it is measured", self._point)
-
-
-class PolicyHost:
+class PolicyHost(DecisionJournal):
     """The two policies of a plan with what they learnt, inside a transaction.
+
+    Their random streams depend on the seed of the job, the decision point, the stream's name and
+    the attempt, so that the same store gives the same decision. Where there is one power limit or
+    none, `Tune` is not asked.
 
     Args:
         store: Where that is kept.
@@ -171,6 +147,10 @@ class PolicyHost:
         job: That row.
         plan: Of the attempt.
         row: The attempt: its recurrence, number, and how many others of the job were in flight.
+
+    Attributes:
+        start: The attempt.
+        maker: Asks the policies, and lets them learn.
     """
 
     def __init__(
@@ -192,80 +172,86 @@ class PolicyHost:
             submit_time_s=0.0,
         )
         self.start = Start(view, row["attempt"], plan.options, row["in_flight"])
-        now_s = store.now_s(db) - job["begun_s"]
-        self._contexts = {
-            point: _Context(job["seed"], point, self.start, now_s, plan.eta) for point in ASKED
-        }
-        self._policies = {point: self._load(point) for point in ASKED}
+        self._now_s = store.now_s(db) - job["begun_s"]
+        self._streams = NamedStreams(job["seed"])
+        tune = plan.tune if len(plan.limits_w) > 1 else find_config("tune", "max-power")
+        self._engaged = {"configure": self._engage(plan.configure), "tune": self._engage(tune)}
+        self._configs = {"configure": plan.configure, "tune": tune}
+        self.maker = DecisionMaker(self._engaged["configure"], self._engaged["tune"], self)
 
-    def _config(self, point: Point) -> PolicyConfig:
-        return self._plan.configure if point == "configure" else self._plan.tune
-
-    def _load(self, point: Point) -> Any:
-        config = self._config(point)
+    def _engage(self, config: PolicyConfig) -> Engaged:
+        attempt = f"{self.start.job.recurrence}/{self.start.attempt}"
+        ctx = PolicyContext(
+            config.point,
+            config,
+            Moment(self._now_s),
+            Objective(self._plan.eta),
+            EmptyZoo(),
+            lambda point, name: self._streams.policy(point, f"{name}/{attempt}"),
+        )
         policy = build_policy(config)
-        state = self._store.state(self._db, self._plan.job, point, _json(config.model_dump()))
+        state = self._store.state(self._db, self._plan.job, config.point, _key(config))
         if state is not None:
             try:
                 policy.load_state_dict(json.loads(state))
             except Exception as error:
                 raise StoreError(
-                    f"what the {point} policy {config.kind!r} learnt of {self._plan.job!r} in "
-                    f"{self._store.name} is not as this version of it writes it "
+                    f"what the {config.point} policy {config.kind!r} learnt of {self._plan.job!r} "
+                    f"in {self._store.name} is not as this version of it writes it "
                     f"({type(error).__name__}: {error}): use that version, or name another job or "
                     "store"
                 ) from error
-        return policy
+        return Engaged(policy, ctx)
+
+    def note(
+        self,
+        now_s: float,
+        point: Point,
+        job: Job,
+        attempt: int,
+        saw: tuple[object, ...],
+        chose: str,
+    ) -> None:
+        """See `wattkeeper.sim.engine.decisions.DecisionJournal`."""
+        self._store.note(
+            self._db,
+            job=self._plan.job,
+            recurrence=job.recurrence,
+            attempt=attempt,
+            time_s=now_s,
+            point=point,
+            policy=self._configs[point].kind,
+            saw=repr(saw),
+            chose=chose,
+        )
 
     def save(self) -> None:
         """Keep what they learnt since."""
-        for point, policy in self._policies.items():
-            config = _json(self._config(point).model_dump())
-            state = _json(policy.state_dict())
-            self._store.keep(self._db, self._plan.job, point, config, state)
+        for point, engaged in self._engaged.items():
+            state = _json(engaged.policy.state_dict())
+            key = _key(self._configs[point])
+            self._store.keep(self._db, self._plan.job, point, key, state)
 
-    def submitted(self) -> None:
-        """Tell them of a new recurrence."""
-        for point, policy in self._policies.items():
-            policy.on_submit(self._contexts[point], self.start.job)
+    def restore(self, row: sa.RowMapping) -> Decision:
+        """What was decided of the attempt of a row."""
+        bound = math.inf if row["cost_bound"] is None else row["cost_bound"]
+        chosen, profile_w = Configuration(row["batch_size"], cost_bound=bound), row["profile_w"]
+        limits_w = tuple(json.loads(profile_w))
+        start = self.start._replace(attempt=row["attempt"])
+        if row["power_limit_w"] is None:
+            return Untuned(start, chosen, limits_w)
+        return Tuned(start, chosen, row["power_limit_w"], bool(limits_w))
 
-    def configure(self) -> Configuration:
-        """Ask how the attempt shall run.
+    def observe(
+        self, row: sa.RowMapping, result: AttemptResult, cost: float, reached: bool
+    ) -> None:
+        """Let the policies learn what the attempt of a row came to, at a cost in J."""
+        decided = self.restore(row)
+        tuned = decided if isinstance(decided, Tuned) else decided.at_highest_limit()
+        energy_j = math.nan if result.energy_j is None else result.energy_j
+        totals = AttemptTotals(max(1, result.epochs), result.time_s, energy_j, reached)
+        self.maker.observe(tuned.outcome(totals, cost))
 
-        Raises:
-            PolicyError: If the policy chose what is not allowed.
-        """
-        ctx = self._contexts["configure"]
-        chosen: Configuration = self._policies["configure"].configure(ctx, self.start)
-        check_configuration(self.start, chosen)
-        return chosen
 
-    def tune(self, chosen: Configuration, measured: tuple[Measurement, ...]) -> Knobs:
-        """Ask for the power limit, or what to measure first; nothing where there is no choice.
-
-        Raises:
-            PolicyError: If the policy chose what is not allowed.
-        """
-        limits_w = self._plan.limits_w
-        if len(limits_w) < 2:
-            return Knobs(limits_w[0] if limits_w else None)
-        running = Running(self.start, chosen, measured)
-        knobs: Knobs = self._policies["tune"].tune(self._contexts["tune"], running)
-        check_knobs(self.start, chosen.batch_size, knobs, bool(measured))
-        return knobs
-
-    def observe(self, row: Mapping[str, Any], cost: float, reached: bool) -> None:
-        """Let them learn what the attempt of a row came to, at a cost in J."""
-        limits_w = self.start.options.limits(row["batch_size"])
-        outcome = Outcome(
-            start=self.start,
-            batch_size=row["batch_size"],
-            power_limit_w=row["power_limit_w"] or limits_w[-1],
-            epochs=max(1, row["epochs"]),
-            time_s=row["time_s"],
-            energy_j=math.nan if row["energy_j"] is None else row["energy_j"],
-            cost=cost,
-            reached=reached,
-        )
-        for point, policy in self._policies.items():
-            policy.observe(self._contexts[point], outcome)
+def _key(config: PolicyConfig) -> str:
+    return _json(config.model_dump())

@@ -6,6 +6,7 @@
     wattkeeper_jobs          one row a job: its seed, how many recurrences and observations it has
     wattkeeper_states        what a policy learnt of a job, by decision point and config, as JSON
     wattkeeper_attempts      what each attempt was told, who holds it, and how far it came
+    wattkeeper_decisions     the journal: what each policy was shown, and what it chose
     wattkeeper_observations  what each attempt came to, once
 
 SQLite in a file, for the processes of one host; PostgreSQL for several hosts. A transaction that
@@ -80,6 +81,19 @@ attempts = sa.Table(
     sa.Column("time_s", sa.Double, nullable=False, default=0.0),
     sa.Column("energy_j", sa.Double),
     sa.UniqueConstraint("job", "recurrence", "attempt"),
+)
+decisions = sa.Table(
+    "wattkeeper_decisions",
+    _tables,
+    sa.Column("job", sa.Text, sa.ForeignKey(jobs.c.name), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("recurrence", sa.Integer, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("time_s", sa.Double, nullable=False),
+    sa.Column("point", sa.Text, nullable=False),
+    sa.Column("policy", sa.Text, nullable=False),
+    sa.Column("saw", sa.Text, nullable=False),
+    sa.Column("chose", sa.Text, nullable=False),
 )
 observations = sa.Table(
     "wattkeeper_observations",
@@ -182,6 +196,17 @@ class SessionStore:
         db.execute(row.on_conflict_do_update(index_elements=states.primary_key.columns,
                                              set_={"state": state}))  # fmt: skip
 
+    def note(self, db: sa.Connection, job: str, **decision: Any) -> None:
+        """Add a decision to the journal of a job, given the columns of its row."""
+        last = sa.select(sa.func.max(decisions.c.number)).where(decisions.c.job == job)
+        number = (db.execute(last).scalar() or 0) + 1
+        db.execute(sa.insert(decisions).values(job=job, number=number, **decision))
+
+    def journal(self, job: str) -> list[dict[str, Any]]:
+        """The decisions on a job, in order."""
+        query = sa.select(decisions).where(decisions.c.job == job).order_by(decisions.c.number)
+        return self.run(lambda db: [dict(row) for row in db.execute(query).mappings()], FIRST_S)
+
     def history(self, job: str) -> list[dict[str, Any]]:
         """All attempts of a job in the order of their beginning, with what they came to so far."""
         query = (
@@ -220,8 +245,8 @@ class SessionStore:
         if db.dialect.name == "postgresql":
             db.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
         known = sa.inspect(db).has_table(schema.name)
+        _tables.create_all(db)
         if not known:
-            _tables.create_all(db)
             db.execute(schema.insert().values(version=SCHEMA))
         version = db.execute(sa.select(schema.c.version)).scalar_one()
         if version != SCHEMA:

@@ -327,8 +327,8 @@ def test_a_database_that_may_not_be_written_is_named(postgres: Server) -> None:
 def test_without_the_driver_it_says_what_to_install(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
-        "from wattkeeper.live.session.store import Store\n"
-        "Store('postgresql://localhost/none')"
+        "from wattkeeper.live.session.store import SessionStore\n"
+        "SessionStore('postgresql://localhost/none')"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
