@@ -12,8 +12,7 @@ from pathlib import Path
 
 from wattkeeper.scenarios.run.run import ScenarioResult, run
 from wattkeeper.scenarios.spec.loading import load
-from wattkeeper.sim.engine.agenda import Callback
-from wattkeeper.sim.engine.clock import Clock
+from wattkeeper.sim.engine.environment import Callback, SimulationEnvironment
 from wattkeeper.traces.library import store
 
 SEEDS = 5
@@ -22,15 +21,15 @@ SEEDS = 5
 def empty_loop(events: int) -> float:
     """CPU seconds of as many events on the same clock that do nothing: the floor."""
     began = time.process_time()
-    clock = Clock()
+    env = SimulationEnvironment()
     left = iter(range(events))
 
     def again(_: object = None) -> None:
         if next(left, None) is not None:
-            clock.enter(clock.now_s + 1.0, Callback(again))
+            env.schedule_at(env.now + 1.0, Callback(again))
 
     again()
-    clock.play()
+    env.run()
     return time.process_time() - began
 
 

@@ -1,1 +1,1 @@
-"""Live runs: the world's clock, the backend that starts trainings, and how they are talked to."""
+"""Live runs: the environment, the backend that starts trainings, and how they are talked to."""

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from wattkeeper.live.controller.clock import LiveClock
 from wattkeeper.live.controller.crash_loop import CrashLoopGuard
+from wattkeeper.live.controller.environment import LiveEnvironment
 from wattkeeper.live.controller.event_log import ExternalEvent
 from wattkeeper.live.controller.launchers.local import file_name
 from wattkeeper.live.controller.process_table import LiveSettings, ProcessTable
@@ -21,9 +21,9 @@ from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import Job, Options
 from wattkeeper.policies.protocols import Start as Started
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.engine.agenda import Callback
 from wattkeeper.sim.engine.attempt import Attempt, Decision, Execution, Inheritance, Tuned, Untuned
 from wattkeeper.sim.engine.backend import Backend
+from wattkeeper.sim.engine.environment import Callback
 from wattkeeper.sim.engine.replay import modelled_w
 from wattkeeper.sim.engine.rng import RandomStreams
 
@@ -44,7 +44,7 @@ class LiveBackend(Backend):
     another process only once the one that had it is gone.
 
     Args:
-        clock: The clock.
+        env: The environment of the run.
         trainings: How each workload is trained.
         cluster: Where.
         streams: Picks what a rehearsal repeats.
@@ -54,14 +54,14 @@ class LiveBackend(Backend):
 
     def __init__(
         self,
-        clock: LiveClock,
+        env: LiveEnvironment,
         trainings: Trainings,
         cluster: ClusterSpec,
         streams: RandomStreams,
         setting: LiveSettings,
         watch: Watch = lambda _: None,
     ) -> None:
-        self.clock = clock
+        self.env = env
         self._watch = watch
         self.endings: list[AttemptEnding] = []
         self._trainings, self._cluster = trainings, cluster
@@ -72,10 +72,10 @@ class LiveBackend(Backend):
         self._failures = CrashLoopGuard(setting.folder / "output")
         self._active = self._halting = False
         self._asking: dict[tuple[str, int], list[Any]] = {}
-        self._standstill = VirtualTime(clock, lambda ticket: self._reply(ticket, {}))
-        self.fleet = ProcessTable(cluster, setting, clock.wall, self._standstill)
-        clock.known, clock.answer, clock.tell = self._known, self._answer, self._tell
-        clock.outside, clock.caught_up = self._outside, self._caught_up
+        self._standstill = VirtualTime(env, lambda ticket: self._reply(ticket, {}))
+        self.fleet = ProcessTable(cluster, setting, env.wall, self._standstill)
+        env.known, env.answer, env.tell = self._known, self._answer, self._tell
+        env.outside, env.caught_up = self._outside, self._caught_up
 
     # What the world asks for.
 
@@ -105,7 +105,7 @@ class LiveBackend(Backend):
     def run(self, attempt: Attempt, inheritance: Inheritance) -> Execution:
         """Let time pass."""
         power_w = modelled_w(self._cluster.busy_w, attempt.job, attempt.gpu_type)
-        return UnprofiledRun(attempt, power_w, self.clock, self.listener)
+        return UnprofiledRun(attempt, power_w, self.env, self.listener)
 
     def train(self, attempt: Attempt, decision: Decision, inheritance: Inheritance) -> Execution:
         """Train in a process."""
@@ -120,7 +120,7 @@ class LiveBackend(Backend):
         run.paused = False
         self._hold(run)
         if run.outcome is not None:
-            self.clock.enter(self.clock.now_s, Callback(self._finish, run))
+            self.env.schedule_at(self.env.now, Callback(self._finish, run))
         elif not run.begun:
             self._launch(run, delay_s)
 
@@ -148,8 +148,8 @@ class LiveBackend(Backend):
     def post(self, run: str, kind: str, payload: Mapping[str, Any], ticket: Any) -> None:
         """Take what a session said, or what is said of it; any thread may call it."""
         job_id, attempt = self.fleet.attempt_of(run)
-        now_s = self.clock.wall.now_s()
-        self.clock.live.post(ExternalEvent(now_s, job_id, attempt, run, kind, payload, ticket))
+        now_s = self.env.wall.now_s()
+        self.env.post(ExternalEvent(now_s, job_id, attempt, run, kind, payload, ticket))
 
     def halt(self) -> None:
         """Have all trainings save their state, then interrupt the run; a signal handler may."""
@@ -192,7 +192,7 @@ class LiveBackend(Backend):
             run.begun = True
             self._failures.began(str(run.attempt.job.workload))
             if not run.paused:
-                run.since_s = self.clock.now_s
+                run.since_s = self.env.now
                 run.attempt.train(run.since_s)
                 self._show(run, "trains")
         elif news.kind == "profiled":
@@ -226,7 +226,7 @@ class LiveBackend(Backend):
             elif (news.payload["code"] or 0) <= 0:  # its script failed, but did not end of that
                 self._failures.killed(news.run)
         elif news.kind == "sleep":
-            until_s = self.clock.now_s if run and run.paused else float(news.payload["until_s"])
+            until_s = self.env.now if run and run.paused else float(news.payload["until_s"])
             self._standstill.sleep(news.run, until_s, news.ticket)
         elif run is None or (run.id != news.run):
             self._reply(news.ticket, {"gone": True})
@@ -247,7 +247,7 @@ class LiveBackend(Backend):
 
     def _reply(self, ticket: Any, reply: dict[str, Any]) -> None:
         if self.fleet.hands is not None:
-            self.fleet.hands.server.answer(ticket, {**reply, "now_s": self.clock.now_s})
+            self.fleet.hands.server.answer(ticket, {**reply, "now_s": self.env.now})
 
     # What becomes of an attempt.
 
@@ -262,7 +262,7 @@ class LiveBackend(Backend):
         """Let the world know of what was drawn since it was last told."""
         if not run.heard and now.time_s < run.kept.time_s:
             self._starts_over(run)
-        before, now_s = run.last, self.clock.now_s
+        before, now_s = run.last, self.env.now
         run.last = now
         if run.paused:
             return
@@ -376,7 +376,7 @@ class LiveBackend(Backend):
             run.needed = lost
 
     def _hold(self, run: LiveAttempt) -> None:
-        run.since_s = self.clock.now_s
+        run.since_s = self.env.now
         self.listener.holds(run.attempt)
 
     # Processes.
@@ -402,7 +402,7 @@ class LiveBackend(Backend):
         """Start its process; a rehearsal's after a delay, which another training takes itself."""
         if delay_s and run.training.command is None:
             run.due = Callback(self._launch_late, run)
-            self.clock.enter(self.clock.now_s + delay_s, run.due)
+            self.env.schedule_at(self.env.now + delay_s, run.due)
         else:
             self.fleet.launch(run)
         self._show(run, "starts")

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from wattkeeper.live.controller.launchers.local import Gpu
     from wattkeeper.live.host.wall_clock import WallClock
     from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-    from wattkeeper.sim.engine.agenda import Due
     from wattkeeper.sim.engine.attempt import Attempt, Decision
+    from wattkeeper.sim.engine.environment import ScheduledEvent
     from wattkeeper.sim.engine.rng import RandomStreams
 
 REHEARSAL: Final = "WATTKEEPER_REHEARSAL"
@@ -103,7 +103,7 @@ class LiveAttempt(Execution):
         self.since_s = 0.0
         self.last = self.kept = NOTHING
         self.heard = 0
-        self.due: Due | None = None
+        self.due: ScheduledEvent | None = None
         self.told = False
         self.stopped: str | None = None
         self.answers: dict[int, bool] = {}

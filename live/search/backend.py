@@ -17,7 +17,6 @@ from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import Job, Options, Start
 from wattkeeper.policies.retaining import Retention
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
-from wattkeeper.sim.engine.agenda import Callback
 from wattkeeper.sim.engine.attempt import (
     Attempt,
     AttemptTotals,
@@ -27,7 +26,7 @@ from wattkeeper.sim.engine.attempt import (
     Tuned,
 )
 from wattkeeper.sim.engine.backend import Backend
-from wattkeeper.sim.engine.clock import Clock
+from wattkeeper.sim.engine.environment import Callback, SimulationEnvironment
 from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.engine.zoo import BYTES, FinishedModel
 
@@ -122,7 +121,7 @@ class InProcessBackend(Backend):
     Its source submits one network at a time, so that none slows another one down.
 
     Args:
-        clock: The clock.
+        env: The environment of the run.
         search: What is trained.
         batch_size: Of all trainings.
         most_epochs: Of each training.
@@ -132,8 +131,10 @@ class InProcessBackend(Backend):
         trained: The trainings, in the order in which they ended.
     """
 
-    def __init__(self, clock: Clock, search: SearchRun, batch_size: int, most_epochs: int) -> None:
-        self.clock = clock
+    def __init__(
+        self, env: SimulationEnvironment, search: SearchRun, batch_size: int, most_epochs: int
+    ) -> None:
+        self.env = env
         self.trained: list[TrainingRecord] = []
         self.search = search
         self._batch_size, self._most_epochs = batch_size, most_epochs
@@ -170,12 +171,12 @@ class _InProcessTraining(Execution):
 
     def go_on(self, delay_s: float) -> None:
         """Train, and report the end when the time that it took is over."""
-        clock, job = self._backend.clock, self.attempt.job
+        env, job = self._backend.env, self.attempt.job
         parent = self._decision.configuration.parent
         training = self._backend.search.train(str(job.model), parent)
         overhead_s = delay_s + training.overhead_s
         self.attempt.add_overhead(overhead_s, 0.0)
-        clock.enter(clock.now_s + overhead_s + training.time_s, Callback(self._end, training))
+        env.schedule_at(env.now + overhead_s + training.time_s, Callback(self._end, training))
 
     def _end(self, training: TrainingRecord) -> None:
         self._backend.trained.append(training)

@@ -14,7 +14,7 @@ from wattkeeper.scenarios.inputs.job_filter import FilteredJobs, Reason
 from wattkeeper.scenarios.spec.wording import count, do
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.engine.clock import Clock
+from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.node_states import PowerBudget
 from wattkeeper.sim.engine.replay import Profiles, Replay
 from wattkeeper.sim.engine.rng import NamedStreams
@@ -89,7 +89,8 @@ class PowerCapCheck:
     def __init__(self, cluster: ClusterSpec, profiles: Profiles) -> None:
         self._cluster = cluster
         # Nothing runs on this backend: it says what jobs may draw.
-        self._backend = Replay(Clock(), profiles, NamedStreams(0), Objective(0.5), cluster)
+        env = SimulationEnvironment()
+        self._backend = Replay(env, profiles, NamedStreams(0), Objective(0.5), cluster)
         self._budget = PowerBudget(cluster, self._backend)
 
     def reasons(self, sieve: FilteredJobs) -> list[Reason]:

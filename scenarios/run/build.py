@@ -10,7 +10,7 @@ from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
-from wattkeeper.sim.engine.clock import Clock
+from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.rng import NamedStreams, PublishedStreams, RandomStreams, checksum
 from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource
 from wattkeeper.sim.engine.world import World
@@ -21,14 +21,14 @@ class Runtime(NamedTuple):
     """The parts in which simulated, live and searching runs differ.
 
     Attributes:
-        clock: The clock.
+        env: The environment of the run.
         streams: Random streams of policies and backend.
-        backend: Carries out on the clock what policies decide.
+        backend: Carries out what policies decide.
         source: Submits jobs.
         zoo: Stores trained models; None if the run has no zoo.
     """
 
-    clock: Clock
+    env: SimulationEnvironment
     streams: RandomStreams
     backend: Backend
     source: Source
@@ -37,9 +37,9 @@ class Runtime(NamedTuple):
 
 def build_world(spec: RunSpec, inputs: RunInputs, runtime: Runtime) -> World:
     """The world of one variant with one seed, ready to run."""
-    clock, streams, backend, source, zoo = runtime
+    env, streams, backend, source, zoo = runtime
     cluster = Cluster(inputs.cluster)
-    world = World(clock, cluster, source, backend, spec.policies, spec.rules, streams, zoo)
+    world = World(env, cluster, source, backend, spec.policies, spec.rules, streams, zoo)
     backend.listener = world
     return world
 
@@ -60,7 +60,7 @@ def collect_results(
     optima = {key: choice.cost for key, choice in best.items() if choice is not None}
     return collect(
         spec.variant, spec.seed, world.recorder, world.source, inputs.cluster, optima,
-        world.clock.events, world.zoo, unmeasured,
+        world.env.events, world.zoo, unmeasured,
     )  # fmt: skip
 
 

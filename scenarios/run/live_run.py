@@ -15,12 +15,13 @@ from threading import current_thread, main_thread
 from typing import Final
 
 from wattkeeper.live.controller.backend import AttemptEnding, LiveBackend
-from wattkeeper.live.controller.clock import LiveClock, VirtualWallClock
+from wattkeeper.live.controller.environment import LiveEnvironment
 from wattkeeper.live.controller.event_log import EventLog
 from wattkeeper.live.controller.launchers import ray as ray_runner
 from wattkeeper.live.controller.launchers.local import Launcher, LocalLauncher
 from wattkeeper.live.controller.process_table import ExternalLinks, LiveSettings
 from wattkeeper.live.controller.progress import Watch
+from wattkeeper.live.controller.virtual_time import VirtualWallClock
 from wattkeeper.live.host import proc
 from wattkeeper.live.host.wall_clock import STILL, WallClock
 from wattkeeper.live.session.session import POWER_CONTROL
@@ -87,11 +88,11 @@ def execute(
     section = equipment.section
     with closing(EventLog(folder / "log.sqlite")) as log:
         wall = _wall(section, log)
-        clock, streams = LiveClock(wall, log), streams_of(spec, inputs)
+        env, streams = LiveEnvironment(wall, log), streams_of(spec, inputs)
         environment = _environment(section, wall)
         settings = LiveSettings(spec.rules.objective, folder, section.lease_s, environment)
-        backend = LiveBackend(clock, equipment.trainings, inputs.cluster, streams, settings, watch)
-        world = build_world(spec, inputs, Runtime(clock, streams, backend, source_of(inputs)))
+        backend = LiveBackend(env, equipment.trainings, inputs.cluster, streams, settings, watch)
+        world = build_world(spec, inputs, Runtime(env, streams, backend, source_of(inputs)))
         if not again:
             backend.fleet.hands = _links(backend, log, section, inputs.cluster.capacity.tolist())
         try:

@@ -18,7 +18,7 @@ from wattkeeper.scenarios.inputs.clusters import search_processor
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.run.build import Runtime, build_world, collect_results
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.engine.clock import Clock
+from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.tables import RunResult
@@ -86,8 +86,8 @@ def execute(spec: RunSpec, inputs: RunInputs) -> RunResult:
     training = workload.training
     plan = SearchPlan(workload.models, TrainingRule(**training.model_dump()))
     search = SearchRun(inputs.trainings, spec.variant, spec.seed, plan, processor)
-    clock = Clock()
-    backend = InProcessBackend(clock, search, training.batch_size, training.most_epochs)
+    env = SimulationEnvironment()
+    backend = InProcessBackend(env, search, training.batch_size, training.most_epochs)
     zoo = None
     configure = spec.policies.configure
     if spec.zoo is not None:  # no policy asks for models where parents are never chosen
@@ -95,7 +95,7 @@ def execute(spec: RunSpec, inputs: RunInputs) -> RunResult:
         if search.stores:
             search.warm_up(getattr(configure, "matcher", None))
     source = NetworkSource(tuple(search.candidates))
-    runtime = Runtime(clock, NamedStreams(spec.seed), backend, source, zoo)
+    runtime = Runtime(env, NamedStreams(spec.seed), backend, source, zoo)
     world = build_world(spec, inputs, runtime)
     world.run()
     return _measured(collect_results(spec, inputs, world), backend.trained)

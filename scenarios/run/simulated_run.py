@@ -12,7 +12,7 @@ from wattkeeper.scenarios.run.build import (
     streams_of,
 )
 from wattkeeper.scenarios.spec.variants import RunSpec
-from wattkeeper.sim.engine.clock import Clock
+from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.replay import Replay
 from wattkeeper.sim.engine.zoo import SimulatedZoo
 from wattkeeper.sim.results.tables import RunResult
@@ -20,9 +20,9 @@ from wattkeeper.sim.results.tables import RunResult
 
 def execute(spec: RunSpec, inputs: RunInputs) -> RunResult:
     """Run one variant with one seed."""
-    clock, streams = Clock(), streams_of(spec, inputs)
+    env, streams = SimulationEnvironment(), streams_of(spec, inputs)
     backend = Replay(
-        clock,
+        env,
         inputs.profiles,
         streams,
         spec.rules.objective,
@@ -35,7 +35,7 @@ def execute(spec: RunSpec, inputs: RunInputs) -> RunResult:
     if spec.zoo is not None:
         assert spec.policies.retain is not None
         zoo = SimulatedZoo(zoo_spec(spec.zoo, inputs.models), spec.policies.retain, streams)
-    runtime = Runtime(clock, streams, backend, source_of(inputs), zoo)
+    runtime = Runtime(env, streams, backend, source_of(inputs), zoo)
     world = build_world(spec, inputs, runtime)
     world.run()
     unmeasured = {key[0] for key, profile in inputs.profiles.items() if not profile.measured}

@@ -1,1 +1,1 @@
-"""The world: cluster, jobs, clock, and the backend that replays."""
+"""The world: jobs, environment, and the backend that replays."""

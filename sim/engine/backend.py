@@ -19,7 +19,7 @@ from wattkeeper.sim.engine.attempt import (
     Tuned,
     Untuned,
 )
-from wattkeeper.sim.engine.clock import Driven
+from wattkeeper.sim.engine.environment import Driven
 from wattkeeper.sim.engine.zoo import FinishedModel
 
 
@@ -95,7 +95,7 @@ class ZooBackend(ZooView, Protocol):
 class Listener(Driven):
     """The world, as a backend tells it what happens.
 
-    The clock drives it: a compiled class has one base.
+    The environment drives it: a compiled class has one base.
     """
 
     @abstractmethod

@@ -44,14 +44,14 @@ class Timed(Protocol):
     """What knows the time of a run."""
 
     @property
-    def now_s(self) -> float:
+    def now(self) -> float:
         """Time since the run began, s."""
 
 
 class Moment(NamedTuple):
     """One time, s, at which all that is asked is asked."""
 
-    now_s: float
+    now: float
 
 
 class PolicyContext:
@@ -60,7 +60,7 @@ class PolicyContext:
     Args:
         point: The policy's decision point.
         config: Its config.
-        clock: The time.
+        env: The environment of the run, or something else that has its time.
         objective: What a job costs.
         zoo: Models to start from.
         stream_of: A new random stream by decision point and name (`RandomStreams.policy`).
@@ -72,7 +72,7 @@ class PolicyContext:
         self,
         point: Point,
         config: PolicyConfig,
-        clock: Timed,
+        env: Timed,
         objective: Objective,
         zoo: ZooView,
         stream_of: Callable[[Point, str], np.random.Generator],
@@ -82,7 +82,7 @@ class PolicyContext:
         self.zoo = zoo
         self._point = point
         self._config = config
-        self._clock = clock
+        self._env = env
         self._stream_of = stream_of
         self._foresight = foresight
         self._streams: dict[str, np.random.Generator] = {}
@@ -90,7 +90,7 @@ class PolicyContext:
     @property
     def now_s(self) -> float:
         """See `wattkeeper.policies.protocols.Context`."""
-        return self._clock.now_s
+        return self._env.now
 
     def rng(self, name: str) -> np.random.Generator:
         """See `wattkeeper.policies.protocols.Context`."""

@@ -12,7 +12,6 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import Job, Measurement, Options, Start
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.engine.agenda import Due
 from wattkeeper.sim.engine.attempt import (
     Attempt,
     AttemptTotals,
@@ -23,7 +22,7 @@ from wattkeeper.sim.engine.attempt import (
     Untuned,
 )
 from wattkeeper.sim.engine.backend import Backend
-from wattkeeper.sim.engine.clock import Clock
+from wattkeeper.sim.engine.environment import ScheduledEvent, SimulationEnvironment
 from wattkeeper.sim.engine.latencies import NO_LATENCIES, AllLatencies, Latencies
 from wattkeeper.sim.engine.rng import RandomStreams
 
@@ -35,7 +34,7 @@ Profiles = Mapping[tuple[str, int, str], Profile]
 """By workload, number of GPUs and GPU type."""
 
 
-class _Phase(Due):
+class _Phase(ScheduledEvent):
     """The end of a part of an attempt at constant rate and power.
 
     Args:
@@ -107,7 +106,7 @@ class _Replayed(Execution):
     def pause(self) -> None:
         """Keep what is left of the phase; a delay starts anew."""
         self.phases += 1
-        left_s = self.left_s - (self.replay.clock.now_s - self.since_s)
+        left_s = self.left_s - (self.replay.env.now - self.since_s)
         if self.stage == WORK:
             self.stop_work(left_s)
         elif self.stage == QUERY:
@@ -130,15 +129,15 @@ class _Replayed(Execution):
     def draw(self, left_s: float, power_w: float, settled: bool) -> None:
         """Draw power (W) for a while (s); see `Listener.draws`."""
         replay = self.replay
-        replay.listener.draws(self.attempt, power_w, replay.clock.now_s, settled)
+        replay.listener.draws(self.attempt, power_w, replay.env.now, settled)
         self._enter(left_s)
 
     def _enter(self, left_s: float) -> None:
-        clock = self.replay.clock
+        env = self.replay.env
         self.phases += 1
-        self.since_s = now_s = clock.now_s
+        self.since_s = now_s = env.now
         self.left_s = left_s
-        clock.enter(now_s + left_s, _Phase(self, self.phases))
+        env.schedule_at(now_s + left_s, _Phase(self, self.phases))
 
 
 class _Recorded(_Replayed):
@@ -333,7 +332,7 @@ class Replay(Backend):
     whole epochs where there is a profile.
 
     Args:
-        clock: The clock.
+        env: The environment of the run.
         profiles: What is known of each workload.
         streams: Picks the recorded run that an attempt replays.
         objective: What an epoch costs.
@@ -350,7 +349,7 @@ class Replay(Backend):
 
     def __init__(
         self,
-        clock: Clock,
+        env: SimulationEnvironment,
         profiles: Profiles,
         streams: RandomStreams,
         objective: Objective,
@@ -359,7 +358,7 @@ class Replay(Backend):
         profiling: Profiling = "measured",
         latencies: AllLatencies | None = None,
     ) -> None:
-        self.clock = clock
+        self.env = env
         self.streams = streams
         self.objective = objective
         self.recorded = occupancy == "recorded"

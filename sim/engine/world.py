@@ -20,7 +20,6 @@ from wattkeeper.policies.protocols import (
 )
 from wattkeeper.policies.registry import Point, PolicyConfig, build_policy
 from wattkeeper.sim.cluster.cluster import Cluster
-from wattkeeper.sim.engine.agenda import Callback, Due
 from wattkeeper.sim.engine.attempt import (
     Attempt,
     AttemptTotals,
@@ -32,8 +31,8 @@ from wattkeeper.sim.engine.attempt import (
     Untuned,
 )
 from wattkeeper.sim.engine.backend import Backend, Listener, ZooBackend
-from wattkeeper.sim.engine.clock import Clock
 from wattkeeper.sim.engine.decisions import DecisionMaker, Engaged, PolicyContext
+from wattkeeper.sim.engine.environment import Callback, ScheduledEvent, SimulationEnvironment
 from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.inheritances import Inheritances
 from wattkeeper.sim.engine.node_states import NodeStates, PowerBudget
@@ -55,7 +54,7 @@ from wattkeeper.sim.engine.validation import (
 
 
 class World(Listener):
-    """One run: a cluster, a source of jobs, policies, and a backend on a clock.
+    """One run: a cluster, a source of jobs, policies, and a backend in an environment.
 
     At equal times completions come first, then arrivals, then a scheduling pass. A job whose
     attempt fails is tried again at once on the GPUs that it holds; under a power cap it may have to
@@ -64,14 +63,14 @@ class World(Listener):
     (`ClusterSpec.checkpoint_s`), and it goes on later on GPUs of the same type.
 
     Attributes:
-        clock: The clock; ordinary SimPy processes may be added to its `simpy`.
+        env: The environment; ordinary SimPy processes may run in it (`env.process`).
         recorder: What happened.
         rules: What is enforced.
     """
 
     def __init__(
         self,
-        clock: Clock,
+        env: SimulationEnvironment,
         cluster: Cluster,
         source: Source,
         backend: Backend,
@@ -80,7 +79,7 @@ class World(Listener):
         streams: RandomStreams,
         zoo: ZooBackend | None = None,
     ) -> None:
-        self.clock = clock
+        self.env = env
         self.cluster = cluster
         self.source = source
         self.backend = backend
@@ -107,7 +106,7 @@ class World(Listener):
         self._paused: dict[int, Paused] = {}
         self._idle_w = {name: power.idle_w for name, power in cluster.spec.power.items()}
         self._in_flight = Counter[str]()
-        self._wake: tuple[float, Due] | None = None
+        self._wake: tuple[float, ScheduledEvent] | None = None
         self._preempts = self._journal.choice("preempt")
         self._nodes = NodeStates(cluster, self.recorder)
         self._budget = PowerBudget(cluster.spec, backend)
@@ -119,12 +118,12 @@ class World(Listener):
         self._arrivals = source.arrivals()
         self._batch: list[Job] = []
         self._arrived = 0
-        clock.driven = self
+        env.driven = self
 
     def _engage(self, point: Point, config: PolicyConfig) -> Engaged:
         self._journal.add_maker(point, config.kind)
         ctx = PolicyContext(
-            point, config, self.clock, self.rules.objective,
+            point, config, self.env, self.rules.objective,
             EmptyZoo() if self.zoo is None else self.zoo,
             self.streams.policy, self.backend.foresight,
         )  # fmt: skip
@@ -137,9 +136,9 @@ class World(Listener):
             InputError: If a job cannot run on the cluster.
             PolicyError: If a policy chose what is not allowed, or left a job waiting for ever.
         """
-        self.clock.next_arrival_s = self._next_arrival_s()
+        self.env.next_arrival_s = self._next_arrival_s()
         with _uncollected():
-            self.clock.play()
+            self.env.run()
         left = [*self._waiting.values(), *self._retries.jobs()]
         if left:
             job = left[0]
@@ -152,14 +151,14 @@ class World(Listener):
         self._nodes.close()
 
     def arrive(self) -> None:
-        """See `wattkeeper.sim.engine.clock.Driven`."""
-        now_s = self.clock.now_s
-        next_s = self.clock.next_arrival_s
+        """See `wattkeeper.sim.engine.environment.Driven`."""
+        now_s = self.env.now
+        next_s = self.env.next_arrival_s
         while next_s <= now_s:
             self._arrived += 1
             self._submit(self._batch[self._arrived - 1])
             next_s = self._next_arrival_s()
-        self.clock.next_arrival_s = next_s
+        self.env.next_arrival_s = next_s
 
     def _next_arrival_s(self) -> float:
         while self._arrived == len(self._batch):
@@ -177,7 +176,7 @@ class World(Listener):
             )
         self._waiting[job.number] = job
         self._decisions.submitted(job)
-        self.clock.pass_is_due = True
+        self.env.pass_is_due = True
 
     def schedule(self) -> None:
         """Preempt and start what `Select` chooses, until it chooses nothing."""
@@ -207,12 +206,12 @@ class World(Listener):
             raise InputError(
                 f"occupancy: recorded starts every job when it is submitted, but job {job.job_id} "
                 f"finds {self.cluster.free_gpus} of {self.cluster.spec.gpus} GPUs free at "
-                f"{self.clock.now_s:g} s and asks for {job.gpus}: give the cluster more "
+                f"{self.env.now:g} s and asks for {job.gpus}: give the cluster more "
                 "(cluster.gpus)"
             )
 
     def _wake_at(self, time_s: float) -> None:
-        check_wake(time_s, self.clock.now_s)
+        check_wake(time_s, self.env.now)
         if self._wake is not None:
             if self._wake[0] == time_s:
                 return
@@ -220,18 +219,18 @@ class World(Listener):
             self._wake = None
         if time_s < math.inf:
             self._wake = time_s, Callback(self._woken)
-            self.clock.enter(*self._wake)
+            self.env.schedule_at(*self._wake)
 
     def _woken(self, _: object) -> None:
         self._wake = None
-        self.clock.pass_is_due = True
+        self.env.pass_is_due = True
 
     def _start(self, job: Job, placement: Placement) -> None:
         """Start a waiting job, or go on with a preempted one."""
         if job.number not in self._waiting:
             raise PolicyError(f"job {job.job_id} was started, but does not wait", "select")
         del self._waiting[job.number]
-        now_s, cluster = self.clock.now_s, self.cluster
+        now_s, cluster = self.env.now, self.cluster
         free, waiting = cluster.free_gpus, len(self._waiting) + 1
         delay_s = self._nodes.occupy(placement, now_s) if self._nodes.vary else 0.0
         placement = cluster.take(job, placement)
@@ -274,7 +273,7 @@ class World(Listener):
                 f"job {attempt.job.job_id} goes on on {attempt.gpu_type}, placed on {placement}",
                 "place",
             )
-        self.recorder.paused(attempt.job.number, paused.since_s, self.clock.now_s)
+        self.recorder.paused(attempt.job.number, paused.since_s, self.env.now)
         attempt.placement, attempt.where = placement, where
         restore_s = cluster.spec.restore_s if attempt.has_trained else 0.0
         self._begin(paused.execution, delay_s + restore_s)
@@ -283,7 +282,7 @@ class World(Listener):
         execution = self._running.pop(job.number, None)
         if execution is None:
             raise PolicyError(f"job {job.job_id} was preempted, but does not run", "select")
-        attempt, now_s = execution.attempt, self.clock.now_s
+        attempt, now_s = execution.attempt, self.env.now
         waiting, free = len(self._waiting), self.cluster.free_gpus
         self._journal.add(
             now_s, self._by_select, job.number, attempt.number, self._preempts, waiting, free
@@ -302,13 +301,13 @@ class World(Listener):
         job = attempt.job
         self.cluster.release(job, attempt.placement)
         if self._nodes.vary:
-            self._nodes.vacate(attempt.placement, self.clock.now_s)
+            self._nodes.vacate(attempt.placement, self.env.now)
         self._budget.release(job)
         self._room.grow()
 
     def holds(self, attempt: Attempt) -> None:
         """See `wattkeeper.sim.engine.backend.Listener`."""
-        now_s = self.clock.now_s
+        now_s = self.env.now
         attempt.hold(now_s)
         if attempt.power:
             self._set_power(attempt, 0, now_s)
@@ -317,7 +316,7 @@ class World(Listener):
         """See `wattkeeper.sim.engine.backend.Listener`."""
         attempt.train(since_s)
         power = whole_units(power_w - attempt.idle_w)
-        if attempt.begun_s == self.clock.now_s and not (attempt.power or attempt.preemptions):
+        if attempt.begun_s == self.env.now and not (attempt.power or attempt.preemptions):
             attempt.first_power = attempt.power = power
         elif power != attempt.power:
             self._set_power(attempt, power, since_s)
@@ -333,7 +332,7 @@ class World(Listener):
     def _ask_for_pass(self) -> None:
         """Have `Select` asked at the end of this time, if any job waits."""
         if self._waiting or self._retries:
-            self.clock.pass_is_due = True
+            self.env.pass_is_due = True
 
     def measured(self, untuned: Untuned, report: tuple[Measurement, ...]) -> Tuned:
         """See `wattkeeper.sim.engine.backend.Listener`."""
@@ -370,25 +369,25 @@ class World(Listener):
         if isinstance(decision, Tuned):
             limit_w, profiled = decision.power_limit_w, decision.profiled
         self._record_training(attempt, decision, limit_w, totals, profiled * PROFILED)
-        again = attempt.next_try(self.clock.now_s)
+        again = attempt.next_try(self.env.now)
         inheritance = self._inheritances.repeat(attempt.job)
         repeated = self._decisions.repeat(decision)
         self._begin(self.backend.train(again, repeated, inheritance), 0.0)
 
     def _retry(self, failed: Attempt) -> None:
         """Try a job again on the GPUs that it holds, once its power is allowed."""
-        attempt = failed.next_try(self.clock.now_s)
+        attempt = failed.next_try(self.env.now)
         if self._capped:
             self._running[attempt.job.number] = self._retries.add(attempt)
             self._budget.release(attempt.job)
             self._room.grow()
-            self.clock.pass_is_due = True
+            self.env.pass_is_due = True
         else:
             self._decide(attempt, 0.0)
 
     def _end(self, attempt: Attempt, saved_s: float, reached: bool) -> None:
         """End a job with its last attempt."""
-        job, now_s = attempt.job, self.clock.now_s
+        job, now_s = attempt.job, self.env.now
         self._inheritances.end(attempt, now_s, saved_s, reached)
         del self._running[job.number]
         self._release(attempt)
@@ -412,7 +411,7 @@ class World(Listener):
         return cost
 
     def _record(self, attempt: Attempt, energy_j: float, time_s: float, cost: float) -> None:
-        now_s = self.clock.now_s
+        now_s = self.env.now
         attempt.count_idle(now_s)
         if attempt.power != attempt.first_power:
             self._set_power(attempt, attempt.first_power, now_s)

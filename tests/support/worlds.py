@@ -26,7 +26,7 @@ from wattkeeper.policies.protocols import (
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
-from wattkeeper.sim.engine.clock import Clock
+from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.replay import Occupancy, Profiles, Profiling, Replay
 from wattkeeper.sim.engine.rng import NamedStreams, RandomStreams
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
@@ -181,14 +181,14 @@ def build_world(
     streams: RandomStreams | None = None,
 ) -> World:
     """A world that has not run yet."""
-    clock = Clock()
+    env = SimulationEnvironment()
     source = cast("Source", jobs) if hasattr(jobs, "arrivals") else trace(jobs)
     luck = streams or NamedStreams(seed)
     rules = RunRules(Objective(eta), max_attempts, start_on_submit)
     known = by_job(profile()) if profiles is None else profiles
     hardware = Cluster(cluster or spec())
-    backend = Replay(clock, known, luck, rules.objective, hardware.spec, occupancy, profiling)
-    world = World(clock, hardware, source, backend, policy_set or chosen(), rules, luck)
+    backend = Replay(env, known, luck, rules.objective, hardware.spec, occupancy, profiling)
+    world = World(env, hardware, source, backend, policy_set or chosen(), rules, luck)
     backend.listener = world
     return world
 

@@ -14,8 +14,7 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile, expectations
 from wattkeeper.scenarios.run.run import run
 from wattkeeper.scenarios.spec.loading import load
-from wattkeeper.sim.engine.agenda import Callback
-from wattkeeper.sim.engine.clock import Clock
+from wattkeeper.sim.engine.environment import Callback, SimulationEnvironment
 from wattkeeper.traces.files.atomic import replace_file, replace_folder
 from wattkeeper.traces.library import store
 from wattkeeper.traces.library.importer import import_trace
@@ -147,15 +146,15 @@ def test_import_keeps_the_library_whole(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_arrivals_come_at_their_own_time() -> None:
     """`now + (time - now)` is not always `time`; what is due at 0.9 comes then."""
-    clock, called = Clock(), []
+    env, called = SimulationEnvironment(), []
     assert 0.2 + (0.9 - 0.2) != 0.9
 
     def note(_: object) -> None:
-        called.append((clock.simpy.now, clock.now_s))
+        called.append((env.now, env.now))
 
-    clock.enter(0.2, Callback(lambda _: clock.enter(0.9, Callback(note))))
-    clock.enter(0.9, Callback(note))
-    clock.play()
+    env.schedule_at(0.2, Callback(lambda _: env.schedule_at(0.9, Callback(note))))
+    env.schedule_at(0.9, Callback(note))
+    env.run()
     assert called == [(0.9, 0.9)] * 2
 
 

@@ -53,8 +53,12 @@ from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.select._queueing import InOrder
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
 from wattkeeper.sim.cluster.cluster import Cluster
-from wattkeeper.sim.engine.agenda import Callback, Due
-from wattkeeper.sim.engine.clock import Clock, Driven
+from wattkeeper.sim.engine.environment import (
+    Callback,
+    Driven,
+    ScheduledEvent,
+    SimulationEnvironment,
+)
 from wattkeeper.sim.engine.recorder import UNITS_PER_WATT, whole_units
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.sources import RecurringSource
@@ -629,7 +633,7 @@ def test_a_run_that_never_reaches_is_given_up_after_its_last_epoch() -> None:
 
 def collected(setting: Setting, world: World) -> RunResult:
     return collect(
-        "v", setting.seed, world.recorder, world.source, setting.cluster, {}, world.clock.events
+        "v", setting.seed, world.recorder, world.source, setting.cluster, {}, world.env.events
     )
 
 
@@ -707,34 +711,36 @@ def test_recorded_a_decision_leaves_the_queue_as_it_was() -> None:
 
 def test_what_comes_at_one_time() -> None:
     """Also what is asked for at that time by what comes later in it."""
-    clock, called = Clock(), []
+    env, called = SimulationEnvironment(), []
 
-    def note(what: str) -> Due:
-        return Callback(lambda _: called.append((clock.simpy.now, what)))
+    def note(what: str) -> ScheduledEvent:
+        return Callback(lambda _: called.append((env.now, what)))
 
     def process() -> Generator[Event, None, None]:
-        yield clock.simpy.timeout(1.0)
-        called.append((clock.simpy.now, "process"))
-        clock.enter(1.0, note("callback of the process"))
+        yield env.timeout(1.0)
+        called.append((env.now, "process"))
+        env.schedule_at(1.0, note("callback of the process"))
 
     class Scripted(Driven):
         def arrive(self) -> None:
-            called.append((clock.simpy.now, "arrival"))
-            clock.next_arrival_s, clock.pass_is_due = math.inf, True
+            called.append((env.now, "arrival"))
+            env.next_arrival_s = math.inf
+            env.pass_is_due = True
 
         def schedule(self) -> None:
-            called.append((clock.simpy.now, "pass"))
-            clock.pass_is_due = len(called) < 7
+            called.append((env.now, "pass"))
+            if len(called) < 7:
+                env.pass_is_due = True
 
-    clock.driven, clock.next_arrival_s = Scripted(), 1.0
-    clock.simpy.process(process())
-    clock.enter(2.0, note("later"))
+    env.driven, env.next_arrival_s = Scripted(), 1.0
+    env.process(process())
+    env.schedule_at(2.0, note("later"))
     cancelled = note("cancelled")
-    clock.enter(1.0, cancelled)
+    env.schedule_at(1.0, cancelled)
     for what in ("first", "second"):
-        clock.enter(1.0, note(what))
+        env.schedule_at(1.0, note(what))
     cancelled.cancel()
-    clock.play()
+    env.run()
     expected = ["first", "second", "arrival", "process", "callback of the process"]
     expected += ["pass", "pass"]
     assert called == [(1.0, what) for what in expected] + [(2.0, "later")]
@@ -942,10 +948,10 @@ def test_an_ordinary_process_may_run_in_the_same_environment() -> None:
 
     def look() -> Generator[Event, Any, None]:
         for _ in range(8):
-            yield beside.clock.simpy.timeout(5.0)
-            seen.append((beside.clock.simpy.now, beside.cluster.free_gpus))
+            yield beside.env.timeout(5.0)
+            seen.append((beside.env.now, beside.cluster.free_gpus))
 
-    beside.clock.simpy.process(look())
+    beside.env.process(look())
     beside.run()
     assert attempts(beside) == attempts(alone)
     assert decisions(beside) == decisions(alone)

@@ -20,7 +20,7 @@ from wattkeeper.policies.registry import policies
 from wattkeeper.policies.zoo_views import ChildModel
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
-from wattkeeper.sim.engine.clock import Clock
+from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.replay import Profiles, Replay
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.run_config import RunRules
@@ -69,14 +69,14 @@ def run(
     """A world at its end, and its zoo."""
     config = {"kind": configure} if isinstance(configure, str) else configure
     configuring = policies("configure")[config["kind"]].model_validate(config)
-    clock, streams, objective = Clock(), NamedStreams(1), Objective(0.5)
+    env, streams, objective = SimulationEnvironment(), NamedStreams(1), Objective(0.5)
     spec = ClusterSpec((NodeGroup(GPU, 1, gpus),), {GPU: GpuPower(50.0, 200.0)})
-    backend = Replay(clock, profiles or {}, streams, objective, spec)
+    backend = Replay(env, profiles or {}, streams, objective, spec)
     retaining = policies("retain")[retain].model_validate({"kind": retain})
     zoo = SimulatedZoo(ZooSpec(capacity_bytes, MODELS, warm), retaining, streams)
     taken = chosen(configure=configuring, select=select)
     world = World(
-        clock, Cluster(spec), Models(jobs), backend, taken, RunRules(objective), streams, zoo
+        env, Cluster(spec), Models(jobs), backend, taken, RunRules(objective), streams, zoo
     )
     backend.listener = world
     world.run()

@@ -1,50 +1,59 @@
-"""The live clock waits for what is due, wakes when something happens, and keeps its order."""
+"""A live environment waits for due events, wakes on external ones, and keeps their order."""
 
 from __future__ import annotations
 
 import math
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattkeeper.live.controller.clock import LiveClock, LiveEnvironment, VirtualWallClock
+from wattkeeper.live.controller.environment import LiveEnvironment
 from wattkeeper.live.controller.event_log import EventLog, ExternalEvent
+from wattkeeper.live.controller.virtual_time import VirtualWallClock
 from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.policies.errors import StoreError
-from wattkeeper.sim.engine.agenda import Callback
+from wattkeeper.sim.engine.environment import Callback
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[EventLog]:
+    log = EventLog(tmp_path / "log.sqlite")
+    yield log
+    log.close()
 
 
 def event(time_s: float, kind: str = "epoch", **payload: float) -> ExternalEvent:
     return ExternalEvent(time_s, "job", 1, "job#1.0", kind, payload)
 
 
-def clock_on(wall: WallClock, log: EventLog) -> LiveClock:
-    clock = LiveClock(wall, log)
-    clock.known = lambda news: news.kind == "asked"
-    clock.answer = lambda news: None
-    clock.tell = lambda news: None
-    clock.outside = lambda: False
-    clock.caught_up = lambda: None
-    return clock
+def environment_on(wall: WallClock, log: EventLog) -> LiveEnvironment:
+    env = LiveEnvironment(wall, log)
+    env.known = lambda news: news.kind == "asked"
+    env.answer = lambda news: None
+    env.tell = lambda news: None
+    env.outside = lambda: False
+    env.caught_up = lambda: None
+    return env
 
 
-def test_what_happens_outside_ends_the_waiting() -> None:
+def test_an_external_event_ends_the_waiting(log: EventLog) -> None:
     wall = WallClock(1.0, time.monotonic())
-    environment = LiveEnvironment(wall)
-    threading.Timer(0.05, environment.post, (event(1.0),)).start()
-    assert environment.wait(math.inf) == event(1.0)
-    assert environment.wait(wall.now_s() + 0.01) is None
+    env = LiveEnvironment(wall, log)
+    threading.Timer(0.05, env.post, (event(1.0),)).start()
+    assert env.wait(math.inf) == event(1.0)
+    assert env.wait(wall.now_s() + 0.01) is None
 
 
-def test_waiting_takes_no_cpu_time() -> None:
+def test_waiting_takes_no_cpu_time(log: EventLog) -> None:
     wall = WallClock(1.0, time.monotonic())
-    environment = LiveEnvironment(wall)
+    env = LiveEnvironment(wall, log)
     before_s = time.thread_time()
-    environment.wait(wall.now_s() + 0.5)
+    env.wait(wall.now_s() + 0.5)
     assert time.thread_time() - before_s < 0.05
 
 
@@ -65,16 +74,16 @@ def test_a_standing_wall_passes_only_while_it_goes() -> None:
 )
 def test_a_log_played_again_gives_the_same_order(due: list[float], news: list[float]) -> None:
     def played(log: EventLog, posted: list[float]) -> list[tuple[float, str]]:
-        clock = clock_on(VirtualWallClock(1e9), log)
+        env = environment_on(VirtualWallClock(1e9), log)
         happened: list[tuple[float, str]] = []
-        clock.tell = lambda one: happened.append((clock.now_s, f"news {one.payload['at']}"))
+        env.tell = lambda one: happened.append((env.now, f"news {one.payload['at']}"))
         for at in due:
-            clock.enter(at, Callback(lambda at: happened.append((clock.now_s, f"due {at}")), at))
+            env.schedule_at(at, Callback(lambda at: happened.append((env.now, f"due {at}")), at))
         left = [event(at, at=at) for at in posted]
         for one in left:
-            clock.live.post(one)
-        clock.outside = lambda: sum(what.startswith("news") for _, what in happened) < len(posted)
-        clock.play()
+            env.post(one)
+        env.outside = lambda: sum(what.startswith("news") for _, what in happened) < len(posted)
+        env.run()
         return happened
 
     from tempfile import TemporaryDirectory

@@ -1,0 +1,121 @@
+"""The environment of a live run: it waits for due events, and wakes on what happens outside."""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Callable
+from queue import Empty, Queue
+from typing import Any
+
+from simpy.core import EmptySchedule, SimTime
+from simpy.events import Event
+
+from wattkeeper.live.controller.event_log import EventLog, ExternalEvent
+from wattkeeper.live.host.wall_clock import WallClock
+from wattkeeper.sim.engine.environment import Callback, SimulationEnvironment
+
+LONGEST_WAIT_S = 86400.0
+
+
+class LiveEnvironment(SimulationEnvironment):
+    """Waits where the simulator's time jumps; everything above it is the same.
+
+    Events that are due come first, in order of time, then external events, in order of arrival.
+    An external event is logged before the world is told. The events of a log that is not empty are
+    processed first, without waiting: that leads to the same state, since the world depends on
+    nothing else.
+
+    Args:
+        wall: The wall clock.
+        log: The external events of the run so far.
+
+    Attributes:
+        known: Whether an external event is a repetition: it is answered, but neither logged nor
+            told.
+        answer: Called with a repetition.
+        tell: Called with any other external event, at its time.
+        outside: Whether external events may still come.
+        caught_up: Called once the events of the log were processed.
+        held: Whether time stands still until an external event comes.
+    """
+
+    def __init__(self, wall: WallClock, log: EventLog) -> None:
+        super().__init__()
+        self.wall = wall
+        self.log = log
+        self.known: Callable[[ExternalEvent], bool]
+        self.answer: Callable[[ExternalEvent], None]
+        self.tell: Callable[[ExternalEvent], None]
+        self.outside: Callable[[], bool]
+        self.caught_up: Callable[[], None]
+        self.held: Callable[[], bool] = lambda: False
+        self._is_caught_up = False
+        # Not SimpleQueue: in CPython 3.11 its `get` waits for ever if its timeout is over at once.
+        self._posted: Queue[ExternalEvent] = Queue()
+
+    def post(self, event: ExternalEvent) -> None:
+        """Report an external event; thread-safe."""
+        self._posted.put(event)
+
+    def wait(self, until_s: float) -> ExternalEvent | None:
+        """Wait for the next external event; None once a time has come.
+
+        Args:
+            until_s: Time of the run, s; infinite if only an external event ends the waiting.
+        """
+        while True:
+            left_s = (until_s - self.wall.now_s()) / self.wall.speed
+            try:
+                if left_s == math.inf:
+                    return self._posted.get()
+                return self._posted.get(timeout=min(max(left_s, 0.0), LONGEST_WAIT_S))
+            except Empty:
+                if left_s <= LONGEST_WAIT_S:
+                    return None
+
+    def run(self, until: SimTime | Event | None = None) -> Any:
+        """Process the log first, then run as SimPy does, waiting for events inside and outside."""
+        gc.enable()  # a live run lasts for days
+        if not self._is_caught_up:
+            for logged in self.log.events():
+                self._catch_up(logged.time_s)
+                self._tell_at(logged)
+            self._is_caught_up = True
+            self.caught_up()
+        return super().run(until)
+
+    def step(self) -> None:
+        """Wait for the next event, inside or outside, and process it.
+
+        Raises:
+            EmptySchedule: If none is left inside, and none may come from outside.
+        """
+        due_s = self.peek()
+        if due_s > self.now:
+            if due_s == math.inf and not self.outside():
+                raise EmptySchedule
+            external = self.wait(math.inf if self.held() else due_s)
+            if external is not None:
+                self._take(external)
+                return
+        super().step()
+
+    def _take(self, external: ExternalEvent) -> None:
+        now_s = max(self.now, external.time_s)
+        self._catch_up(now_s)
+        if self.known(external):
+            self.answer(external)
+            return
+        external = external._replace(time_s=now_s)
+        self.log.add(external)
+        self._tell_at(external)
+
+    def _tell_at(self, external: ExternalEvent) -> None:
+        self.schedule_at(external.time_s, Callback(self.tell, external))
+        self._catch_up(external.time_s)
+
+    def _catch_up(self, now_s: float) -> None:
+        """Process all events that are due until a time, s."""
+        while self.peek() <= now_s:
+            super().step()
