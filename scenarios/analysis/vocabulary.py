@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest
-from wattkeeper.scenarios.inputs.job_filter import left_out, ran_on_any
+from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
 from wattkeeper.scenarios.spec.wording import count
 
 PROFILED_METRICS = {
@@ -104,8 +104,8 @@ def cautions(manifest: Manifest, summary: Json) -> Iterator[str]:
     scenario = manifest["scenario"]
     if scenario["rng"] == "published" and scenario["workload"]["kind"] == "trace":
         yield PUBLISHED
-    yield from left_out(manifest["dropped_jobs"])
-    yield from ran_on_any(manifest["ignored_gpu_types"])
+    yield from describe_dropped(manifest["dropped_jobs"])
+    yield from describe_ignored_types(manifest["ignored_gpu_types"])
     live = manifest.get("live")
     if live is not None:
         yield from _name_devices(live, summary["by"]["gpu_type"])

@@ -88,11 +88,11 @@ def _new_entry(name: str, path: Path) -> Entry:
     import os
 
     from wattkeeper.scenarios.bench.baselines import Entry
-    from wattkeeper.scenarios.spec.loading import find, shipped
+    from wattkeeper.scenarios.spec.loading import find_scenario, shipped
 
     if name in shipped():
         return Entry(name=name, scenario=name)
-    file = os.path.relpath(find(name).resolve(), path.resolve().parent)
+    file = os.path.relpath(find_scenario(name).resolve(), path.resolve().parent)
     return Entry(name=Path(name).stem, scenario=file)
 
 

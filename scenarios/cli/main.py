@@ -65,7 +65,7 @@ def main() -> None:
 @axes_option
 def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) -> None:
     """Check SCENARIO and the traces that it names, without running it."""
-    from wattkeeper.scenarios.inputs.job_filter import left_out, ran_on_any
+    from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
     from wattkeeper.scenarios.inputs.policy_checks import check_policies
     from wattkeeper.scenarios.inputs.read import read_inputs
     from wattkeeper.scenarios.spec.loading import load
@@ -79,17 +79,17 @@ def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) ->
     simulated = getattr(loaded.scenario.workload, "profiles", None) is not None
     inputs = read_inputs(loaded, live=loaded.scenario.live is not None and not simulated)
     check_policies(loaded, inputs)
-    for line in (*left_out(inputs.dropped), *ran_on_any(inputs.ignored)):
+    for line in (*describe_dropped(inputs.dropped), *describe_ignored_types(inputs.ignored)):
         click.echo(line)
     runs, variants = len(run_specs(loaded.scenario)), len(loaded.scenario.variants)
     click.echo(f"{loaded.document.name}: good; {count(variants, 'variant')}, {count(runs, 'run')}")
 
 
 def _validate_sweep(loaded: LoadedScenario) -> None:
-    from wattkeeper.scenarios.sweep.points import points, with_inputs
+    from wattkeeper.scenarios.sweep.points import expand_sweep, read_point_inputs
 
-    all_points = points(loaded)
-    for _ in with_inputs(all_points):
+    all_points = expand_sweep(loaded)
+    for _ in read_point_inputs(all_points):
         pass
     scenario, document = loaded
     runs = len(all_points) * len(scenario.variants) * len(scenario.all_seeds)
@@ -104,10 +104,10 @@ def _validate_sweep(loaded: LoadedScenario) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def scenarios(name: str | None, as_json: bool) -> None:
     """List the shipped scenarios, or print the file of the one called NAME."""
-    from wattkeeper.scenarios.spec.loading import find, load, shipped
+    from wattkeeper.scenarios.spec.loading import find_scenario, load, shipped
 
     if name is not None:
-        click.echo(find(name).read_text(encoding="utf-8"), nl=False)
+        click.echo(find_scenario(name).read_text(encoding="utf-8"), nl=False)
         return
     known = {name: load(name).scenario.question for name in shipped()}
     if as_json:

@@ -104,13 +104,13 @@ def _run_sweep(
     loaded: LoadedScenario, folder: Path, workers: int, ray: str | None, as_json: bool
 ) -> None:
     from wattkeeper.scenarios.cli.tables import sweep
-    from wattkeeper.scenarios.sweep.points import points
+    from wattkeeper.scenarios.sweep.points import expand_sweep
     from wattkeeper.scenarios.sweep.run import run_sweep
     from wattkeeper.sim.results.folder import to_json
 
     tell = partial(click.echo, err=True)
     with terminal.progress(loaded.scenario.name) as progress:
-        failures = run_sweep(points(loaded), folder, workers, ray, progress, tell)
+        failures = run_sweep(expand_sweep(loaded), folder, workers, ray, progress, tell)
     if as_json:
         click.echo(to_json(sweep.read_content(folder)), nl=False)
     else:

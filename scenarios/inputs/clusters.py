@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def cluster_spec(cluster: UniformCluster | MixedCluster) -> tuple[ClusterSpec, Trace | None]:
-    """What a scenario says of its cluster, and the trace that its nodes are from, if any.
+    """The cluster that a scenario describes, and the trace that its nodes are from, if any.
 
     Raises:
         InputError: If the trace knows no nodes, or the power of a type is not stated.
@@ -73,7 +73,7 @@ def search_processor(cluster: ClusterSpec) -> Processor:
 
 
 def _node_groups(trace: Trace) -> list[NodeGroup]:
-    """Neighbouring equal nodes of a trace together."""
+    """The nodes of a trace, in groups of equal neighbours."""
     if "nodes" not in trace.tables:
         raise InputError(f"nodes: trace {trace.name!r} knows no nodes")
     table = trace.tables["nodes"]

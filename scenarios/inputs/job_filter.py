@@ -1,4 +1,4 @@
-"""Which jobs of a trace a cluster can run, and what to say of the others."""
+"""Finds the jobs of a trace that a cluster can run, and explains why not the others."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pyarrow as pa
 
 from wattkeeper.policies.arrays import Bools, Ints
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.scenarios.spec.wording import count, do, plural
+from wattkeeper.scenarios.spec.wording import count, count_verb, plural
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.traces.arrow import replace_column
 
 FIRST = 3
-"""Rows that are named of those that are wrong for one reason."""
+"""Rows that a message names of those that are wrong for one reason."""
 
 TYPES = 5
-"""GPU types that are named."""
+"""GPU types that a message names."""
 
 LEAVE_OUT = "leave them out (--set workload.unusable=drop)"
 
@@ -28,101 +28,107 @@ class Reason(NamedTuple):
     """Why jobs cannot be replayed.
 
     Attributes:
-        name: What they are, after "jobs": in the manifest.
-        bad: Which ones, by row.
-        say: What a number of them does, as "3 ask for type a100", given their rows.
-        detail: What to say of one beyond that, given its row; may be empty.
-        advice: What else to do but leave them out.
+        name: Follows "jobs" in the manifest, as "larger than the cluster".
+        bad: Which jobs, by row.
+        explain: Text for some of them, as "3 ask for type a100", given their rows.
+        detail: More on one of them, given its row; may be empty.
+        advice: What to do other than to leave them out.
     """
 
     name: str
     bad: Bools
-    say: Callable[[Ints], str]
+    explain: Callable[[Ints], str]
     detail: Callable[[int], str] = lambda row: ""
     advice: tuple[str, ...] = ()
 
 
 class FilteredJobs:
-    """The jobs of a trace, less those that cannot be replayed; each counts for one reason.
+    """The jobs of a trace without those that cannot be replayed; each is rejected for one reason.
 
     Attributes:
-        all: Those of the trace.
-        dropped: How many are left out, by reason.
+        all: All jobs of the trace.
+        dropped: Number of rejected jobs, by reason.
     """
 
     def __init__(self, jobs: pa.Table, trace: str, cluster: ClusterSpec) -> None:
         self.all = jobs
         self._trace = trace
         self._cluster = cluster
-        self._kept = np.ones(jobs.num_rows, dtype=bool)
+        self._accepted = np.ones(jobs.num_rows, dtype=bool)
         self._problems: list[str] = []
         self._advice: dict[str, None] = {}
         self.dropped: dict[str, int] = {}
 
     @property
     def jobs(self) -> pa.Table:
-        """Those that are left."""
-        return self.all if self._kept.all() else self.all.filter(pa.array(self._kept))
+        """The jobs that were not rejected."""
+        return self.all if self._accepted.all() else self.all.filter(pa.array(self._accepted))
 
     @property
     def rows(self) -> Ints:
-        """Their rows in the trace, from 0."""
-        return np.flatnonzero(self._kept)
+        """The rows of these jobs in the trace, from 0."""
+        return np.flatnonzero(self._accepted)
 
     def reject(self, reasons: Sequence[Reason]) -> None:
-        """Take out what is wrong."""
+        """Reject jobs; what was rejected before counts for its first reason."""
         for reason in reasons:
-            rows = np.flatnonzero(reason.bad & self._kept)
+            rows = np.flatnonzero(reason.bad & self._accepted)
             if len(rows):
-                self._problems.append(f"  {reason.say(rows)} (first: {self._first(reason, rows)})")
+                self._problems.append(
+                    f"  {reason.explain(rows)} (first: {self._describe_first(reason, rows)})"
+                )
                 self._advice |= dict.fromkeys(reason.advice)
-                self._kept &= ~reason.bad
+                self._accepted &= ~reason.bad
                 self.dropped[reason.name] = len(rows)
 
-    def _first(self, reason: Reason, rows: Ints) -> str:
-        """One of them in full, and the rows of some more."""
+    def _describe_first(self, reason: Reason, rows: Ints) -> str:
+        """The first of some jobs in full, and the rows of some more."""
         row, *more = rows[:FIRST].tolist()
-        others = f"; {plural(len(more), 'row')} {', '.join(str(at + 1) for at in more)}"
-        shown = first(self.all["job_id"][row].as_py(), row) + reason.detail(row)
+        others = f"; {plural(len(more), 'row')} {', '.join(str(other + 1) for other in more)}"
+        shown = name_job(self.all["job_id"][row].as_py(), row) + reason.detail(row)
         return shown + others * bool(more)
 
     def finish(self, drop: bool) -> None:
-        """Refuse what was rejected unless it may be dropped, and to go on without any job.
+        """End the filtering.
+
+        Args:
+            drop: Whether rejected jobs may be left out.
 
         Raises:
-            TraceError: It counts the jobs by reason.
+            TraceError: If jobs were rejected that may not be left out, or no job is left; it counts
+                the rejected jobs by reason.
         """
-        if self._kept.any() and (drop or not self.dropped):
+        if self._accepted.any() and (drop or not self.dropped):
             return
         many, every = sum(self.dropped.values()), self.all.num_rows
         if not every:
             raise TraceError(Problem("it holds no jobs", self._trace))
-        cluster = _shown(self._cluster)
+        cluster = _describe(self._cluster)
         head = f"{many:,} of {every:,} jobs cannot be replayed on this cluster ({cluster})"
-        advice = ", or ".join([*self._advice, *([LEAVE_OUT] if self._kept.any() else [])])
+        advice = ", or ".join([*self._advice, *([LEAVE_OUT] if self._accepted.any() else [])])
         lines = [f"{head}:", *self._problems, *([advice] if advice else [])]
         raise TraceError([Problem(lines[0], self._trace), *map(Problem, lines[1:])])
 
 
-def first(job_id: str, row: int) -> str:
+def name_job(job_id: str, row: int) -> str:
     """How messages name a job, given its row in the trace, from 0."""
     return f"row {row + 1}, job {job_id}"
 
 
-def left_out(dropped: Mapping[str, int]) -> Iterator[str]:
-    """A line for each reason for which jobs are left out."""
+def describe_dropped(dropped: Mapping[str, int]) -> Iterator[str]:
+    """A line for each reason why jobs are left out."""
     for reason, number in dropped.items():
         yield f"Left out: {count(number, 'job')} {reason}."
 
 
-def ran_on_any(ignored: Mapping[str, int]) -> Iterator[str]:
-    """A line on GPU types that jobs ask for in vain, if there are any."""
+def describe_ignored_types(ignored: Mapping[str, int]) -> Iterator[str]:
+    """A line on the GPU types that jobs ask for and that are ignored, if there are any."""
     if ignored:
         shown = _by_type(Counter(ignored))
         yield f"GPU types are ignored: {shown}, and run on any (workload.gpu_types)."
 
 
-def on_any_type(jobs: pa.Table) -> tuple[pa.Table, dict[str, int]]:
+def ignore_gpu_types(jobs: pa.Table) -> tuple[pa.Table, dict[str, int]]:
     """The jobs without the GPU types that they ask for, and how many asked for each."""
     types = jobs["gpu_type"]
     if types.null_count == len(types):
@@ -132,13 +138,13 @@ def on_any_type(jobs: pa.Table) -> tuple[pa.Table, dict[str, int]]:
     return free, dict(counts.most_common())
 
 
-def at_odds(jobs: pa.Table, cluster: ClusterSpec, recorded: bool) -> list[Reason]:
-    """Why jobs cannot be replayed, whatever they would draw.
+def find_unusable(jobs: pa.Table, cluster: ClusterSpec, recorded: bool) -> list[Reason]:
+    """Reasons, other than a power cap, why jobs cannot be replayed.
 
     Args:
-        jobs: Of a trace.
+        jobs: The jobs of a trace.
         cluster: Where they would run.
-        recorded: Whether they hold their GPUs for as long as the trace says.
+        recorded: Whether they hold their GPUs for their recorded duration.
     """
     duration = jobs["duration_s"].fill_null(-1.0).to_numpy()
     plain = np.asarray(jobs["workload"].is_null())
@@ -164,7 +170,7 @@ def at_odds(jobs: pa.Table, cluster: ClusterSpec, recorded: bool) -> list[Reason
         Reason(
             "larger than the cluster",
             gpus > most,
-            lambda rows: f"{do(len(rows), 'ask')} for more GPUs than there are",
+            lambda rows: f"{count_verb(len(rows), 'ask')} for more GPUs than there are",
             too_large,
             ("give the cluster more GPUs",),
         ),
@@ -183,7 +189,7 @@ def at_odds(jobs: pa.Table, cluster: ClusterSpec, recorded: bool) -> list[Reason
 
 
 def check_groups(jobs: pa.Table, trace: str) -> None:
-    """Refuse jobs that train something else than others of their group.
+    """Refuse jobs that train another workload than others of their group.
 
     Raises:
         TraceError: One problem for each such job.
@@ -210,19 +216,19 @@ def check_groups(jobs: pa.Table, trace: str) -> None:
 def _by_type(counts: Counter[str]) -> str:
     """How many jobs ask for which GPU types: the most frequent ones, and the sum of the others."""
     named = counts.most_common(TYPES)
-    said = [f"{do(named[0][1], 'ask')} for type {_named(named[0][0])}"]
-    said += [f"{number:,} for type {_named(kind)}" for kind, number in named[1:]]
+    parts = [f"{count_verb(named[0][1], 'ask')} for type {_named(named[0][0])}"]
+    parts += [f"{number:,} for type {_named(kind)}" for kind, number in named[1:]]
     if len(counts) > TYPES:
         others = counts.total() - sum(number for _, number in named)
-        said.append(f"{others:,} for {len(counts) - TYPES} others")
-    return ", ".join(said)
+        parts.append(f"{others:,} for {len(counts) - TYPES} others")
+    return ", ".join(parts)
 
 
 def _named(gpu_type: str) -> str:
     return gpu_type.replace("|", " or ")
 
 
-def _shown(cluster: ClusterSpec) -> str:
+def _describe(cluster: ClusterSpec) -> str:
     return ", ".join(f"{name} x{cluster.most_gpus(name)}" for name in cluster.gpu_types)
 
 

@@ -1,4 +1,4 @@
-"""What trainings take besides training: stated by a scenario, or recorded with the profiles."""
+"""Latencies of trainings: stated by a scenario, or recorded with the profiles."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ Rows = Sequence[Mapping[str, Any]]
 def latencies_of(
     stated: Stated | str, trace: Trace, profiles: Profiles
 ) -> tuple[AllLatencies, Rows]:
-    """The latencies of each profile that is replayed, and the recorded rows that were taken.
+    """The latencies of each profile that is replayed, and the recorded rows that they are from.
 
     Args:
-        stated: What the scenario says; a text: as recorded.
-        trace: The profiles.
-        profiles: Those that the jobs need.
+        stated: The latencies that the scenario states; a text: use the recorded ones.
+        trace: The trace of the profiles.
+        profiles: The profiles that the jobs need.
 
     Raises:
-        InputError: If they shall be as recorded, and were not.
+        InputError: If recorded ones are asked for, and none were recorded.
     """
     if isinstance(stated, Stated):
         return dict.fromkeys(profiles, Latencies(**stated.model_dump())), ()
-    found: dict[tuple[str, int, str], Latencies] = {}
+    latencies: dict[tuple[str, int, str], Latencies] = {}
     rows: list[Mapping[str, Any]] = []
     for row in trace.parameters.get("latencies", ()):
         key = row["workload"], row["gpus"], row["gpu_type"]
         if key in profiles:
             rows.append(row)
-            found[key] = Latencies(*(float(row[name] or 0.0) for name in Latencies._fields))
-    absent = [key for key in profiles if key not in found]
+            latencies[key] = Latencies(*(float(row[name] or 0.0) for name in Latencies._fields))
+    absent = [key for key in profiles if key not in latencies]
     if absent:
         workload, gpus, gpu_type = absent[0]
         raise InputError(
             f"trace {trace.name!r} has no recorded latencies of {workload!r} on {gpus} x "
             f"{gpu_type}: record it (wattkeeper record), or state them (latencies: {{start_s: 2}})"
         )
-    return found, rows
+    return latencies, rows
 
 
 def with_preemption(cluster: ClusterSpec, stated: Facility, recorded: Rows) -> ClusterSpec:
-    """The cluster with the longest recorded checkpoint and restore, unless the scenario says."""
+    """The cluster with the longest recorded checkpoint and restore, if none is stated."""
     if not recorded or "preemption" in stated.model_fields_set:
         return cluster
     checkpoint_s, restore_s = (

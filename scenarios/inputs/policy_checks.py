@@ -1,17 +1,17 @@
-"""Whether the policies of a scenario can work on its jobs."""
+"""Checks that the policies of a scenario can work on its jobs."""
 
 from __future__ import annotations
 
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, WattkeeperError
 from wattkeeper.policies.registry import PolicyConfig, policies
-from wattkeeper.scenarios.inputs.job_filter import first
+from wattkeeper.scenarios.inputs.job_filter import name_job
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.variants import DEFAULTS, policy_of, zoo_of
 from wattkeeper.sim.engine.replay import options_of
 
 COLUMNS = {"duration_s": "recorded duration", "estimate_s": "estimate"}
-"""How messages call what jobs may lack."""
+"""Names of columns in messages."""
 
 
 def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
@@ -24,30 +24,30 @@ def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
         configure = policy_of(loaded.scenario, variant, "configure")
         if configure.sets_power and own.policies.tune is not None:
             what = f"configure: {configure.kind} sets the power limit itself; leave tune out"
-            raise located(loaded, variant, PolicyError(what, "tune"))
+            raise locate_error(loaded, variant, PolicyError(what, "tune"))
         if inputs.run.search is not None:
             _check_search(loaded, variant, configure)
         _check_zoo(loaded, inputs, variant, configure)
         _check_energy(loaded, inputs, variant)
         for point in DEFAULTS:
             config = policy_of(loaded.scenario, variant, point)
-            lacks = _lacks(config, inputs)
-            if lacks:
-                what = f"{point}: {config.kind} cannot run: {lacks}"
-                raise located(loaded, variant, PolicyError(what, point))
+            missing = _explain_missing(config, inputs)
+            if missing:
+                what = f"{point}: {config.kind} cannot run: {missing}"
+                raise locate_error(loaded, variant, PolicyError(what, point))
             for profile in inputs.run.profiles.values():
                 try:
                     config.check(options_of(profile))
                 except PolicyError as error:
-                    raise located(loaded, variant, error) from None
+                    raise locate_error(loaded, variant, error) from None
 
 
 def _check_search(loaded: LoadedScenario, variant: str, configure: PolicyConfig) -> None:
-    """Refuse policies that choose what networks that train for real have no choice of."""
+    """Refuse policies that choose knobs which the trainings of a search do not have."""
     tune = policy_of(loaded.scenario, variant, "tune").kind
     if tune != DEFAULTS["tune"]:
         what = f"tune: {tune} chooses power limits, which a search does not set; leave tune out"
-        raise located(loaded, variant, PolicyError(what, "tune"))
+        raise locate_error(loaded, variant, PolicyError(what, "tune"))
     default = policies("configure")[DEFAULTS["configure"]].model_validate({})
     if not configure.sets_parent and configure != default:
         parents = (kind for kind, one in policies("configure").items() if one.sets_parent)
@@ -55,11 +55,11 @@ def _check_search(loaded: LoadedScenario, variant: str, configure: PolicyConfig)
             f"configure: {configure.kind} chooses a batch size, but all networks of a search are "
             f"trained by one rule (workload.training); allowed: {', '.join(parents)}"
         )
-        raise located(loaded, variant, PolicyError(what, "configure"))
+        raise locate_error(loaded, variant, PolicyError(what, "configure"))
 
 
 def _check_energy(loaded: LoadedScenario, inputs: ScenarioInputs, variant: str) -> None:
-    """Refuse to count energy where nobody measured power."""
+    """Refuse a cost that counts energy where power was not measured."""
     objective = loaded.scenario.variants[variant].objective or loaded.scenario.objective
     for (workload, _, gpu_type), profile in inputs.run.profiles.items():
         if not profile.measured and inputs.run.cluster.power_cap_w is not None:
@@ -76,49 +76,49 @@ def _check_energy(loaded: LoadedScenario, inputs: ScenarioInputs, variant: str) 
             )
         else:
             continue
-        raise located(loaded, variant, InputError(what))
+        raise locate_error(loaded, variant, InputError(what))
 
 
 def _check_zoo(
     loaded: LoadedScenario, inputs: ScenarioInputs, variant: str, configure: PolicyConfig
 ) -> None:
-    """Refuse a zoo of which too little is known, and policies that need one where there is none."""
+    """Refuse a zoo whose models are not known, and policies that need a zoo where there is none."""
     zoo = zoo_of(loaded.scenario, variant)
     if zoo is None:
         if configure.sets_parent and configure.kind != "none":
             what = (
                 f"configure: {configure.kind} chooses parents, but there is no zoo: say `zoo: {{}}`"
             )
-            raise located(loaded, variant, PolicyError(what, "configure"))
+            raise locate_error(loaded, variant, PolicyError(what, "configure"))
         if any(chosen.policies.retain is not None for chosen in
                (loaded.scenario, loaded.scenario.variants[variant])):  # fmt: skip
             what = "retain: there is no zoo that it could decide on: say `zoo: {}`"
-            raise located(loaded, variant, PolicyError(what, "retain"))
+            raise locate_error(loaded, variant, PolicyError(what, "retain"))
         return
     if inputs.run.search is not None:
         bounded = zoo.capacity_gb is not None
         if bounded or policy_of(loaded.scenario, variant, "retain").kind != "keep-all":
             what = "zoo: a search keeps all that it trained; leave out capacity_gb and retain"
-            raise located(loaded, variant, InputError(what))
+            raise locate_error(loaded, variant, InputError(what))
         return
     if not inputs.run.models.known:
-        raise located(loaded, variant, InputError(
+        raise locate_error(loaded, variant, InputError(
             "zoo: the trace does not say which models its jobs train; import it with a format "
             "that does (modelkeeper)"))  # fmt: skip
     origins = [row.child.mutated_from for row in inputs.run.models.known.values()]
     if configure.kind == "lineage" and not any(origins):
-        raise located(loaded, variant, PolicyError(
+        raise locate_error(loaded, variant, PolicyError(
             "configure: lineage cannot run: the trace does not say of any model what it was "
             "mutated from (column mutated_from)", "configure"))  # fmt: skip
     absent = [name for name, row in inputs.run.models.known.items() if row.accuracy is None]
     if absent and zoo.accuracy is None:
-        raise located(loaded, variant, InputError(
+        raise locate_error(loaded, variant, InputError(
             f"zoo: the trace has no accuracy of {len(absent)} models (first: {absent[0]}); say "
             "what they reach from scratch (zoo.accuracy)"))  # fmt: skip
 
 
-def _lacks(config: PolicyConfig, inputs: ScenarioInputs) -> str:
-    """What the jobs do not say though the policy must know it; empty if they do."""
+def _explain_missing(config: PolicyConfig, inputs: ScenarioInputs) -> str:
+    """Explains which column that a policy needs is not filled; empty if all are."""
     for column, advice in config.needed_columns.items():
         named = COLUMNS.get(column, column)
         if inputs.run.jobs is None:
@@ -126,22 +126,22 @@ def _lacks(config: PolicyConfig, inputs: ScenarioInputs) -> str:
         absent = inputs.run.jobs[column].is_null()
         many = inputs.run.jobs[column].null_count
         if many:
-            at = absent.index(True).as_py()
-            job = first(inputs.run.jobs["job_id"][at].as_py(), int(inputs.rows[at]))
+            row = absent.index(True).as_py()
+            job = name_job(inputs.run.jobs["job_id"][row].as_py(), int(inputs.rows[row]))
             return f"{many} of {len(absent)} jobs have no {named} (first: {job}); {advice}"
     return ""
 
 
-def located(
+def locate_error(
     loaded: LoadedScenario, variant: str, error: InputError | PolicyError
 ) -> WattkeeperError:
-    """The same error with the variant, and where the scenario chose the policy that is to blame."""
+    """The same error with the variant, and the place of the policy that it is about."""
     scenario, document = loaded
     point = error.point if isinstance(error, PolicyError) else None
-    at: tuple[str, ...] = ("variants", variant)
+    path: tuple[str, ...] = ("variants", variant)
     if point is not None:
         own = getattr(scenario.variants[variant].policies, point) is not None
-        at = (*at, "policies", point) if own else ("policies", point)
-    where = document.where_inside(at)
+        path = (*path, "policies", point) if own else ("policies", point)
+    where = document.where_inside(path)
     problems = [Problem(f"variant {variant!r}: {p.message}", where) for p in error.problems]
     return type(error)(problems)

@@ -1,4 +1,4 @@
-"""What can be known of power before anything runs: what is not stated, and what a cap forbids."""
+"""Checks of power before a run: power that is not stated, and jobs that a cap never lets start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import WHOLE, Job
 from wattkeeper.scenarios.inputs.job_filter import FilteredJobs, Reason
-from wattkeeper.scenarios.spec.wording import count, do
+from wattkeeper.scenarios.spec.wording import count, count_verb
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.environment import SimulationEnvironment
@@ -59,19 +59,20 @@ def check_busy_power(jobs: pa.Table, cluster: ClusterSpec, document: YamlDocumen
     """
     names = ["workload", "gpus", "gpu_milli", "gpu_type"]
     counted = jobs.group_by(names, use_threads=False).aggregate([([], "count_all")])
-    may: Counter[str] = Counter()
+    jobs_by_type: Counter[str] = Counter()
     for row in counted.to_pylist():
         if row["workload"] is None:
-            for name in fitting(_job(tuple(row[key] for key in names)), cluster):
-                may[name] += row["count_all"]
+            for name in eligible_types(_job(tuple(row[key] for key in names)), cluster):
+                jobs_by_type[name] += row["count_all"]
     mixed = "power" in document.data["cluster"]
     problems = []
     for name in cluster.gpu_types:
-        if may[name] and cluster.power[name].busy_w is None:
+        if jobs_by_type[name] and cluster.power[name].busy_w is None:
             path = ("cluster", *(("power", name, "busy_w") if mixed else ("busy_power_w",)))
             what = (
-                f"{'.'.join(path)} is missing: {count(may[name], 'job')} without a workload may "
-                f"run on {name}, and their power comes from a model; say what one busy GPU draws, W"
+                f"{'.'.join(path)} is missing: {count(jobs_by_type[name], 'job')} without a "
+                f"workload may run on {name}, and their power comes from a model; say what one "
+                "busy GPU draws, W"
             )
             problems.append(Problem(what, document.where_inside(path)))
     if problems:
@@ -79,45 +80,45 @@ def check_busy_power(jobs: pa.Table, cluster: ClusterSpec, document: YamlDocumen
 
 
 class PowerCapCheck:
-    """Says which jobs a power cap never lets start, even if nothing else runs.
+    """Finds jobs that a power cap never lets start, even on an idle cluster.
 
     Args:
         cluster: Its cap and its GPUs.
-        profiles: Of all workloads that are asked about.
+        profiles: Those of the workloads that are checked.
     """
 
     def __init__(self, cluster: ClusterSpec, profiles: Profiles) -> None:
         self._cluster = cluster
-        # Nothing runs on this backend: it says what jobs may draw.
+        # Never runs: only asked for the largest power of jobs.
         env = SimulationEnvironment()
         self._backend = Replay(env, profiles, NamedStreams(0), Objective(0.5), cluster)
         self._budget = PowerBudget(cluster, self._backend)
 
-    def reasons(self, sieve: FilteredJobs) -> list[Reason]:
-        """Why jobs that are left in a sieve can never start."""
+    def reasons(self, filtered: FilteredJobs) -> list[Reason]:
+        """Why jobs that were not rejected yet can never start."""
         names = ["workload", "gpus", "gpu_milli", "gpu_type"]
-        kinds = sieve.jobs.group_by(names, use_threads=False).aggregate([]).select(names)
-        told = {kind: self.above(kind) for kind in _kinds(kinds)}
-        if not any(told.values()):
+        kinds = filtered.jobs.group_by(names, use_threads=False).aggregate([]).select(names)
+        excess = {kind: self.explain_excess(kind) for kind in _kinds(kinds)}
+        if not any(excess.values()):
             return []
-        of_row = _kinds(sieve.all.select(names))
+        kind_by_row = _kinds(filtered.all.select(names))
         return [
             Reason(
                 "above the power cap",
-                np.array([bool(told.get(kind)) for kind in of_row]),
-                lambda rows: f"{do(len(rows), 'need')} more power than cluster.power_cap_w, "
-                             f"{self._cluster.power_cap_w:g} W",
-                lambda row: f": {told[of_row[row]]}",
+                np.array([bool(excess.get(kind)) for kind in kind_by_row]),
+                lambda rows: f"{count_verb(len(rows), 'need')} more power than "
+                             f"cluster.power_cap_w, {self._cluster.power_cap_w:g} W",
+                lambda row: f": {excess[kind_by_row[row]]}",
                 ("raise cluster.power_cap_w",),
             )
         ]  # fmt: skip
 
-    def above(self, kind: Kind) -> str:
+    def explain_excess(self, kind: Kind) -> str:
         """The sum that keeps such a job from ever starting; empty if it can start."""
         cluster, job = self._cluster, _job(kind)
         held = job.gpus * job.gpu_milli / WHOLE
         sums = []
-        for name in fitting(job, cluster):
+        for name in eligible_types(job, cluster):
             most_w = self._backend.most_power_w(job, name)
             if cluster.power_cap_w is None or self._budget.allows(job, name):
                 return ""
@@ -130,9 +131,9 @@ class PowerCapCheck:
         )
 
 
-def fitting(job: Job, cluster: ClusterSpec) -> list[str]:
-    """The GPU types that a job may run on and of which there are enough."""
-    names = [cluster.gpu_types[at] for at in cluster.types_allowed(job.gpu_type)]
+def eligible_types(job: Job, cluster: ClusterSpec) -> list[str]:
+    """The GPU types that a job may run on and of which the cluster has enough."""
+    names = [cluster.gpu_types[index] for index in cluster.types_allowed(job.gpu_type)]
     return [name for name in names if cluster.most_gpus(name) >= job.gpus]
 
 

@@ -9,14 +9,19 @@ import pyarrow as pa
 from wattkeeper.policies.errors import InputError, Problem, ScenarioError
 from wattkeeper.policies.profile import Profile
 from wattkeeper.scenarios.inputs.clusters import cluster_spec, search_processor
-from wattkeeper.scenarios.inputs.job_filter import FilteredJobs, at_odds, check_groups, on_any_type
+from wattkeeper.scenarios.inputs.job_filter import (
+    FilteredJobs,
+    check_groups,
+    find_unusable,
+    ignore_gpu_types,
+)
 from wattkeeper.scenarios.inputs.latencies import latencies_of, with_preemption
 from wattkeeper.scenarios.inputs.power_checks import PowerCapCheck, check_busy_power, check_cap
 from wattkeeper.scenarios.inputs.recurring import read_live, read_recurring
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.inputs.zoo_models import (
+    estimate_durations,
     read_models,
-    timed_by_model,
 )
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import (
@@ -99,7 +104,7 @@ def _read_jobs(
     jobs, mapped = trace.tables["jobs"], None
     ignored: Mapping[str, int] = {}
     if workload.gpu_types == "ignore":
-        jobs, ignored = on_any_type(jobs)
+        jobs, ignored = ignore_gpu_types(jobs)
     if workload.mapping is not None:
         with locate_errors(document, "workload", "mapping"):
             mapped = _map_jobs(jobs, workload.mapping.by, profiles, cluster)
@@ -107,10 +112,10 @@ def _read_jobs(
     models = read_models(trace)
     timed = 0
     if workload.durations is not None:
-        jobs, timed = timed_by_model(jobs, models, workload.durations)
+        jobs, timed = estimate_durations(jobs, models, workload.durations)
     check_groups(jobs, trace.name)
     filtered = FilteredJobs(jobs, trace.name, cluster)
-    filtered.reject(at_odds(jobs, cluster, recorded))
+    filtered.reject(find_unusable(jobs, cluster, recorded))
     with locate_errors(document, "cluster"):
         needed = _needed_profiles(filtered.jobs, profiles, cluster)
     check_busy_power(filtered.jobs, cluster, document)

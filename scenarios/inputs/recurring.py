@@ -47,11 +47,11 @@ def read_recurring(
     with locate_errors(document, "cluster", "power_cap_w"):
         cap = PowerCapCheck(cluster, profiles)
         for name in names:
-            above = cap.above((name, workload.gpus, WHOLE, None))
-            if above:
+            excess = cap.explain_excess((name, workload.gpus, WHOLE, None))
+            if excess:
                 raise InputError(
                     f"power_cap_w: workload {name!r} can never start below "
-                    f"{cluster.power_cap_w:g} W: {above}"
+                    f"{cluster.power_cap_w:g} W: {excess}"
                 )
     often = workload.recurrences
     recurrences = {

@@ -27,7 +27,7 @@ class TraceModel(NamedTuple):
 
 
 class TraceModels(NamedTuple):
-    """What a trace says of models.
+    """The models of a trace.
 
     Attributes:
         of_job: The model that a job trains, by the job's id.
@@ -65,10 +65,10 @@ def read_models(trace: Trace) -> TraceModels:
     return TraceModels(dict(pairs), known)
 
 
-def timed_by_model(
+def estimate_durations(
     jobs: pa.Table, models: TraceModels, durations: Durations
 ) -> tuple[pa.Table, int]:
-    """Give a duration to jobs that train a model and have none.
+    """Estimate the duration of jobs that train a model and have none recorded.
 
     Returns:
         The jobs, and how many got one.
@@ -88,7 +88,7 @@ def timed_by_model(
 
 
 def zoo_spec(zoo: ZooSection, models: TraceModels) -> ZooSpec:
-    """What a simulated zoo needs to know."""
+    """The specification of a simulated zoo."""
     known = {}
     for name, (child, accuracy) in models.known.items():
         from_scratch = zoo.accuracy if accuracy is None else accuracy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, ScenarioError
 from wattkeeper.policies.protocols import WHOLE
-from wattkeeper.scenarios.inputs.policy_checks import located
+from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import ArchitectureSearch, LiveSection
@@ -49,21 +49,21 @@ def _check_workload(loaded: LoadedScenario, inputs: RunInputs, section: LiveSect
 def _check_variant(loaded: LoadedScenario, variant: str) -> None:
     scenario = loaded.scenario
     if zoo_of(scenario, variant) is not None:
-        raise located(loaded, variant, InputError(
+        raise locate_error(loaded, variant, InputError(
             "zoo: live, only a search (workload.kind) has one; leave out zoo or --live"
         ))  # fmt: skip
     if occupancy_of(scenario, variant) == "recorded":
-        raise located(loaded, variant, InputError(
+        raise locate_error(loaded, variant, InputError(
             "occupancy: live, a job holds its GPUs for as long as it takes; leave out recorded"
         ))  # fmt: skip
     if (scenario.variants[variant].profiling or scenario.profiling) == "foreknown":
-        raise located(loaded, variant, InputError(
+        raise locate_error(loaded, variant, InputError(
             "profiling: live, what it finds is known when it is done; leave out foreknown"
         ))  # fmt: skip
     for point in DEFAULTS:
         config = policy_of(scenario, variant, point)
         if config.needs_foresight:
-            raise located(loaded, variant, PolicyError(
+            raise locate_error(loaded, variant, PolicyError(
                 f"{point}: {config.kind} needs to know the future, which nobody does live: "
                 "choose another policy, or leave out the variant", point
             ))  # fmt: skip

@@ -34,7 +34,7 @@ FAILED_START: Final = (
 )
 
 
-def each(
+def run_tasks(
     tasks: deque[T], call: Callable[[T], R], workers: int
 ) -> Generator[tuple[T, R | EnvironmentLacks], None, None]:
     """Call a function with each task; yield what it returns as soon as it does.

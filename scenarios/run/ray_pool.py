@@ -13,7 +13,7 @@ from wattkeeper.live.controller.launchers import ray as ray_runner
 from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.run.process_pool import LOST, TRIES
-from wattkeeper.scenarios.run.unit import UnitResult, attempt, code_digest
+from wattkeeper.scenarios.run.unit import UnitResult, code_digest, run_unit
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.traces.arrow import configure_arrow
 
@@ -24,7 +24,7 @@ AHEAD: Final = 4
 """Runs that Ray is given for each of its CPUs: enough to keep them busy."""
 
 
-def each(
+def run_tasks(
     tasks: deque[T],
     of_task: Callable[[T], tuple[RunSpec, K]],
     inputs_of: Callable[[K], RunInputs],
@@ -91,4 +91,4 @@ def _attempt(spec: RunSpec, inputs: RunInputs, code: str) -> UnitResult:
             "on all hosts"
         )
     configure_arrow()
-    return attempt(spec, inputs)
+    return run_unit(spec, inputs)

@@ -18,13 +18,13 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest, TraceProvenance
 from wattkeeper.scenarios.analysis.savings import savings
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.inputs.policy_checks import check_policies, located
+from wattkeeper.scenarios.inputs.policy_checks import check_policies, locate_error
 from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.run import search_run
 from wattkeeper.scenarios.run.manifest import make_manifest, provenance
-from wattkeeper.scenarios.run.process_pool import each
-from wattkeeper.scenarios.run.unit import UnitResult, attempt
+from wattkeeper.scenarios.run.process_pool import run_tasks
+from wattkeeper.scenarios.run.unit import UnitResult, run_unit
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
@@ -132,7 +132,7 @@ def run(
             results.append(result)
             progress(len(results), len(specs))
     except (InputError, PolicyError) as error:
-        raise located(loaded, specs[len(results)].variant, error) from None
+        raise locate_error(loaded, specs[len(results)].variant, error) from None
     report = None
     if live is not None:
         report = live_results.report(equipment, endings)
@@ -178,11 +178,11 @@ def _run_units(
     """Results in the order of their runs; the first error in that order is raised."""
     tasks = deque(enumerate(specs))
     if ray is None:
-        outcomes = each(tasks, partial(_attempt, inputs), min(workers, len(specs)))
+        outcomes = run_tasks(tasks, partial(_run_task, inputs), min(workers, len(specs)))
     else:
         from wattkeeper.scenarios.run import ray_pool
 
-        outcomes = ray_pool.each(tasks, lambda task: (task[1], None), lambda _: inputs, ray)
+        outcomes = ray_pool.run_tasks(tasks, lambda task: (task[1], None), lambda _: inputs, ray)
     results: dict[int, RunResult | Exception] = {}
     following = 0
     with closing(outcomes):
@@ -218,5 +218,5 @@ def _run_live(
         yield result
 
 
-def _attempt(inputs: RunInputs, task: tuple[int, RunSpec]) -> UnitResult:
-    return attempt(task[1], inputs)
+def _run_task(inputs: RunInputs, task: tuple[int, RunSpec]) -> UnitResult:
+    return run_unit(task[1], inputs)

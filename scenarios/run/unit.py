@@ -36,7 +36,7 @@ class UnitResult(NamedTuple):
     wall_s: float
 
 
-def attempt(spec: RunSpec, inputs: RunInputs) -> UnitResult:
+def run_unit(spec: RunSpec, inputs: RunInputs) -> UnitResult:
     """Run one variant with one seed; what it raises is returned, fit to be sent elsewhere."""
     began = time.perf_counter()
     result: RunResult | Exception

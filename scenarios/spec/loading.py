@@ -42,7 +42,7 @@ def shipped() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob(f"*{SUFFIX}"))}
 
 
-def find(name_or_path: str) -> Path:
+def find_scenario(name_or_path: str) -> Path:
     """The file of a scenario.
 
     Raises:
@@ -84,7 +84,7 @@ def load(
         ScenarioError: If anything is wrong; all problems at once, each with file, line and column.
         InputError: If there is no such scenario.
     """
-    document = read(find(name_or_path))
+    document = read(find_scenario(name_or_path))
     if isinstance(settings, Mapping):
         for path, value in settings.items():
             document.set_value(path, value, f"settings {path}")

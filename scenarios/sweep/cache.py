@@ -1,4 +1,4 @@
-"""The folder of an unfinished sweep: each file in it is whole, or as good as not there."""
+"""The folder of an unfinished sweep; a file in it that is not whole counts as absent."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.files.locks import lock
 
 MARK: Final = "wattkeeper-sweep.lock"
-"""Says of a folder that it holds an unfinished sweep; who works on it holds a lock on it."""
+"""Marks a folder of an unfinished sweep; the process that works on it locks this file."""
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Inside, the folder is there and nobody else works in it; afterwards it stays if it has files.
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Inside, the folder exists and no other process works in it; afterwards it stays if not empty.
 
     Raises:
         StoreError: If it holds something else.
-        EnvironmentLacks: If somebody else works in it.
+        EnvironmentLacks: If another process works in it.
     """
     mark = folder / MARK
     if folder.exists() and not mark.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -53,10 +53,10 @@ def held(folder: Path) -> Iterator[None]:
         release()
 
 
-def drop(folder: Path) -> None:
-    """Remove the folder of a sweep that is over.
+def remove_folder(folder: Path) -> None:
+    """Remove the folder of a finished sweep.
 
-    Killed meanwhile, what is left is still marked, and has no part that looks whole.
+    If this is killed, the rest is still marked, and no part of it looks whole.
     """
     gone = folder / ".gone"
     gone.mkdir(exist_ok=True)
@@ -67,7 +67,7 @@ def drop(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-def keep(path: Path, content: object) -> None:
+def store(path: Path, content: object) -> None:
     """Write a value to a file, whole or not at all.
 
     A digest stands before it, so that a file which a power failure cut short counts as absent.
@@ -79,13 +79,17 @@ def keep(path: Path, content: object) -> None:
         file.write(data)
 
 
-def is_kept(path: Path) -> bool:
-    """Whether a file holds a value, whole."""
+def is_stored(path: Path) -> bool:
+    """Whether a file holds a whole value."""
     return _whole(path) is not None
 
 
-def kept(path: Path) -> Any:
-    """The value in a file."""
+def load(path: Path) -> Any:
+    """Read the value in a file.
+
+    Raises:
+        EnvironmentLacks: If the file is missing or not whole.
+    """
     data = _whole(path)
     if data is None:
         raise EnvironmentLacks(f"{path} is gone or broken; start the same command again")
@@ -100,8 +104,8 @@ def _whole(path: Path) -> memoryview | None:
     return data[32:] if sha256(data[32:]).digest() == data[:32] else None
 
 
-def link(folder: Path, other: Path) -> None:
-    """Show a folder's files in another place, too; copied where the file system has no links."""
+def link_folder(folder: Path, other: Path) -> None:
+    """Link a folder's files into another folder, or copy them where there are no links."""
     try:
         shutil.copytree(folder, other, copy_function=os.link)
     except (OSError, shutil.Error):

@@ -1,4 +1,4 @@
-"""Sweeps: the points that `sweep:` asks for, each a scenario of its own, all checked beforehand.
+"""The points of a sweep, each a scenario of its own; all are checked before any runs.
 
 `sweep:` is a mapping of axes, whose product is taken in the order of the file, or a list of such
 mappings, taken one after the other; an item whose values are no lists is a point. So one form
@@ -33,7 +33,7 @@ OF_THE_WHOLE: Final = {
     "seeds": "seeds are repetitions: say `seeds`, or --seeds",
     "sweep": "a sweep has no sweep inside",
 }
-"""Keys that are no axis, and why."""
+"""Keys that cannot be an axis, and why."""
 
 
 class SweepPoint(NamedTuple):
@@ -53,7 +53,7 @@ class SweepPoint(NamedTuple):
         return ", ".join(f"{path}={axis_text(value)}" for path, value in self.values.items())
 
 
-def points(loaded: LoadedScenario) -> list[SweepPoint]:
+def expand_sweep(loaded: LoadedScenario) -> list[SweepPoint]:
     """The points of a scenario's sweep, checked against the schema.
 
     Raises:
@@ -70,10 +70,10 @@ def points(loaded: LoadedScenario) -> list[SweepPoint]:
     found: list[SweepPoint] = []
     problems: dict[Problem, None] = {}
     known: dict[str, str] = {}
-    for number, chosen in enumerate(_chosen(items), 1):
+    for number, chosen in enumerate(_choose_values(items), 1):
         values = {path: value for path, (value, _) in chosen.items()}
         try:
-            point = SweepPoint(f"{number:04}", values, _at(plain, document, chosen))
+            point = SweepPoint(f"{number:04}", values, _make_point(plain, document, chosen))
         except ScenarioError as error:
             problems |= dict.fromkeys(error.problems)
             continue
@@ -92,25 +92,25 @@ def points(loaded: LoadedScenario) -> list[SweepPoint]:
 Item = tuple[Place, Mapping[str, Any]]
 
 
-def _values(axis: Any) -> list[Any]:
+def _axis_values(axis: Any) -> list[Any]:
     return list(axis) if isinstance(axis, list | tuple) else [axis]
 
 
-def _chosen(items: Sequence[Item]) -> Iterator[dict[str, tuple[Any, Place]]]:
-    """For each point and path, the value and where it stands."""
+def _choose_values(items: Sequence[Item]) -> Iterator[dict[str, tuple[Any, Place]]]:
+    """For each point: by path, the value and its place in the scenario."""
     for place, axes in items:
         columns = [
-            [(path, value, (*place, path, at)) for at, value in enumerate(_values(axis))]
+            [(path, value, (*place, path, at)) for at, value in enumerate(_axis_values(axis))]
             for path, axis in axes.items()
         ]
         for row in product(*columns):
             yield {path: (value, where) for path, value, where in row}
 
 
-def _at(
+def _make_point(
     plain: YamlDocument, document: YamlDocument, chosen: Mapping[str, tuple[Any, Place]]
 ) -> LoadedScenario:  # fmt: skip
-    """The scenario with the values of a point."""
+    """The scenario with the values of one point."""
     own = plain.copy()
     for path, (value, place) in chosen.items():
         key = document.where_key(place[:-1])
@@ -142,14 +142,14 @@ def _check_axes(items: Sequence[Item], document: YamlDocument) -> None:
             if inner is not None:
                 what = f"sweep: {path} is a part of {inner}, which is an axis, too"
                 problems.append(Problem(what, where))
-            if not _values(axis):
+            if not _axis_values(axis):
                 problems.append(Problem(f"sweep: {path} has no values", where))
     if problems:
         raise ScenarioError(problems)
 
 
 def _check_size(items: Sequence[Item], loaded: LoadedScenario) -> None:
-    many = sum(prod(len(_values(axis)) for axis in axes.values()) for _, axes in items)
+    many = sum(prod(len(_axis_values(axis)) for axis in axes.values()) for _, axes in items)
     runs = many * len(loaded.scenario.variants) * len(loaded.scenario.all_seeds)
     for found, most, what in ((many, MAX_POINTS, "points"), (runs, MAX_RUNS, "runs")):
         if found > most:
@@ -157,15 +157,20 @@ def _check_size(items: Sequence[Item], loaded: LoadedScenario) -> None:
                                         loaded.document.where(("sweep",))))  # fmt: skip
 
 
-def with_inputs(found: Sequence[SweepPoint]) -> Iterator[tuple[list[SweepPoint], ScenarioInputs]]:
-    """Inputs, each with all points that read the same; their policies are checked on them.
+def read_point_inputs(
+    found: Sequence[SweepPoint],
+) -> Iterator[tuple[list[SweepPoint], ScenarioInputs]]:
+    """Read the inputs of all points, once for those that read the same, and check their policies.
+
+    Yields:
+        Points that read the same, and their inputs.
 
     Raises:
         ScenarioError: At the end, if anything is wrong at any point; all problems at once.
     """
     alike: dict[str, list[SweepPoint]] = {}
     for point in found:
-        alike.setdefault(_read_by(point.loaded), []).append(point)
+        alike.setdefault(_inputs_key(point.loaded), []).append(point)
     wrong: dict[Problem, list[SweepPoint]] = {}
     for same in alike.values():
         try:
@@ -188,17 +193,19 @@ def with_inputs(found: Sequence[SweepPoint]) -> Iterator[tuple[list[SweepPoint],
         if not wrong:
             yield same, inputs
     if wrong:
-        raise ScenarioError([_of_points(problem, at, len(found)) for problem, at in wrong.items()])
+        raise ScenarioError(
+            [_name_points(problem, at, len(found)) for problem, at in wrong.items()]
+        )
 
 
-def _read_by(loaded: LoadedScenario) -> str:
-    """What `read_inputs` depends on."""
+def _inputs_key(loaded: LoadedScenario) -> str:
+    """The parts of a scenario that `read_inputs` depends on, as text."""
     scenario = loaded.scenario
     parts = scenario.model_dump_json(include={"workload", "cluster", "latencies", "live"})
     return parts + repr([occupancy_of(scenario, variant) for variant in scenario.variants])
 
 
-def _of_points(problem: Problem, at: Sequence[SweepPoint], all_: int) -> Problem:
+def _name_points(problem: Problem, at: Sequence[SweepPoint], all_: int) -> Problem:
     if len(at) == all_:
         return problem
     more = f", and at {len(at) - 1} more points" if len(at) > 1 else ""

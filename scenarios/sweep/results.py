@@ -1,4 +1,4 @@
-"""What a sweep leaves behind: one table of all points, and a results folder for each."""
+"""The results folder of a sweep: one table of all points, and a results folder for each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.run.unit import software_versions
 from wattkeeper.scenarios.spec.wording import axis_text
-from wattkeeper.scenarios.sweep.cache import is_kept, kept, link
+from wattkeeper.scenarios.sweep.cache import is_stored, link_folder, load
 from wattkeeper.scenarios.sweep.work import PointWork
 from wattkeeper.sim.results.folder import SWEEP, check_folder, to_json
 from wattkeeper.sim.results.schemas import VALUES
@@ -36,7 +36,7 @@ def write_sweep(folder: Path, works: Sequence[PointWork]) -> None:
         (fresh / "points").mkdir()
         for work in works:
             if work.done.exists():
-                link(work.done, fresh / "points" / work.point.id)
+                link_folder(work.done, fresh / "points" / work.point.id)
         _write_data(fresh, works)
         _write_report(fresh)
 
@@ -97,7 +97,7 @@ def axis_values(path: str, works: Sequence[PointWork]) -> list[Any]:
 
 
 def _column(values: Sequence[Any]) -> tuple[pa.DataType, list[Any]]:
-    """The type of an axis's column and its values: numbers and truths as such, others as text."""
+    """The type of an axis's column and its values: numbers and booleans as such, others as text."""
     kinds = {type(value) for value in values}
     if kinds == {bool}:
         return pa.bool_(), list(values)
@@ -132,5 +132,5 @@ def _metrics_of(work: PointWork) -> pa.Table | None:
     """The metrics of all runs of a point that are done; None if no run is."""
     if work.done.exists():
         return study.read_table(work.done, "metrics")
-    units = [kept(unit.result) for unit in work.units if is_kept(unit.result)]
+    units = [load(unit.result) for unit in work.units if is_stored(unit.result)]
     return metric_values([unit.result for unit in units]) if units else None

@@ -1,4 +1,4 @@
-"""Runs a sweep: unit by unit, in any order and on any machine, each kept as soon as it is done."""
+"""Runs a sweep, unit by unit; a result is stored as soon as it is there."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.inputs.policy_checks import located
-from wattkeeper.scenarios.run.process_pool import each
+from wattkeeper.scenarios.inputs.policy_checks import locate_error
+from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
+from wattkeeper.scenarios.run.process_pool import run_tasks
 from wattkeeper.scenarios.run.run import conclude
-from wattkeeper.scenarios.run.unit import UnitResult, attempt
+from wattkeeper.scenarios.run.unit import UnitResult, run_unit
 from wattkeeper.scenarios.spec.variants import RunSpec
-from wattkeeper.scenarios.sweep.cache import drop, held, keep, kept
+from wattkeeper.scenarios.sweep.cache import load, lock_folder, remove_folder, store
 from wattkeeper.scenarios.sweep.points import SweepPoint
 from wattkeeper.scenarios.sweep.results import write_sweep
 from wattkeeper.scenarios.sweep.work import PointWork, SweepUnit, prepare
 from wattkeeper.sim.results.folder import work_folder
 
 ERRORS: Final = "errors.txt"
-"""Beside unfinished work: tracebacks of what was raised by mistake when the sweep ran last."""
+"""Beside unfinished work: tracebacks of unexpected errors when the sweep ran last."""
 
 Ran = Generator[tuple["SweepUnit | PointWork", "Exception | None"], None, None]
 
@@ -54,7 +55,7 @@ def run_sweep(
     """
     folder = work_folder(results, "sweep")
     errors = folder / ERRORS
-    with held(folder):
+    with lock_folder(folder):
         errors.unlink(missing_ok=True)
         works = prepare(found, folder)
         total = sum(len(work.units) for work in works)
@@ -62,13 +63,13 @@ def run_sweep(
         if left < total:
             tell(f"Goes on with {folder}: {total - left} of {total} runs are done.")
         progress(total - left, total)
-        ran = _here(works, workers) if ray is None else _on_ray(works, ray)
+        ran = _run_locally(works, workers) if ray is None else _run_on_ray(works, ray)
         by_point = {work.point.id: work for work in works}
         try:
             with closing(ran):
                 for unit, outcome in ran:
                     if isinstance(unit, SweepUnit):
-                        _note(by_point[unit.point], unit, outcome, errors)
+                        _record_outcome(by_point[unit.point], unit, outcome, errors)
                         left -= 1
                         progress(total - left, total)
         except KeyboardInterrupt:
@@ -77,34 +78,36 @@ def run_sweep(
         works.sort(key=lambda work: work.point.id)
         write_sweep(results, works)
         if not any(work.failures for work in works):
-            drop(folder)
-    failed = [_line(work, one) for work in works for one in work.failures.values()]
+            remove_folder(folder)
+    failed = [_describe_failure(work, one) for work in works for one in work.failures.values()]
     return failed + [f"Where unexpected errors come from: {errors}"] * errors.exists()
 
 
-def _line(work: PointWork, failure: Json) -> str:
+def _describe_failure(work: PointWork, failure: Json) -> str:
     run = f"{failure['variant']}, seed {failure['seed']}"
     return f"{work.point.id} ({work.point}), {run}: {failure['message']}"
 
 
-def _note(work: PointWork, unit: SweepUnit, outcome: Exception | None, errors: Path) -> None:
-    """Take note of a unit that is over; the traceback of a mistake goes to the file of errors."""
+def _record_outcome(
+    work: PointWork, unit: SweepUnit, outcome: Exception | None, errors: Path
+) -> None:
+    """Record a finished unit; the traceback of an unexpected error goes to the file of errors."""
     work.missing.discard(unit.result)
     if outcome is None:
         return
     variant, seed = unit.spec.variant, unit.spec.seed
     if isinstance(outcome, InputError | PolicyError):
-        outcome = located(work.point.loaded, variant, outcome)
+        outcome = locate_error(work.point.loaded, variant, outcome)
     failure = {"variant": variant, "seed": seed, "message": str(outcome)}
     work.failures[unit.result] = failure
     traceback = "".join(getattr(outcome, "__notes__", ()))
     if traceback:
         with errors.open("a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(f"{_line(work, failure)}\n{traceback}\n")
+            file.write(f"{_describe_failure(work, failure)}\n{traceback}\n")
 
 
-def _queue(works: Sequence[PointWork]) -> deque[SweepUnit | PointWork]:
-    """What is missing; a point whose units are all there only has to be put together."""
+def _missing_tasks(works: Sequence[PointWork]) -> deque[SweepUnit | PointWork]:
+    """Units without results, and points that only have to be assembled."""
     tasks: deque[SweepUnit | PointWork] = deque()
     for work in works:
         tasks += [unit for unit in work.units if unit.result in work.missing]
@@ -113,11 +116,11 @@ def _queue(works: Sequence[PointWork]) -> deque[SweepUnit | PointWork]:
     return tasks
 
 
-def _here(works: Sequence[PointWork], workers: int) -> Ran:
-    """Work in processes of this machine."""
-    tasks = _queue(works)
+def _run_locally(works: Sequence[PointWork], workers: int) -> Ran:
+    """Run in processes of this machine."""
+    tasks = _missing_tasks(works)
     by_point = {work.point.id: work for work in works}
-    with closing(each(tasks, _carry_out, min(workers, max(1, len(tasks))))) as ran:
+    with closing(run_tasks(tasks, _run_task, min(workers, max(1, len(tasks))))) as ran:
         for task, outcome in ran:
             if isinstance(outcome, EnvironmentLacks) and isinstance(task, PointWork):
                 raise EnvironmentLacks(f"results of {task.point}: {outcome}")
@@ -128,63 +131,65 @@ def _here(works: Sequence[PointWork], workers: int) -> Ran:
                     tasks.appendleft(work)
 
 
-def _on_ray(works: Sequence[PointWork], address: str) -> Ran:
-    """Work on a Ray cluster; results come here, and here points are put together."""
+def _run_on_ray(works: Sequence[PointWork], address: str) -> Ran:
+    """Run on a Ray cluster; points are assembled on this machine."""
     from wattkeeper.scenarios.run import ray_pool
 
     by_point = {work.point.id: work for work in works}
     tasks: deque[SweepUnit] = deque()
-    for task in _queue(works):
+    for task in _missing_tasks(works):
         if isinstance(task, PointWork):
-            put_together(task)
+            assemble_point(task)
         else:
             tasks.append(task)
-    with closing(ray_pool.each(tasks, _asks_for, lambda path: kept(path).run, address)) as ran:
+    with closing(
+        ray_pool.run_tasks(tasks, _spec_and_inputs, lambda path: load(path).run, address)
+    ) as ran:
         for unit, outcome in ran:
-            yield unit, outcome if isinstance(outcome, Exception) else _kept_as(unit, outcome)
+            yield unit, outcome if isinstance(outcome, Exception) else _store_result(unit, outcome)
             work = by_point[unit.point]
             if not work.missing and not work.failures:
-                put_together(work)
+                assemble_point(work)
 
 
-def _asks_for(unit: SweepUnit) -> tuple[RunSpec, Path]:
+def _spec_and_inputs(unit: SweepUnit) -> tuple[RunSpec, Path]:
     return unit.spec, unit.inputs
 
 
-_inputs: list[tuple[Path, Any]] = []
+_last_inputs: list[tuple[Path, ScenarioInputs]] = []
 """The inputs that this process read last."""
 
 
-def _inputs_in(path: Path) -> Any:
-    if not _inputs or _inputs[0][0] != path:
-        _inputs[:] = [(path, kept(path))]
-    return _inputs[0][1]
+def _load_inputs(path: Path) -> ScenarioInputs:
+    if not _last_inputs or _last_inputs[0][0] != path:
+        _last_inputs[:] = [(path, load(path))]
+    return _last_inputs[0][1]
 
 
-def _carry_out(task: SweepUnit | PointWork) -> Exception | None:
-    """Run a unit and keep its result, or put a point together; what went wrong with a unit."""
+def _run_task(task: SweepUnit | PointWork) -> Exception | None:
+    """Run a unit and store its result, or assemble a point; return the error of a unit."""
     if isinstance(task, PointWork):
-        put_together(task)
+        assemble_point(task)
         return None
-    return _kept_as(task, attempt(task.spec, _inputs_in(task.inputs).run))
+    return _store_result(task, run_unit(task.spec, _load_inputs(task.inputs).run))
 
 
-def _kept_as(unit: SweepUnit, made: UnitResult) -> Exception | None:
+def _store_result(unit: SweepUnit, made: UnitResult) -> Exception | None:
     if isinstance(made.result, Exception):
         return made.result
-    keep(unit.result, made)
+    store(unit.result, made)
     return None
 
 
-def put_together(work: PointWork) -> None:
+def assemble_point(work: PointWork) -> None:
     """Write the results folder of a point, as `wattkeeper run` would but for its page.
 
-    Its units go then.
+    The results of its units are removed then.
     """
-    made: list[UnitResult] = [kept(unit.result) for unit in work.units]
-    runs = [one.result for one in made if not isinstance(one.result, Exception)]
-    done = conclude(work.point.loaded.scenario, _inputs_in(work.inputs), work.sources, runs)
-    done.manifest["wall_s"] = sum(one.wall_s for one in made)
-    done.save(work.done, with_page=False)
+    units: list[UnitResult] = [load(unit.result) for unit in work.units]
+    runs = [unit.result for unit in units if not isinstance(unit.result, Exception)]
+    result = conclude(work.point.loaded.scenario, _load_inputs(work.inputs), work.sources, runs)
+    result.manifest["wall_s"] = sum(unit.wall_s for unit in units)
+    result.save(work.done, with_page=False)
     for unit in work.units:
         unit.result.unlink(missing_ok=True)

@@ -15,12 +15,12 @@ from wattkeeper.scenarios.analysis.manifest import TraceProvenance
 from wattkeeper.scenarios.run.manifest import provenance
 from wattkeeper.scenarios.run.unit import code_digest
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
-from wattkeeper.scenarios.sweep.cache import is_kept, keep
-from wattkeeper.scenarios.sweep.points import SweepPoint, with_inputs
+from wattkeeper.scenarios.sweep.cache import is_stored, store
+from wattkeeper.scenarios.sweep.points import SweepPoint, read_point_inputs
 
 
 class SweepUnit(NamedTuple):
-    """A variant with a seed at a point, and where its inputs and its result are kept."""
+    """A variant with a seed at a point, and the files of its inputs and its result."""
 
     point: str
     spec: RunSpec
@@ -30,15 +30,15 @@ class SweepUnit(NamedTuple):
 
 @dataclass
 class PointWork:
-    """What there is to do at a point.
+    """The units of a point and their state.
 
     Attributes:
         point: The point.
-        sources: Where its inputs come from.
-        inputs: Where they are kept.
-        folder: Where its units are kept, and at last the results of all.
-        units: All of them, in the scenario's order.
-        missing: Results of those that are not there.
+        sources: Provenance of its inputs.
+        inputs: File of its inputs.
+        folder: Folder of the results of its units, and in the end of the point.
+        units: All units, in the scenario's order.
+        missing: Results of units that are not there yet.
         failures: Units that failed, as `sweep.json` lists them, by result.
     """
 
@@ -57,14 +57,14 @@ class PointWork:
 
 
 def prepare(found: Sequence[SweepPoint], folder: Path) -> list[PointWork]:
-    """All that is to be done, points with the same inputs one after the other."""
+    """Read and store the inputs of all points; points with the same inputs follow each other."""
     shutil.rmtree(folder / "inputs", ignore_errors=True)
     works: list[PointWork] = []
     try:
-        for number, (same, inputs) in enumerate(with_inputs(found)):
+        for number, (same, inputs) in enumerate(read_point_inputs(found)):
             path = folder / "inputs" / f"{number}"
             sources = [provenance(trace) for trace in inputs.traces]
-            keep(path, inputs._replace(traces=()))
+            store(path, inputs._replace(traces=()))
             works += [_work(point, sources, path, folder) for point in same]
     except BaseException:
         shutil.rmtree(folder / "inputs", ignore_errors=True)
@@ -85,5 +85,5 @@ def _work(
     ]
     work = PointWork(point, sources, inputs, own, units)
     if not work.done.exists():
-        work.missing = {unit.result for unit in units if not is_kept(unit.result)}
+        work.missing = {unit.result for unit in units if not is_stored(unit.result)}
     return work

@@ -21,9 +21,9 @@ from tests.conftest import Command
 from tests.support.sweeps import SMALL, content, ended, start, units, until, workers
 from wattkeeper import scenarios
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
-from wattkeeper.scenarios.spec.loading import find
-from wattkeeper.scenarios.sweep.cache import drop, held
-from wattkeeper.scenarios.sweep.points import points
+from wattkeeper.scenarios.spec.loading import find_scenario
+from wattkeeper.scenarios.sweep.cache import lock_folder, remove_folder
+from wattkeeper.scenarios.sweep.points import expand_sweep
 from wattkeeper.sim.results.schemas import VALUES
 
 ETAS = st.lists(st.floats(0, 1).map(lambda eta: round(eta, 3)), min_size=1, max_size=3, unique=True)
@@ -37,7 +37,7 @@ def expected(axes: dict[str, list[Any]]) -> list[dict[str, Any]]:
 
 @given(AXES)
 def test_a_sweep_is_the_product_of_its_axes(axes: dict[str, list[Any]]) -> None:
-    found = points(scenarios.load("quickstart", [f"sweep={json.dumps(axes)}"]))
+    found = expand_sweep(scenarios.load("quickstart", [f"sweep={json.dumps(axes)}"]))
     assert [point.values for point in found] == expected(axes)
     assert [point.id for point in found] == [f"{n:04}" for n in range(1, len(found) + 1)]
     for point in found:
@@ -46,14 +46,14 @@ def test_a_sweep_is_the_product_of_its_axes(axes: dict[str, list[Any]]) -> None:
         assert scenario.objective.eta == point.values["objective.eta"]
         assert getattr(scenario.cluster, "gpus", 0) == point.values["cluster.gpus"]
     options = [f"{path}={','.join(map(str, values))}" for path, values in axes.items()]
-    same = points(scenarios.load("quickstart", axes=options))
+    same = expand_sweep(scenarios.load("quickstart", axes=options))
     assert [point.values for point in same] == [point.values for point in found]
 
 
 @given(AXES, st.integers(10, 12))
 def test_a_list_holds_one_product_after_the_other(axes: dict[str, list[Any]], gpus: int) -> None:
     items = [axes, {"objective.eta": 0.5, "cluster.gpus": gpus}]
-    found = points(scenarios.load("quickstart", [f"sweep={json.dumps(items)}"]))
+    found = expand_sweep(scenarios.load("quickstart", [f"sweep={json.dumps(items)}"]))
     assert [point.values for point in found] == [*expected(axes), items[1]]
 
 
@@ -91,7 +91,10 @@ def test_what_is_wrong_with_a_sweep_is_said_before_anything_runs(
 
 
 def test_problems_of_a_file_have_line_and_column(inside: Command, tmp_path: Path) -> None:
-    text = find("quickstart").read_text() + "sweep:\n- {objective.eta: [0, 3], cluster.gpus: 0}\n"
+    text = (
+        find_scenario("quickstart").read_text()
+        + "sweep:\n- {objective.eta: [0, 3], cluster.gpus: 0}\n"
+    )
     (tmp_path / "a.yaml").write_text(text)
     line = len(text.splitlines())
     assert inside("validate", "a.yaml", code=2).stderr.splitlines() == [
@@ -167,7 +170,7 @@ def test_what_a_sweep_leaves_behind(command: Command, inside: Command, tmp_path:
 def test_a_sweep_of_a_file_takes_the_place_of_older_results(
     inside: Command, tmp_path: Path
 ) -> None:  # fmt: skip
-    scenario = yaml.safe_load(find("quickstart").read_text())
+    scenario = yaml.safe_load(find_scenario("quickstart").read_text())
     scenario["sweep"] = {"workload.recurrences": [2, 3]}
     scenario["seeds"] = 1
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(scenario))
@@ -234,7 +237,7 @@ def moody(folder: Path) -> Path:
     (place / "moody.py").write_text(MOODY)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: moody\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[wattkeeper.policies]\nmoody = moody\n")
-    scenario = yaml.safe_load(find("quickstart").read_text())
+    scenario = yaml.safe_load(find_scenario("quickstart").read_text())
     scenario["workload"] |= {"workloads": ["image"], "recurrences": 3}
     scenario["variants"] = {"default": {}, "moody": {"policies": {"configure": {"kind": "moody"}}}}
     scenario |= {"seeds": 1, "name": "moody"}
@@ -331,15 +334,15 @@ def test_a_sweep_killed_while_it_is_removed_is_still_one(
     def killed(path: Path) -> None:
         raise KeyboardInterrupt
 
-    with held(folder):
+    with lock_folder(folder):
         (folder / point / "done").mkdir(parents=True)
         monkeypatch.setattr(shutil, "rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
-            drop(folder)
+            remove_folder(folder)
         monkeypatch.setattr(shutil, "rmtree", remove)
     assert not (folder / point).exists(), "nothing half-removed looks whole"
-    with held(folder):
-        drop(folder)
+    with lock_folder(folder):
+        remove_folder(folder)
     assert not folder.exists()
 
 
@@ -353,7 +356,7 @@ def test_who_comes_as_a_sweep_ends_does_not_work_in_what_is_gone(
         shutil.rmtree(folder)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    with pytest.raises(EnvironmentLacks, match="another process works"), held(folder):
+    with pytest.raises(EnvironmentLacks, match="another process works"), lock_folder(folder):
         pass
 
 
