@@ -1,11 +1,11 @@
-"""Which workload each job of a plain trace stands for.
+"""Assignment of workloads to the jobs of a trace that names none.
 
-Logs of clusters tell when a job came, on how many GPUs it ran and how long, but not what it
+Cluster logs record when a job was submitted, its GPUs and its run time, but not what it
 trained. The rule is that of the evaluation of Zeus on a cluster trace (You, Chung and Chowdhury,
 "Zeus: Understanding and Optimizing GPU Energy Consumption of DNN Training", NSDI 2023, section
 6.3): recurrences of one job form a group; groups are clustered by mean run time with k-means, one
-cluster a workload; clusters and workloads are matched in order of mean run time; and a job keeps
-how far its run time was from the mean.
+cluster per workload; clusters and workloads are matched in order of mean run time; and a job keeps
+the ratio of its run time to the mean.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.traces.schema import JOBS, LARGEST
 
 GROUPING: Final = ("user", "queue", "gpus", "gpu_type", "estimate_s", "status")
-"""Columns that jobs may be grouped by."""
+"""Columns by which jobs may be grouped."""
 
 
 class Mapped(NamedTuple):
-    """Jobs with workloads, and how they came by them.
+    """Jobs with workloads, and how they were assigned.
 
     Attributes:
         jobs: A table `JOBS`: the same rows with ``workload``, ``group_id`` and ``time_scale``
             filled where a job was mapped.
-        table: One row a cluster, shortest first: ``workload``; ``groups`` and ``jobs``, their
+        table: One row per cluster, shortest first: ``workload``; ``groups`` and ``jobs``, their
             numbers; ``cluster_mean_s``, mean of the groups' mean run times; ``workload_mean_s``,
             mean run time of the workload.
-        grouped_by: The columns whose values together make a group: ``group_id`` where the trace
+        grouped_by: Columns whose values together identify a group: ``group_id`` if the trace
             has it.
-        left_out: Number of jobs that got no workload, by reason; no job is counted twice.
+        left_out: Number of jobs without a workload, by reason; no job is counted twice.
     """
 
     jobs: pa.Table
@@ -47,26 +47,26 @@ class Mapped(NamedTuple):
 def map_workloads(
     jobs: pa.Table, mean_time_s: Mapping[str, float], by: Sequence[str], gpus: Collection[int]
 ) -> Mapped:
-    """Give the jobs of a plain trace workloads.
+    """Assign workloads to the jobs of a trace.
 
-    Mapped are jobs on a number of whole GPUs that workloads were profiled on, with a recorded
-    duration > 0, whose group is known. Others keep workload, group and time scale as they are, and
-    so replay at their recorded duration. A group's mean is that of its mapped jobs, and their
+    Jobs are mapped if they run on a number of whole GPUs for which workloads were profiled, have a
+    recorded duration > 0, and belong to a group. Others keep workload, group and time scale, and
+    thus replay at their recorded duration. A group's mean is that of its mapped jobs, and their
     ``time_scale`` is the job's duration over this mean: in each group it is 1 on average.
 
-    The clustering is the best one there is, and the same each time: it minimises the sum of
+    The clustering is optimal and deterministic: it minimises the sum of
     squares of the groups' mean run times around their cluster's mean, each group counting once.
-    With fewer different means than workloads there is one cluster each, and the workloads that
-    train longest go unused.
+    With fewer distinct means than workloads there is one cluster for each, and the workloads with
+    the longest run times are not used.
 
     Args:
         jobs: A valid table `JOBS` without workloads, in any order.
-        mean_time_s: Mean run time by workload, s, > 0; equal ones are taken in order of name.
-        by: Some of `GROUPING`, for a trace that has no ``group_id`` at all; else of no effect.
-        gpus: Numbers of GPUs that profiles were recorded on.
+        mean_time_s: Mean run time by workload, s, > 0; ties are taken in order of name.
+        by: Some of `GROUPING`, for a trace without any ``group_id``; otherwise ignored.
+        gpus: Numbers of GPUs for which profiles were recorded.
 
     Raises:
-        InputError: If jobs already have workloads, if an argument is not as above, or if no job
+        InputError: If jobs already have workloads, if an argument is invalid, or if no job
             can be mapped.
     """
     if jobs["workload"].null_count < jobs.num_rows:
@@ -103,7 +103,7 @@ def map_workloads(
 
 
 def _order(mean_time_s: Mapping[str, float]) -> list[str]:
-    """The workloads, that of the shortest mean run time first."""
+    """The workloads in ascending order of mean run time."""
     if not mean_time_s:
         raise InputError("there are no workloads to map jobs to")
     for name, time_s in mean_time_s.items():
@@ -127,7 +127,7 @@ def _grouping(jobs: pa.Table, by: Sequence[str]) -> tuple[str, ...]:
 def _choose(
     jobs: pa.Table, duration: Floats, grouped_by: Sequence[str], gpus: Collection[int]
 ) -> tuple[Bools, dict[str, int]]:
-    """Which jobs are mapped, and how many are not, by the first reason that holds."""
+    """Which jobs are mapped, and the number of the others by the first reason that applies."""
     recorded = ", ".join(map(str, sorted(gpus))) or "none"
     counts = np.asarray(jobs["gpus"])
     unknown = {
@@ -153,7 +153,7 @@ def _choose(
 
 
 def _groups(jobs: pa.Table, grouped_by: Sequence[str]) -> tuple[Ints, pa.Array]:
-    """The group of each job as a number, and the groups' names. No value may be absent."""
+    """Group index of each job, and the groups' names. No value may be missing."""
     codes: Ints = np.zeros(jobs.num_rows, dtype=np.int64)
     for name in grouped_by:
         part = jobs[name].combine_chunks().dictionary_encode()
@@ -171,16 +171,16 @@ def _groups(jobs: pa.Table, grouped_by: Sequence[str]) -> tuple[Ints, pa.Array]:
 
 
 def _escape(value: object) -> str:
-    """A value as text without a bare comma, so that no two groups share a name."""
+    """A value as text without a bare comma, so that names of groups are unique."""
     return str(value).replace("\\", "\\\\").replace(",", "\\,")
 
 
 def _fill(jobs: pa.Table, mapped: Bools, filled: Mapping[str, pa.Array]) -> pa.Table:
-    """The table with the values of the mapped rows in place."""
-    at = np.cumsum(mapped) - 1
+    """The table with the values of the mapped rows inserted."""
+    filled_rows = np.cumsum(mapped) - 1
     # Rows that are not mapped take from behind the filled values: their own.
-    own = np.arange(jobs.num_rows) + int(mapped.sum())
-    rows = pa.array(np.where(mapped, at, own))
+    own_rows = np.arange(jobs.num_rows) + int(mapped.sum())
+    rows = pa.array(np.where(mapped, filled_rows, own_rows))
     columns = {
         name: pa.concat_arrays([filled[name], jobs[name].combine_chunks()]).take(rows)
         if name in filled
@@ -191,15 +191,15 @@ def _fill(jobs: pa.Table, mapped: Bools, filled: Mapping[str, pa.Array]) -> pa.T
 
 
 def cluster_means(means: Floats, k: int) -> Ints:
-    """Cluster numbers on a line: k-means, solved exactly by dynamic programming.
+    """Exact one-dimensional k-means by dynamic programming.
 
     Args:
         means: Finite values >= 0, any order.
-        k: Clusters, >= 1; fewer where there are fewer different values.
+        k: Number of clusters, >= 1; reduced to the number of distinct values.
 
     Returns:
-        The cluster of each value, 0 for the smallest values. Equal values share one, and of
-        equally good clusterings the one whose later clusters begin at smaller values is taken.
+        The cluster of each value, 0 for the smallest values. Equal values share a cluster; of
+        equally good clusterings, the one whose later clusters begin at smaller values is taken.
     """
     values, inverse, counts = np.unique(means, return_inverse=True, return_counts=True)
     k = min(k, len(values))
@@ -216,12 +216,12 @@ def cluster_means(means: Floats, k: int) -> Ints:
         borders.append(int(begin[last]))
         last = borders[-1] - 1
     number = np.searchsorted(np.sort(np.array(borders, dtype=np.int64)), np.arange(n), "right")
-    found: Ints = number[inverse.reshape(-1)].astype(np.int64)
-    return found
+    clusters_of_means: Ints = number[inverse.reshape(-1)].astype(np.int64)
+    return clusters_of_means
 
 
 class _Sums:
-    """Sums over the first values, from which the spread of any run of them follows."""
+    """Prefix sums of the values, from which the spread of any range follows."""
 
     def __init__(self, values: Floats, counts: Floats) -> None:
         self.count = np.concatenate([[0.0], np.cumsum(counts)])
@@ -237,11 +237,11 @@ class _Sums:
 
 
 def _add_cluster(cost: Floats, sums: _Sums, clusters: int) -> tuple[Floats, Ints]:
-    """From the least cost of the first values in so many clusters to that with one more.
+    """Extend the least cost of each prefix of the values by one more cluster.
 
-    The best begin of the last cluster never falls as values are added. So the middle one of a run
-    of values bounds those of both halves (divide and conquer), and all runs of one depth are done
-    at once: O(n log n) in all.
+    The optimal start of the last cluster never decreases as values are added. So the start for the
+    middle of a range bounds those of both halves (divide and conquer), and all ranges of one depth
+    are processed at once: O(n log n) in total.
 
     Returns:
         The least cost of the values up to each one, and where its last cluster begins.

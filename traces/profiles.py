@@ -1,4 +1,4 @@
-"""From the tables of a ``profiles`` trace to what policies and the simulator read."""
+"""From the tables of a ``profiles`` trace to the profiles that policies and the simulator read."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from wattkeeper.policies.profile import UNLIMITED_W, Curve, Profile
 from wattkeeper.traces.trace import Trace
 
 TOLERANCE: Final = 1e-9
-"""How far a target in the convergence table may be from the workload's own."""
+"""Largest difference of a target in the convergence table from the workload's own."""
 
 Tables = Mapping[str, pa.Table]
 Points = dict[int, list[tuple[float, float, float]]]
-"""By batch size, in file order: power limit in W, seconds an epoch, watts (NaN: not measured)."""
+"""By batch size, in file order: power limit in W, seconds per epoch, watts (NaN: not measured)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileSet:
-    """All workloads that can be replayed on one GPU type. It can be pickled.
+    """All workloads that can be replayed on one GPU type; picklable.
 
     Attributes:
         gpu_type: The GPU type.
-        gpus: Number of GPUs that each profile was recorded on.
+        gpus: Number of GPUs of each recorded profile.
         origin: Of the trace: ``recorded``, ``modelled`` or ``synthetic``.
         max_power_w: Largest power limit over all its workloads in W (MAXPOWER in Zeus).
         profiles: By workload, in file order.
-        absent: Why a workload of the trace is not among them, by workload.
+        absent: Workloads of the trace that are not among them, with the reason.
     """
 
     gpu_type: str

@@ -1,6 +1,6 @@
-"""The report on a trace of kind ``jobs``: what it holds, and how far its data can be trusted.
+"""Report on a trace of kind ``jobs``: its content and the quality of its data.
 
-All of it is computed column by column: a million jobs take seconds.
+All computations are columnar: a million jobs take seconds.
 """
 
 from __future__ import annotations
@@ -103,40 +103,40 @@ def report(trace: Trace, gpus: int | None = None) -> Json:
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[Ints, list[str]]:
-    """A column of texts as numbers of its different values, -1 for none, and these values."""
+    """Index of each text among the distinct values, -1 for null, and these values."""
     coded = column.combine_chunks().dictionary_encode()
     return np.asarray(coded.indices.fill_null(-1)).astype(np.int64), coded.dictionary.to_pylist()
 
 
 def _counts(column: pa.ChunkedArray) -> dict[str, int]:
-    """Rows by value, sorted by value; those without one under the empty text."""
+    """Rows by value, sorted by value; missing values under the empty text."""
     codes, names = _codes(column)
-    found = np.bincount(codes + 1, minlength=len(names) + 1).tolist()
-    return {name: n for name, n in sorted(zip(["", *names], found, strict=True)) if n}
+    counts = np.bincount(codes + 1, minlength=len(names) + 1).tolist()
+    return {name: n for name, n in sorted(zip(["", *names], counts, strict=True)) if n}
 
 
 def _quantiles(values: Floats) -> Json:
     if not len(values):
         return {}
-    found = np.percentile(values, QUANTILES)
-    return {f"p{q}": float(value) for q, value in zip(QUANTILES, found, strict=True)}
+    percentiles = np.percentile(values, QUANTILES)
+    return {f"p{q}": float(value) for q, value in zip(QUANTILES, percentiles, strict=True)}
 
 
 def _arrivals(submit: Floats, origin: str) -> Json:
-    """When jobs are submitted.
+    """Arrival rates.
 
     Returns:
-        ``clock``: the text that gives date and time of time 0, or None where nobody knows; hours
+        ``clock``: the text with date and time of time 0, or None if unknown; hours
         and days then count from time 0.
-        ``per_h``: mean over the span; None for a span of none.
+        ``per_h``: mean over the span; None for a span of 0 s.
         ``by_hour``: jobs per hour in each hour of the day; None for a span of less than a day.
         ``by_weekday``: jobs per day, Monday first; None for a span of less than a week.
     """
     span_s = float(submit.max() - submit.min())
     start = None
-    if found := CLOCK.search(origin):
+    if match := CLOCK.search(origin):
         try:
-            start = datetime.fromisoformat(found[0])
+            start = datetime.fromisoformat(match[0])
         except ValueError:
             start = None
     time_s = submit
@@ -152,19 +152,19 @@ def _arrivals(submit: Floats, origin: str) -> Json:
 
 
 def _load(submit: Floats, duration: Floats, width: Floats, gpu_s: Floats) -> Json:
-    """How many GPUs the jobs keep busy if none ever waits.
+    """Number of busy GPUs if no job ever waited.
 
     Returns:
-        ``mean_gpus``: GPU time over the span; None for a span of none.
-        ``peak_gpus``: the most at one time.
-        ``known_share``: of the jobs, those with a recorded duration; others count as none.
+        ``mean_gpus``: GPU time over the span; None for a span of 0 s.
+        ``peak_gpus``: largest number at one time.
+        ``known_share``: share of the jobs with a recorded duration; others count as 0 s.
     """
     span_s = float(submit.max() - submit.min())
     runs = duration > 0
-    at = np.concatenate([(submit + duration)[runs], submit[runs]])
+    times = np.concatenate([(submit + duration)[runs], submit[runs]])
     # In whole thousandths sums are exact, and ends go before starts at the same time.
     change = np.rint(1000 * np.concatenate([-width[runs], width[runs]])).astype(np.int64)
-    busy = np.cumsum(change[np.argsort(at, kind="stable")])
+    busy = np.cumsum(change[np.argsort(times, kind="stable")])
     return {
         "mean_gpus": float(gpu_s.sum()) / span_s if span_s else None,
         "peak_gpus": int(busy.max(initial=0)) / 1000,
@@ -173,12 +173,12 @@ def _load(submit: Floats, duration: Floats, width: Floats, gpu_s: Floats) -> Jso
 
 
 def _cluster(table: pa.Table, gpu_s: Floats, gpus: int | None) -> Json | None:
-    """The jobs against a cluster of `gpus` GPUs; None where none is named.
+    """The jobs compared with a cluster of `gpus` GPUs; None if that is None.
 
     Returns:
-        ``gpus``: of the cluster. ``too_large``: jobs that ask for more than it has.
-        ``load``: GPU time of the others over what the cluster has in the span; None for a span of
-        none. ``typed``: jobs that name GPU types, which are ``gpu_types``.
+        ``gpus``: of the cluster. ``too_large``: jobs that request more than it has.
+        ``load``: GPU time of the others over the cluster's GPU time in the span; None for a span of
+        0 s. ``typed``: jobs that name GPU types, which are ``gpu_types``.
     """
     if gpus is None:
         return None
@@ -196,14 +196,14 @@ def _cluster(table: pa.Table, gpu_s: Floats, gpus: int | None) -> Json | None:
 
 
 def _nodes(jobs: pa.Table, nodes: pa.Table) -> Json:
-    """The nodes, and the jobs that do not fit them.
+    """The nodes, and the jobs that do not fit on them.
 
     Returns:
         ``nodes``, ``gpus``: their numbers.
         ``types``: by ``gpu_type``: ``nodes``, ``gpus``, and GPUs of the ``largest`` node.
-        ``too_large``: jobs that ask for more GPUs than there are of the types they may run on.
+        ``too_large``: jobs that request more GPUs than there are of their allowed types.
         ``over_a_node``: jobs that fit, though on no single node.
-        ``no_such_type``: jobs that may run only on types that no node has; not counted above.
+        ``no_such_type``: jobs allowed only on types that no node has; not counted above.
     """
     codes, names = _codes(nodes["gpu_type"])
     sizes = np.asarray(nodes["gpus"]).astype(np.int64)
@@ -211,15 +211,15 @@ def _nodes(jobs: pa.Table, nodes: pa.Table) -> Json:
     largest: Ints = np.zeros(len(names), dtype=np.int64)
     np.maximum.at(largest, codes, sizes)
     by_name = {name: n for n, name in enumerate(names)}
-    asked, wanted = _codes(jobs["gpu_type"])
-    room, one = [], []
-    for want in wanted:
-        at = [by_name[name] for name in want.split("|") if name in by_name]
-        room.append(int(all_of[at].sum()))
-        one.append(int(largest[at].max(initial=0)))
+    code, names_wanted = _codes(jobs["gpu_type"])
+    total, largest_of = [], []
+    for text in names_wanted:
+        types = [by_name[name] for name in text.split("|") if name in by_name]
+        total.append(int(all_of[types].sum()))
+        largest_of.append(int(largest[types].max(initial=0)))
     # The last entry stands for jobs that may run anywhere: their code is -1.
-    room_of = np.array([*room, int(all_of.sum())])[asked]
-    one_of = np.array([*one, int(largest.max(initial=0))])[asked]
+    total_of_job = np.array([*total, int(all_of.sum())])[code]
+    largest_of_job = np.array([*largest_of, int(largest.max(initial=0))])[code]
     demand = np.asarray(jobs["gpus"])
     return {
         "nodes": nodes.num_rows,
@@ -233,9 +233,9 @@ def _nodes(jobs: pa.Table, nodes: pa.Table) -> Json:
             }
             for name, n in sorted(by_name.items())
         ],
-        "too_large": int(((demand > room_of) & (room_of > 0)).sum()),
-        "over_a_node": int(((demand > one_of) & (demand <= room_of)).sum()),
-        "no_such_type": int((room_of == 0).sum()),
+        "too_large": int(((demand > total_of_job) & (total_of_job > 0)).sum()),
+        "over_a_node": int(((demand > largest_of_job) & (demand <= total_of_job)).sum()),
+        "no_such_type": int((total_of_job == 0).sum()),
     }
 
 
@@ -261,28 +261,28 @@ def _missing(table: pa.Table) -> Json:
 
 
 def _users(column: pa.ChunkedArray, gpu_s: Floats) -> Json | None:
-    """Who submits; None where no job names a user.
+    """Concentration of submissions on users; None if no job names a user.
 
     Returns:
-        ``number`` of users; ``jobs_top_one``, ``jobs_top_ten``: share of the one and of the ten
-        with most jobs in all jobs whose user is known; ``gpu_s_top_one``, ``gpu_s_top_ten``: that
-        of those with most GPU time in all GPU time, who may be others.
+        ``number`` of users; ``jobs_top_one``, ``jobs_top_ten``: share of the user, and of the ten
+        users, with most jobs in all jobs with a user; ``gpu_s_top_one``, ``gpu_s_top_ten``: the
+        same by GPU time, possibly of other users.
     """
     codes, names = _codes(column)
     named = codes >= 0
     if not names or not named.any():
         return None
-    found: Json = {"number": len(names)}
+    shares: Json = {"number": len(names)}
     for key, weights in (("jobs", np.ones(len(codes))), ("gpu_s", gpu_s)):
         sums = np.sort(np.bincount(codes[named], weights[named]))[::-1]
         whole = float(sums.sum()) or 1.0
-        found[f"{key}_top_one"] = float(sums[0]) / whole
-        found[f"{key}_top_ten"] = float(sums[:10].sum()) / whole
-    return found
+        shares[f"{key}_top_one"] = float(sums[0]) / whole
+        shares[f"{key}_top_ten"] = float(sums[:10].sum()) / whole
+    return shares
 
 
 def _fractions(table: pa.Table) -> Json:
-    """``jobs`` on part of a GPU, their ``share``, and jobs by thousandths, ``gpu_milli``."""
+    """``jobs`` on fractions of GPUs, their ``share``, and jobs by thousandths, ``gpu_milli``."""
     milli = np.asarray(table["gpu_milli"])
     values, counts = np.unique(milli[milli < 1000], return_counts=True)
     return {
@@ -293,10 +293,10 @@ def _fractions(table: pa.Table) -> Json:
 
 
 def _estimates(table: pa.Table, duration: Floats) -> Json | None:
-    """Estimated run times against recorded ones; None where no job has both.
+    """Estimated run times compared with recorded ones; None if no job has both.
 
     Returns:
-        ``jobs`` with both; ``outlived``: those that ran longer than estimated, and their
+        ``jobs`` with both; ``outlived``: jobs that ran longer than estimated, and their
         ``share``; ``ratio``: quantiles of duration over estimate.
     """
     estimate: Floats = np.asarray(table["estimate_s"].cast(pa.float64()).fill_null(np.nan))
@@ -313,11 +313,11 @@ def _estimates(table: pa.Table, duration: Floats) -> Json | None:
 
 
 def _together(table: pa.Table, submit: Floats) -> Json:
-    """Submissions at one time.
+    """Simultaneous submissions.
 
     Returns:
-        ``jobs``: submitted at the same time as another one, and their ``share``; ``largest``: the
-        most at one time; ``repeated``: jobs that equal another one in all but their id, without
+        ``jobs``: submitted at the same time as another one, and their ``share``; ``largest``: most
+        at one time; ``repeated``: jobs that equal another one in all but their id, not counting
         the first of each.
     """
     _, place, counts = np.unique(submit, return_inverse=True, return_counts=True)
@@ -333,16 +333,16 @@ def _together(table: pa.Table, submit: Floats) -> Json:
 
 
 def _overlaps(group: Ints, submit: Floats, duration: Floats) -> Bools:
-    """Which jobs are submitted while an earlier one of their group runs."""
+    """Which jobs are submitted while an earlier job of their group runs."""
     order = np.lexsort((submit, group))
     group, start = group[order], submit[order]
     ends, rank = np.unique(start + np.nan_to_num(duration[order]), return_inverse=True)
     # Ranks that are offset by group make the latest end so far one running maximum over all rows.
     latest = np.maximum.accumulate(rank.reshape(-1) + (group + 1) * len(ends))
     before = ends[latest[:-1] % len(ends)]
-    found: Bools = np.zeros(len(group), dtype=bool)
-    found[order[1:]] = (group[1:] == group[:-1]) & (group[1:] >= 0) & (start[1:] < before)
-    return found
+    overlapping: Bools = np.zeros(len(group), dtype=bool)
+    overlapping[order[1:]] = (group[1:] == group[:-1]) & (group[1:] >= 0) & (start[1:] < before)
+    return overlapping
 
 
 def _oddities(
@@ -373,7 +373,7 @@ def _oddities(
 
 
 def _different(pair: Sequence[Ints], chosen: Bools) -> tuple[Ints, Ints]:
-    """Of the different pairs among the chosen rows: the first member, and the number of rows."""
+    """First member, and number of rows, of each distinct pair among the chosen rows."""
     first, second = (codes[chosen] for codes in pair)
     many = int(second.max(initial=0)) + 1
     values, counts = np.unique(first * many + second, return_counts=True)

@@ -1,4 +1,4 @@
-"""A report on a trace of jobs as tables for a terminal of 100 columns."""
+"""Tables of a report on a trace of jobs, for a terminal of 100 columns."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _rate(rate: float) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits that matter, thousands apart, no exponent."""
+    """Three significant digits with thousands separators, no exponent."""
     if 0 < value < 0.001:
         return "< 0.001"
     decimals = 0 if value == int(value) else 2 - math.floor(math.log10(value))
@@ -162,7 +162,7 @@ def _number(value: float) -> str:
 
 
 def _span(seconds: float) -> str:
-    """Hours or days; nothing for less than an hour."""
+    """Hours or days; empty for less than an hour."""
     if seconds < HOUR_S:
         return ""
     return f"{seconds / HOUR_S:.1f} h" if seconds < 2 * DAY_S else f"{seconds / DAY_S:,.1f} d"

@@ -1,6 +1,6 @@
-"""What a choice of batch size and power limit could save, from the expectations of a profile.
+"""Possible savings by choice of batch size and power limit, computed from a profile.
 
-The expectations count failed runs that are started again (`Curve.expected_epochs`). The numbers
+Expected values include the retries of failed runs (`Curve.expected_epochs`). The savings
 are those of an oracle that knows the profile; a policy that has to explore saves less.
 """
 
@@ -13,13 +13,13 @@ from wattkeeper.policies.profile import UNLIMITED_W, ExpectedCost, Objective, Pr
 
 
 class Choice(NamedTuple):
-    """A configuration and what it saves against the default; a negative saving is a loss.
+    """A configuration and its savings relative to the default; a negative saving is a loss.
 
     Attributes:
         batch_size: Samples.
-        power_limit_w: W of each GPU; None if it takes no limit.
+        power_limit_w: W of each GPU; None if it has no limit.
         time_s: Expected seconds to the target.
-        energy_j: Expected energy in J; None if nobody measured power.
+        energy_j: Expected energy in J; None if power was not measured.
         cost: Expected cost in J at the potential's `eta`.
         time_saving_pct: In %; None if the default never reaches the target.
         energy_saving_pct: In %, likewise.
@@ -67,16 +67,16 @@ class Potential(NamedTuple):
 def potential(profile: Profile, eta: float) -> Potential:
     """The cheapest configurations of a profile (Zeus, NSDI '23, section 2 and figure 1).
 
-    Equal costs go to the smaller batch size, then to the lower limit.
+    Ties go to the smaller batch size, then to the lower limit.
 
     Args:
-        profile: What is known of a workload on a GPU type.
-        eta: 1 counts energy alone, 0 counts time alone.
+        profile: The profile of a workload on a GPU type.
+        eta: 1 counts energy only, 0 counts time only.
     """
-    found = list(expectations(profile, Objective(eta)))
-    at_default = [e for e in found if e.batch_size == profile.default_batch_size]
+    expected = list(expectations(profile, Objective(eta)))
+    at_default = [e for e in expected if e.batch_size == profile.default_batch_size]
     highest = {b: curve.max_limit_w for b, curve in profile.curves.items()}
-    at_highest = [e for e in found if e.power_limit_w == highest[e.batch_size]]
+    at_highest = [e for e in expected if e.power_limit_w == highest[e.batch_size]]
     default = next((e for e in at_default if e in at_highest), None)
     return Potential(
         workload=profile.workload,
@@ -84,21 +84,21 @@ def potential(profile: Profile, eta: float) -> Potential:
         gpus=profile.gpus,
         eta=eta,
         default=_choice([default] if default else [], default),
-        both=_choice(found, default),
+        both=_choice(expected, default),
         power_limit=_choice(at_default, default),
         batch_size=_choice(at_highest, default),
         configurations=sum(len(curve.limits_w) for curve in profile.curves.values()),
-        frontier=len(frontier(found)),
+        frontier=len(frontier(expected)),
     )
 
 
-def frontier(found: Iterable[ExpectedCost]) -> list[ExpectedCost]:
-    """The configurations that no other one beats in both time and energy, by rising time."""
-    kept: list[ExpectedCost] = []
-    for one in sorted(found, key=lambda e: (e.time_s, e.energy_j)):
-        if not kept or one.energy_j < kept[-1].energy_j:
-            kept.append(one)
-    return kept
+def frontier(candidates: Iterable[ExpectedCost]) -> list[ExpectedCost]:
+    """The Pareto front of expected time and energy, by ascending time."""
+    front: list[ExpectedCost] = []
+    for candidate in sorted(candidates, key=lambda e: (e.time_s, e.energy_j)):
+        if not front or candidate.energy_j < front[-1].energy_j:
+            front.append(candidate)
+    return front
 
 
 def _choice(among: Sequence[ExpectedCost], default: ExpectedCost | None) -> Choice | None:

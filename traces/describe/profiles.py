@@ -1,4 +1,4 @@
-"""The report on a trace of kind ``profiles``."""
+"""Report on a trace of kind ``profiles``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wattkeeper.traces.profiles import (
 from wattkeeper.traces.trace import Trace
 
 SLOWER: Final = 1.02
-"""A higher limit is odd if its epoch takes more than so many times the next lower one's."""
+"""A higher limit is odd if its epoch takes more than so many times that of the next lower one."""
 
 Runs = Mapping[str, Mapping[int, tuple[float, ...]]]
 
@@ -30,17 +30,17 @@ def report(trace: Trace, gpu_type: str | None, eta: float) -> Json:
 
     Returns:
         ``gpu_types``: all in the trace, with their number of GPUs.
-        ``coverage``: by workload and GPU type, what was recorded and what of it can be used.
+        ``coverage``: by workload and GPU type, what was recorded and what of it is usable.
         ``convergence``: by workload and batch size, runs, share that reached the target within the
         largest number of epochs, and the mean epochs of these.
         ``oddities``: ``one_table_only``, ``above_cap``, ``slower_at_higher_limit``,
         ``never_reached``.
-        ``unmeasured``: workloads and GPU types whose power nobody measured.
-        ``potential``: `potential.Potential` by workload and GPU type, as dicts; of those whose
-        power nobody measured only where `eta` is 0, and without energy.
+        ``unmeasured``: workloads and GPU types without measured power.
+        ``potential``: `potential.Potential` by workload and GPU type, as dicts; for those without
+        measured power only if `eta` is 0, and without energy.
 
     Raises:
-        ProfileMissing: If there is nothing on that GPU type.
+        ProfileMissing: If there is no profile of that GPU type.
     """
     table = trace.tables["profiles"]
     kinds = sorted(set(zip(table["gpu_type"].to_pylist(), table["gpus"].to_pylist(), strict=True)))
@@ -82,7 +82,7 @@ def report(trace: Trace, gpu_type: str | None, eta: float) -> Json:
 
 def _coverage(profiles: ProfileSet, points: Mapping[str, Points]) -> Iterator[Json]:
     for workload, by_batch in points.items():
-        limits = {b: {point[0] for point in at} for b, at in by_batch.items()}
+        limits = {b: {point[0] for point in rows_at} for b, rows_at in by_batch.items()}
         grid = sorted(set().union(*limits.values()))
         missing = [[b, limit] for b in sorted(limits) for limit in grid if limit not in limits[b]]
         profile = profiles.profiles.get(workload)
@@ -139,11 +139,11 @@ def _above_cap(kind: tuple[str, int], points: Mapping[str, Points]) -> Json:
             "average_power_w": watts,
             "above_pct": 100 * (watts / (limit * kind[1]) - 1),
         }
-        for workload, batch_size, at in _curves(points)
-        for limit, _, watts in at
+        for workload, batch_size, rows_at in _curves(points)
+        for limit, _, watts in rows_at
         if watts > limit * kind[1]
     ]
-    rows = sum(len(at) for *_, at in _curves(points))
+    rows = sum(len(rows_at) for *_, rows_at in _curves(points))
     worst = max(found, key=lambda row: row["above_pct"], default=None)
     return _on(kind) | {"rows": len(found), "of": rows, "worst": worst}
 
@@ -152,8 +152,8 @@ def _slower(kind: tuple[str, int], points: Mapping[str, Points]) -> Json:
     """Neighbouring limits of a batch size where the higher one is slower."""
     found: list[Json] = []
     pairs = 0
-    for workload, batch_size, at in _curves(points):
-        for (low, fast, _), (high, slow, _) in pairwise(at):
+    for workload, batch_size, rows_at in _curves(points):
+        for (low, fast, _), (high, slow, _) in pairwise(rows_at):
             pairs += 1
             if slow > SLOWER * fast:
                 found.append(
@@ -173,8 +173,8 @@ def _curves(
     points: Mapping[str, Points],
 ) -> Iterator[tuple[str, int, list[tuple[float, float, float]]]]:
     for workload, by_batch in points.items():
-        for batch_size, at in sorted(by_batch.items()):
-            yield workload, batch_size, sorted(at)
+        for batch_size, rows_at in sorted(by_batch.items()):
+            yield workload, batch_size, sorted(rows_at)
 
 
 def _never_reached(workloads: Mapping[str, Json], runs: Runs) -> Iterator[Json]:
@@ -186,8 +186,8 @@ def _never_reached(workloads: Mapping[str, Json], runs: Runs) -> Iterator[Json]:
 
 
 def _potential(profiles: ProfileSet, workload: str, eta: float) -> Json:
-    found = potential(profiles.profiles[workload], eta)._asdict()
-    return {k: v._asdict() if isinstance(v, Choice) else v for k, v in found.items()}
+    values = potential(profiles.profiles[workload], eta)._asdict()
+    return {k: v._asdict() if isinstance(v, Choice) else v for k, v in values.items()}
 
 
 def _on(kind: tuple[str, int]) -> Json:

@@ -1,4 +1,4 @@
-"""What a trace holds, where it is odd, and what it leaves to be saved."""
+"""Report on a trace: content, anomalies, and possible savings."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ def describe(
     eta: float = DEFAULT_ETA,
     gpus: int | None = None,
 ) -> Report:
-    """A report on a trace, JSON-ready.
+    """Report on a trace, JSON-ready.
 
     Args:
         trace: Any trace.
-        gpu_type: Only this one; by default all. Of no effect on jobs.
-        eta: The knob of the cost that the potential is computed for, in [0, 1].
-        gpus: Size of a cluster that jobs are held against, >= 1. Of no effect on profiles.
+        gpu_type: Only this GPU type; by default all. Ignored for jobs.
+        eta: Weight of energy in the cost of the potential, in [0, 1].
+        gpus: Size of a cluster to compare jobs with, >= 1. Ignored for profiles.
 
     Returns:
-        What is known of its origin, and the sections of `describe_profiles.report` or
-        `describe_jobs.report`.
+        The trace's origin, and the sections of `profiles.report` or `jobs.report`.
 
     Raises:
         InputError: If `eta` or `gpus` is out of range.
-        ProfileMissing: If there is nothing on that GPU type.
+        ProfileMissing: If there is no profile of that GPU type.
     """
     if not 0 <= eta <= 1:
         raise InputError(f"eta is {eta!r}, must be in [0, 1]")

@@ -1,4 +1,4 @@
-"""How often things happen in each part of a cycle, such as the hours of a day."""
+"""Rates of events in the parts of a cycle, such as the hours of a day."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from wattkeeper.policies.arrays import Floats
 
 
 def rates(time_s: Floats, width_s: float, parts: int) -> Floats | None:
-    """Events in each part of a cycle, over how often their span holds that part.
+    """Mean number of events in each part of a cycle.
 
-    A span of 25 Mondays and 26 Tuesdays is so no doubt about Mondays.
+    Each count is divided by how often the span contains that part, so that a span of 25 Mondays and
+    26 Tuesdays does not distort the rates.
 
     Args:
-        time_s: Times of the events in s; 0 is where a cycle begins.
+        time_s: Times of the events in s; a cycle begins at 0.
         width_s: Length of a part in s.
         parts: Parts of a cycle.
 
     Returns:
-        Events per part, one number each; None where the span is shorter than a cycle.
+        Events per part, one number each; None if the span is shorter than a cycle.
     """
     cycle_s = width_s * parts
     first, last = float(time_s.min()), float(time_s.max())
@@ -31,5 +32,5 @@ def rates(time_s: Floats, width_s: float, parts: int) -> Floats | None:
         rounds, rest = divmod(until, cycle_s)
         return np.asarray(rounds * width_s + np.clip(rest - begins, 0, width_s), dtype=np.float64)
 
-    found: Floats = np.bincount(place, minlength=parts) * width_s / (held_s(last) - held_s(first))
-    return found
+    held = held_s(last) - held_s(first)
+    return np.asarray(np.bincount(place, minlength=parts) * width_s / held, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""A report of `describe` as tables for a terminal."""
+"""Tables of a report on a trace, for a terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUMBER: Final = re.compile(r"((< )?-?[\d.,]+( [%hd])?|-)?")
 
 
 def head(report: Json, console: Console) -> None:
-    """Print what every report begins with: what the trace is and where it comes from.
+    """Print the trace's origin, the head of every report.
 
     Args:
         report: From `describe.describe`.
@@ -43,7 +43,7 @@ def render(report: Json, console: Console) -> None:
 def print_table(
     console: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]
 ) -> None:
-    """Print a table, numbers to the right; nothing where there are no rows."""
+    """Print a table with numbers aligned right; nothing if it has no rows."""
     cells = list(rows)
     if not cells:
         return
@@ -181,7 +181,7 @@ def _potential(rows: Iterable[Json], eta: float, console: Console) -> None:
 
 
 def print_list(title: str, lines: Iterable[str], console: Console) -> None:
-    """Print lines under a title, wrapped at words; nothing where there are none."""
+    """Print lines under a title, wrapped at words; nothing if there are none."""
     found = list(lines)
     if not found:
         return

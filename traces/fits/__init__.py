@@ -1,7 +1,7 @@
-"""What a fit is: the shape of a trace of jobs, in one small JSON file.
+"""Fits: the statistical description of a trace of jobs, in one small JSON file.
 
-A fit holds no job. Shipped fits stand in this folder; their numbers are published facts, each with
-its source. Others are made from a trace by `wattkeeper.traces.generate.fit`.
+A fit contains no jobs. Shipped fits are in this folder; their numbers are published facts, each
+with its source. Others are computed from a trace by `wattkeeper.traces.generate.fit`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DAYS: Final = 7
 HOUR_S: Final = 3600.0
 DAY_S: Final = 86400.0
 LOWEST: Final = 1e-3
-"""Of a rhythm: an hour in which nothing was ever submitted is nearly skipped, not quite."""
+"""Lower bound of a relative rate: an hour without any submission is nearly skipped, not quite."""
 
 Positive = Annotated[float, Field(gt=0, le=1e15)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -38,7 +38,7 @@ class _Model(Described):
 
 
 class Quantiles(_Model):
-    """A distribution of positive values, straight in their logarithm between its quantiles."""
+    """A distribution of positive values, log-linear between its quantiles."""
 
     levels: tuple[Share, ...] = Field(min_length=2)
     """Shares of the values that are at most the quantile; from 0 to 1, rising."""
@@ -59,7 +59,7 @@ class Quantiles(_Model):
         return self
 
     def at(self, levels: Floats) -> Floats:
-        """The value at each level."""
+        """Quantile at each level."""
         return np.exp(np.interp(levels, self.levels, np.log(self.values)))
 
     @property
@@ -73,7 +73,7 @@ class Quantiles(_Model):
 
 
 class Demand(_Model):
-    """The jobs that ask for the same number of GPUs."""
+    """Jobs with equal GPU demand."""
 
     gpus: Annotated[int, Field(gt=0, lt=2**31)]
     """GPUs of such a job."""
@@ -86,16 +86,16 @@ class Demand(_Model):
 
 
 class Memory(_Model):
-    """A part of what makes a gap between arrivals resemble the gaps before it."""
+    """One exponential term of the autocorrelation of gaps between arrivals."""
 
     jobs: Positive
-    """After so many arrivals, 1/e of the resemblance is left."""
+    """Number of arrivals after which this correlation has decayed to 1/e."""
     weight: Annotated[float, Field(gt=0, le=1)]
     """Share of the variance of the gaps' normal scores."""
 
 
 class Arrivals(_Model):
-    """When jobs are submitted."""
+    """The arrival process."""
 
     jobs_per_day: Positive
     """Mean rate."""
@@ -104,36 +104,36 @@ class Arrivals(_Model):
     day_of_week: Annotated[tuple[Rhythm, ...], Field(min_length=DAYS, max_length=DAYS)]
     """Rate on each day over the mean rate."""
     first_day: Literal["Monday", "first day of the trace"]
-    """What the first number of `day_of_week` stands for."""
+    """Day to which the first number of `day_of_week` refers."""
     gap_s: Quantiles | None = None
-    """Time between arrivals in seconds once the rhythms are taken out; none: exponential, so that
+    """Time between arrivals in seconds after the rhythms are removed; None: exponential, so that
     arrivals are a Poisson process."""
     memory: tuple[Memory, ...] = ()
-    """How gaps follow each other; together at most 1. What is left is chance."""
+    """Correlation of gaps; weights sum up to at most 1. The rest is uncorrelated."""
 
     @model_validator(mode="after")
     def _check_sum(self) -> Self:
         if sum(part.weight for part in self.memory) > 1 + SHARES_TOLERANCE:
             raise ValueError("weights of memory add up to more than 1")
-        for name, found in (("hour_of_day", self.hour_of_day), ("day_of_week", self.day_of_week)):
-            mean = sum(found) / len(found)
+        for name, factors in (("hour_of_day", self.hour_of_day), ("day_of_week", self.day_of_week)):
+            mean = sum(factors) / len(factors)
             if abs(mean - 1) > 1e-3:
                 raise ValueError(f"the mean of {name} is {mean:.4g}, must be 1")
         return self
 
 
 class Users(_Model):
-    """Who submits."""
+    """The submitting users."""
 
     shares: Annotated[tuple[Annotated[float, Field(gt=0, le=1)], ...], Field(min_length=1)]
-    """Of the jobs, by user, the most active one first."""
+    """Shares of the jobs by user, in descending order."""
     others: Annotated[int, Field(ge=0, le=10**7)]
-    """Number of further users, who share what is left evenly."""
+    """Number of further users, who share the remaining jobs evenly."""
     repeat_soon: Share
-    """Chance that a job that follows within a minute is its predecessor's user's for that
-    reason alone; otherwise its user is drawn from all."""
+    """Probability that a job submitted within a minute of its predecessor has the same user for
+    that reason alone; otherwise its user is drawn from all."""
     repeat_later: Share
-    """The same for a job that follows later."""
+    """The same for a later job."""
 
     @model_validator(mode="after")
     def _check_sum(self) -> Self:
@@ -147,40 +147,40 @@ class Groups(_Model):
     """Recurrences of one job. A group has one user and one GPU demand."""
 
     share: Annotated[float, Field(gt=0, le=1)]
-    """Of the jobs that belong to a group."""
+    """Share of the jobs that belong to a group."""
     size: Quantiles
     """Jobs of a group."""
     distance_jobs: Quantiles
-    """Jobs submitted from one recurrence of a group to its next."""
+    """Number of jobs submitted from one recurrence of a group to the next."""
     likeness: Share
-    """Of the variance of the run times' normal scores within a demand, the part that lies between
-    groups: 1 if all runs of a group take equally long."""
+    """Share of the variance of the run times' normal scores within a demand that is between groups:
+    1 if all runs of a group have equal run times."""
 
 
 class Fit(_Model):
-    """The shape of a trace of jobs."""
+    """The statistical description of a trace of jobs."""
 
     version: Literal[1] = 1
     """Of this format."""
     source: Annotated[str, Field(min_length=1)]
-    """Citation of what was fitted."""
+    """Citation of the fitted trace."""
     licence: Annotated[str, Field(min_length=1)]
-    """SPDX name or what is known, of what was fitted."""
+    """SPDX name or what is known, of the fitted trace."""
     jobs: Annotated[int, Field(gt=0)]
-    """Number of jobs that were fitted."""
+    """Number of fitted jobs."""
     absent: tuple[str, ...]
     """What could not be fitted, and what was assumed or left out instead."""
     facts: dict[str, str] = Field(default_factory=dict)
-    """Where each number comes from, by its place in this file; for fits from published facts."""
+    """Source of each number, by its path in this file; for fits from published facts."""
     whole_seconds: bool
     """Whether times are in whole seconds."""
     arrivals: Arrivals
     demands: Annotated[tuple[Demand, ...], Field(min_length=1)]
     """By GPU demand, ascending."""
     users: Users | None
-    """Absent where the trace does not say."""
+    """Absent if the trace does not name users."""
     groups: Groups | None
-    """Absent where the trace does not say."""
+    """Absent if the trace does not name groups."""
 
     @model_validator(mode="after")
     def _check_demands(self) -> Self:
@@ -211,7 +211,7 @@ def load_fit(name_or_path: str | Path) -> Fit:
 
     Raises:
         InputError: If there is none; the message names the shipped ones.
-        TraceError: If the file is no fit; the problems say where.
+        TraceError: If the file is not a fit; the problems say where.
     """
     text = str(name_or_path)
     if text in list_shipped():
@@ -249,11 +249,11 @@ def _parse(data: bytes, file: str) -> Fit:
 
 
 def to_json(fit: Fit) -> str:
-    """The fit as its file holds it; the same fit gives the same text."""
+    """Serialise a fit; equal fits give the same text."""
     text = json.dumps(fit.model_dump(mode="json"), indent=2, ensure_ascii=False)
     return re.sub(r"\[[-+0-9.eE,\s]+\]", lambda m: re.sub(r"\s+", " ", m[0]), text) + "\n"
 
 
 def round_values(values: Sequence[float] | Floats) -> tuple[float, ...]:
-    """Values to six significant digits: no machine's last digit shows."""
+    """Round values to six significant digits, independent of the machine."""
     return tuple(float(f"{value:.6g}") for value in values)

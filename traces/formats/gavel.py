@@ -103,7 +103,7 @@ def _columns(path: Path) -> tuple[str, ...]:
 
 
 def _speeds(path: Path) -> dict[tuple[str, int], float]:
-    """Steps/s of each job type and number of GPUs, alone; those that cannot run are left out."""
+    """Steps/s of each job type and number of GPUs, alone; without jobs that cannot run."""
     try:
         data = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:

@@ -59,7 +59,7 @@ def read(paths: Sequence[Path]) -> Trace:
 
 
 def read_good(paths: Sequence[Path]) -> Trace:
-    """The same, without the arrivals that have no graph.
+    """As `read`, without arrivals that have no graph.
 
     Raises:
         TraceError: If a file is wrong, or no arrival has a graph.
@@ -108,7 +108,7 @@ def _trace(paths: Sequence[Path], *, skip: bool) -> Trace:
 
 
 def key(name: str) -> str:
-    """Letters and digits of a model's name: what ties an arrival to its graph."""
+    """Letters and digits of a model's name, by which arrivals and graphs are matched."""
     return re.sub(r"[^0-9a-z]+", "_", name.lower()).strip("_")
 
 
@@ -136,7 +136,7 @@ def _graphs(folders: Sequence[Path]) -> dict[str, Graph]:
 
 
 def _models(rows: Sequence[Row], graphs: dict[str, Graph], path: Path) -> pa.Table:
-    """A row a name; rows of one name must agree on what belongs to the model."""
+    """One row per name; rows of one name must agree on the model's attributes."""
     found: dict[str, Row] = {}
     for at, row in enumerate(rows):
         model = {column: row.get(column) for column in OF_MODEL}

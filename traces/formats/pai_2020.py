@@ -72,7 +72,7 @@ _of_simulator = has_header(*SIMULATOR)
 
 
 class _Tasks(NamedTuple):
-    """What the tasks with GPUs of each job add up to; one value a job."""
+    """Sums over the tasks with GPUs of each job; one value per job."""
 
     names: pa.Array
     gpus: Floats
@@ -91,12 +91,12 @@ def sniff(path: Path) -> bool:
 
 
 def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch]:
-    """The jobs, some thousands at a time; before them, the tasks that are malformed.
+    """The jobs, in batches of some thousands, after the malformed tasks.
 
     Args:
         paths: The simulator's CSV, or the job and the task table (and .header files, which are
             found without being named); in any order.
-        columns: Not used: the columns are known.
+        columns: Ignored: the columns are known.
 
     Raises:
         TraceError: If a file is missing, or these are not the files that are needed.
@@ -179,13 +179,13 @@ def _gpu_tasks(batch: Batch) -> tuple[pa.Table, dict[int, str]]:
 def _demand(
     each: Floats, instances: Floats, wrong: Wrong, names: tuple[str, str]
 ) -> tuple[Floats, Floats, Ints]:
-    """GPUs, thousandths of each, and why it cannot be said so (0: it can; index of `REASONS`).
+    """GPUs, thousandths of each, and why they are unknown (0: known; index into `REASONS`).
 
     Args:
         each: GPUs of an instance; NaN: none.
-        instances: How many there are.
-        wrong: Takes what is wrong.
-        names: What the source calls these two.
+        instances: Number of instances.
+        wrong: Receives the faults.
+        names: Names of these two columns in the source.
     """
     each = np.nan_to_num(each)
     gpus = instances * np.maximum(each, 1.0)
@@ -207,7 +207,7 @@ def _demand(
 
 
 def _by_job(tasks: pa.Table) -> _Tasks:
-    """Add up the tasks of each job."""
+    """Sum up the tasks of each job."""
     coded = pc.dictionary_encode(pc.fill_null(tasks["name"], "")).combine_chunks()
     job, count = np.asarray(coded.indices), len(coded.dictionary)
     gpus, milli, start, end, why = (

@@ -49,11 +49,11 @@ class _Job(NamedTuple):
 
 
 def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch]:
-    """The jobs of one file as records, some thousands at a time.
+    """The jobs of one file as records, in batches of some thousands.
 
     Args:
         paths: One JSON file, plain or gzip.
-        columns: Not used: the keys are known.
+        columns: Ignored: the keys are known.
 
     Raises:
         TraceError: If the file cannot be read or is no JSON array of objects.
@@ -79,7 +79,7 @@ def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch
 
 
 def _objects(path: Path) -> Iterator[tuple[int, object]]:
-    """The elements of a JSON array, each with the line that it starts in."""
+    """The elements of a JSON array, each with its first line."""
     text = _Window(path)
     text.expect("[", "is no JSON array of jobs")
     if text.peek() == "]":
@@ -97,7 +97,7 @@ def _objects(path: Path) -> Iterator[tuple[int, object]]:
 
 
 class _Window:
-    """A window on a file that moves on, and the line of its start."""
+    """A moving window on a file, and the line of its start."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.line = path, 1
@@ -109,7 +109,7 @@ class _Window:
         raise TraceError(Problem(message, f"{self.path}, line {self.line}"))
 
     def peek(self) -> str:
-        """The next character that is no space; empty at the end."""
+        """The next character that is not white space; empty at the end."""
         while True:
             match = SPACE.match(self._text, self._at)
             self._move(match.end() if match else self._at)
@@ -117,7 +117,7 @@ class _Window:
                 return self._text[self._at : self._at + 1]
 
     def expect(self, character: str, message: str) -> None:
-        """Go past a character."""
+        """Consume a character."""
         if (found := self.peek()) != character:
             there = repr(found) if found else "the end of the file"
             self.fail(f"{message}: found {there}, expected {character!r}")
@@ -152,7 +152,7 @@ class _Window:
 
 
 def _chunks(path: Path) -> Iterator[str]:
-    """The text of a file, piece by piece; no piece is empty."""
+    """The text of a file in pieces, none of them empty."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     try:
         with _open(path) as file:
@@ -206,7 +206,7 @@ def convert(batch: Batch) -> Rows:
 
 
 def _job(record: object) -> _Job | str:
-    """A job, or why it is none; raises `ValueError` where it is malformed."""
+    """Convert a job, or say why it is dropped; raises `ValueError` if it is malformed."""
     if not isinstance(record, dict):
         raise ValueError(f"is {_quote(record)}, must be an object")
     job_id = _text(record, "jobid")

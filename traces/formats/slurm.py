@@ -68,7 +68,7 @@ def sniff(path: Path) -> bool:
 
 
 def convert(batch: Batch) -> Rows:
-    """Columns by name; rows of job steps are left out first."""
+    """Columns by name; rows of job steps are removed first."""
     steps = np.asarray(pc.match_substring(strip_cells(batch.rows, "JobID"), "."))
     jobs = np.flatnonzero(~steps)
     table = batch.rows.take(pa.array(jobs)) if steps.any() else batch.rows
@@ -126,7 +126,7 @@ def _convert(table: pa.Table, dates: bool | None) -> Rows:
 
 
 def _elapsed_name(table: pa.Table) -> str:
-    """The column that durations come from."""
+    """The column of durations."""
     found = [name for name in ("ElapsedRaw", "Elapsed") if name in table.column_names]
     return found[0] if found else "End"
 
@@ -149,7 +149,7 @@ def _limit(table: pa.Table, wrong: Wrong) -> Floats:
 
 
 def _span(text: str, absent: Sequence[str]) -> float:
-    """Seconds of ``[D-[HH:]]MM:SS`` or ``HH:MM:SS``, all that sacct writes."""
+    """Seconds of ``[D-[HH:]]MM:SS`` or ``HH:MM:SS``, the formats that sacct writes."""
     if text in absent:
         return math.nan
     found = SPAN.fullmatch(text)
@@ -160,10 +160,7 @@ def _span(text: str, absent: Sequence[str]) -> float:
 
 
 def _gpus(table: pa.Table, wrong: Wrong) -> tuple[Floats, pa.Array, np.ndarray[Any, Any]]:
-    """GPUs of each job (allocated, or else requested), types, and whether any were granted.
-
-    Where no column tells of an allocation, all count as granted.
-    """
+    """GPUs of each job (allocated, else requested), types, and whether any were allocated."""
     rows = table.num_rows
     nodes = parse_numbers(table, "NNodes", wrong, whole=True)
     nodes = np.where(nodes > 0, nodes, 1)
@@ -196,11 +193,7 @@ def _gpus(table: pa.Table, wrong: Wrong) -> tuple[Floats, pa.Array, np.ndarray[A
 
 
 def _parse_request(text: str, column: str) -> tuple[float, str | None, str]:
-    """GPUs in a list of resources: of all nodes (TRES), or of each (GRES).
-
-    Returns:
-        Their number, their types, and what is wrong with the list; empty where nothing is.
-    """
+    """GPUs in a list of resources: of all nodes (TRES), or of each (GRES)."""
     total, typed, kinds = 0.0, 0.0, []
     tres = column.endswith("TRES")
     for item in PLACES.sub("", text).split(","):

@@ -55,11 +55,11 @@ def sniff(path: Path) -> bool:
 
 
 def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch]:
-    """The jobs, some thousands at a time.
+    """The jobs, in batches of some thousands.
 
     Args:
         paths: The job table and, if wanted, the node table; in any order.
-        columns: Not used: the columns are known.
+        columns: Ignored: the columns are known.
 
     Raises:
         TraceError: If a file is missing, or there is not one job table.

@@ -75,7 +75,7 @@ def read(paths: Sequence[Path]) -> Trace:
 
 
 def _check_rows(table: pa.Table, path: Path) -> list[str]:
-    """The job ids, after a check of what spans columns or rows."""
+    """Return the job ids after checks across columns and rows."""
     columns = (table[name].to_pylist() for name in ("group", "start_time", "end_time"))
     seen: Counter[str] = Counter()
     last: dict[str, float] = {}

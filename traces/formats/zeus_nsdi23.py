@@ -30,7 +30,7 @@ POWER_FILE: Final = re.compile(r"summary_power_([A-Za-z0-9-]+)\.csv")
 
 
 class Constants(NamedTuple):
-    """What the published simulator knows of a data set.
+    """The published simulator's constants of a data set.
 
     Attributes:
         target: Value of the metric that ends a run.

@@ -1,8 +1,8 @@
-"""How near a sample from a fit is to the trace that was fitted, in numbers.
+"""Comparison of a sample from a fit with the fitted trace, in numbers.
 
-The Kolmogorov-Smirnov distance is the largest gap between two empirical distribution functions: 0
+The Kolmogorov-Smirnov distance is the largest difference of two empirical distribution functions: 0
 for the same distribution, at most 1. The index of dispersion is the variance of the arrivals in
-equal intervals over their mean: 1 for a Poisson process, more where arrivals come in bursts.
+equal intervals over their mean: 1 for a Poisson process, more for bursty arrivals.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ DIGITS: Final = 6
 
 
 class JobColumns(NamedTuple):
-    """The columns that are compared, in order of submission.
+    """The compared columns, in order of submission.
 
     Attributes:
         submit_s: Submission times in seconds since 00:00 of the first day of the week.
-        duration_s: Run times in seconds; NaN where there is none.
-        gpus: GPU demands, parts of GPUs as such.
+        duration_s: Run times in seconds; NaN where missing.
+        gpus: GPU demands, fractions included.
     """
 
     submit_s: Floats
@@ -35,7 +35,7 @@ class JobColumns(NamedTuple):
 
 
 def columns(trace: Trace) -> JobColumns:
-    """The columns of a trace of jobs that are compared."""
+    """The compared columns of a trace of jobs."""
     jobs = trace.tables["jobs"]
     submit_s = np.asarray(jobs["submit_time_s"], dtype=np.float64)
     order = np.argsort(submit_s, kind="stable")
@@ -46,15 +46,15 @@ def columns(trace: Trace) -> JobColumns:
 
 
 def ks_distance(a: Floats, b: Floats) -> float:
-    """Kolmogorov-Smirnov distance of two samples, neither of them empty."""
+    """Kolmogorov-Smirnov distance of two samples, both not empty."""
     a, b = np.sort(a), np.sort(b)
-    at = np.concatenate([a, b])
-    below = np.searchsorted(a, at, side="right") / len(a)
-    return _round(np.abs(below - np.searchsorted(b, at, side="right") / len(b)).max())
+    values = np.concatenate([a, b])
+    below = np.searchsorted(a, values, side="right") / len(a)
+    return _round(np.abs(below - np.searchsorted(b, values, side="right") / len(b)).max())
 
 
 def dispersion(submit_s: Floats, interval_s: float) -> float | None:
-    """Index of dispersion of arrivals in intervals; none if they span fewer than two.
+    """Index of dispersion of arrivals in intervals; None if they span fewer than two.
 
     Args:
         submit_s: Ascending times in seconds.
@@ -65,35 +65,35 @@ def dispersion(submit_s: Floats, interval_s: float) -> float | None:
 
 
 def hourly_rates(submit_s: Floats) -> Floats | None:
-    """Rate of arrivals in each hour of the day over the mean of the 24 rates.
+    """Arrival rate in each hour of the day relative to the mean of the 24 rates.
 
-    In local time of the trace. None where the trace is shorter than a day.
+    In local time of the trace. None if the trace is shorter than a day.
     """
     return _over_mean(rates(submit_s, HOUR_S, HOURS))
 
 
 def daily_rates(submit_s: Floats) -> Floats | None:
-    """The same for each day of the week; None where the trace is shorter than a week."""
+    """The same for each day of the week; None if the trace is shorter than a week."""
     return _over_mean(rates(submit_s, DAY_S, DAYS))
 
 
-def _over_mean(found: Floats | None) -> Floats | None:
-    return None if found is None else found / found.mean()
+def _over_mean(rates_: Floats | None) -> Floats | None:
+    return None if rates_ is None else rates_ / rates_.mean()
 
 
 def compare(real: Trace, sampled: Trace) -> dict[str, Any]:
-    """Compare two traces of jobs that have run times.
+    """Compare two traces of jobs with run times.
 
     Returns:
-        Distances, and the same figures of both traces, JSON-ready. A distance is none where one of
-        the traces has no such job, or is shorter than the day or week of the rhythm.
+        Distances, and the same statistics of both traces, JSON-ready. A distance is None if one of
+        the traces has no such job, or is shorter than the period of the rhythm.
     """
-    one, other = columns(real), columns(sampled)
-    both = (one, other)
+    left, right = columns(real), columns(sampled)
+    both = (left, right)
     demands = sorted({float(g) for side in both for g in np.unique(side.gpus)})
     return {
         "ks": {
-            "duration_s": _ks(one.duration_s, other.duration_s),
+            "duration_s": _ks(left.duration_s, right.duration_s),
             "duration_s_by_gpus": {
                 f"{gpus:g}": _ks(*(side.duration_s[side.gpus == gpus] for side in both))
                 for gpus in demands
@@ -102,8 +102,8 @@ def compare(real: Trace, sampled: Trace) -> dict[str, Any]:
             "hour_of_day": _largest_gap(*(hourly_rates(side.submit_s) for side in both)),
             "day_of_week": _largest_gap(*(daily_rates(side.submit_s) for side in both)),
         },
-        "trace": _figures(one, demands),
-        "sample": _figures(other, demands),
+        "trace": _figures(left, demands),
+        "sample": _figures(right, demands),
     }
 
 
@@ -113,7 +113,7 @@ def _ks(a: Floats, b: Floats) -> float | None:
 
 
 def _largest_gap(a: Floats | None, b: Floats | None) -> float | None:
-    """The distance of two rhythms, each taken as a distribution over its parts."""
+    """Kolmogorov-Smirnov distance of two rhythms, taken as distributions."""
     if a is None or b is None:
         return None
     return _round(np.abs(np.cumsum(a / a.sum()) - np.cumsum(b / b.sum())).max())
@@ -143,8 +143,8 @@ def _figures(side: JobColumns, demands: list[float]) -> dict[str, Any]:
     }
 
 
-def _to_list(found: Floats | None) -> list[float] | None:
-    return None if found is None else [_round(rate) for rate in found]
+def _to_list(rates_: Floats | None) -> list[float] | None:
+    return None if rates_ is None else [_round(rate) for rate in rates_]
 
 
 def _round(value: Any) -> float:

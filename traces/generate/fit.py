@@ -1,10 +1,10 @@
-"""From a trace of jobs to its shape, a `Fit`.
+"""Fits a trace of jobs: from the trace to its statistical description, a `Fit`.
 
-Arrivals are told in three steps. The rates by hour of the day and by day of the week, as factors
-that multiply, stretch and shrink time until they are gone. The gaps between arrivals that are left
-have a distribution (quantiles) and follow each other: short gaps come in runs, as when a user
-submits many jobs at once, and busy days follow busy days. The autocorrelation of the gaps' normal
-scores is told as a sum of exponentials. Run times are told by GPU demand.
+Arrivals are described in three steps. First, relative rates by hour of the day and by day of the
+week, which are removed by a change of time scale. Second, the distribution (quantiles) of the
+remaining gaps between arrivals. Third, their correlation: short gaps come in bursts, as when a
+user submits many jobs at once, and busy days follow busy days. The autocorrelation of the gaps'
+normal scores is fitted by a sum of exponentials. Run times are described by GPU demand.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LEVELS: Final = np.array(
     + [0.9925, 0.995, 0.9975, 0.999, 0.9995, 0.9999, 0.99995, 1]
 )
 SHORTEST_S: Final = 1e-3
-"""Of a run time or a gap: a logarithm has no zero."""
+"""Lower bound of a run time or a gap, since logarithms are taken."""
 
 MEMORIES: Final = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)
 SMALLEST_WEIGHT: Final = 0.005
@@ -55,7 +55,7 @@ NOT_FITTED: Final = ("queue", "gpu_type", "workload", "status", "estimate_s")
 
 
 class RhythmClock(NamedTuple):
-    """Maps time to time without rhythms, both in seconds, and back.
+    """Change of time scale that removes daily and weekly rhythms, and its inverse.
 
     Attributes:
         offset_s: Time of the week at which the trace begins.
@@ -66,7 +66,7 @@ class RhythmClock(NamedTuple):
     rates: Floats
 
     def flatten(self, times_s: Floats) -> Floats:
-        """Time in which arrivals have no rhythm."""
+        """Time, in s, on the scale without rhythms."""
         knots, flat = self._knots()
         week = DAYS * DAY_S
         whole, rest = np.divmod(times_s + self.offset_s, week)
@@ -86,7 +86,7 @@ class RhythmClock(NamedTuple):
 
 
 def clock_of(arrivals: Arrivals, offset_s: float = 0.0) -> RhythmClock:
-    """The clock of a fit's rhythms.
+    """The time scale of a fit's rhythms.
 
     Args:
         arrivals: Of the fit.
@@ -139,24 +139,24 @@ def _real(table: pa.Table, name: str) -> Floats:
 
 
 def _lost(jobs: pa.Table, duration_s: Floats) -> list[str]:
-    found = [
+    texts = [
         f"{name}: recorded, and not kept by a fit"
         for name in NOT_FITTED
         if jobs[name].null_count < jobs.num_rows
     ]
     lacking, none = int(np.isnan(duration_s).sum()), int((duration_s == 0).sum())
     if lacking:
-        found.append(f"duration_s: {lacking} jobs have none; run times are those of the others")
+        texts.append(f"duration_s: {lacking} jobs have none; run times are those of the others")
     if none:
-        found.append(f"duration_s: {none} jobs took 0 s; run times are those of the others")
-    return found
+        texts.append(f"duration_s: {none} jobs took 0 s; run times are those of the others")
+    return texts
 
 
 def quantiles(values: Floats) -> Quantiles:
-    """The distribution of positive values."""
-    found = np.quantile(np.maximum(values, SHORTEST_S), LEVELS)
+    """Quantiles of positive values."""
+    values_at_levels = np.quantile(np.maximum(values, SHORTEST_S), LEVELS)
     return Quantiles(
-        levels=tuple(LEVELS.tolist()), values=round_values(np.maximum.accumulate(found))
+        levels=tuple(LEVELS.tolist()), values=round_values(np.maximum.accumulate(values_at_levels))
     )
 
 
@@ -177,7 +177,7 @@ def _demands(jobs: pa.Table) -> tuple[Demand, ...]:
 
 
 def spread_ties(submit_s: Floats, whole: bool) -> Floats:
-    """Ascending times in whole seconds, spread evenly within the second that they share."""
+    """Spread ascending times in whole seconds evenly within each second."""
     if not whole:
         return submit_s
     _, first, counts = np.unique(submit_s, return_index=True, return_counts=True)
@@ -217,14 +217,11 @@ def _arrivals(submit_s: Floats, trace: Trace, whole: bool, absent: list[str]) ->
 
 
 def start_of_week_s(trace: Trace) -> float | None:
-    """Time of the week, Monday 00:00 on, at which the trace's time 0 is, in seconds.
-
-    None where the trace does not say.
-    """
+    """Seconds from Monday 00:00 to time 0 of the trace; None if unknown."""
     text = str(trace.quality.get("time_origin", ""))
-    found = re.search(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?", text)
+    match = re.search(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?", text)
     try:
-        moment = datetime.datetime.fromisoformat(found[0]) if found else None
+        moment = datetime.datetime.fromisoformat(match[0]) if match else None
     except ValueError:
         return None
     if moment is None:
@@ -234,7 +231,7 @@ def start_of_week_s(trace: Trace) -> float | None:
 
 
 def _factors(of_job: Ints, of_hour: Ints, size: int) -> Floats:
-    """Rate in each class of hours over the mean of the classes' rates."""
+    """Rate of each class of hours relative to the mean rate of the classes."""
     jobs = np.bincount(of_job, minlength=size)
     exposed = np.bincount(of_hour, minlength=size)
     rates = np.where(exposed, jobs / np.maximum(exposed, 1), np.nan)
@@ -245,7 +242,7 @@ def _factors(of_job: Ints, of_hour: Ints, size: int) -> Floats:
 
 
 def scores(values: Floats) -> Floats:
-    """Normal scores: the ranks as values of a standard normal variable; ties in order."""
+    """Normal scores: ranks as quantiles of the standard normal distribution; ties in order."""
     ranks = np.empty(len(values))
     ranks[np.argsort(values, kind="stable")] = np.arange(len(values))
     grid = np.linspace(-5, 5, 2001)
@@ -254,29 +251,29 @@ def scores(values: Floats) -> Floats:
 
 
 def _memory(z: Floats) -> tuple[Memory, ...]:
-    """The autocorrelation of scores as a sum of exponentials, by least squares."""
+    """Fit the autocorrelation of scores by a sum of exponentials, with least squares."""
     lags = np.unique(np.geomspace(1, max(len(z) // 8, 1), 40).astype(np.int64))
     lags = lags[lags < len(z)]
     if len(z) < 100:
         return ()
     variance = float(z @ z) / len(z)
-    found = np.array([float(z[lag:] @ z[:-lag]) / (len(z) - lag) for lag in lags]) / variance
-    kept = [jobs for jobs in MEMORIES if jobs < len(z) / 8]
-    while kept:
-        shape = np.exp(-lags[:, None] / np.array(kept))
-        weights = np.linalg.lstsq(shape, found, rcond=None)[0]
+    correlation = np.array([float(z[lag:] @ z[:-lag]) / (len(z) - lag) for lag in lags]) / variance
+    memories = [jobs for jobs in MEMORIES if jobs < len(z) / 8]
+    while memories:
+        shape = np.exp(-lags[:, None] / np.array(memories))
+        weights = np.linalg.lstsq(shape, correlation, rcond=None)[0]
         if weights.min() >= SMALLEST_WEIGHT:
             weights = weights / max(1.0, float(weights.sum()))
             return tuple(
                 Memory(jobs=jobs, weight=math.floor(weight * 1e5) / 1e5)
-                for jobs, weight in zip(kept, weights.tolist(), strict=True)
+                for jobs, weight in zip(memories, weights.tolist(), strict=True)
             )
-        del kept[int(weights.argmin())]
+        del memories[int(weights.argmin())]
     return ()
 
 
 def _codes(column: pa.ChunkedArray) -> Ints:
-    """Which value each row has; -1 where it has none."""
+    """Index of each row's value; -1 where it is missing."""
     codes = column.combine_chunks().dictionary_encode().indices
     return np.asarray(codes.fill_null(-1)).astype(np.int64)
 
@@ -292,7 +289,7 @@ def _users(jobs: pa.Table, submit_s: Floats, absent: list[str]) -> Users | None:
     shares = np.sort(np.bincount(codes))[::-1] / len(codes)
     same, gaps = codes[1:] == codes[:-1], np.diff(submit_s[known])
     by_chance = float((shares**2).sum())
-    soon, later = (_excess(same[at], by_chance) for at in (gaps <= SOON_S, gaps > SOON_S))
+    soon, later = (_excess(same[where], by_chance) for where in (gaps <= SOON_S, gaps > SOON_S))
     return Users(
         shares=round_values(shares[:USERS] * (1 - 1e-6)) if len(shares) > USERS else _exact(shares),
         others=max(len(shares) - USERS, 0),
@@ -306,7 +303,7 @@ def _exact(shares: Floats) -> tuple[float, ...]:
 
 
 def _excess(same: Bools, by_chance: float) -> float:
-    """How often neighbours agree, beyond chance."""
+    """Frequency with which neighbours agree, beyond chance."""
     if not len(same) or by_chance >= 1:
         return 0.0
     return float(f"{max((float(same.mean()) - by_chance) / (1 - by_chance), 0.0):.5f}")
@@ -314,16 +311,16 @@ def _excess(same: Bools, by_chance: float) -> float:
 
 def _groups(jobs: pa.Table, ran: Any, duration_s: Floats, absent: list[str]) -> Groups | None:
     codes = _codes(jobs["group_id"])
-    at = np.flatnonzero(codes >= 0)
-    if not len(at):
+    grouped = np.flatnonzero(codes >= 0)
+    if not len(grouped):
         absent.append("groups: the trace names none")
         return None
-    sizes = np.bincount(codes[at])
-    order = at[np.argsort(codes[at], kind="stable")]
+    sizes = np.bincount(codes[grouped])
+    order = grouped[np.argsort(codes[grouped], kind="stable")]
     step, same = np.diff(order), codes[order][1:] == codes[order][:-1]
     distances = step[same].astype(np.float64) if same.any() else np.ones(1)
     return Groups(
-        share=len(at) / len(codes),
+        share=len(grouped) / len(codes),
         size=quantiles(sizes.astype(np.float64)),
         distance_jobs=quantiles(distances),
         likeness=_likeness(jobs, codes, ran, duration_s),
@@ -331,20 +328,20 @@ def _groups(jobs: pa.Table, ran: Any, duration_s: Floats, absent: list[str]) -> 
 
 
 def _likeness(jobs: pa.Table, codes: Ints, ran: Any, duration_s: Floats) -> float:
-    """Part of the variance of scores between groups, by analysis of variance."""
+    """Share of the variance of scores that is between groups, by analysis of variance."""
     gpus = np.asarray(jobs["gpus"]).astype(np.int64) * 1001 + np.asarray(jobs["gpu_milli"])
     z = np.zeros(len(codes))
     for key in np.unique(gpus):
         here = ran & (gpus == key)
         z[here] = scores(duration_s[here])
     use = ran & (codes >= 0)
-    of, values = np.unique(codes[use], return_inverse=True)[1], z[use]
-    counts = np.bincount(of)
-    means = np.bincount(of, values) / counts
+    group_of, values = np.unique(codes[use], return_inverse=True)[1], z[use]
+    counts = np.bincount(group_of)
+    means = np.bincount(group_of, values) / counts
     groups, rows = len(counts), len(values)
     if groups < LEAST_JOBS or rows <= groups:
         return 0.0
-    within = float(((values - means[of]) ** 2).sum()) / (rows - groups)
+    within = float(((values - means[group_of]) ** 2).sum()) / (rows - groups)
     between = float((counts * (means - values.mean()) ** 2).sum()) / (groups - 1)
     typical = (rows - float((counts.astype(float) ** 2).sum()) / rows) / (groups - 1)
     above = max((between - within) / typical, 0.0)

@@ -1,4 +1,4 @@
-"""The comparison of a trace with a sample from its fit, as a picture."""
+"""Plot that compares a trace with a sample from its fit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAMES = ("trace", "sample of its fit")
 
 
 def plot_comparison(real: Trace, sampled: Trace, path: Path) -> None:
-    """Draw run times, gaps, demands, rhythms and arrivals of both traces into a PNG.
+    """Plot run times, gaps, demands, rhythms and arrivals of both traces into a PNG.
 
     Raises:
         EnvironmentLacks: If matplotlib is not installed or the file cannot be written.
@@ -72,7 +72,7 @@ def plot_comparison(real: Trace, sampled: Trace, path: Path) -> None:
 
 
 def save_comparison(real: Trace, sampled: Trace, folder: Path) -> None:
-    """Write ``comparison.json`` and ``comparison.png`` into a folder, made if it is not there.
+    """Write ``comparison.json`` and ``comparison.png`` into a folder; create it if needed.
 
     Raises:
         EnvironmentLacks: If a file cannot be written, or, with the numbers written and only the
@@ -106,7 +106,7 @@ def _steps(axis: Any, values: Floats, style: dict[str, str]) -> None:
 
 
 def _rhythm(axis: Any, rates: Floats | None, style: dict[str, str]) -> None:
-    """Rates of the parts of a cycle as steps of full width; nothing where there are none."""
+    """Plot rates of the parts of a cycle as steps; nothing if there are none."""
     if rates is not None:
         axis.stairs(rates, np.arange(len(rates) + 1), baseline=None, **style)
         axis.set_xlim(0, len(rates))

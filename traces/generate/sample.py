@@ -1,9 +1,10 @@
-"""From a fit to any number of jobs: a trace whose shape is the fit's.
+"""Samples a trace with any number of jobs from a fit.
 
-Each column has a random stream of its own, derived from the seed. Gaps between arrivals are
-quantiles at the ranks of a sum of autoregressive series, one a `Memory` of the fit, stretched by
-the rhythms of day and week. What is drawn independently of the rest: GPU demands, run times within
-a demand, users and groups; a group's jobs share user and demand, and their run times are alike.
+Each column has its own random stream, derived from the seed. Gaps between arrivals are
+quantiles at the ranks of a sum of autoregressive series, one for each `Memory` of the fit,
+transformed by the daily and weekly rhythms. Drawn independently: GPU demands, run times within
+a demand, users and groups; the jobs of a group share user and demand, and their run times are
+correlated.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from wattkeeper.traces.trace import Trace
 MOST_JOBS: Final = 100_000_000
 DECIMALS: Final = 6
 REACH: Final = 200.0
-"""An autoregressive series is summed in blocks of so many memories, so that nothing overflows."""
+"""Length, in memories, of the blocks in which an autoregressive series is summed without
+overflow."""
 
 
 class _Grouping(NamedTuple):
-    """Which group each job belongs to, -1 for none, and the number of groups."""
+    """Group index of each job, -1 for none, and the number of groups."""
 
     of_job: Ints
     groups: int
@@ -42,13 +44,12 @@ def sample(
     """Sample a trace of jobs; the same arguments give the same bytes.
 
     Args:
-        fit: The shape.
+        fit: The fit.
         name: The trace's name.
-        jobs: How many; at the fit's rate, more jobs make a longer trace.
+        jobs: Number of jobs; at the fit's rate, more jobs make a longer trace.
         seed: Of all random streams, at least 0.
-        rate_scale: How many times the fit's arrival rate; the rhythms of day and week keep their
-            pace.
-        fit_name: What the trace says it was sampled from; by default the fit's source.
+        rate_scale: Factor of the fit's arrival rate; daily and weekly rhythms keep their period.
+        fit_name: Name of the fit in the trace's parameters; by default the fit's source.
 
     Raises:
         InputError: If a number or the name is not allowed.
@@ -98,11 +99,11 @@ def sample(
 
 
 def rate_for_load(fit: Fit, load: float, gpus: int) -> float:
-    """The rate scale at which jobs ask for a share of a cluster, on average.
+    """The rate scale at which jobs request a given share of a cluster, on average.
 
     Args:
-        fit: The shape.
-        load: GPU seconds asked for, over those that there are.
+        fit: The fit.
+        load: Requested GPU-seconds over available ones.
         gpus: GPUs of the cluster.
     """
     return load * gpus * DAY_S / (fit.arrivals.jobs_per_day * fit.mean_gpu_s)
@@ -118,13 +119,13 @@ def _of(demands: tuple[Demand, ...], name: str) -> Ints:
 
 
 def _number_texts(word: str, codes: Ints) -> pa.Array:
-    """Texts ``word1`` on; none where the code is negative."""
+    """Texts ``word1``, ``word2``, ...; null where the code is negative."""
     texts = pc.binary_join_element_wise(word, pa.array(codes + 1).cast(pa.string()), "")
     return pc.if_else(pa.array(codes >= 0), texts, pa.scalar(None, pa.string()))
 
 
 def normal_cdf(z: Floats) -> Floats:
-    """Distribution function of a standard normal variable, to 1e-7 (Abramowitz and Stegun 7.1.26).
+    """Standard normal distribution function, error below 1e-7 (Abramowitz and Stegun 7.1.26).
 
     In [0, 1).
     """
@@ -135,12 +136,12 @@ def normal_cdf(z: Floats) -> Floats:
     for term in terms:
         poly = (poly + term) * t
     tail = 0.5 * poly * np.exp(-x * x)
-    found: Floats = np.clip(np.where(z >= 0, 1 - tail, tail), 0.0, 1 - 1e-9)
-    return found
+    probability: Floats = np.clip(np.where(z >= 0, 1 - tail, tail), 0.0, 1 - 1e-9)
+    return probability
 
 
 def autoregressive(noise: Floats, memory_jobs: float) -> Floats:
-    """A stationary series from standard normal noise: it forgets all but 1/e in `memory_jobs`."""
+    """Stationary series from standard normal noise, with correlation 1/e at lag `memory_jobs`."""
     decay = np.exp(-1 / memory_jobs)
     length = min(max(int(REACH * memory_jobs), 1), len(noise))
     blocks = -(-len(noise) // length)
@@ -153,8 +154,8 @@ def autoregressive(noise: Floats, memory_jobs: float) -> Floats:
     for block, end in enumerate((sums[:, -1] * powers[-1]).tolist()):
         carry[block] = last
         last = end + last * float(powers[-1])
-    found: Floats = ((sums + carry[:, None]) * powers).ravel()[: len(noise)]
-    return found
+    series: Floats = ((sums + carry[:, None]) * powers).ravel()[: len(noise)]
+    return series
 
 
 def _submit_times(fit: Fit, jobs: int, seed: int, rate_scale: float) -> Floats:
@@ -179,7 +180,7 @@ def _submit_times(fit: Fit, jobs: int, seed: int, rate_scale: float) -> Floats:
 
 
 def _grouping(groups: Groups | None, jobs: int, seed: int) -> _Grouping:
-    """Sizes, then a place in the trace for each recurrence: a start, and distances from there."""
+    """Draw group sizes, then a position for each recurrence: a start, and distances from it."""
     of_job = np.full(jobs, -1, dtype=np.int64)
     grouped = 0 if groups is None else round(groups.share * jobs)
     if groups is None or not grouped:
@@ -208,7 +209,7 @@ def _grouping(groups: Groups | None, jobs: int, seed: int) -> _Grouping:
 
 
 def _uniform(jobs: int, grouping: _Grouping, seed: int, name: str) -> Floats:
-    """A number in [0, 1) for each job; one for all jobs of a group."""
+    """A number in [0, 1) for each job; the same for all jobs of a group."""
     values = _stream(seed, name).random(jobs)
     if not grouping.groups:
         return values
@@ -229,13 +230,13 @@ def _durations(fit: Fit, which: Ints, grouping: _Grouping, seed: int) -> Floats:
         shared = _stream(seed, "duration of group").standard_normal(grouping.groups)
         own = _stream(seed, "duration").standard_normal(len(which))
         ranks = normal_cdf(np.sqrt(like) * shared[grouping.of_job] + np.sqrt(1 - like) * own)
-    found = np.empty(len(which))
+    duration_s = np.empty(len(which))
     for n, demand in enumerate(fit.demands):
-        here = which == n
-        found[here] = demand.duration_s.at(ranks[here])
+        chosen = which == n
+        duration_s[chosen] = demand.duration_s.at(ranks[chosen])
     if fit.whole_seconds:
-        return np.maximum(np.rint(found), 1.0)
-    return np.maximum(np.round(found, DECIMALS), SHORTEST_S)
+        return np.maximum(np.rint(duration_s), 1.0)
+    return np.maximum(np.round(duration_s, DECIMALS), SHORTEST_S)
 
 
 def _users(users: Users, submit_s: Floats, grouping: _Grouping, seed: int) -> Ints:

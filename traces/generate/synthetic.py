@@ -38,15 +38,15 @@ DIGITS: Final = 6
 """Decimals of seconds and watts, so that all machines write the same tables."""
 
 TARGET: Final = 1.0
-"""Of every synthetic workload; it has no metric."""
+"""Target of every synthetic workload, which has no real metric."""
 
 
 class OperatingPoint(NamedTuple):
-    """A workload on a GPU at one batch size and power limit.
+    """State of a workload on a GPU at one batch size and power limit.
 
     Attributes:
         clock: Share of the highest clock, in (0, 1].
-        throughput: Samples a second.
+        throughput: Samples per second.
         power_w: Mean power in W; above idle, never above the limit.
     """
 

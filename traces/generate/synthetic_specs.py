@@ -1,4 +1,4 @@
-"""What a synthetic profile is made from: GPU types, workloads, a seed."""
+"""Specification of synthetic profiles: GPU types, workloads, a seed."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ DEFAULT_WORKLOADS: Final = (
 
 
 class SyntheticProfiles(Spec):
-    """What to generate; without arguments, two GPU types and three workloads."""
+    """Specification of a synthetic trace; by default two GPU types and three workloads."""
 
     gpus: Annotated[tuple[GpuSpec, ...], Field(min_length=1)] = DEFAULT_GPUS
     """GPU types."""
