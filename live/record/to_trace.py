@@ -31,7 +31,7 @@ EpochUsage = tuple[float, float | None]
 
 
 class _ProfileKey(NamedTuple):
-    """What a profile is of: a workload on a number of GPUs of one type."""
+    """A workload on a number of GPUs of one type."""
 
     workload: str
     gpu_type: str

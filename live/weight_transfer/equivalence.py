@@ -11,22 +11,12 @@ import numpy as np
 from wattkeeper.live.weight_transfer.dims.dim import Dim
 from wattkeeper.live.weight_transfer.fill import input_axis, is_kernel_axis
 from wattkeeper.live.weight_transfer.model_graph import TracedModule
+from wattkeeper.live.weight_transfer.program import op_sets
 from wattkeeper.live.weight_transfer.program.ir import Op, Program, Ref, StateTensor
-from wattkeeper.live.weight_transfer.program.op_sets import (
-    CLAMPS,
-    KEEPS_RANGE,
-    LINEAR,
-    REARRANGING,
-    SCALED,
-    SIZES,
-    TRANSPARENT,
-    UNIFORM,
-    VIEWS,
-)
 from wattkeeper.live.weight_transfer.unit_maps import UnitMaps, covers_all, is_even
 from wattkeeper.policies.arrays import Ints
 
-MOVING: Final = REARRANGING | {"expand"}
+MOVING: Final = op_sets.REARRANGING | {"expand"}
 
 
 def resolve_op(program: Program, index: int) -> int:
@@ -34,10 +24,10 @@ def resolve_op(program: Program, index: int) -> int:
 
     Of several operators that create the same uniform tensor, it is the first.
     """
-    while program.ops[index].kind in TRANSPARENT:
+    while program.ops[index].kind in op_sets.TRANSPARENT:
         index = program.ops[index].refs[0]
     op = program.ops[index]
-    if op.kind in UNIFORM:
+    if op.kind in op_sets.UNIFORM:
         return next(
             other_index
             for other_index, other in enumerate(program.ops)
@@ -50,7 +40,7 @@ def find_users(program: Program) -> dict[int, list[int]]:
     """The operators that read each value, seen through operators that change nothing."""
     users: dict[int, list[int]] = defaultdict(list)
     for index, op in enumerate(program.ops):
-        if op.kind not in TRANSPARENT:
+        if op.kind not in op_sets.TRANSPARENT:
             for ref in op.refs:
                 source = resolve_op(program, ref)
                 if index not in users[source]:
@@ -61,10 +51,10 @@ def find_users(program: Program) -> dict[int, list[int]]:
 def is_clamp_redundant(program: Program, index: int, clamp: Op) -> bool:
     """Whether all elements of a value are in the range of a clamp already."""
     source = program.ops[index]
-    if source.kind in CLAMPS:
+    if source.kind in op_sets.CLAMPS:
         (least, most), (low, high) = _clamp_range(source), _clamp_range(clamp)
         return low <= least and most <= high
-    if source.kind in KEEPS_RANGE:
+    if source.kind in op_sets.KEEPS_RANGE:
         return is_clamp_redundant(program, source.refs[0], clamp)
     if source.kind == "cat" or (source.kind == "add" and clamp.kind == "relu"):
         return len(source.refs) > 1 and all(
@@ -84,7 +74,7 @@ def _constants(op: Op) -> list[object]:
     return [
         value
         for name, value in op.args.items()
-        if name not in SIZES and not isinstance(value, Ref | StateTensor)
+        if name not in op_sets.SIZES and not isinstance(value, Ref | StateTensor)
     ]
 
 
@@ -130,15 +120,7 @@ def scalar_factor(op: Op) -> float | None:
 
 
 class EquivalenceCheck:
-    """Compares operators of a child with operators of its parent, apart from their widths.
-
-    Args:
-        child: The child.
-        parent: The parent.
-        maps: Maps of units.
-        scalings: Operators of the child whose constant is compensated for by amplitudes.
-        expanded_norms: Norms of the child of which some units carry the mean of all others.
-    """
+    """Compares operators of a child with operators of its parent, apart from their widths."""
 
     def __init__(
         self,
@@ -154,9 +136,9 @@ class EquivalenceCheck:
     def has_same_arguments(self, index: int, origin: int) -> bool:
         """Whether two operators are of one kind, with the same constants."""
         op, parent_op = self.child.program.ops[index], self.parent.program.ops[origin]
-        if op.kind in VIEWS or op.kind != parent_op.kind:
-            return {op.kind, parent_op.kind} <= VIEWS
-        ignored = set(SIZES)
+        if op.kind in op_sets.VIEWS or op.kind != parent_op.kind:
+            return {op.kind, parent_op.kind} <= op_sets.VIEWS
+        ignored = set(op_sets.SIZES)
         if "padding" in op.args and "weight" in op.tensors and "weight" in parent_op.tensors:
             offsets = (
                 _kernel_offsets(op, self.child.program),
@@ -183,17 +165,16 @@ class EquivalenceCheck:
         op, parent_op = self.child.program.ops[index], self.parent.program.ops[origin]
         if not self.has_same_arguments(index, origin):
             return (
-                f"{self.name(index)} has other settings than {op_name(parent_op, origin)} in the "
-                "parent"
+                f"{op.name(index)} has other settings than {parent_op.name(origin)} in the parent"
             )
         for role, name in op.tensors.items():
             difference = self._compare_tensor(op, role, name, parent_op.tensors.get(role, ""))
             if difference:
                 return difference
         if not self.has_same_units(index, origin):
-            return f"the result of {self.name(index)} has another structure than in the parent"
+            return f"the result of {op.name(index)} has another structure than in the parent"
         return (
-            self._compare_statistics(index, origin)
+            self._compare_statistics(index, op, parent_op)
             or self._compare_slice(index, origin)
             or self._compare_product(index, origin)
         )
@@ -225,17 +206,16 @@ class EquivalenceCheck:
                 )
         return ""
 
-    def _compare_statistics(self, index: int, origin: int) -> str:
+    def _compare_statistics(self, index: int, op: Op, parent_op: Op) -> str:
         """Norms and means over units need equally many replicas of all, or their mean."""
         if index in self.expanded_norms:
             return ""
-        op, parent_op = self.child.program.ops[index], self.parent.program.ops[origin]
         if op.kind == "group_norm":
-            return self._compare_groups(index, origin)
+            return self._compare_groups(index, op, parent_op)
         if op.kind in ("layer_norm", "rms_norm"):
             rank = len(op.integers("normalized_shape"))
             if rank != len(parent_op.integers("normalized_shape")):
-                return f"{self.name(index)} takes statistics over other dimensions than its origin"
+                return f"{op.name(index)} takes statistics over other dimensions than its origin"
             axes = tuple(range(-rank, 0))
         elif op.kind == "mean" and op.args.get("dim") is not None:
             axes = op.integers("dim")
@@ -246,28 +226,21 @@ class EquivalenceCheck:
         for axis in axes:
             units = self.maps.map_units(dims[axis], parent_dims[axis])
             if units is None or not is_even(units, parent_dims[axis].extent):
-                return self._describe_uneven(index, dims[axis], parent_dims[axis])
+                return _describe_uneven(op.name(index), dims[axis], parent_dims[axis])
         return ""
 
-    def _compare_groups(self, index: int, origin: int) -> str:
+    def _compare_groups(self, index: int, op: Op, parent_op: Op) -> str:
         """A group must have the units of one group of the parent, all equally often."""
-        op, parent_op = self.child.program.ops[index], self.parent.program.ops[origin]
         x = self.child.dims.of(Ref(op.refs[0]))[1]
-        y = self.parent.dims.results[origin][0][1]
+        y = self.parent.dims.of(Ref(parent_op.refs[0]))[1]
         units = self.maps.map_units(x, y)
         size = y.extent // parent_op.integer("num_groups")
         if units is None or (units < 0).any():
-            return self._describe_uneven(index, x, y)
+            return _describe_uneven(op.name(index), x, y)
         for group in units.reshape(op.integer("num_groups"), -1):
             if np.ptp(group // size) or not is_even(group % size, size):
-                return self._describe_uneven(index, x, y)
+                return _describe_uneven(op.name(index), x, y)
         return ""
-
-    def _describe_uneven(self, index: int, dim: Dim, parent_dim: Dim) -> str:
-        return (
-            f"{self.name(index)} takes statistics over {dim.extent} units that stand for "
-            f"{parent_dim.extent}: only equally many replicas of all units preserve them"
-        )
 
     def _compare_slice(self, index: int, origin: int) -> str:
         """A slice must hold replicas of the units that the parent's slice holds."""
@@ -285,7 +258,7 @@ class EquivalenceCheck:
             parent_slice = _slice(np.arange(y.extent), parent_op)
             if np.array_equal(_slice(whole, op), parent_slice[part]):
                 return ""
-        return f"{self.name(index)} takes other units than the parent's"
+        return f"{op.name(index)} takes other units than the parent's"
 
     def _compare_product(self, index: int, origin: int) -> str:
         """Amplitudes must compensate for replicas, and reach the product unchanged."""
@@ -296,10 +269,10 @@ class EquivalenceCheck:
             units, amplitude = self.maps.map_units(x, y), self.maps.amplitude(x, y)
             squares = np.ones(x.extent) if amplitude is None else amplitude**2
             if units is None or not covers_all(units, y.extent):
-                return f"{self.name(index)} multiplies {x.extent} units, the parent {y.extent}"
+                return f"{op.name(index)} multiplies {x.extent} units, the parent {y.extent}"
             sums = np.bincount(units[units >= 0], squares[units >= 0])
             if not np.allclose(sums, self.maps.scales.get(x.find(), 1.0), rtol=1e-9):
-                return f"{self.name(index)} multiplies replicas that no amplitudes compensate for"
+                return f"{op.name(index)} multiplies replicas that no amplitudes compensate for"
         pairs = zip(
             self.child.dims.results[index][0], self.parent.dims.results[origin][0], strict=True
         )
@@ -307,14 +280,17 @@ class EquivalenceCheck:
             axis for axis, pair in enumerate(pairs) if self.maps.amplitude(*pair) is not None
         ]
         is_shifted = op.args.get("bias") is not None and amplified != [len(op.shape) - 1]
-        is_sum = op.kind in SCALED and len(op.refs) > 1
-        if amplified and (op.kind not in LINEAR or is_shifted or is_sum):
-            return f"{self.name(index)} lies between units and their product"
+        is_sum = op.kind in op_sets.SCALED and len(op.refs) > 1
+        if amplified and (op.kind not in op_sets.LINEAR or is_shifted or is_sum):
+            return f"{op.name(index)} lies between units and their product"
         return ""
 
-    def name(self, index: int) -> str:
-        """Name of an operator of the child in messages."""
-        return op_name(self.child.program.ops[index], index)
+
+def _describe_uneven(name: str, dim: Dim, parent_dim: Dim) -> str:
+    return (
+        f"{name} takes statistics over {dim.extent} units that stand for {parent_dim.extent}: "
+        "only equally many replicas of all units preserve them"
+    )
 
 
 def _padding_of_fixed(op: Op, dims: tuple[Dim, ...]) -> tuple[object, ...]:
@@ -337,14 +313,6 @@ def _kernel_offsets(op: Op, program: Program) -> list[float]:
         return [0.0] * len(reach)
     pads = (0,) * len(reach) if op.args["padding"] == "valid" else op.integers("padding")
     return [pad - half for pad, half in zip(pads, reach, strict=True)]
-
-
-def op_name(op: Op, index: int) -> str:
-    """Name of an operator in messages: the module that holds its weights, or its kind."""
-    if op.tensors:
-        first = next(iter(op.tensors.values()))
-        return first.removesuffix(".out_proj.weight").rpartition(".")[0] or first
-    return f"{op.kind} (operator {index})"
 
 
 def _slice(units: Ints, op: Op) -> Ints:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +18,6 @@ from wattkeeper.policies.arrays import Floats, Ints
 
 _CHANNEL_AXES: Final = 2
 """Axes of a convolution's weight before those of its kernel."""
-
-
-class FilledTensor(NamedTuple):
-    """A tensor for the child, and whether it is an exact copy of the parent's."""
-
-    value: Tensor
-    is_copy: bool
 
 
 def is_kernel_axis(kind: str, axis: int) -> bool:
@@ -54,7 +47,7 @@ def fill_tensor(
     role: str,
     *,
     writes_mean: bool = False,
-) -> FilledTensor:
+) -> tuple[Tensor, bool]:
     """Make a tensor of the child from one of the parent.
 
     Args:
@@ -67,7 +60,7 @@ def fill_tensor(
         writes_mean: Whether some of its outputs are the mean of all (see `UnitMaps.mixture`).
 
     Returns:
-        The tensor in the type and on the device of `own`.
+        The tensor in the type and on the device of `own`, and whether it is an exact copy.
     """
     summed_axis = input_axis(kind, role, len(dims[0]))
     value = source.detach().to(own.device)
@@ -97,7 +90,7 @@ def fill_tensor(
             value = value * _align(factor, axis, value)
     for axis, mask in missing:
         value = torch.where(_align(mask[None], axis, value), own.detach(), value)
-    return FilledTensor(value.to(own.dtype).clone(), is_copy)
+    return value.to(own.dtype).clone(), is_copy
 
 
 def _resize_kernel(value: Tensor, axis: int, extent: int) -> Tensor:

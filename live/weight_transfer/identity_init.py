@@ -18,14 +18,7 @@ from wattkeeper.policies.arrays import Floats, Ints
 
 
 class IdentityInit(NamedTuple):
-    """Values that make a layer the identity.
-
-    Attributes:
-        values: The layer's tensors by name.
-        why: What the values do.
-        lost_in_eval: Why the function is not preserved all the same; empty if it is.
-        lost_in_train: The same for train mode alone.
-    """
+    """Tensors by name that make a layer the identity, and why the function still changes, if so."""
 
     values: dict[str, Tensor]
     why: str
@@ -50,10 +43,10 @@ class Moments(NamedTuple):
         return Moments(mean, (square - mean**2).clamp_min(0.0))
 
     def select(self, units: Ints, positions: float) -> Moments:
-        """Moments of some units, averaged over this number of positions.
+        """Moments of the means of some units over a number of positions.
 
-        The variance of such a mean depends on the correlation of the positions, which is unknown:
-        it is taken as the geometric mean of both extremes.
+        The correlation of the positions is unknown: the variance is the geometric mean of its
+        extremes.
         """
         index = torch.from_numpy(units).to(self.mean.device)
         return Moments(self.mean[index], self.variance[index] / math.sqrt(positions))
@@ -64,11 +57,6 @@ def estimate_moments(program: Program, tensors: Mapping[str, Tensor], index: int
 
     Batch norm gives each unit its mean and deviation. The input of a rectifier is taken as
     normally distributed, and summands as independent.
-
-    Args:
-        program: A trained module's program.
-        tensors: Its parameters and buffers by name.
-        index: The operator.
 
     Returns:
         None if the value comes from anything else.
@@ -100,11 +88,6 @@ def init_batch_norm(
     """Give a batch norm the scale that undoes its statistics, the identity in eval mode.
 
     With the statistics that a batch has on average, it changes little in train mode.
-
-    Args:
-        op: The layer.
-        own: The child's tensors by name.
-        moments: Moments of its input, if they are known.
     """
     if not {"weight", "bias", "running_mean", "running_var"} <= op.tensors.keys():
         return None
@@ -122,7 +105,7 @@ def init_batch_norm(
     return IdentityInit(
         {op.tensors[role]: value for role, value in values.items()},
         "is the identity in eval mode",
-        lost_in_train=f"{_layer_name(op)} is an inserted batch norm, which normalises with the "
+        lost_in_train=f"{op.name(0)} is an inserted batch norm, which normalises with the "
         "statistics of its batch",
     )
 
@@ -135,13 +118,9 @@ def init_layer_norm(op: Op, own: Mapping[str, Tensor]) -> IdentityInit | None:
     return IdentityInit(
         {weight: torch.ones_like(own[weight]), bias: torch.zeros_like(own[bias])},
         "only normalises; its readers normalise again",
-        lost_in_eval=f"{_layer_name(op)} is an inserted layer norm: the function is preserved up "
+        lost_in_eval=f"{op.name(0)} is an inserted layer norm: the function is preserved up "
         "to its eps",
     )
-
-
-def _layer_name(op: Op) -> str:
-    return op.tensors["weight"].rpartition(".")[0]
 
 
 def init_linear(
@@ -149,12 +128,7 @@ def init_linear(
 ) -> IdentityInit | None:
     """Give a convolution or linear layer the identity as its weight.
 
-    Args:
-        op: The layer; it has one output a position, or, with strides, a patch of positions.
-        own: The child's tensors by name.
-        maps: Maps of units.
-        outputs: The parent's unit of each of its outputs.
-        inputs: The parent's unit of each of its inputs.
+    `outputs` and `inputs` are the parent's units of each of its outputs and inputs.
     """
     shares = None if np.array_equal(outputs, inputs) else maps.draw_shares(inputs, len(outputs))
     weight = _identity_weight(op, own[op.tensors["weight"]], outputs, inputs, shares)
@@ -169,15 +143,7 @@ def init_linear(
 def _identity_weight(
     op: Op, own: Tensor, outputs: Ints, inputs: Ints, shares: Floats | None
 ) -> Tensor | None:
-    """A Dirac kernel, or its equivalent between different widths; None if there is none.
-
-    Args:
-        op: A convolution or linear layer.
-        own: Its weight.
-        outputs: The parent's unit of each of its outputs.
-        inputs: The parent's unit of each of its inputs.
-        shares: Share of each input in each output; None if both sides are equal.
-    """
+    """A Dirac kernel, or its equivalent between different widths; None if there is none."""
     taps = find_identity_taps(op, own.shape[2:])
     if taps is None:
         return None

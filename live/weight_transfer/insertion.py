@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from torch import Tensor
-
 from wattkeeper.live.weight_transfer.equivalence import EquivalenceCheck, is_clamp_redundant
 from wattkeeper.live.weight_transfer.fill import state_tensors
 from wattkeeper.live.weight_transfer.identity_init import (
@@ -25,12 +23,7 @@ from wattkeeper.live.weight_transfer.zero_init_blocks import InsertedBlocks
 class LayerInsertion:
     """Finds values that make inserted layers the identity.
 
-    Args:
-        check: Compares the child with the parent.
-        origins: By operator of the child that takes weights, the parent's operator.
-        blocks: Residual blocks that only the child has.
-        users: By operator of the child, the operators that read its result.
-        parent_users: The same of the parent.
+    Users are, by operator, the operators that read its result.
     """
 
     def __init__(
@@ -44,7 +37,6 @@ class LayerInsertion:
         self.check, self.origins, self.blocks = check, origins, blocks
         self.users, self.parent_users = users, parent_users
         self.child, self.parent, self.maps = check.child, check.parent, check.maps
-        self.own: dict[str, Tensor] = state_tensors(self.child)
 
     def is_compatible(self, index: int, source: int) -> bool:
         """Whether the operators up to the next activation pass on the parent's value `source`."""
@@ -66,17 +58,12 @@ class LayerInsertion:
         return True
 
     def find_identity(self, index: int, source: int) -> IdentityInit | None:
-        """Values that make an operator the identity; None if there are none.
-
-        Args:
-            index: The operator.
-            source: The parent's operator whose value it receives.
-        """
-        op = self.child.program.ops[index]
+        """Values that make an operator pass on the parent's value `source`; None if none do."""
+        op, own = self.child.program.ops[index], state_tensors(self.child)
         if op.kind == "batch_norm":
-            return init_batch_norm(op, self.own, self._estimate_moments(index, source))
+            return init_batch_norm(op, own, self._estimate_moments(index, source))
         if op.kind == "layer_norm":
-            return init_layer_norm(op, self.own) if self._is_renormalised(index) else None
+            return init_layer_norm(op, own) if self._is_renormalised(index) else None
         if op.kind not in CONVOLUTIONS | {"linear"} or "weight" not in op.tensors:
             return None
         if not self._keeps_positions(op) and not self._is_averaged(index, op):
@@ -87,7 +74,7 @@ class LayerInsertion:
         inputs = self.maps.map_units(self.child.dims.of(Ref(op.refs[0]))[channel_axis], parent_dim)
         if outputs is None or inputs is None:
             return None
-        return init_linear(op, self.own, self.maps, outputs, inputs)
+        return init_linear(op, own, self.maps, outputs, inputs)
 
     def _estimate_moments(self, index: int, source: int) -> Moments | None:
         """Moments of an inserted batch norm's input, estimated in the parent."""

@@ -1,15 +1,11 @@
 """Widens the input of layer norms by units that carry the mean of all others.
 
-Equally many replicas of all units preserve the statistics of a layer norm. Where the child's width
-is no multiple of the parent's, some units are left over. If everything between the writers of the
-units and the norm is linear, as in a residual stream, the writers can give those units the mean of
-all (average width expansion: LEMON, Wang et al., ICLR '24). Here the writers also scale the
-deviations of the others from that mean, so that the variance and the effect of epsilon are the
-parent's, and the norm's scale undoes that. After the norm the left-over units are constants, which
-no operator reads at first.
-
-Group norm also takes statistics over positions. The mean of units at one position differs from the
-mean over all positions, which no linear operator computes.
+Where the child's width is no multiple of the parent's, some units are left over. If everything
+between the writers of the units and the norm is linear, as in a residual stream, the writers can
+give those units the mean of all (average width expansion: LEMON, Wang et al., ICLR '24). Here the
+writers also scale the deviations of the others from that mean, so that the variance and the effect
+of epsilon are the parent's, and the norm's scale undoes that. Group norm is left out: its mean over
+all positions is no linear function of the units at one position.
 """
 
 from __future__ import annotations
@@ -33,12 +29,7 @@ from wattkeeper.live.weight_transfer.zero_init_blocks import InsertedBlocks
 
 
 class MeanExpansion(NamedTuple):
-    """Operators of a child with units that carry the mean of all others.
-
-    Attributes:
-        writers: Operators whose weights compute those units.
-        norms: Layer norms that take statistics over them.
-    """
+    """Operators that write units with the mean of all others, and the norms that read them."""
 
     writers: frozenset[int]
     norms: frozenset[int]
@@ -47,14 +38,7 @@ class MeanExpansion(NamedTuple):
 def expand_norms(
     child: TracedModule, origins: Mapping[int, int], blocks: InsertedBlocks, maps: UnitMaps
 ) -> MeanExpansion:
-    """Find the layer norms that can be widened this way, and record it in the maps.
-
-    Args:
-        child: The child.
-        origins: By operator of the child that takes weights, the parent's operator.
-        blocks: Residual blocks that only the child has.
-        maps: Maps of units.
-    """
+    """Find the layer norms that can be widened this way, and record it in the maps."""
     writers: set[int] = set()
     norms: set[int] = set()
     for leaf, leaf_norms in _find_norms(child, blocks).items():
@@ -154,13 +138,6 @@ def expand_norm_tensor(
     """The scale or shift of a norm of which some units carry the mean of all others.
 
     Those units get unequal values, so that their readers learn from them and they diverge.
-
-    Args:
-        maps: Maps of units.
-        value: The tensor filled from the parent and the child's own initialisation, shape (units,).
-        role: `weight` or `bias`.
-        dims: The child's and the parent's dimension.
-        rng: Draws the unequal values.
     """
     is_copied = torch.from_numpy(maps.map_any(*dims) >= 0).to(value.device)
     unequal = torch.from_numpy(rng.exponential(size=len(value))).to(value)

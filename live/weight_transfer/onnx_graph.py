@@ -1,4 +1,4 @@
-"""Graphs of models in ONNX files; operators keep their ONNX names."""
+"""Graphs of models in ONNX files; operators have their ONNX names."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Final
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor
 
-SILENT: Final = frozenset(
+NON_NODES: Final = frozenset(
     {
         *("Cast", "Constant", "ConstantOfShape", "Dropout", "Expand", "Flatten", "Identity"),
         *("Reshape", "Shape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"),
     }
 )
-"""Operators that only pass, rearrange or make up values: no nodes of a graph."""
+"""Operators that only pass on, rearrange or create values: no nodes of a graph."""
 
 ATTRIBUTES: Final = {
     "strides": "stride",
@@ -23,13 +23,13 @@ ATTRIBUTES: Final = {
     "transB": "transB",
     "direction": "direction",
 }
-"""Attributes that decide whether weights fit, and what a graph calls them."""
+"""Names in a graph of the attributes that decide whether weights fit."""
 
 BUFFERS: Final = ("input_mean", "input_var")
 
 
 def graph_of_onnx(path: str | Path, name: str | None = None) -> Graph:
-    """The graph of a model in an ONNX file; weights in other files are not needed.
+    """The graph of a model in an ONNX file; external weights are not loaded.
 
     Args:
         path: The file.
@@ -63,18 +63,18 @@ def _graph(graph: Any, name: str, onnx: Any) -> Graph:
         for item in graph.initializer
         if len(item.dims) and onnx.helper.tensor_dtype_to_np_dtype(item.data_type).kind == "f"
     }
-    made: dict[str, tuple[int, ...]] = {}  # of each value, the nodes that it comes from
+    sources: dict[str, tuple[int, ...]] = {}  # by value, the nodes that it comes from
     nodes: list[Node] = []
     for node in graph.node:
-        inputs = [place for value in node.input for place in made.get(value, ())]
-        if node.op_type in SILENT:
-            made |= dict.fromkeys(node.output, tuple(dict.fromkeys(inputs)))
-            # A weight that is only rearranged is still the one that its reader holds.
+        inputs = [index for value in node.input for index in sources.get(value, ())]
+        if node.op_type in NON_NODES:
+            sources |= dict.fromkeys(node.output, tuple(dict.fromkeys(inputs)))
+            # The reader of a cast weight holds that weight.
             held = [weights[value] for value in node.input if value in weights]
             if node.op_type in ("Identity", "Cast") and held:
                 weights[node.output[0]] = held[0]
             continue
-        made |= dict.fromkeys(node.output, (len(nodes),))
+        sources |= dict.fromkeys(node.output, (len(nodes),))
         tensors = _tensors(node, weights, onnx)
         attributes = _attributes(node, tensors, onnx) if tensors else ()
         nodes.append(Node(node.op_type, tuple(inputs) or (SOURCE,), tensors, attributes))
@@ -82,13 +82,13 @@ def _graph(graph: Any, name: str, onnx: Any) -> Graph:
 
 
 def _tensors(node: Any, weights: dict[str, tuple[int, ...]], onnx: Any) -> tuple[Tensor, ...]:
-    formal: list[str] = []
+    roles: list[str] = []
     if onnx.defs.has(node.op_type, domain=node.domain):
-        formal = [item.name for item in onnx.defs.get_schema(node.op_type, node.domain).inputs]
+        roles = [item.name for item in onnx.defs.get_schema(node.op_type, node.domain).inputs]
     tensors = []
-    for at, value in enumerate(node.input):
+    for index, value in enumerate(node.input):
         if value in weights:
-            role = formal[at] if at < len(formal) else f"input{at}"
+            role = roles[index] if index < len(roles) else f"input{index}"
             trained = not (node.op_type == "BatchNormalization" and role in BUFFERS)
             tensors.append(Tensor(value, role, weights[value], trained))
     return tuple(tensors)

@@ -36,11 +36,6 @@ class TensorReport(BaseModel):
     shape: tuple[int, ...]
     trained: bool
 
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return prod(self.shape)
-
 
 class TransferReport(BaseModel):
     """Result of a transfer; prints as a table and serialises with `model_dump_json`.
@@ -65,9 +60,9 @@ class TransferReport(BaseModel):
     @property
     def coverage(self) -> float:
         """Share of the child's parameters that was filled from the parent, in [0, 1]."""
-        trained = [tensor for tensor in self.tensors if tensor.trained]
-        filled = sum(tensor.size for tensor in trained if tensor.status in FROM_PARENT)
-        return filled / (sum(tensor.size for tensor in trained) or 1)
+        sizes = [(prod(item.shape), item.status) for item in self.tensors if item.trained]
+        filled = sum(size for size, status in sizes if status in FROM_PARENT)
+        return filled / (sum(size for size, _ in sizes) or 1)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -108,18 +103,12 @@ class TensorNote(NamedTuple):
 
 
 class ReportBuilder:
-    """Collects what a transfer does.
-
-    Attributes:
-        notes: By name of a tensor of the child.
-        lost_in_eval: See `TransferReport`.
-        lost_in_train: Reasons that apply in train mode alone.
-    """
+    """Collects notes on the child's tensors, and why the function is not preserved."""
 
     def __init__(self) -> None:
         self.notes: dict[str, TensorNote] = {}
         self.lost_in_eval: list[str] = []
-        self.lost_in_train: list[str] = []
+        self.lost_in_train: list[str] = []  # in train mode alone
 
     def lose_function(self, reason: str) -> None:
         """Add a reason why the function is not preserved in either mode."""

@@ -17,27 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from wattkeeper.live.weight_transfer import fill, norm_expansion
 from wattkeeper.live.weight_transfer.dims.dim import Dim
-from wattkeeper.live.weight_transfer.equivalence import (
-    EquivalenceCheck,
-    find_users,
-    op_name,
-    product_scale,
-)
-from wattkeeper.live.weight_transfer.fill import (
-    fill_tensor,
-    input_axis,
-    is_kernel_axis,
-    state_tensors,
-    unit_importance,
-)
+from wattkeeper.live.weight_transfer.equivalence import EquivalenceCheck, find_users, product_scale
 from wattkeeper.live.weight_transfer.insertion import LayerInsertion
 from wattkeeper.live.weight_transfer.model_graph import TracedModule, trace
-from wattkeeper.live.weight_transfer.norm_expansion import (
-    MeanExpansion,
-    expand_norm_tensor,
-    expand_norms,
-)
 from wattkeeper.live.weight_transfer.program.ir import Program
 from wattkeeper.live.weight_transfer.program.op_sets import NORMS
 from wattkeeper.live.weight_transfer.program.tracing import Inputs
@@ -113,19 +97,13 @@ def grow(
 
 
 class _Transfer:
-    """One transfer; new values are collected first, and written at the end.
-
-    Args:
-        parent: The parent.
-        child: The child.
-        origins: By operator of the child that takes weights, the parent's operator.
-    """
+    """One transfer; new values are collected first, and written at the end."""
 
     def __init__(self, parent: TracedModule, child: TracedModule, origins: dict[int, int]) -> None:
         self.parent, self.child, self.origins = parent, child, origins
         self.rng = np.random.default_rng(SEED)
-        self.maps = UnitMaps(lambda leaf: unit_importance(parent, leaf), self.rng)
-        self.parent_state, self.own = state_tensors(parent), state_tensors(child)
+        self.maps = UnitMaps(lambda leaf: fill.unit_importance(parent, leaf), self.rng)
+        self.parent_state, self.own = fill.state_tensors(parent), fill.state_tensors(child)
         self.values: dict[str, Tensor] = {}
         self.report = ReportBuilder()
         self.holders: dict[str, list[int]] = defaultdict(list)
@@ -134,12 +112,15 @@ class _Transfer:
                 self.holders[name].append(index)
         shared = {index for ops in self.holders.values() if len(ops) > 1 for index in ops}
         self.blocks = find_inserted_blocks(child.program, frozenset({*origins, *shared}))
-        self.parent_users, self.users = find_users(parent.program), find_users(child.program)
+        self.parent_users, self.users = (
+            find_users(parent.program),
+            find_users(child.program),
+        )
 
     def run(self) -> TransferReport:
         self._relate_units()
         scalings = self._set_scales()
-        expansion = expand_norms(self.child, self.origins, self.blocks, self.maps)
+        expansion = norm_expansion.expand_norms(self.child, self.origins, self.blocks, self.maps)
         for index in sorted(self.origins):
             self._fill(index, self.origins[index], expansion)
         check = EquivalenceCheck(self.child, self.parent, self.maps, scalings, expansion.norms)
@@ -161,7 +142,7 @@ class _Transfer:
                         continue
                     dims = self.child.dims.tensors[name]
                     parent_dims = self.parent.dims.tensors[parent_op.tensors[role]]
-                    summed_axis = input_axis(op.kind, role, len(dims))
+                    summed_axis = fill.input_axis(op.kind, role, len(dims))
                     for axis, pair in enumerate(zip(dims, parent_dims, strict=True)):
                         if (axis == summed_axis) is is_read:
                             self.maps.relate(*pair)
@@ -185,12 +166,12 @@ class _Transfer:
                 scalings |= steps
         return frozenset(scalings)
 
-    def _fill(self, index: int, origin: int, expansion: MeanExpansion) -> None:
+    def _fill(self, index: int, origin: int, expansion: norm_expansion.MeanExpansion) -> None:
         """Fill the tensors of an operator from those of its origin."""
         op, parent_op = self.child.program.ops[index], self.parent.program.ops[origin]
         if self._would_silence(index, origin):
             self.report.lose_function(
-                f"{op_name(op, index)} would have a zero result with the weights of its origin"
+                f"{op.name(index)} would have a zero result with the weights of its origin"
             )
             for name in op.tensors.values():
                 self.report.notes[name] = TensorNote(
@@ -204,12 +185,12 @@ class _Transfer:
             dims = self.child.dims.tensors[name], self.parent.dims.tensors[source]
             given = self.parent_state[source]
             writes_mean = index in expansion.writers
-            value, is_copy = fill_tensor(
+            value, is_copy = fill.fill_tensor(
                 self.maps, given, self.own[name], dims, op.kind, role, writes_mean=writes_mean
             )
             if index in expansion.norms:
                 pair = dims[0][0], dims[1][0]
-                value = expand_norm_tensor(self.maps, value, role, pair, self.rng)
+                value = norm_expansion.expand_norm_tensor(self.maps, value, role, pair, self.rng)
             self.values[name] = value
             if is_copy:
                 self.report.notes[name] = TensorNote("copied", "the same units", source)
@@ -254,8 +235,8 @@ def _describe(
 ) -> TensorNote:
     """The note on a tensor that was filled from the parent's tensor `given`, named `source`."""
     extents = list(zip(value.shape, given.shape, strict=True))
-    units = [pair for axis, pair in enumerate(extents) if not is_kernel_axis(kind, axis)]
-    kernel = [pair for axis, pair in enumerate(extents) if is_kernel_axis(kind, axis)]
+    units = [pair for axis, pair in enumerate(extents) if not fill.is_kernel_axis(kind, axis)]
+    kernel = [pair for axis, pair in enumerate(extents) if fill.is_kernel_axis(kind, axis)]
     why = []
     if any(own < theirs for own, theirs in units):
         why.append("keeps the most important units")

@@ -24,10 +24,6 @@ class UnitMaps:
 
     A free dimension (neither product nor concatenation) is called a leaf.
 
-    Args:
-        importance: Returns the importance of each unit of a leaf of the parent, shape (units,).
-        rng: Draws unequal shares of replicas.
-
     Attributes:
         origins: By leaf of the child, the leaf of the parent that its units come from.
         scales: By leaf of the child, the sum of squared amplitudes of a unit's replicas (see
@@ -55,11 +51,9 @@ class UnitMaps:
             self.origins.setdefault(child.find(), parent.find())
 
     def map_units(self, child: Dim, parent: Dim) -> Ints | None:
-        """The parent's unit of each unit of the child.
+        """The parent's unit of each unit of the child, `NO_UNIT` where there is none.
 
-        Returns:
-            Shape (child's extent,), `NO_UNIT` where there is none; None if the dimensions have
-            different structures, or a fixed extent differs.
+        None if the dimensions have different structures, or a fixed extent differs.
         """
         child_parts, parent_parts = factors(child), factors(parent)
         if len(child_parts) > 1 or len(parent_parts) > 1:
@@ -138,8 +132,7 @@ class UnitMaps:
     def expand_by_mean(self, child: Dim, parent: Dim) -> None:
         """Replicate all units of a leaf equally often; the remaining ones carry their mean.
 
-        Replicas deviate from that mean by `gain` times as much as in the parent, so that the
-        variance over all units is the parent's.
+        Replicas deviate from it `gain` times as much as in the parent, which keeps the variance.
         """
         self._mean_expanded.add((child.find(), parent.find()))
 
@@ -154,10 +147,9 @@ class UnitMaps:
         return math.sqrt(child.extent / _replicated_extent(child, parent))
 
     def mixture(self, child: Dim, parent: Dim) -> Floats | None:
-        """The child's units as linear combinations of the parent's, where some carry the mean.
+        """The child's units as linear combinations of the parent's; None if none carries the mean.
 
-        Returns:
-            Shape (child's extent, parent's extent); None if no unit carries the mean.
+        The shape is (child's extent, parent's extent).
         """
         if not self.is_mean_expanded(child, parent):
             return None
@@ -167,22 +159,17 @@ class UnitMaps:
         return mean + self.gain(child, parent) * (plain - mean)
 
     def amplitude(self, child: Dim, parent: Dim) -> Floats | None:
-        """The factor of each unit of the child on the parent's unit that it copies.
+        """The factor on each unit of the child, shape (child's extent,); None if all are 1.
 
         Where two computed tensors are multiplied and summed over units (queries and keys), there
         is no weight to split among replicas. Both factors then carry an amplitude, unequal among
         replicas. Its squares sum to 1 over a unit's replicas, or to the value that compensates for
         a scale that depends on the width, such as 1 / sqrt(units).
-
-        Returns:
-            Shape (child's extent,); None if all are 1.
         """
-        child_parts, parent_parts = factors(child), factors(parent)
-        if len(child_parts) == len(parent_parts) > 1:
-            return self._join_amplitudes(child_parts, parent_parts, _kron)
-        child_parts, parent_parts = pieces(child), pieces(parent)
-        if len(child_parts) == len(parent_parts) > 1:
-            return self._join_amplitudes(child_parts, parent_parts, _append)
+        for split, join in ((factors, _outer), (pieces, _append)):
+            child_parts, parent_parts = split(child), split(parent)
+            if len(child_parts) == len(parent_parts) > 1:
+                return self._join_amplitudes(child_parts, parent_parts, join)
         child, parent = child.find(), parent.find()
         scale = self.scales.get(child)
         units = self._map_leaf(child, parent) if scale is not None else None
@@ -208,11 +195,9 @@ class UnitMaps:
     def draw_shares(self, units: Ints, rows: int) -> Floats:
         """Draw how each reader splits its weight among the replicas of a unit.
 
-        Shares are positive, unequal, and differ from reader to reader. So replicas get gradients of
-        different directions and diverge at the first step of any optimiser.
-
-        Returns:
-            Shape (rows, units); they sum to 1 over the replicas of a unit, and are 0 at `NO_UNIT`.
+        The shares, shape (rows, units), are positive and sum to 1 over the replicas of a unit. They
+        differ from reader to reader, so that gradients of replicas differ in direction, and the
+        replicas diverge at the first step of any optimiser.
         """
         raw = self._rng.exponential(size=(rows, len(units)))
         raw[:, units < 0] = 0
@@ -222,17 +207,17 @@ class UnitMaps:
         return shares
 
 
-def _replicated_extent(child: Dim, parent: Dim) -> int:
-    """Number of units if all are replicated equally often."""
-    return child.extent - child.extent % parent.extent
-
-
-def _kron(first: Floats, second: Floats) -> Floats:
+def _outer(first: Floats, second: Floats) -> Floats:
     return np.outer(first, second).ravel()
 
 
 def _append(first: Floats, second: Floats) -> Floats:
     return np.concatenate([first, second])
+
+
+def _replicated_extent(child: Dim, parent: Dim) -> int:
+    """Number of units if all are replicated equally often."""
+    return child.extent - child.extent % parent.extent
 
 
 def outer_leaf(dim: Dim) -> Dim:

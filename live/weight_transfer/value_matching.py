@@ -8,7 +8,6 @@ from torch import Tensor
 
 from wattkeeper.live.weight_transfer.equivalence import (
     is_clamp_redundant,
-    op_name,
     resolve_op,
 )
 from wattkeeper.live.weight_transfer.fill import input_axis
@@ -20,14 +19,7 @@ from wattkeeper.live.weight_transfer.unit_maps import outer_leaf
 
 
 class ValueMatching:
-    """Matches the child's values with the parent's, and inserts layers that only the child has.
-
-    Args:
-        insertion: Makes layers the identity.
-        holders: By tensor of the child, the operators that hold it.
-        report: Receives why the function is not preserved.
-        values: Receives the values of inserted layers, by name of the tensor.
-    """
+    """Matches the child's values with the parent's, and inserts layers that only the child has."""
 
     def __init__(
         self,
@@ -74,10 +66,10 @@ class ValueMatching:
 
     def _check_filled(self, index: int, origin: int, inputs: Sequence[int | None]) -> None:
         """Report if an operator with the parent's weights computes something else."""
-        program, name = self.parent.program, self.check.name(index)
+        program, name = self.parent.program, self.child.program.ops[index].name(index)
         if inputs != self._inputs_of(origin):
             self.report.lose_function(
-                f"{name} takes the weights of {op_name(program.ops[origin], origin)}, which reads "
+                f"{name} takes the weights of {program.ops[origin].name(origin)}, which reads "
                 "another value in the parent"
             )
         elif difference := self.check.find_difference(index, origin):
@@ -125,7 +117,8 @@ class ValueMatching:
             return known[0]
         if op.kind != "unused":
             self.report.lose_function(
-                difference or f"{self.check.name(index)} has no counterpart in the parent"
+                difference
+                or f"{self.child.program.ops[index].name(index)} has no counterpart in the parent"
             )
         return None
 
@@ -170,7 +163,7 @@ class ValueMatching:
 
     def _insert(self, index: int, op: Op) -> int | None:
         """Make a layer that only the child has the identity, if the layers after it allow it."""
-        name = self.check.name(index)
+        name = op.name(index)
         if any(len(self.holders[tensor]) > 1 for tensor in op.tensors.values()):
             self.report.lose_function(f"{name} is new and shares its weights with other layers")
             return None

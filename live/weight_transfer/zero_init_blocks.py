@@ -16,14 +16,9 @@ from wattkeeper.live.weight_transfer.identity_init import find_identity_taps
 from wattkeeper.live.weight_transfer.program.ir import Op, Program
 from wattkeeper.live.weight_transfer.program.op_sets import CONVOLUTIONS, PASSES_ZERO
 
-ZERO_ROLES: Final = {
-    "batch_norm": ("weight", "bias"),
-    "layer_norm": ("weight", "bias"),
-    "group_norm": ("weight", "bias"),
-    "conv1d": ("weight", "bias"),
-    "conv2d": ("weight", "bias"),
-    "linear": ("weight", "bias"),
-    "attention": ("out_proj.weight", "out_proj.bias"),
+_AFFINE: Final = ("batch_norm", "layer_norm", "group_norm", "conv1d", "conv2d", "linear")
+ZERO_ROLES: Final = dict.fromkeys(_AFFINE, ("weight", "bias")) | {
+    "attention": ("out_proj.weight", "out_proj.bias")
 }
 """By kind of operator, the tensors whose zeros make its result zero."""
 
@@ -45,13 +40,7 @@ class InsertedBlocks(NamedTuple):
 
 
 class _Branch(NamedTuple):
-    """One operand of an addition.
-
-    Attributes:
-        shortcut: The operator of the other operand.
-        end: The operator of this operand.
-        members: Operators before this operand that are not before the other.
-    """
+    """An operand `end`, the other operand `shortcut`, and the operators before `end` alone."""
 
     shortcut: int
     end: int
@@ -62,10 +51,6 @@ def find_inserted_blocks(program: Program, filled: frozenset[int]) -> InsertedBl
     """Find additions and concatenations with a branch whose weights all lack an origin.
 
     A branch of a concatenation has no effect at first, because its readers' weights are zero.
-
-    Args:
-        program: The child's program.
-        filled: Operators that take weights from the parent.
     """
     ancestors = _find_ancestors(program)
     inside: set[int] = set()

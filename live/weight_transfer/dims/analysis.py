@@ -10,22 +10,20 @@ from wattkeeper.live.weight_transfer.dims.program_dims import (
     ProgramDims,
     Rule,
     fix_shape,
-    single,
 )
 from wattkeeper.live.weight_transfer.program.ir import Op, Program
 
 RULES: Final[dict[str, Rule]] = layer_rules.RULES | shape_rules.RULES
 """By kind of operator."""
 
-_BROADCAST: Final = single(shape_rules.broadcast)
-
 
 def analyse(program: Program) -> ProgramDims:
     """The dimensions of all tensors of a program, unified operator by operator."""
     dims = ProgramDims(program)
     for op in program.ops:
-        rule = RULES.get(op.kind, _BROADCAST if op.pointwise else _pin_operands)
-        dims.results.append(rule(dims, op))
+        rule = RULES.get(op.kind, shape_rules.broadcast if op.pointwise else _pin_operands)
+        results = rule(dims, op)
+        dims.results.append(results if isinstance(results, list) else [results])
     for index in program.outputs:
         dims.pin_results(index)
     for name, shape in program.shapes.items():
@@ -33,10 +31,10 @@ def analyse(program: Program) -> ProgramDims:
     return dims
 
 
-def _pin_operands(dims: ProgramDims, op: Op) -> tuple[Dims, ...]:
+def _pin_operands(dims: ProgramDims, op: Op) -> list[Dims]:
     """Rule for an unknown operator: the units of its operands must not change."""
     for index in op.refs:
         dims.pin_results(index)
     for name in op.tensors.values():
         dims.tensors.setdefault(name, fix_shape(dims.program.shapes[name]))
-    return tuple(map(fix_shape, op.shapes))
+    return [fix_shape(shape) for shape in op.shapes]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from wattkeeper.live.weight_transfer.dims.dim import (
@@ -20,7 +19,6 @@ from wattkeeper.live.weight_transfer.dims.program_dims import (
     Rule,
     fix_shape,
     pin_all,
-    single,
 )
 from wattkeeper.live.weight_transfer.program.ir import Op, Ref, Shape, StateTensor
 from wattkeeper.live.weight_transfer.program.op_sets import CONVOLUTIONS, TRANSPOSED, UNIFORM
@@ -100,7 +98,7 @@ def _prelu(dims: ProgramDims, op: Op) -> Dims:
     return data
 
 
-def _recurrent(dims: ProgramDims, op: Op) -> tuple[Dims, ...]:
+def _recurrent(dims: ProgramDims, op: Op) -> list[Dims]:
     """The rows of a gate are the units of the state that is passed from step to step."""
     data = dims.of(op.args["input"])
     inputs, gates = data[-1], GATES[op.kind]
@@ -126,10 +124,10 @@ def _recurrent(dims: ProgramDims, op: Op) -> tuple[Dims, ...]:
             dims.pin_results(index)
             pin_all(outputs)
     states = [(*fix_shape(shape[:-1]), outputs[0]) for shape in op.shapes[1:]]
-    return ((*data[:-1], inputs), *states)
+    return [(*data[:-1], inputs), *states]
 
 
-def _attention(dims: ProgramDims, op: Op) -> tuple[Dims, ...]:
+def _attention(dims: ProgramDims, op: Op) -> list[Dims]:
     query, key, value = (dims.of(op.args[name])[-1] for name in ("query", "key", "value"))
     heads = op.integer("heads")
     head_extent = query.extent // heads
@@ -149,7 +147,7 @@ def _attention(dims: ProgramDims, op: Op) -> tuple[Dims, ...]:
     dims.assign(op.tensors["out_proj.weight"], (outputs, value_rows))
     dims.assign(op.tensors.get("out_proj.bias"), (outputs,))
     dims.contracted[len(dims.results)] = key_units
-    return (*dims.of(op.args["query"])[:-1], outputs), fix_shape(op.shapes[1])
+    return [(*dims.of(op.args["query"])[:-1], outputs), fix_shape(op.shapes[1])]
 
 
 def _scaled_dot_product(dims: ProgramDims, op: Op) -> Dims:
@@ -181,7 +179,7 @@ def _matmul(dims: ProgramDims, op: Op) -> Dims:
     return tuple(result)
 
 
-_SINGLE: Final[dict[str, Callable[[ProgramDims, Op], Dims]]] = {
+RULES: Final[dict[str, Rule]] = {
     **dict.fromkeys(CONVOLUTIONS | TRANSPOSED, _convolution),
     "linear": _linear,
     "embedding": _embedding,
@@ -194,10 +192,6 @@ _SINGLE: Final[dict[str, Callable[[ProgramDims, Op], Dims]]] = {
     "scaled_dot_product_attention": _scaled_dot_product,
     "matmul": _matmul,
     "bmm": _matmul,
-}
-
-RULES: Final[dict[str, Rule]] = {
-    **{kind: single(rule) for kind, rule in _SINGLE.items()},
     "lstm": _recurrent,
     "gru": _recurrent,
     "attention": _attention,

@@ -23,7 +23,7 @@ class ProgramDims:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.results: list[tuple[Dims, ...]] = []
+        self.results: list[list[Dims]] = []
         self.tensors: dict[str, Dims] = {}
         self.contracted: dict[int, Dim] = {}
 
@@ -52,13 +52,9 @@ class ProgramDims:
             pin_all(dims)
 
 
-Rule: TypeAlias = Callable[[ProgramDims, Op], tuple[Dims, ...]]
-"""Returns the dimensions of an operator's results, and assigns those of its parameters."""
-
-
-def single(rule: Callable[[ProgramDims, Op], Dims]) -> Rule:
-    """A rule from a function that returns the dimensions of an operator's only result."""
-    return lambda dims, op: (rule(dims, op),)
+Rule: TypeAlias = Callable[[ProgramDims, Op], Dims | list[Dims]]
+"""Returns the dimensions of an operator's result, or a list of those of its results, and assigns
+those of its parameters."""
 
 
 def pin_all(dims: Iterable[Dim]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Final
 
 from wattkeeper.live.weight_transfer.dims.dim import (
@@ -23,7 +22,6 @@ from wattkeeper.live.weight_transfer.dims.program_dims import (
     Rule,
     fix_shape,
     pin_all,
-    single,
 )
 from wattkeeper.live.weight_transfer.program.ir import Op, Ref, Shape
 from wattkeeper.live.weight_transfer.program.op_sets import ORDERINGS, TABLES, UNIFORM, VIEWS
@@ -128,14 +126,14 @@ def _cat(dims: ProgramDims, op: Op) -> Dims:
     return (*first[:cat_axis], joined, *first[cat_axis + 1 :])
 
 
-def _split(dims: ProgramDims, op: Op) -> tuple[Dims, ...]:
+def _split(dims: ProgramDims, op: Op) -> list[Dims]:
     data = dims.of(op.args["self"])
     axis = op.integer("dim") % len(data)
     if op.kind == "unbind":
         pin(data[axis])
-        return tuple((*data[:axis], *data[axis + 1 :]) for _ in op.shapes)
+        return [(*data[:axis], *data[axis + 1 :]) for _ in op.shapes]
     parts = split_concat(data[axis], [shape[axis] for shape in op.shapes])
-    return tuple((*data[:axis], part, *data[axis + 1 :]) for part in parts)
+    return [(*data[:axis], part, *data[axis + 1 :]) for part in parts]
 
 
 def _getitem(dims: ProgramDims, op: Op) -> Dims:
@@ -166,24 +164,24 @@ def _slice(dims: ProgramDims, op: Op) -> Dims:
     return (*data[:axis], part, *data[axis + 1 :])
 
 
-def _reduce(dims: ProgramDims, op: Op) -> tuple[Dims, ...]:
+def _reduce(dims: ProgramDims, op: Op) -> list[Dims]:
     """Reductions and softmax; whether the mean over units is preserved is checked later."""
     data = dims.of(op.args["self"])
     if op.args.get("dim") is None:
         pin_all(data)
-        return tuple(map(fix_shape, op.shapes))
+        return [fix_shape(shape) for shape in op.shapes]
     reduced = {axis % len(data) for axis in op.integers("dim")}
     if op.kind != "mean":
         pin_all(data[axis] for axis in reduced)
     if len(op.shape) == len(data):
-        return tuple(_resize(data, shape) for shape in op.shapes)
+        return [_resize(data, shape) for shape in op.shapes]
     kept = tuple(dim for axis, dim in enumerate(data) if axis not in reduced)
-    return (kept,) * len(op.shapes)
+    return [kept] * len(op.shapes)
 
 
-def _pool(dims: ProgramDims, op: Op) -> tuple[Dims, ...]:
+def _pool(dims: ProgramDims, op: Op) -> list[Dims]:
     channels = dims.of(Ref(op.refs[0]))[:2]
-    return tuple((*channels, *fix_shape(shape[2:])) for shape in op.shapes)
+    return [(*channels, *fix_shape(shape[2:])) for shape in op.shapes]
 
 
 def _pad(dims: ProgramDims, op: Op) -> Dims:
@@ -200,7 +198,7 @@ def _pad(dims: ProgramDims, op: Op) -> Dims:
     return tuple(data)
 
 
-_SINGLE: Final[dict[str, Callable[[ProgramDims, Op], Dims]]] = {
+RULES: Final[dict[str, Rule]] = {
     **dict.fromkeys(("input", "constant", "unused", "arange"), _fixed),
     **dict.fromkeys(UNIFORM, _uniform),
     **dict.fromkeys(TABLES, _table),
@@ -212,10 +210,6 @@ _SINGLE: Final[dict[str, Callable[[ProgramDims, Op], Dims]]] = {
     "select": _select,
     "slice": _slice,
     "pad": _pad,
-}
-
-RULES: Final[dict[str, Rule]] = {
-    **{kind: single(rule) for kind, rule in _SINGLE.items()},
     **dict.fromkeys(("chunk", "split", "split_with_sizes", "unbind", "tensor_split"), _split),
     **dict.fromkeys(
         ("mean", "sum", "amax", "amin", "max", "softmax", "_softmax", "log_softmax", "argmax"),

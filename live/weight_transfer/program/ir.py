@@ -49,6 +49,13 @@ class Op:
         """Indices of the operators whose results it takes, in the order of its arguments."""
         return tuple(item.op for item in _flatten(tuple(self.args.values())) if type(item) is Ref)
 
+    def name(self, index: int) -> str:
+        """Name in messages: the module that holds its weights, or its kind and index."""
+        if self.tensors:
+            first = next(iter(self.tensors.values()))
+            return first.removesuffix(".out_proj.weight").rpartition(".")[0] or first
+        return f"{self.kind} (operator {index})"
+
     def integer(self, name: str) -> int:
         """An argument that is an integer."""
         return cast(int, self.args[name])
