@@ -13,7 +13,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from wattkeeper.scenarios.bench.baselines import Core
-from wattkeeper.sim.engine import world
+from wattkeeper.sim.engine import replay
 
 EVENTS: Final = 100_000
 WAITING: Final = 1000
@@ -45,7 +45,7 @@ class Speed(NamedTuple):
 
 def core() -> Core:
     """Whether the core is compiled here."""
-    return "interpreted" if str(world.__file__).endswith(".py") else "compiled"
+    return "interpreted" if str(replay.__file__).endswith(".py") else "compiled"
 
 
 def measure(run: Callable[[], object], expected: float | None, accept: bool) -> Speed:

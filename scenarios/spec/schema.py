@@ -1,4 +1,4 @@
-"""What a scenario file may say."""
+"""The schema of scenario files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 def _different(values: tuple[T, ...]) -> tuple[T, ...]:
     if len(set(values)) < len(values):
-        raise ValueError("one of them stands there twice")
+        raise ValueError("a value stands there twice")
     return values
 
 
@@ -65,7 +65,7 @@ class OneOf:
 
 
 def _spell_out(value: object) -> object:
-    """The mapping that a name stands for; its lists as tuples, which strict mode asks for here."""
+    """The mapping that a name stands for, with tuples for lists, as strict mode requires."""
     if isinstance(value, str):
         return {"kind": value}
     if isinstance(value, dict):
@@ -78,7 +78,7 @@ def _frozen(value: object) -> object:
 
 
 class Section(Described):
-    """Base of all parts of a scenario: nothing unknown, nothing infinite, nothing changes."""
+    """Base of all sections of a scenario: immutable, no unknown keys, no infinite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -99,7 +99,7 @@ class Nodes(Section):
 
 
 def _check_power(idle: str, idle_w: float, busy: str, busy_w: float | None) -> None:
-    """Refuse a GPU that draws more while it idles than while it works."""
+    """Refuse a GPU that draws more power idle than busy."""
     if busy_w is not None and idle_w > busy_w:
         raise PydanticCustomError(
             "elsewhere",
@@ -110,12 +110,12 @@ def _check_power(idle: str, idle_w: float, busy: str, busy_w: float | None) -> N
 
 
 class Power(Section):
-    """What a GPU of a type draws where nobody measured it: results call it modelled."""
+    """Power of a GPU type where it was not measured; results call it modelled."""
 
     idle_w: Watts
-    """Of one GPU while no job holds it, W."""
+    """Power of one GPU while no job holds it, W."""
     busy_w: Watts | None = None
-    """Of one GPU while a job without a profile holds it, W; needed where there are such jobs."""
+    """Power of one GPU while a job without a profile holds it, W; such jobs need it."""
 
     @model_validator(mode="after")
     def _busy_draws_more(self) -> Self:
@@ -124,38 +124,38 @@ class Power(Section):
 
 
 class Sleep(Section):
-    """A node whose GPUs are all free goes to sleep, all of it."""
+    """A node sleeps while all its GPUs are free."""
 
     after_s: Seconds
-    """How long after its last job left, or after the start, s."""
+    """Time from the end of its last job, or from the start, until it sleeps, s."""
     power_w: Watts
-    """What each of its GPUs draws asleep, W."""
+    """Power of each of its GPUs asleep, W."""
     wake_s: Seconds
-    """How long it takes to wake, s: a job that starts there holds its GPUs so long, idle, first."""
+    """Time to wake, s: a job that starts there first holds its GPUs idle for it."""
 
 
 class Preemption(Section):
-    """What it costs to take GPUs away from a job that goes on later."""
+    """Cost of a preemption."""
 
     checkpoint_s: Seconds = 0.0
-    """How long its nodes save its state, s: a job that starts there meanwhile holds its GPUs,
-    idle, until that is done."""
+    """Time in which its nodes save its state, s: a job that starts there meanwhile holds its GPUs
+    idle until that is done."""
     restore_s: Seconds = 0.0
-    """How long it holds its GPUs, idle, before it goes on, s."""
+    """Time for which it holds its GPUs idle before it goes on, s."""
 
 
 class Facility(Section):
-    """What all clusters have."""
+    """Keys of all clusters."""
 
     pue: Annotated[float, Field(ge=1, le=10)] = 1.0
     """Power usage effectiveness: power of the whole facility over that of its GPUs."""
     power_cap_w: Annotated[float, Field(gt=0, le=1e9)] | None = None
-    """What all GPUs together may draw, before `pue`, W: a job waits if they could draw more with
-    it. Free GPUs count as idle, asleep or not. No cap if absent."""
+    """Cap on the power of all GPUs together, before `pue`, W: a job waits if it could exceed the
+    cap. Free GPUs count as idle, asleep or not. No cap if absent."""
     sleep: Sleep | None = None
-    """Whether free nodes sleep; they never do if absent."""
+    """Sleep of free nodes; they never sleep if absent."""
     preemption: Preemption = Preemption()
-    """What it costs to preempt a job."""
+    """Cost of a preemption."""
 
 
 class UniformCluster(Facility):
@@ -168,9 +168,9 @@ class UniformCluster(Facility):
     gpus_per_node: PositiveInt | None = None
     """GPUs of a node; all on one node if absent."""
     idle_power_w: Watts
-    """What a GPU draws while no job holds it, W. Nobody recorded it: results call it modelled."""
+    """Power of a GPU while no job holds it, W; results call it modelled."""
     busy_power_w: Watts | None = None
-    """What a GPU draws while a job without a profile holds it, W; modelled too. Needed where there
+    """Power of a GPU while a job without a profile holds it, W; modelled too. Needed where there
     are such jobs."""
 
     @model_validator(mode="after")
@@ -191,9 +191,9 @@ class MixedCluster(Facility):
     """Nodes with different GPUs."""
 
     nodes: str | Annotated[tuple[Nodes, ...], Field(min_length=1)]
-    """Groups of equal nodes, or a trace of jobs that knows its nodes, by name or path."""
+    """Groups of equal nodes, or a trace of jobs with a table of nodes, by name or path."""
     power: Annotated[dict[str, Power], Field(min_length=1)]
-    """What a GPU draws, by GPU type: every type of the nodes has an entry."""
+    """Power of a GPU, by GPU type; every type of the nodes has an entry."""
 
     @model_validator(mode="after")
     def _power_is_stated(self) -> Self:
@@ -234,10 +234,10 @@ AnyCluster = Annotated[
 
 
 class SyntheticSource(Section):
-    """Profiles from a model of GPUs and workloads that nobody recorded."""
+    """Profiles generated by a model of GPUs and workloads."""
 
     synthetic: SyntheticProfiles
-    """What is generated; `{}` for the defaults."""
+    """Parameters of the generator; `{}` for the defaults."""
 
 
 class PerConfiguration(Section):
@@ -251,18 +251,18 @@ ProfileSource = str | SyntheticSource
 
 
 class RecurringWorkload(Section):
-    """Jobs that recur, each recurrence submitted when the one before it finished."""
+    """Jobs that recur; a recurrence is submitted when the one before it finishes."""
 
     kind: Literal["recurring"]
     profiles: ProfileSource | None = None
-    """A trace of profiles by name or path, or `synthetic:`; none is needed by a live run whose
-    workloads all have a command (`live`)."""
+    """A trace of profiles by name or path, or `synthetic:`. A live run whose workloads all have a
+    command (`live`) needs none."""
     workloads: (
         Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_different)] | None
     ) = None
     """The workloads that recur; all that the GPU type has profiles of if absent."""
     recurrences: Annotated[int, Field(gt=0, le=MAX_RECURRENCES)] | PerConfiguration
-    """How often each recurs."""
+    """Number of recurrences of each workload."""
     gpus: PositiveInt = 1
     """GPUs that each job holds; the profiles must have been recorded on as many."""
 
@@ -271,16 +271,16 @@ class WorkloadMapping(Section):
     """Jobs of a plain trace get workloads as in the Zeus study (NSDI '23, section 6.3)."""
 
     by: tuple[Literal["user", "queue", "gpus"], ...] = ("user", "queue", "gpus")
-    """What ties the recurrences of a job where the trace has no groups."""
+    """Columns that identify the recurrences of a job where the trace has no groups."""
 
 
 class Durations(Section):
-    """How long training from scratch takes where the trace does not say: a model."""
+    """Model of the time of a training from scratch, where the trace has no duration."""
 
     base_s: Seconds
-    """Of a model without parameters, s."""
+    """Time for a model without parameters, s."""
     s_per_million_parameters: Seconds
-    """What a million parameters add, s."""
+    """Additional time per million parameters, s."""
 
 
 class TraceWorkload(Section):
@@ -294,36 +294,37 @@ class TraceWorkload(Section):
     mapping: WorkloadMapping | None = None
     """Gives workloads to jobs that name none; the others run for their recorded duration."""
     durations: Durations | None = None
-    """Of jobs that train a model and of which the trace records no duration; modelled."""
+    """Estimates the duration of jobs that train a model and have none recorded."""
     gpu_types: Literal["obey", "ignore"] = "obey"
     """Whether a job runs only on the GPU types that the trace names for it, or on any type; it
     takes equally long on all of them if it has no profile."""
     unusable: Literal["refuse", "drop"] = "refuse"
-    """What becomes of jobs that can never run here: larger than the cluster, of a GPU type that it
-    lacks, above its power cap, or without a recorded duration."""
+    """Whether to refuse a trace with jobs that can never run here, or to drop these jobs: larger
+    than the cluster, of a GPU type that it lacks, above its power cap, or without a recorded
+    duration."""
 
 
 class SearchTraining(Section):
     """How Adam trains every network of a search to convergence, with or without a parent."""
 
     batch_size: Annotated[int, Field(gt=0, le=1024)] = 64
-    """Images a step."""
+    """Images per step."""
     learning_rate: Annotated[float, Field(gt=0, le=10)] = 1e-3
     """The default is that of Kingma and Ba (ICLR '15)."""
     patience: Annotated[int, Field(gt=0, le=1000)] = 5
-    """It ends when the validation accuracy was not above its best for so many epochs."""
+    """Number of epochs without a better validation accuracy after which a training ends."""
     most_epochs: Annotated[int, Field(gt=0, le=100_000)] = 100
-    """It ends after so many at the latest."""
+    """Largest number of epochs."""
 
 
 class ArchitectureSearch(Section):
-    """A search for architectures whose networks are trained for real, one after the other."""
+    """A search for architectures; its networks are really trained, one after the other."""
 
     kind: Literal["search"]
     models: Annotated[int, Field(gt=0, le=10_000)]
-    """How many different networks arrive, each a mutation of an earlier one."""
+    """Number of different networks, each a mutation of an earlier one."""
     training: SearchTraining = SearchTraining()
-    """The same for all."""
+    """Rule by which all networks are trained."""
 
 
 Workload = Annotated[
@@ -335,17 +336,17 @@ class LiveWorkload(Section):
     """A script that trains a workload, with `wattkeeper.live.Session` in it."""
 
     command: Annotated[tuple[str, ...], Field(min_length=1)]
-    """What is executed, word by word; `python` is the one that runs wattkeeper."""
+    """The command, word by word; `python` is the interpreter that runs wattkeeper."""
     batch_sizes: Annotated[tuple[PositiveInt, ...], Field(min_length=1), AfterValidator(_different)]
     """Global batch sizes that may be chosen, samples."""
     default_batch_size: PositiveInt
-    """One of them: what nobody chose; the learning rate of the script belongs to it."""
+    """The one that is used by default; the learning rate of the script belongs to it."""
     target: float | None = None
-    """Value of the metric that ends it; it does all its epochs if absent."""
+    """Value of the metric that ends the training; it does all its epochs if absent."""
     higher_is_better: bool = True
     """Whether the target is reached from below."""
     max_epochs: PositiveInt
-    """It is given up after so many epochs."""
+    """Number of epochs after which it is given up."""
 
     @model_validator(mode="after")
     def _default_is_there(self) -> Self:
@@ -358,42 +359,42 @@ class LiveWorkload(Section):
 
 
 class LiveSection(Section):
-    """What `wattkeeper run --live` does. The simulator reads nothing of it."""
+    """Settings of `wattkeeper run --live`; the simulator ignores them."""
 
     runner: Literal["subprocess", "torchrun", "ray"] = "subprocess"
-    """`subprocess` and `torchrun` run on this host, the latter with a process a GPU; `ray` on all
-    hosts of a Ray cluster."""
+    """`subprocess` and `torchrun` run on this host, the latter with one process per GPU; `ray` runs
+    on all hosts of a Ray cluster."""
     lease_s: Annotated[float, Field(gt=0, le=86_400)] = 60.0
-    """An attempt is given up that is silent for so long, s; starting it counts."""
+    """Time without a message after which an attempt is given up, s; its start counts."""
     power_control: Literal["auto", "off"] = "auto"
-    """Whether power limits are set where this is allowed, or nobody even tries."""
+    """`auto`: power limits are set where this is allowed; `off`: never."""
     speed: Annotated[float, Field(gt=0, le=1e9)] | None = None
-    """Seconds of the run that pass in one of the host while every rehearsal waits; only where all
-    workloads are rehearsed. Time passes as it does if absent."""
+    """Seconds of the run per second of the host, while all rehearsals wait; only where all
+    workloads are rehearsed. Real time if absent."""
     workloads: dict[str, LiveWorkload] = Field(default_factory=dict)
-    """How workloads are trained; those that are not here are rehearsed from their profiles on a
-    synthetic device."""
+    """How workloads are trained; others are rehearsed from their profiles on a synthetic
+    device."""
 
     @model_validator(mode="after")
     def _speed_of_rehearsals(self) -> Self:
         if self.speed is not None and self.workloads:
             raise ValueError(
-                "speed: nobody can speed up a real training; leave it out, or `workloads`"
+                "speed: a real training cannot be sped up; leave it out, or `workloads`"
             )
         return self
 
 
 class ObjectiveSection(Section):
-    """What a job costs."""
+    """Cost of a job."""
 
     eta: Annotated[float, Field(ge=0, le=1)] = 0.5
     """1 counts energy alone, 0 counts time alone."""
 
 
 class LatenciesSection(Section):
-    """How long a job with a profile holds its GPUs, idle, for other things than training.
+    """Times for which a job with a profile holds its GPUs idle, other than training.
 
-    What a preemption takes is in `cluster.preemption`.
+    Those of a preemption are in `cluster.preemption`.
     """
 
     start_s: Seconds = 0.0
@@ -407,12 +408,12 @@ class LatenciesSection(Section):
 
 
 class ZooSection(Section):
-    """Trained models, which the next ones may start from; it is empty when the run begins."""
+    """A store of trained models that later ones may start from; empty when the run begins."""
 
     capacity_gb: Annotated[float, Field(gt=0, le=1e9)] | None = None
-    """What may be in it, 10^9 bytes at 4 bytes a parameter; no bound if absent."""
+    """Capacity, 10^9 bytes at 4 bytes per parameter; no bound if absent."""
     accuracy: Annotated[float, Field(ge=-LARGEST, le=LARGEST)] | None = None
-    """What models reach from scratch of which the trace says nothing; modelled."""
+    """Accuracy from scratch of models that have none in the trace; modelled."""
 
 
 class Policies(Section):
@@ -426,7 +427,7 @@ class Policies(Section):
 
 
 class Variant(Section):
-    """What differs from the scenario."""
+    """One set of policies; what it leaves out is the scenario's."""
 
     policies: Policies = Policies()
     """Policies of some decision points; the others are the scenario's."""
@@ -437,7 +438,7 @@ class Variant(Section):
     profiling: Profiling | None = None
     """Instead of the scenario's."""
     zoo: ZooSection | None = None
-    """What it says goes before what the scenario's says; `capacity_gb: null` means no bound."""
+    """Its keys override those of the scenario's zoo; `capacity_gb: null` means no bound."""
     baseline: str | None = None
     """The variant that this one is compared with, instead of the scenario's."""
 
@@ -448,37 +449,37 @@ Axes = Annotated[dict[str, Any], Field(min_length=1)]
 
 
 class Scenario(Section):
-    """A question, the jobs and the cluster it is asked of, and the variants that are compared."""
+    """A question, the jobs and the cluster that it is about, and the variants to compare."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
-    """Names the results."""
+    """Name of the results."""
     question: str = ""
-    """What the comparison answers."""
+    """The question that the comparison answers."""
     cluster: AnyCluster
     workload: Workload
     objective: ObjectiveSection = ObjectiveSection()
     occupancy: Occupancy = "simulated"
-    """Whether a decision changes how long a job holds its GPUs, or the trace says it."""
+    """Whether decisions change how long a job holds its GPUs, or it is the recorded time."""
     profiling: Profiling = "measured"
-    """Whether `Tune` knows what profiling found after the epoch that it takes, or before."""
+    """Whether `Tune` gets the measurements of profiling after the profiled epoch, or before."""
     rng: Literal["named", "published"] = "named"
     """Random streams by name, the same luck for all variants; or the published Zeus simulator's,
     which takes the seeds of a trace's jobs from the names of their groups: `seeds` change nothing
     there."""
     latencies: LatenciesSection | Literal["recorded"] | None = None
-    """What live runs take besides training; nothing if absent. `recorded`: as they were recorded
-    with the profiles, and so `cluster.preemption` if it is absent."""
+    """Latencies of live runs other than training; none if absent. `recorded`: as recorded with the
+    profiles, and so `cluster.preemption` if it is absent."""
     live: LiveSection | None = None
-    """What `--live` does; the defaults if absent."""
+    """Settings of `--live`; the defaults if absent."""
     zoo: ZooSection | None = None
-    """Keeps trained models; there is none if absent. A trace must say which models jobs train."""
+    """A store of trained models; none if absent. A trace must name the models that jobs train."""
     max_attempts: PositiveInt = 20
-    """A job is given up after so many failed attempts."""
+    """Number of failed attempts after which a job is given up."""
     policies: Policies = Policies()
-    """For all variants; first in first out, first fit, default batch size and highest power limit
-    where nothing is said."""
+    """Policies of all variants; by default first in first out, first fit, default batch size and
+    highest power limit."""
     variants: Annotated[dict[str, Variant], Field(min_length=1)]
-    """What is compared, by name."""
+    """The variants to compare, by name."""
     baseline: str
     """The variant that the others are compared with."""
     seeds: (
@@ -547,7 +548,7 @@ class Scenario(Section):
 
 
 def no_variant(name: str, variants: Mapping[str, Variant]) -> str:
-    """What to say of a variant that is not there."""
+    """The message on a variant that does not exist."""
     return f"no variant {name!r}; there is {', '.join(variants)}"
 
 
