@@ -132,7 +132,7 @@ def test_kind_is_the_name_in_the_registry(point: Point, kind: str) -> None:
 
 
 @every_kind
-def test_config_says_what_each_field_means(point: Point, kind: str) -> None:
+def test_config_describes_each_field(point: Point, kind: str) -> None:
     config = policies(point)[kind]
     assert "__doc__" in vars(config), "the docstring is inherited"
     assert inspect.cleandoc(config.__doc__ or "").split("\n")[0].endswith(".")
@@ -487,7 +487,7 @@ def test_decisions_are_allowed_and_deterministic(
 
 @every_config
 @given(data=st.data(), stream=steps, seed=st.integers(0, 99))
-def test_a_new_policy_goes_on_with_the_state_of_an_old_one(
+def test_a_restored_policy_decides_like_the_original(
     config: PolicyConfig, data: st.DataObject, stream: list[Step], seed: int
 ) -> None:
     cut = data.draw(st.integers(0, len(stream)), label="cut before step")
@@ -505,7 +505,7 @@ LONG: list[Step] = [("submit", n) for n in (0, 1, 0, 2)] + [
 
 
 @every_config
-def test_a_long_stream_goes_on_after_a_restart_anywhere(config: PolicyConfig) -> None:
+def test_a_restart_at_any_point_does_not_change_decisions(config: PolicyConfig) -> None:
     whole = Rehearsal(config, LONG)
     assert whole.calls > 300
     for cut in range(0, len(LONG), 173):

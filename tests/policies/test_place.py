@@ -69,7 +69,7 @@ class Fake(ClusterView):
         return [self.room(job, n) * (self.node_type[n] == gpu_type) for n in range(len(self.free))]
 
 
-def asks(gpus: int = 1, milli: int = 1000, gpu_type: str | None = None) -> Job:
+def make_job(gpus: int = 1, milli: int = 1000, gpu_type: str | None = None) -> Job:
     return Job("j", "j", 1, None, gpus, 0.0, gpu_milli=milli, gpu_type=gpu_type)
 
 
@@ -95,7 +95,7 @@ def nodes(draw: st.DrawFn) -> tuple[int, int, int, dict[int, int]]:
 
 clusters = st.lists(nodes(), min_size=1, max_size=8).map(Fake)
 jobs = st.builds(
-    asks,
+    make_job,
     st.sampled_from([1, 1, 1, 2, 3, 4, 8, 12]),
     st.one_of(st.just(1000), MILLI),
     st.sampled_from([None, None, "T4", "A100|V100", "T4|V100"]),
@@ -132,7 +132,7 @@ def check(placement: Placement, job: Job, cluster: Fake) -> None:
 
 @every_kind
 @given(cluster=clusters, job=jobs, before=st.lists(jobs, max_size=6))
-def test_placements_are_free_and_nothing_is_kept(
+def test_placements_use_free_gpus_and_have_no_side_effects(
     kind: str, cluster: Fake, job: Job, before: list[Job]
 ) -> None:
     policy, shown = build(kind), copy.deepcopy(vars(cluster))
@@ -140,7 +140,7 @@ def test_placements_are_free_and_nothing_is_kept(
         policy.on_submit(NOBODY, one)
     state = json.dumps(policy.state_dict())
     placement = policy.place(NOBODY, job, cluster)
-    policy.place(NOBODY, asks(2, 100), cluster)
+    policy.place(NOBODY, make_job(2, 100), cluster)
     assert policy.place(NOBODY, job, cluster) == placement
     assert json.dumps(policy.state_dict()) == state
     assert str(vars(cluster)) == str(shown)
@@ -226,7 +226,7 @@ def fragments(gpu_type: int, gpus: list[int], demands: Mapping[Demand, int], on:
     """Fragmentation, literally: free thousandths by GPU, and demands with their counts."""
     amount = 0
     for (count, milli, of), times in demands.items():
-        may = gpu_type in on.types_for(asks(count, milli, of))
+        may = gpu_type in on.types_for(make_job(count, milli, of))
         if not may or sum(left >= milli for left in gpus) < count:
             amount += times * sum(gpus)
         else:
@@ -234,7 +234,9 @@ def fragments(gpu_type: int, gpus: list[int], demands: Mapping[Demand, int], on:
     return amount
 
 
-def slow(job: Job, cluster: Fake, demands: Mapping[Demand, int]) -> tuple[int, int] | None:
+def place_by_definition(
+    job: Job, cluster: Fake, demands: Mapping[Demand, int]
+) -> tuple[int, int] | None:
     """Node and index of the GPU where the fragmentation grows least, for a part of one GPU."""
     ways = []
     for node in range(len(cluster.free)):
@@ -263,8 +265,8 @@ def test_fragmentation_descends_as_computed_literally(
     policy = FragmentationAware()
     for one in before:
         policy.on_submit(NOBODY, one)
-    found = slow(asks(1, milli), cluster, Counter(one.demand for one in before))
-    placement = policy.place(NOBODY, asks(1, milli), cluster)
+    found = place_by_definition(make_job(1, milli), cluster, Counter(one.demand for one in before))
+    placement = policy.place(NOBODY, make_job(1, milli), cluster)
     assert placement == (((found[0], 1, found[1]),) if found else ())
 
 
@@ -281,7 +283,7 @@ def test_fragmentation_descends_for_whole_gpus(cluster: Fake, gpus: int, before:
             then = fragments(kind, [1000] * (free - gpus) + shared, demands, cluster)
             now = fragments(kind, [1000] * free + shared, demands, cluster)
             ways.append((then - now, node))
-    placement = policy.place(NOBODY, asks(gpus), cluster)
+    placement = policy.place(NOBODY, make_job(gpus), cluster)
     if ways:
         assert placement == ((min(ways)[1], gpus, NEW),)
 
@@ -297,10 +299,10 @@ def test_fragmentation_by_hand() -> None:
 def test_popularity_is_counted_anew_when_jobs_grew_by_5_percent() -> None:
     policy = FragmentationAware()
     for _ in range(100):
-        policy.on_submit(NOBODY, asks())
+        policy.on_submit(NOBODY, make_job())
     known: list[Any] = []
     for _ in range(11):
-        policy.on_submit(NOBODY, asks(2))
+        policy.on_submit(NOBODY, make_job(2))
         known.append(sum(row[-1] for row in policy.state_dict()["demands"]))
     assert len(set(known)) <= 4
     assert known[-1] >= 111 / 1.05
@@ -311,7 +313,7 @@ def real() -> Cluster:
     return Cluster(ClusterSpec(groups, {}))
 
 
-def afresh(policy: FragmentationAware, job: Job, cluster: ClusterView) -> Placement:
+def place_uncached(policy: FragmentationAware, job: Job, cluster: ClusterView) -> Placement:
     """What a policy would answer that never saw a cluster."""
     other = FragmentationAware()
     other.load_state_dict(policy.state_dict())
@@ -337,30 +339,30 @@ def test_the_tightest_node_is_the_one_that_a_search_finds(data: st.DataObject) -
         found = cluster.tightest_node(gpus, gpu_type)
         assert found == (min(fitting)[1] if fitting else None)
         if found is not None:
-            job = asks(gpus)
+            job = make_job(gpus)
             held.append((job, cluster.take(job, ((found, gpus, NEW),))))
 
 
 @given(st.lists(st.tuples(jobs, st.integers(0, 9)), max_size=40))
-def test_fragmentation_remembers_nothing_that_changed(steps: list[tuple[Job, int]]) -> None:
+def test_fragmentation_does_not_cache_changed_nodes(steps: list[tuple[Job, int]]) -> None:
     policy, cluster = FragmentationAware(), real()
     held: list[tuple[Job, Placement]] = []
     for job, choice in steps:
         policy.on_submit(NOBODY, job)
         placement = policy.place(NOBODY, job, cluster)
-        assert placement == afresh(policy, job, cluster)
+        assert placement == place_uncached(policy, job, cluster)
         freed = ClusterWithout(cluster, held[choice:])
-        assert policy.place(NOBODY, job, freed) == afresh(policy, job, freed)
+        assert policy.place(NOBODY, job, freed) == place_uncached(policy, job, freed)
         assert policy.place(NOBODY, job, cluster) == placement
         if placement:
             held.append((job, cluster.take(job, placement)))
         elif held:
             cluster.release(*held.pop(choice % len(held)))
-        assert policy.place(NOBODY, job, real()) == afresh(policy, job, real())
+        assert policy.place(NOBODY, job, real()) == place_uncached(policy, job, real())
 
 
 @given(st.lists(jobs, min_size=1, max_size=12), st.integers(0, 12))
-def test_a_cluster_as_it_would_be_is_what_it_becomes(asked: list[Job], kept: int) -> None:
+def test_a_hypothetical_cluster_equals_the_real_one_afterwards(asked: list[Job], kept: int) -> None:
     cluster, policy = real(), build("best-fit")
     held: list[tuple[Job, Placement]] = []
     for job in asked:
@@ -381,7 +383,7 @@ def test_a_cluster_as_it_would_be_is_what_it_becomes(asked: list[Job], kept: int
 
 
 @given(st.lists(jobs, min_size=1, max_size=12))
-def test_changes_grow_where_anything_is_taken_or_given_back(asked: list[Job]) -> None:
+def test_change_counters_grow_with_allocation_and_release(asked: list[Job]) -> None:
     cluster, policy = real(), build("best-fit")
     for job in asked:
         placement = policy.place(NOBODY, job, cluster)

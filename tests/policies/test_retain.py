@@ -85,7 +85,7 @@ def with_shared(store: Store, new: StoredModel, held: dict[str, set[str]]) -> St
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(stream=st.lists(arrivals, max_size=25), capacity=st.one_of(st.none(), st.integers(20, 120)))
-def test_capacity_is_kept_and_nothing_goes_needlessly(
+def test_the_capacity_holds_and_no_eviction_is_superfluous(
     kind: str, stream: list[Any], capacity: int | None
 ) -> None:
     store, held, own_bytes = Store(kind, capacity), dict[str, set[str]](), dict[str, int]()
@@ -187,7 +187,7 @@ def test_modelkeeper_admits_no_outlier_of_a_task() -> None:
     assert store.add(store.new("just", 1, low + 1e-6)).admit
 
 
-def test_modelkeeper_refuses_nobody_where_all_are_equal() -> None:
+def test_modelkeeper_refuses_none_where_all_accuracies_are_equal() -> None:
     for count in range(1, 12):
         store = full("modelkeeper", 50, **{f"m{n}": 1 for n in range(count)})
         assert store.add(store.new("low", 1, accuracy=0.1)).admit
@@ -230,7 +230,7 @@ def test_keep_all_refuses_what_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_never_fits_is_refused_and_evicts_nothing(kind: str) -> None:
+def test_a_model_larger_than_the_store_is_refused_without_eviction(kind: str) -> None:
     store = full(kind, 30, a=10, b=20)
     refused = store.add(store.new("c", 31))
     assert not refused.admit
@@ -239,7 +239,7 @@ def test_what_never_fits_is_refused_and_evicts_nothing(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_shared_tensor_takes_room_once(kind: str) -> None:
+def test_a_shared_tensor_is_counted_once(kind: str) -> None:
     """Models b and c have 60 bytes in common: one of them frees 5 bytes, both together 70."""
     common = (("tensor", 60),)
     store = Store(kind, 100)

@@ -238,7 +238,7 @@ def workloads(draw: st.DrawFn, sizes: Sequence[int] = (1, 2, 4, 8)) -> list[Job]
 # The published rule of dlas-gpu, step by step
 
 
-def slow_dlas_gpu(jobs: Sequence[Job], gpus: int, limits: tuple[int, ...]) -> Ran:
+def dlas_gpu_by_definition(jobs: Sequence[Job], gpus: int, limits: tuple[int, ...]) -> Ran:
     ran, queues = Ran(), [list[Job]() for _ in range(len(limits) + 1)]
     place: dict[int, int] = {}
     executed: Counter[int] = Counter()
@@ -304,7 +304,7 @@ def test_dlas_gpu_is_the_published_rule(
     jobs: list[Job], gpus: int, limits: tuple[int, ...]
 ) -> None:
     fast = simulate(DlasGpuConfig(limits_gpu_s=limits), jobs, Pool(gpus))
-    slow = slow_dlas_gpu(jobs, gpus, limits)
+    slow = dlas_gpu_by_definition(jobs, gpus, limits)
     assert fast.end_s == slow.end_s
     assert fast.first_start_s == slow.first_start_s
     assert +fast.preempts == +slow.preempts
@@ -359,7 +359,7 @@ def check_conserving(world: World) -> None:
 @pytest.mark.parametrize("config", CONFIGS, ids=repr)
 @pytest.mark.parametrize("nodes", [False, True], ids=["pool", "nodes"])
 @given(jobs=workloads())
-def test_every_job_gets_its_work(config: PolicyConfig, nodes: bool, jobs: list[Job]) -> None:
+def test_every_job_completes_its_work(config: PolicyConfig, nodes: bool, jobs: list[Job]) -> None:
     world = World(config.build(), jobs, Nodes([4, 4, 4]) if nodes else Pool(10))
     if not nodes and not isinstance(config, EasyBackfillConfig):
         world.after_pass = check_conserving
@@ -376,7 +376,7 @@ def test_every_job_gets_its_work(config: PolicyConfig, nodes: bool, jobs: list[J
     assert other.state_dict() == state
 
 
-def test_rounding_preempts_nobody() -> None:
+def test_rounding_errors_preempt_no_job() -> None:
     jobs = [make_job(0, 1.5482807541640164, 31), make_job(1, 1.5482807541640164, 31)]
     ran = simulate(SrtfConfig(), [*jobs, make_job(2, 2, 1, 4)], Pool(5))
     assert +ran.preempts == {1: 1}
@@ -384,7 +384,7 @@ def test_rounding_preempts_nobody() -> None:
 
 @pytest.mark.parametrize("config", CONFIGS, ids=repr)
 @given(st.data())
-def test_jobs_of_odd_times_end_too(config: PolicyConfig, data: st.DataObject) -> None:
+def test_jobs_with_fractional_times_complete(config: PolicyConfig, data: st.DataObject) -> None:
     times = st.floats(0.001, 50)
     rows = data.draw(st.lists(st.tuples(times, times, st.integers(1, 4)), min_size=1, max_size=15))
     jobs = [make_job(number, *row) for number, row in enumerate(sorted(rows))]
@@ -462,7 +462,7 @@ def test_las_keeps_no_job_waiting_behind_those_with_more_quanta(jobs: list[Job])
     world.run()
 
 
-def test_las_takes_turns_by_the_quantum() -> None:
+def test_las_alternates_by_the_quantum() -> None:
     ran = simulate(LasConfig(quantum_gpu_s=10), [make_job(0, 0, 25), make_job(1, 0, 25)], Pool(1))
     assert ran.end_s == {0: 45, 1: 50}
     assert ran.preempts == {0: 1, 1: 1}
@@ -485,7 +485,7 @@ def test_gittins_indices_are_the_defined_ones(services: list[int]) -> None:
         assert policy._index(level) == pytest.approx(index)
 
 
-def test_gittins_prefers_those_about_to_end() -> None:
+def test_gittins_prefers_jobs_about_to_complete() -> None:
     """Jobs run 1 s or 100 s: new ones come first, then one that ran 90 s, then one that ran 2."""
     history = [make_job(number, 0, 1 if number % 2 else 100) for number in range(20)]
     config = GittinsConfig(limits_gpu_s=(2, 90))
@@ -548,7 +548,7 @@ class SlowEasy:
 
 @pytest.mark.parametrize("estimates", ["user", "perfect"])
 @given(jobs=workloads())
-def test_easy_backfill_is_its_rule(estimates: str, jobs: list[Job]) -> None:
+def test_easy_backfill_follows_its_rule(estimates: str, jobs: list[Job]) -> None:
     slow = SlowEasy(estimates == "perfect")
     config = EasyBackfillConfig.model_validate({"estimates": estimates})
     ran = simulate(config, jobs, Pool(10))
@@ -557,7 +557,7 @@ def test_easy_backfill_is_its_rule(estimates: str, jobs: list[Job]) -> None:
         assert all(ran.first_start_s[number] <= at for number, at in slow.reserved_s.items())
 
 
-def test_easy_backfill_uses_the_hole_and_the_extra_gpus() -> None:
+def test_easy_backfill_uses_the_gap_and_the_extra_gpus() -> None:
     jobs = [
         make_job(0, 0, 100, 4),
         make_job(1, 1, 50, 6),  # the head: waits for 0, and leaves 2 GPUs
@@ -579,7 +579,7 @@ def test_easy_backfill_names_a_job_without_estimate(estimates: str) -> None:
     assert found.value.point == "select"
 
 
-def test_fair_share_serves_who_used_least_lately() -> None:
+def test_fair_share_serves_the_user_with_the_least_decayed_usage() -> None:
     jobs = [make_job(0, 0, 100, user="a"), make_job(1, 100, 60, user="b")]
     jobs += [make_job(2, 150, 10, user="a"), make_job(3, 155, 10, user="b")]
     # By 160 s a used 100 s, b 60 s later; with a short half-life only the latter counts.
@@ -587,7 +587,7 @@ def test_fair_share_serves_who_used_least_lately() -> None:
     assert simulate(FairShareConfig(half_life_s=10), jobs, Pool(1)).first_start_s[2] == 160
 
 
-def test_fair_share_passes_over_what_does_not_fit() -> None:
+def test_fair_share_skips_jobs_that_do_not_fit() -> None:
     jobs = [make_job(0, 0, 100, 2, user="a"), make_job(1, 1, 10, 4, user="b")]
     jobs += [make_job(2, 2, 10, 1, user="b"), make_job(3, 3, 10, 1)]
     ran = simulate(FairShareConfig(), jobs, Pool(4))

@@ -84,7 +84,7 @@ def published(start: int, results: Results) -> tuple[list[int], list[int]]:
     return visits, list(left)
 
 
-def explored(start: int, results: Results) -> tuple[list[int], list[int]]:
+def explore(start: int, results: Results) -> tuple[list[int], list[int]]:
     """The same of ours, up to the failure of a whole round, which the published code refuses."""
     exploration = PruningExploration(SIZES, start)
     visits: list[int] = []
@@ -109,26 +109,26 @@ a_start = st.sampled_from(SIZES)
 
 @settings(max_examples=300)
 @given(table=tables, start=a_start)
-def test_exploration_whose_rounds_begin_well(table: Table, start: int) -> None:
+def test_exploration_whose_starts_reach_the_target(table: Table, start: int) -> None:
     table[1, start] = (table[1, start][0], True)
     seen = published_round(SIZES, start, lambda size: table[1, size])
     second = min((size for size in seen if seen[size][1]), key=lambda size: seen[size][0])
     table[2, second] = (table[2, second][0], True)
-    ours = explored(start, lambda number, size: table[number, size])
+    ours = explore(start, lambda number, size: table[number, size])
     assert ours == published(start, lambda number, size: table[number, size])
     assert ours[1]
 
 
 @settings(max_examples=300)
 @given(table=tables, start=a_start)
-def test_exploration_of_any_results(table: Table, start: int) -> None:
+def test_exploration_of_arbitrary_results(table: Table, start: int) -> None:
     def results(number: int, size: int) -> Result:
         return table[number, size]
 
-    assert explored(start, results) == published(start, results)
+    assert explore(start, results) == published(start, results)
 
 
-def test_a_start_that_misses_drops_the_smaller_ones_too() -> None:
+def test_a_start_that_misses_prunes_the_smaller_ones() -> None:
     """As in the published code, where the start is the first of the downward direction."""
     exploration = PruningExploration([16, 32, 64], 32)
     assert exploration.propose() == 32
@@ -147,7 +147,7 @@ def test_a_start_that_misses_drops_the_smaller_ones_too() -> None:
 )
 def test_order_of_visits(missed: tuple[int, ...], visits: list[int], survivors: list[int]) -> None:
     """The cost of a batch size is the batch size: the second round begins at the smallest."""
-    assert explored(32, lambda _, size: (size, size not in missed)) == (visits, survivors)
+    assert explore(32, lambda _, size: (size, size not in missed)) == (visits, survivors)
 
 
 @settings(max_examples=200)
@@ -157,7 +157,7 @@ def test_order_of_visits(missed: tuple[int, ...], visits: list[int], survivors: 
     strays=st.lists(st.tuples(st.sampled_from([*SIZES, 7]), st.booleans()), max_size=30),
     questions=st.lists(st.integers(1, 3), min_size=1, max_size=5),
 )
-def test_what_is_not_awaited_is_ignored(
+def test_unexpected_results_are_ignored(
     table: Table, start: int, strays: list[tuple[int, bool]], questions: list[int]
 ) -> None:
     calm, disturbed = PruningExploration(SIZES, start), PruningExploration(SIZES, start)
@@ -202,7 +202,7 @@ def test_belief_is_mean_and_deviation_of_the_mean(seen: list[float], window: int
 
 
 @given(reward=st.floats(-1e12, 0.0), times=st.integers(1, 200), window=windows)
-def test_equal_rewards_leave_no_doubt(reward: float, times: int, window: int | None) -> None:
+def test_equal_rewards_have_no_deviation(reward: float, times: int, window: int | None) -> None:
     assert rewards_of([reward] * times, window).belief() == (reward, 0.0)
 
 
@@ -219,7 +219,7 @@ arm_rewards = st.dictionaries(st.sampled_from(SIZES), rewards_seen, min_size=1)
 
 @settings(max_examples=200)
 @given(seen=arm_rewards, seed=st.integers(0, 2**32))
-def test_a_draw_consumes_what_the_published_code_consumes(
+def test_a_draw_consumes_as_many_random_numbers_as_the_published_code(
     seen: dict[int, list[float]], seed: int
 ) -> None:
     arms = sorted(seen)
@@ -234,7 +234,7 @@ def test_a_draw_consumes_what_the_published_code_consumes(
 
 
 @given(seen=arm_rewards, more=rewards_seen, learnt=st.sampled_from(SIZES), seed=st.integers(0, 99))
-def test_learning_renews_one_arm(
+def test_learning_updates_one_arm(
     seen: dict[int, list[float]], more: list[float], learnt: int, seed: int
 ) -> None:
     """It equals a bandit that is made anew; an arm that was dropped is no arm again."""
@@ -354,7 +354,7 @@ def test_failed_attempts_are_rewards_too() -> None:
     assert accounts.rewards(missed) == (1, -15.0)
 
 
-def test_beside_a_running_job_of_the_group_the_best_so_far_runs() -> None:
+def test_zeus_uses_the_best_so_far_while_the_group_runs() -> None:
     accounts = Accounts(ZeusConfig())
 
     def beside() -> int:
@@ -404,7 +404,7 @@ def sequential(
     return attempts(run_world(source, by_job(known), None, policy_set, seed=seed))
 
 
-def test_zeus_explores_then_stays_with_the_survivors() -> None:
+def test_zeus_explores_then_exploits_the_survivors() -> None:
     rows = sequential({16: (4.0,), 32: (4.0,), 64: (4.0,), 128: (NEVER,)})
     sizes = [row.batch_size or 0 for row in rows]
     assert sizes[:4] == [32, 16, 64, 128]
@@ -438,7 +438,7 @@ def test_no_attempt_costs_more_than_the_bound_and_an_epoch() -> None:
 # --- zeus-jit
 
 
-def starting(batch_size: int, measured: tuple[Measurement, ...], group: str = "g") -> Running:
+def make_running(batch_size: int, measured: tuple[Measurement, ...], group: str = "g") -> Running:
     start = Start(job("a", group=group), 1, ScriptedContext(ANY).options(), 0)
     return Running(start, Configuration(batch_size), measured)
 
@@ -446,7 +446,7 @@ def starting(batch_size: int, measured: tuple[Measurement, ...], group: str = "g
 def jit(eta: float, *measured: tuple[float, float, float]) -> float | None:
     report = tuple(Measurement(*point) for point in measured)
     policy = ZeusJitConfig().build()
-    return policy.tune(ScriptedContext(ANY, eta=eta), starting(32, report)).power_limit_w
+    return policy.tune(ScriptedContext(ANY, eta=eta), make_running(32, report)).power_limit_w
 
 
 def test_a_tie_keeps_the_higher_limit() -> None:
@@ -479,15 +479,17 @@ def test_the_cheapest_epoch_wins(curve: Curve, eta: float, data: st.DataObject) 
 
 def test_a_choice_is_kept_by_group_and_batch_size() -> None:
     policy, ctx = ZeusJitConfig().build(), ScriptedContext(ANY)
-    asked = policy.tune(ctx, starting(32, ()))
+    asked = policy.tune(ctx, make_running(32, ()))
     assert asked.profile_w == (250.0, 150.0, 100.0)
     assert asked.power_limit_w is None
     first = (Measurement(250.0, 10.0, 200.0), Measurement(100.0, 10.0, 100.0))
-    assert policy.tune(ctx, starting(32, first)).power_limit_w == 100.0
-    assert policy.tune(ctx, starting(32, first[:1])).power_limit_w == 100.0, "it is kept for good"
-    assert policy.tune(ctx, starting(32, ())).power_limit_w == 100.0
-    assert policy.tune(ctx, starting(64, ())).profile_w
-    assert policy.tune(ctx, starting(32, (), "other")).profile_w
+    assert policy.tune(ctx, make_running(32, first)).power_limit_w == 100.0
+    assert policy.tune(ctx, make_running(32, first[:1])).power_limit_w == 100.0, (
+        "it is kept for good"
+    )
+    assert policy.tune(ctx, make_running(32, ())).power_limit_w == 100.0
+    assert policy.tune(ctx, make_running(64, ())).profile_w
+    assert policy.tune(ctx, make_running(32, (), "other")).profile_w
 
 
 def test_each_batch_size_of_a_group_is_profiled_once() -> None:
@@ -557,7 +559,7 @@ def test_grid_search_drops_a_batch_size_that_fails_and_retries_with_the_best() -
     assert len(tried) == 6
 
 
-def test_grid_search_beside_a_running_job_of_the_group_takes_the_best() -> None:
+def test_grid_search_uses_the_best_while_the_group_runs() -> None:
     """Without one, it tries the same configuration as the other does."""
     known = profile(runs={32: (4.0,), 64: (4.0,)})
     jobs = [job(f"{n}", 1000.0 * (n // 2), group="g") for n in range(8)]
@@ -674,7 +676,7 @@ def test_the_oracle_turns_its_knobs(knobs: KnobChoice) -> None:
         assert {limit for _, limit in ran} == {250.0}
 
 
-def test_the_oracle_knows_when_there_is_no_hope() -> None:
+def test_the_oracle_finds_nothing_if_no_run_ever_succeeds() -> None:
     known = profile(runs={32: (NEVER,), 64: (NEVER,)})
     assert optimum(known, Objective(0.5)) is None
     with pytest.raises(PolicyError, match="cnn@V100x1"):

@@ -52,7 +52,7 @@ def trained(at: int, graph: Graph, accuracy: float = 0.9, task: str = "digits") 
     return TrainedModel(f"m{at}", f"{graph.name}/{at}", task, accuracy, graph)
 
 
-def answer(
+def configure(
     kind: str, child: ChildModel | None, there: Sequence[TrainedModel], **settings: Any
 ) -> Configuration:
     """What a policy chooses for the job of a model."""
@@ -75,63 +75,63 @@ WITH_PARENTS = ("modelkeeper", "lineage", "random-parent")
 
 
 def test_each_policy_takes_its_parent() -> None:
-    assert answer("none", CHILD, PARENTS).parent is None
-    assert answer("lineage", CHILD, PARENTS).parent == "m1"
-    assert answer("modelkeeper", CHILD, PARENTS, query_s=8) == Configuration(
+    assert configure("none", CHILD, PARENTS).parent is None
+    assert configure("lineage", CHILD, PARENTS).parent == "m1"
+    assert configure("modelkeeper", CHILD, PARENTS, query_s=8) == Configuration(
         0, parent="m4", query_s=8.0
     )
-    assert answer("random-parent", CHILD, PARENTS).parent in {"m1", "m2", "m3", "m4"}
+    assert configure("random-parent", CHILD, PARENTS).parent in {"m1", "m2", "m3", "m4"}
 
 
 @pytest.mark.parametrize("kind", WITH_PARENTS)
-def test_nobody_is_the_parent_where_nothing_fits(kind: str) -> None:
+def test_no_parent_is_chosen_where_nothing_fits(kind: str) -> None:
     other = ChildModel("new", "speech", CHILD.graph, "8x16x4/1")
     for child, there in ((None, PARENTS), (CHILD, []), (other, PARENTS)):
-        assert answer(kind, child, there) == Configuration(0)
+        assert configure(kind, child, there) == Configuration(0)
 
 
-def test_an_origin_that_was_evicted_leaves_a_mutation_without_parent() -> None:
-    assert answer("lineage", CHILD, PARENTS[1:]).parent is None
-    assert answer("lineage", CHILD._replace(mutated_from=None), PARENTS).parent is None
+def test_a_mutation_of_an_evicted_model_has_no_parent() -> None:
+    assert configure("lineage", CHILD, PARENTS[1:]).parent is None
+    assert configure("lineage", CHILD._replace(mutated_from=None), PARENTS).parent is None
 
 
-def test_a_minimum_keeps_unlike_models_away() -> None:
+def test_the_minimum_excludes_dissimilar_models() -> None:
     narrow = ChildModel("new", "digits", chain(8, 400, 400, 4))
     one = [trained(1, Graph("conv", (Node("conv1d", (-1,), (Tensor("", "weight", (3, 3, 3)),)),)))]
-    assert answer("modelkeeper", narrow, one).parent is None
-    assert answer("modelkeeper", narrow, one, minimum=0).parent == "m1"
+    assert configure("modelkeeper", narrow, one).parent is None
+    assert configure("modelkeeper", narrow, one, minimum=0).parent == "m1"
 
 
-def test_of_parents_that_fill_all_the_one_that_loses_the_least() -> None:
+def test_ties_in_coverage_go_to_the_parent_that_loses_least() -> None:
     """A more accurate model of twice the width fills the child too, but is cut down for it."""
     same, wide = trained(1, CHILD.graph, 0.8), trained(2, chain(8, 32, 32, 4), 0.9)
     assert retained_share(same.graph, CHILD.graph) == 1
     assert 0 < retained_share(wide.graph, CHILD.graph) < 1
-    assert answer("modelkeeper", CHILD, [same, wide]).parent == "m1"
-    assert answer("modelkeeper", CHILD, [same, wide], rule="bucketed").parent == "m2"
+    assert configure("modelkeeper", CHILD, [same, wide]).parent == "m1"
+    assert configure("modelkeeper", CHILD, [same, wide], rule="bucketed").parent == "m2"
 
 
-def test_a_bad_model_is_no_parent_however_similar() -> None:
+def test_an_inaccurate_model_is_not_a_parent_even_if_similar() -> None:
     peers = [trained(at, chain(8, 16 + at, 4), 0.9 + 0.001 * at) for at in range(9)]
     failed = trained(99, CHILD.graph, 0.1)
-    assert answer("modelkeeper", CHILD, [*peers, failed]).parent != "m99"
-    assert answer("modelkeeper", CHILD, [*peers, failed._replace(accuracy=0.9)]).parent == "m99"
+    assert configure("modelkeeper", CHILD, [*peers, failed]).parent != "m99"
+    assert configure("modelkeeper", CHILD, [*peers, failed._replace(accuracy=0.9)]).parent == "m99"
 
 
 @pytest.mark.parametrize("kind", WITH_PARENTS)
 def test_a_model_that_is_not_usable_is_no_parent(kind: str) -> None:
     barred = [model._replace(usable=False) for model in PARENTS[:-1]]
-    assert answer(kind, CHILD, [*barred, PARENTS[-1]]).parent is None
+    assert configure(kind, CHILD, [*barred, PARENTS[-1]]).parent is None
     second = PARENTS[0]._replace(model_id="m6")
-    assert answer(kind, CHILD, [*barred, second]).parent == "m6"
+    assert configure(kind, CHILD, [*barred, second]).parent == "m6"
 
 
 def test_accuracies_are_compared_with_those_of_models_that_are_not_usable() -> None:
     peers = [trained(at, chain(8, 16 + at, 4), 0.9 + 0.001 * at)._replace(usable=False)
              for at in range(9)]  # fmt: skip
     failed = trained(99, CHILD.graph, 0.1)
-    assert answer("modelkeeper", CHILD, [failed]).parent == "m99"
-    assert answer("modelkeeper", CHILD, [*peers, failed]).parent is None
+    assert configure("modelkeeper", CHILD, [failed]).parent == "m99"
+    assert configure("modelkeeper", CHILD, [*peers, failed]).parent is None
 
 
 widths = st.lists(st.sampled_from([4, 8, 16]), min_size=1, max_size=4)
@@ -174,7 +174,7 @@ def test_the_search_chooses_as_if_it_scored_all(
         assert found == (None if at is None else now[at].model_id)
 
 
-def test_parents_by_lot_are_all_drawn() -> None:
+def test_random_parents_are_all_drawn() -> None:
     policy = policies("configure")["random-parent"]().build()  # type: ignore[call-arg]
     ctx = ScriptedContext(profile())
     ctx.zoo = Models(CHILD, PARENTS)

@@ -45,7 +45,7 @@ def test_the_clusters_are_the_best(values: list[float], k: int) -> None:
     assert all(len(set(found[means == value].tolist())) == 1 for value in means)
 
 
-def test_many_groups_are_nearest_to_their_own_centre() -> None:
+def test_groups_are_nearest_to_their_own_cluster_mean() -> None:
     rng = np.random.default_rng(1)
     means = np.concatenate([rng.lognormal(at, 0.3, 20_000) for at in (3, 5, 7, 9)])
     found = cluster_means(means, 4)
@@ -98,7 +98,7 @@ def can_be_mapped(job: dict, by: list[str]) -> bool:
 
 
 @given(st.lists(row, min_size=1, max_size=40), st.sampled_from([["user"], ["queue", "gpus"]]))
-def test_what_holds_of_every_mapping(rows: list[dict], by: list[str]) -> None:
+def test_invariants_of_mappings(rows: list[dict], by: list[str]) -> None:
     jobs = table(rows)
     if not any(can_be_mapped(job, by) for job in rows):
         with pytest.raises(InputError, match="no job can be given a workload"):
@@ -169,7 +169,7 @@ def test_recorded_groups_go_before_columns() -> None:
     }
 
 
-def test_wrong_questions() -> None:
+def test_wrong_arguments_are_refused() -> None:
     jobs = table([{"user": "u", "queue": None, "gpus": 1, "duration_s": 10.0}])
     for args, text in (
         ((jobs, MEANS, [], [1]), "name columns to group jobs by; allowed are user, queue"),

@@ -75,7 +75,7 @@ def test_the_largest_limit_is_that_of_all_joined_workloads() -> None:
     assert {found.get(w).max_power_w for w in "ab"} == {250.0} == {found.max_power_w}
 
 
-def test_gpus_and_types_are_apart() -> None:
+def test_numbers_of_gpus_and_types_are_separate() -> None:
     assert load_profiles(tables(POWER, RUNS), "G", gpus=2).get("a").curves[8].limits_w == (150.0,)
     assert load_profiles(tables(POWER, RUNS), "H").get("a").max_power_w == 400.0
     for kind in (("G", 4), ("X", 1)):
@@ -95,7 +95,7 @@ def test_a_default_that_is_not_usable_is_an_error_when_asked_for() -> None:
         found.get("a")
 
 
-def test_what_is_absent_says_why() -> None:
+def test_absent_workloads_have_a_reason() -> None:
     found = load_profiles(tables(POWER, RUNS), "H")
     assert found.workloads == ("a",)
     with pytest.raises(ProfileMissing) as caught:
@@ -107,7 +107,7 @@ def test_what_is_absent_says_why() -> None:
         found.get("c")
 
 
-def test_jobs_hold_no_profiles(tmp_path: Path) -> None:
+def test_a_trace_of_jobs_has_no_profiles(tmp_path: Path) -> None:
     path = tmp_path / "j.csv"
     path.write_text("group,start_time,end_time,dataset,runtime_ratio\na,0,1,w,1\n")
     trace = import_trace("zeus-groups", [path])

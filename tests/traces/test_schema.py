@@ -61,7 +61,7 @@ def jobs(*rows: dict[str, object]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), schema=nullable)
 
 
-def refused(table: pa.Table, schema: pa.Schema = JOBS) -> list[str]:
+def read_faults(table: pa.Table, schema: pa.Schema = JOBS) -> list[str]:
     with pytest.raises(TraceError) as caught:
         validate(table, schema, "x.parquet")
     return [str(problem) for problem in caught.value.problems]
@@ -97,11 +97,11 @@ def test_each_bad_row_is_named(
     wrong = data.draw(st.sets(st.sampled_from(range(len(rows))), min_size=1))
     for row in wrong:
         rows[row] = rows[row] | {column: bad}
-    said = refused(pa.Table.from_pylist(rows, schema=PROFILES), PROFILES)
-    assert [text.split(":")[0] for text in said] == [
+    message = read_faults(pa.Table.from_pylist(rows, schema=PROFILES), PROFILES)
+    assert [text.split(":")[0] for text in message] == [
         f"x.parquet, row {r + 1}" for r in sorted(wrong)
     ]
-    assert all(f"{column} is {bad!r}, must be a finite number > 0" in text for text in said)
+    assert all(f"{column} is {bad!r}, must be a finite number > 0" in text for text in message)
 
 
 @given(profile_tables, st.data())
@@ -110,12 +110,12 @@ def test_a_repeated_key_is_named_with_both_rows(
 ) -> None:
     again = data.draw(st.sampled_from(range(len(rows))))
     table = pa.Table.from_pylist([*rows, rows[again]], schema=PROFILES)
-    (text,) = refused(table, PROFILES)
+    (text,) = read_faults(table, PROFILES)
     assert text.startswith(f"x.parquet, row {len(rows) + 1}: repeats row {again + 1}: ")
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"job_id": None}, "job_id is absent, must be a text that is not empty"),
         ({"job_id": ""}, "job_id is '', must be a text that is not empty"),
@@ -131,12 +131,12 @@ def test_a_repeated_key_is_named_with_both_rows(
         ),
     ],
 )
-def test_bad_values(changes: dict[str, object], said: str) -> None:
-    (text,) = refused(jobs(job(job_id="b/1"), job(**changes)))
-    assert text.startswith(f"x.parquet, row 2: {said}")
+def test_bad_values(changes: dict[str, object], message: str) -> None:
+    (text,) = read_faults(jobs(job(job_id="b/1"), job(**changes)))
+    assert text.startswith(f"x.parquet, row 2: {message}")
 
 
-def test_what_may_be_absent() -> None:
+def test_nullable_columns_may_be_null() -> None:
     row = job(**{field.name: None for field in JOBS if field.nullable})
     assert validate(jobs(row), JOBS, "x").to_pylist() == [row]
 
@@ -144,7 +144,7 @@ def test_what_may_be_absent() -> None:
 def test_wrong_columns_are_all_named() -> None:
     table = jobs(job()).drop_columns(["gpus"]).append_column("colour", pa.array(["red"]))
     table = table.set_column(0, "job_id", pa.array([1]))
-    assert refused(table) == [
+    assert read_faults(table) == [
         "x.parquet: column job_id has type int64, must be string",
         "x.parquet: column gpus is missing; found job_id, group_id, user, queue, submit_time_s, "
         "duration_s, estimate_s, gpu_milli, gpu_type, workload, time_scale, status, colour",
@@ -153,12 +153,12 @@ def test_wrong_columns_are_all_named() -> None:
 
 
 def test_an_empty_table_is_refused() -> None:
-    assert refused(JOBS.empty_table()) == [
+    assert read_faults(JOBS.empty_table()) == [
         "x.parquet: the table has no rows; a trace needs at least one"
     ]
 
 
-def test_many_bad_rows_are_kept_and_shown_in_part() -> None:
+def test_many_malformed_rows_are_reported_in_part() -> None:
     rows = [job(job_id=str(n), gpus=0) for n in range(100)]
     with pytest.raises(TraceError) as caught:
         validate(jobs(*rows), JOBS, "x")
@@ -190,7 +190,7 @@ def test_unsafe_names_are_refused(name: str) -> None:
 
 
 @given(st.text())
-def test_a_name_can_be_made_of_anything(text: str) -> None:
+def test_any_text_gives_an_allowed_name(text: str) -> None:
     assert is_name(derive_name(text))
     if is_name(text):
         assert derive_name(text) == text

@@ -87,7 +87,7 @@ def test_scores_beyond_single_precision_are_finite(graphs: dict[str, Graph]) -> 
     assert 1e40 < largest < math.inf
 
 
-def test_widths_count_for_nothing_but_equality() -> None:
+def test_only_equality_of_widths_counts() -> None:
     spec = draw(np.random.default_rng(3), 60)
     wide = spec._replace(stages=tuple((2 * width, blocks) for width, blocks in spec.stages))
     child, wider = build(spec), build(wide)

@@ -23,12 +23,12 @@ candidate = st.builds(
 rules = st.sampled_from(["best", "bucketed"])
 
 
-def chosen(rule: Rule, *more: Candidate, minimum: float = 0.1) -> int | None:
+def choose_index(rule: Rule, *more: Candidate, minimum: float = 0.1) -> int | None:
     return choose(rule, [*PEERS, *more], TASK, minimum, own=1.0)
 
 
 @given(rules, st.lists(candidate, max_size=20), st.floats(-1, 1), st.floats(-2, 2))
-def test_who_is_chosen_may_be(
+def test_a_chosen_parent_is_eligible(
     rule: Rule, candidates: list[Candidate], minimum: float, own: float
 ) -> None:
     at = choose(rule, candidates, TASK, minimum, own)
@@ -46,10 +46,10 @@ def test_who_is_chosen_may_be(
 
 def test_best_is_the_most_similar_and_bucketed_the_most_accurate_of_the_similar() -> None:
     near, accurate = Candidate(0.98, 0.91, TASK), Candidate(0.94, 0.93, TASK)
-    assert chosen("best", near, accurate) == 12
-    assert chosen("bucketed", near, accurate) == 13
+    assert choose_index("best", near, accurate) == 12
+    assert choose_index("bucketed", near, accurate) == 13
     below = Candidate(0.85, 0.94, TASK)  # in the next bucket
-    assert chosen("bucketed", near, below) == 12
+    assert choose_index("bucketed", near, below) == 12
 
 
 @pytest.mark.parametrize("rule", ["best", "bucketed"])
@@ -63,27 +63,27 @@ def test_best_is_the_most_similar_and_bucketed_the_most_accurate_of_the_similar(
         Candidate(1.0, 0.95, "image/digits"),
     ],
 )
-def test_who_must_not_be_a_parent_is_not_chosen(rule: Rule, refused: Candidate) -> None:
-    at = chosen(rule, refused)
+def test_ineligible_candidates_are_not_chosen(rule: Rule, refused: Candidate) -> None:
+    at = choose_index(rule, refused)
     assert at is not None
     assert at < len(PEERS)
 
 
-def test_a_failure_among_few_peers_is_seen() -> None:
+def test_a_failed_model_among_few_peers_is_ineligible() -> None:
     few = [Candidate(0.5, accuracy, TASK) for accuracy in (0.9, 0.91, 0.1)]
     assert eligible(few, TASK, 0).tolist() == [True, True, False]
     alike = [Candidate(0.5, accuracy, TASK) for accuracy in (0.9, 0.9, 0.899)]
     assert eligible(alike, TASK, 0).all()
 
 
-def test_nobody_is_chosen_where_nobody_is_similar() -> None:
-    assert chosen("best", minimum=0.3) is None
+def test_no_parent_is_chosen_below_the_minimum_score() -> None:
+    assert choose_index("best", minimum=0.3) is None
     assert choose("bucketed", [], TASK, 0.0, own=1.0) is None
 
 
 def test_an_unknown_rule_is_refused() -> None:
     with pytest.raises(PolicyError, match="no rule is called 'first'"):
-        chosen("first")  # type: ignore[arg-type]
+        choose_index("first")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

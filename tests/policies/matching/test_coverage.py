@@ -23,15 +23,15 @@ def spec_of(seed: int) -> Spec:
     return draw(np.random.default_rng(seed), 80)
 
 
-def scaled(spec: Spec, factor: float) -> Spec:
+def scale(spec: Spec, factor: float) -> Spec:
     return spec._replace(stages=tuple((int(width * factor), n) for width, n in spec.stages))
 
 
-def deeper(spec: Spec, more: int) -> Spec:
+def deepen(spec: Spec, more: int) -> Spec:
     return spec._replace(stages=tuple((width, n + more) for width, n in spec.stages))
 
 
-def shuffled(graph: Graph, luck: np.random.Generator) -> Graph:
+def shuffle(graph: Graph, luck: np.random.Generator) -> Graph:
     """The same graph in another topological order, the arguments of its sums swapped at will."""
     waiting = {at: {*node.inputs} - {SOURCE} for at, node in enumerate(graph.nodes)}
     place: dict[int, int] = {SOURCE: SOURCE}
@@ -50,7 +50,7 @@ def shuffled(graph: Graph, luck: np.random.Generator) -> Graph:
 
 
 @given(seeds)
-def test_a_model_fills_itself_wholly(seed: int) -> None:
+def test_a_model_fills_itself_completely(seed: int) -> None:
     graph = build(spec_of(seed))
     assert coverage(graph, graph) == 1
     assert (align(graph, graph) == np.arange(len(graph))).all()
@@ -59,7 +59,7 @@ def test_a_model_fills_itself_wholly(seed: int) -> None:
 @given(seeds, st.sampled_from([2, 3, 1.5]))
 def test_another_width_of_the_same_net_fits_node_by_node(seed: int, factor: float) -> None:
     spec = spec_of(seed)
-    narrow, wide = build(spec), build(scaled(spec, factor))
+    narrow, wide = build(spec), build(scale(spec, factor))
     for parent, child in ((narrow, wide), (wide, narrow)):
         assert coverage(parent, child) == 1
         assert (align(parent, child) == np.arange(len(child))).all()
@@ -86,14 +86,14 @@ def test_an_alignment_is_monotone_and_matches_what_fits(one: int, two: int) -> N
 @given(seeds, seeds)
 def test_the_order_of_branches_does_not_matter(seed: int, other: int) -> None:
     graph = build(spec_of(seed))
-    mixed = shuffled(graph, np.random.default_rng(other))
+    mixed = shuffle(graph, np.random.default_rng(other))
     assert coverage(graph, mixed) == coverage(mixed, graph) == 1
 
 
 @given(families, st.integers(1, 6))
 def test_a_deeper_child_takes_the_parents_blocks_first(family: str, more: int) -> None:
     spec = Spec(family, ((16, 3),))
-    parent, child = build(spec), build(deeper(spec, more))
+    parent, child = build(spec), build(deepen(spec, more))
     places = align(parent, child)
     for at, node in enumerate(child.nodes[:-1]):
         if node.tensors:
@@ -103,7 +103,7 @@ def test_a_deeper_child_takes_the_parents_blocks_first(family: str, more: int) -
 
 def test_a_deeper_and_wider_child_keeps_every_node_of_the_parent() -> None:
     spec = Spec("basic", ((16, 2), (32, 2)))
-    parent, child = build(spec), build(deeper(scaled(spec, 2), 2))
+    parent, child = build(spec), build(deepen(scale(spec, 2), 2))
     kept = align(parent, child)
     weighted = [at for at, node in enumerate(parent.nodes) if node.tensors]
     assert set(weighted) <= set(kept.tolist())
@@ -113,7 +113,7 @@ def test_a_deeper_and_wider_child_keeps_every_node_of_the_parent() -> None:
     assert all(len({*node.tensors[0].shape[:2]}) == 1 for node in left)
 
 
-def test_classes_and_channels_are_the_tasks() -> None:
+def test_classes_and_channels_are_fixed_by_the_task() -> None:
     spec = Spec("plain", ((16, 3),))
     parent = build(spec)
     head = build(spec._replace(classes=100))
@@ -124,7 +124,7 @@ def test_classes_and_channels_are_the_tasks() -> None:
     assert align(parent, stem)[-1] == len(stem) - 1
 
 
-def test_strides_are_equal_and_kernels_have_a_middle_in_common() -> None:
+def test_strides_must_be_equal_and_kernels_share_a_centre() -> None:
     def net(kernel: int, stride: int) -> Graph:
         to = Builder()
         at = to.conv(SOURCE, 3, 8, 3)
@@ -167,7 +167,7 @@ def test_a_scalar_fits_a_scalar() -> None:
     assert coverage(Graph("", (scale,)), Graph("", (scale,))) == 1
 
 
-def test_nothing_to_train_is_not_filled() -> None:
+def test_coverage_without_trained_elements_is_zero() -> None:
     graph = Graph("", (Node("relu", (SOURCE,)),))
     assert coverage(graph, graph) == 0
     assert coverage(Graph("", ()), build(Spec("plain", ((8, 1),)))) == 0

@@ -78,7 +78,7 @@ def test_an_unknown_matcher_is_refused() -> None:
 
 
 @every_matcher
-def test_two_stages_see_all_when_they_look_into_all_clusters(name: str) -> None:
+def test_two_stages_over_all_clusters_find_the_exact_best(name: str) -> None:
     matcher = find_matcher(name)
     parents, children = zoo(matcher, 30)
     search, staged = ParentSearch(matcher, parents), TwoStage(matcher, parents)
@@ -90,7 +90,7 @@ def test_two_stages_see_all_when_they_look_into_all_clusters(name: str) -> None:
         assert staged.scored < len(parents)
 
 
-def test_clusters_are_the_obvious_ones() -> None:
+def test_separated_models_form_separate_clusters() -> None:
     points = np.array([0.0, 0.1, 0.2, 5.0, 5.1, 5.2, 9.0, 9.1, 9.2])
     found = cluster(np.abs(points[:, None] - points), 3)
     assert found.medoids.tolist() == [1, 4, 7]

@@ -168,7 +168,7 @@ def test_reports_are_json_and_text() -> None:
     assert not any(row["rows"] for row in odd["above_cap"] + odd["slower_at_higher_limit"])
 
 
-def test_wrong_questions() -> None:
+def test_wrong_arguments_are_refused() -> None:
     trace = generate(SyntheticProfiles(), "syn")
     for eta in (-0.1, 1.1, float("nan")):
         with pytest.raises(InputError, match="must be in"):
@@ -177,7 +177,7 @@ def test_wrong_questions() -> None:
         describe(trace, gpu_type="V100")
 
 
-def test_a_default_that_never_reaches_saves_nothing_known() -> None:
+def test_savings_are_unknown_if_the_default_never_reaches_the_target() -> None:
     curves = {
         8: Curve(8, (100.0, 200.0), (2.0, 1.0), (90.0, 190.0), (3.0,)),
         16: Curve(16, (100.0, 200.0), (2.0, 1.0), (90.0, 190.0), (float("inf"),)),
@@ -245,7 +245,7 @@ def jobs_trace(columns: dict, nodes: Sequence[tuple[str, int]] = (), **about: An
     return Trace("j", "jobs", tables, "f", "recorded", "s", "l", **about)
 
 
-def test_what_an_import_found_is_told() -> None:
+def test_counts_of_the_import_are_reported() -> None:
     quality = {
         "rows": 9,
         "kept": 2,
@@ -409,7 +409,7 @@ def test_a_closed_pipe_is_quiet(inside: Command, tmp_path: Path, form: list[str]
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_people_estimates_and_repetitions() -> None:
+def test_users_estimates_and_repeated_submissions() -> None:
     trace = jobs_trace(
         {
             "submit_time_s": [1.0, 1.0, 1.0, 2.0, 3.0],

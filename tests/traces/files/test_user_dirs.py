@@ -15,7 +15,7 @@ FOLDERS = [
 
 
 @pytest.mark.parametrize(("folder", "variable", "xdg", "default", "ours"), FOLDERS)
-def test_variables_come_before_the_home_directory(
+def test_environment_variables_precede_the_home_directory(
     folder: Callable[[], Path], variable: str, xdg: str, default: str, ours: str,
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
 ) -> None:  # fmt: skip

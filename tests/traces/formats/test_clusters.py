@@ -34,20 +34,20 @@ def rows(trace: Trace, *columns: str) -> list[tuple[Any, ...]]:
     return list(zip(*found.values(), strict=True))
 
 
-def refused(form: str, *paths: Path) -> str:
+def read_error(form: str, *paths: Path) -> str:
     with pytest.raises(TraceError) as error:
         import_trace(form, paths)
     return str(error.value)
 
 
-def skipping(form: str, paths: Sequence[Path], folder: Path) -> Trace:
+def import_skipping(form: str, paths: Sequence[Path], folder: Path) -> Trace:
     known = registry()[form]
     assert isinstance(known, JobsFormat)
     write_jobs(known, paths, None, folder, skip_bad=True)
     return folders.read(folder)
 
 
-def changed(tmp_path: Path, path: Path, old: str, new: str) -> Path:
+def replace_text(tmp_path: Path, path: Path, old: str, new: str) -> Path:
     text = path.read_text()
     assert old in text
     copy = tmp_path / path.name
@@ -99,7 +99,7 @@ def test_philly_reads_gzip_with_byte_order_mark(tmp_path: Path) -> None:
     jobs = import_trace("philly-json", [packed]).tables["jobs"]
     assert jobs == import_trace("philly-json", [path]).tables["jobs"]
     packed.write_bytes(packed.read_bytes()[:-40])
-    assert "truncated or damaged gzip" in refused("philly-json", packed)
+    assert "truncated or damaged gzip" in read_error("philly-json", packed)
 
 
 @pytest.mark.parametrize(
@@ -117,18 +117,18 @@ def test_philly_reads_gzip_with_byte_order_mark(tmp_path: Path) -> None:
 def test_philly_names_the_line_of_a_malformed_job(
     tmp_path: Path, old: str, new: str, text: str
 ) -> None:
-    path = changed(tmp_path, SAMPLES["philly-json"][0], old, new)
-    message = refused("philly-json", path)
+    path = replace_text(tmp_path, SAMPLES["philly-json"][0], old, new)
+    message = read_error("philly-json", path)
     assert f"{path}, line 2: " in message
     assert text in message
-    trace = skipping("philly-json", [path], tmp_path / "out")
+    trace = import_skipping("philly-json", [path], tmp_path / "out")
     assert trace.quality["wrong"] == 1
     assert rows(trace, "job_id") == [("application_1_3",)]
 
 
 def test_philly_names_the_line_of_a_later_job(tmp_path: Path) -> None:
-    path = changed(tmp_path, SAMPLES["philly-json"][0], '["gpu7"]', "7")
-    assert f"{path}, line 24: gpus is 7, must be a list" in refused("philly-json", path)
+    path = replace_text(tmp_path, SAMPLES["philly-json"][0], '["gpu7"]', "7")
+    assert f"{path}, line 24: gpus is 7, must be a list" in read_error("philly-json", path)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_philly_names_the_line_of_a_later_job(tmp_path: Path) -> None:
 def test_philly_damage_is_refused(tmp_path: Path, content: str, text: str) -> None:
     path = tmp_path / "log.json"
     path.write_text(content)
-    assert text in refused("philly-json", path)
+    assert text in read_error("philly-json", path)
 
 
 def test_pai_joins_tasks() -> None:
@@ -190,24 +190,24 @@ def test_pai_takes_header_lines_and_header_files(tmp_path: Path) -> None:
     headers = [path.with_suffix(".header") for path in beside]
     assert import_trace("pai-2020", beside + headers).tables["jobs"] == jobs
     headers[0].write_text("a,b,c,d,e,f")
-    assert f"{headers[0]}: names a, b" in refused("pai-2020", *beside)
+    assert f"{headers[0]}: names a, b" in read_error("pai-2020", *beside)
 
 
 def test_pai_malformed_tasks_are_named_and_their_jobs_dropped(tmp_path: Path) -> None:
-    tasks = changed(tmp_path, PAI[1], "29.3,100.0,V100\nj-many", "29.3,lots,V100\nj-many")
-    message = refused("pai-2020", PAI[0], tasks)
+    tasks = replace_text(tmp_path, PAI[1], "29.3,100.0,V100\nj-many", "29.3,lots,V100\nj-many")
+    message = read_error("pai-2020", PAI[0], tasks)
     assert f"{tasks}, line 1: plan_gpu is 'lots', must be a finite number" in message
-    trace = skipping("pai-2020", [PAI[0], tasks], tmp_path / "out")
+    trace = import_skipping("pai-2020", [PAI[0], tasks], tmp_path / "out")
     assert trace.quality["dropped"]["one of its tasks is malformed"] == 1
     assert trace.quality["wrong"] == 1
     assert rows(trace, "job_id")[0] == ("j-many",)
 
 
 def test_pai_needs_both_tables(tmp_path: Path) -> None:
-    assert "needed are pai_job_table.csv (6 columns)" in refused("pai-2020", PAI[0])
-    assert "needed are pai_job_table.csv (6 columns)" in refused("pai-2020", PAI[0], PAI[0])
-    assert "unpack it" in refused("pai-2020", tmp_path / "pai_job_table.tar.gz")
-    assert "absent.csv: no such file" in refused("pai-2020", tmp_path / "absent.csv", PAI[1])
+    assert "needed are pai_job_table.csv (6 columns)" in read_error("pai-2020", PAI[0])
+    assert "needed are pai_job_table.csv (6 columns)" in read_error("pai-2020", PAI[0], PAI[0])
+    assert "unpack it" in read_error("pai-2020", tmp_path / "pai_job_table.tar.gz")
+    assert "absent.csv: no such file" in read_error("pai-2020", tmp_path / "absent.csv", PAI[1])
 
 
 def test_pai_simulator() -> None:
@@ -244,21 +244,23 @@ def test_openb_pods_and_nodes() -> None:
 
 def test_openb_says_what_is_missing_or_wrong(tmp_path: Path) -> None:
     pods, nodes = SAMPLES["openb-2023"]
-    message = refused("openb-2023", DATA / "openb_pods_sizes.csv")
+    message = read_error("openb-2023", DATA / "openb_pods_sizes.csv")
     assert "has no times" in message
     assert "creation_time, deletion_time, scheduled_time" in message
-    assert "the list of pods is needed too" in refused("openb-2023", nodes)
-    assert "one list of pods is needed, not 2" in refused("openb-2023", pods, pods)
-    bad = changed(tmp_path, pods, "500,900,510", "500,400,490")
-    message = refused("openb-2023", bad)
+    assert "the list of pods is needed too" in read_error("openb-2023", nodes)
+    assert "one list of pods is needed, not 2" in read_error("openb-2023", pods, pods)
+    bad = replace_text(tmp_path, pods, "500,900,510", "500,400,490")
+    message = read_error("openb-2023", bad)
     assert "line 2: deletion_time 400 is before scheduled_time 490; scheduled_time 490" in message
-    bad = changed(tmp_path, pods, "pod-b,6000,12288,1,460", "pod-b,6000,12288,1,1460")
-    assert "line 3: gpu_milli is 1460, must be a whole number from 1" in refused("openb-2023", bad)
-    bare = changed(tmp_path, nodes, "8,G2", "8,")
-    assert f"{bare}, row 3: model is absent" in refused("openb-2023", pods, bare)
-    none = changed(tmp_path, nodes, "8,G2", "0,")
+    bad = replace_text(tmp_path, pods, "pod-b,6000,12288,1,460", "pod-b,6000,12288,1,1460")
+    assert "line 3: gpu_milli is 1460, must be a whole number from 1" in read_error(
+        "openb-2023", bad
+    )
+    bare = replace_text(tmp_path, nodes, "8,G2", "8,")
+    assert f"{bare}, row 3: model is absent" in read_error("openb-2023", pods, bare)
+    none = replace_text(tmp_path, nodes, "8,G2", "0,")
     none.write_text(none.read_text().replace("2,P100", "0,"))
-    assert "no node with a GPU" in refused("openb-2023", pods, none)
+    assert "no node with a GPU" in read_error("openb-2023", pods, none)
 
 
 def test_spot_multiplies_workers() -> None:
@@ -278,11 +280,11 @@ def test_spot_multiplies_workers() -> None:
 
 def test_spot_faults(tmp_path: Path) -> None:
     jobs, nodes = SAMPLES["spot-2026"]
-    assert "job_info_df.csv is needed too" in refused("spot-2026", nodes)
-    bad = changed(tmp_path, jobs, "15,8,2,40", "15,8,2000000000,40")
-    assert f"{bad}, line 4: gpu_request times worker_num" in refused("spot-2026", bad)
-    bad = changed(tmp_path, jobs, "15,8,2,40", "15,-8,0,")
-    message = refused("spot-2026", bad)
+    assert "job_info_df.csv is needed too" in read_error("spot-2026", nodes)
+    bad = replace_text(tmp_path, jobs, "15,8,2,40", "15,8,2000000000,40")
+    assert f"{bad}, line 4: gpu_request times worker_num" in read_error("spot-2026", bad)
+    bad = replace_text(tmp_path, jobs, "15,8,2,40", "15,-8,0,")
+    message = read_error("spot-2026", bad)
     for text in ("gpu_request is negative", "worker_num is below 1", "submit_time is empty"):
         assert text in message
 
@@ -290,14 +292,14 @@ def test_spot_faults(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", SAMPLES)
 def test_a_missing_file_is_named(form: str, tmp_path: Path) -> None:
     absent = tmp_path / "absent"
-    message = refused(form, *SAMPLES[form][:-1], absent)
+    message = read_error(form, *SAMPLES[form][:-1], absent)
     assert f"{absent}: " in message
     assert "such file" in message
 
 
 @pytest.mark.parametrize("form", SAMPLES)
 @given(data=st.data())
-def test_damage_gives_a_message_never_a_traceback(
+def test_damage_gives_a_message_without_traceback(
     form: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("damaged")
@@ -327,7 +329,7 @@ def test_real_openb(shared: Path) -> None:
     assert trace.quality["dropped"] == {"asks for no GPU": 1088}
     assert trace.tables["jobs"]["duration_s"].null_count == 861
     assert sum(trace.tables["nodes"]["gpus"].to_pylist()) == 6212
-    assert "has no times" in refused("openb-2023", data / "openb_pod_list_multigpu50.csv")
+    assert "has no times" in read_error("openb-2023", data / "openb_pod_list_multigpu50.csv")
 
 
 def test_real_spot_nodes(shared: Path) -> None:

@@ -149,7 +149,7 @@ def test_jobs_of_a_small_file(tmp_path: Path) -> None:
     assert "Unused columns: synthetic_load." in trace.notes
 
 
-def test_wrong_jobs_are_said_at_once(tmp_path: Path) -> None:
+def test_all_malformed_jobs_are_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(TraceError) as caught:
         groups(tmp_path, JOBS + "a,4,6,squad,1,1\nc,9,8,squad,1,1\n")
     first, second = caught.value.problems
@@ -163,7 +163,7 @@ def test_wrong_jobs_are_said_at_once(tmp_path: Path) -> None:
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.data())
-def test_damaged_files_give_nothing_but_trace_errors(tmp_path: Path, data: st.DataObject) -> None:
+def test_damaged_files_raise_only_trace_errors(tmp_path: Path, data: st.DataObject) -> None:
     def damage(text: str) -> bytes:
         content = bytearray(text.encode())
         for _ in range(data.draw(st.integers(0, 3))):

@@ -252,7 +252,7 @@ def test_the_fit_of_a_sample_is_near_the_fit() -> None:
     assert "groups: the trace names none" in again.absent
 
 
-def test_groups_come_back() -> None:
+def test_groups_are_recovered_by_a_fit() -> None:
     fit = bursty(groups=GROUPS)
     trace = sample(fit, "one", 60_000)
     jobs = trace.tables["jobs"].select(["group_id", "user", "gpus"]).to_pylist()
@@ -270,7 +270,7 @@ def test_groups_come_back() -> None:
     assert middle == pytest.approx(GROUPS.distance_jobs.at(np.array([0.5])), rel=0.3)
 
 
-def test_bursts_come_back_and_are_beyond_poisson() -> None:
+def test_bursts_are_recovered_and_exceed_poisson() -> None:
     fit = bursty()
     trace = sample(fit, "one", 50_000)
     found = compare(trace, sample(fit_trace(trace), "two", 50_000, seed=7))
@@ -360,7 +360,7 @@ def small(**columns: list[Any]) -> Trace:
     return Trace("small", "jobs", {"jobs": table}, "none", "recorded", "nowhere", "none")
 
 
-def test_what_a_trace_lacks_is_said() -> None:
+def test_missing_columns_of_a_trace_are_reported() -> None:
     found = fit_trace(
         small(
             submit_time_s=[0.0, 5.0, 9.0],

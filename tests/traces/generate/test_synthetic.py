@@ -83,7 +83,7 @@ def test_limits_rise_from_the_least_to_the_largest(gpu: GpuSpec) -> None:
 
 
 @given(gpus(), workloads(), st.integers(0, 2**40), st.integers(1, 4))
-def test_what_is_generated(gpu: GpuSpec, workload: WorkloadSpec, seed: int, runs: int) -> None:
+def test_the_generated_tables(gpu: GpuSpec, workload: WorkloadSpec, seed: int, runs: int) -> None:
     spec = SyntheticProfiles(gpus=(gpu,), workloads=(workload,), runs=runs, seed=seed)
     trace = generate(spec, "t")
     by_batch = defaultdict(list)
@@ -147,7 +147,7 @@ def test_a_trace_keeps_what_it_was_made_from() -> None:
     assert again == spec
 
 
-def test_a_scenario_may_write_it_strictly() -> None:
+def test_a_specification_validates_strictly() -> None:
     data = SyntheticProfiles().model_dump(mode="json")
     data["gpus"][0]["idle_power_w"] = 40
     text = json.dumps(data)

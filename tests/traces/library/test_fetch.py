@@ -164,7 +164,7 @@ def test_the_list_names_address_licence_and_digest(command: Command) -> None:
     assert "sha256 unknown" in text
 
 
-def test_the_table_is_sound() -> None:
+def test_the_catalogue_is_consistent() -> None:
     for name, known in WELL_KNOWN.items():
         assert known.format in registry()
         assert known.name == name
@@ -176,7 +176,7 @@ def test_the_table_is_sound() -> None:
             assert bool(file.members) == file.url.endswith((".tar.gz", ".zip"))
 
 
-def test_fetches_unpacks_imports_and_tidies_up(philly: Fetch, tmp_path: Path) -> None:
+def test_fetch_downloads_unpacks_imports_and_cleans_up(philly: Fetch, tmp_path: Path) -> None:
     text = philly()
     assert "(as stated)" in text
     assert "\r" not in text
@@ -195,7 +195,7 @@ def test_what_was_fetched_is_a_trace_of_the_library(philly: Fetch, command: Comm
     command("traces", "describe", "mine")
 
 
-def test_goes_on_where_it_broke_off(server: Server, philly: Fetch, tmp_path: Path) -> None:
+def test_an_interrupted_download_is_resumed(server: Server, philly: Fetch, tmp_path: Path) -> None:
     size = len(server.files["/t.tar.gz"])
     server.limits = [100_000, 50_000]
     assert f"broke off after 100,000 of {size:,} bytes; the same command goes on" in philly(code=3)
@@ -206,7 +206,7 @@ def test_goes_on_where_it_broke_off(server: Server, philly: Fetch, tmp_path: Pat
 
 
 @pytest.mark.parametrize("why", ["no ranges", "no validator", "changed"])
-def test_starts_again_where_it_cannot_go_on(server: Server, philly: Fetch, why: str) -> None:
+def test_a_failed_resume_restarts(server: Server, philly: Fetch, why: str) -> None:
     server.limits = [100_000]
     server.etag = None if why == "no validator" else '"v1"'
     philly(code=3)
@@ -303,7 +303,7 @@ def test_broken_archives_are_named(server: Server, philly: Fetch) -> None:
     assert "is a broken archive" in philly(code=2)
 
 
-def test_a_zip_serves_as_well(server: Server, philly: Fetch) -> None:
+def test_zip_archives_are_unpacked(server: Server, philly: Fetch) -> None:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, data in MEMBERS.items():
@@ -335,7 +335,7 @@ def test_a_taken_name_is_refused_before_anything_is_downloaded(
     assert len(server.asked) == 1
 
 
-def test_says_that_a_file_has_changed(server: Server, philly: Fetch) -> None:
+def test_a_changed_file_is_reported(server: Server, philly: Fetch) -> None:
     philly()
     server.files["/t.tar.gz"] = tar({"trace-data/new": b"", **MEMBERS})
     assert "has changed since it was fetched before" in philly("--replace")
@@ -358,9 +358,7 @@ def test_several_files_come_from_a_folder(
     assert "needs one for each of summary_train.csv, summary_power_a40.csv" in one.stderr
 
 
-def test_digests_without_a_statement_are_shown(
-    server: Server, command: Command, tmp_path: Path
-) -> None:
+def test_unverified_digests_are_reported(server: Server, command: Command, tmp_path: Path) -> None:
     unstated = [k for k in WELL_KNOWN.values() if not any(f.sha256 for f in k.files)]
     assert unstated
     if "swf" not in registry():

@@ -56,7 +56,7 @@ def put(tmp_path: Path) -> Callable[[str | bytes], Path]:
     return write
 
 
-def said(form: str, path: Path) -> list[str]:
+def read_faults(form: str, path: Path) -> list[str]:
     with pytest.raises(TraceError) as caught:
         import_trace(form, [path])
     return [str(problem) for problem in caught.value.problems]
@@ -86,7 +86,7 @@ def test_a_sample_is_recognised_and_imported(name: str, home: Path) -> None:
 
 @TEXT
 @pytest.mark.parametrize("change", ["gzip", "bom", "crlf", "no last newline"])
-def test_how_a_file_is_written_changes_nothing(
+def test_encodings_change_nothing(
     name: str, change: str, put: Callable[[str | bytes], Path]
 ) -> None:
     data = sample(name).read_bytes()
@@ -110,7 +110,7 @@ def test_a_bad_line_is_named_and_skipped_on_demand(
     at = next(n for n, line in enumerate(lines) if n and not line.startswith(b";"))
     bad = [lines[at] + b"|x,y\tz 1", b"", b"\xff" + lines[at], lines[at].replace(b"1", b"\0")]
     path = put(b"\n".join([*lines[:at], *bad, *lines[at:], b""]))
-    problems = said(name, path)
+    problems = read_faults(name, path)
     assert [text.partition(": ")[0] for text in problems] == [
         f"{path}, line {at + n}" for n in (1, 3, 4)
     ]
@@ -127,7 +127,9 @@ def test_a_bad_line_is_named_and_skipped_on_demand(
 
 
 @TEXT
-def test_what_is_no_log(name: str, put: Callable[[str | bytes], Path], tmp_path: Path) -> None:
+def test_files_that_are_not_logs_are_refused(
+    name: str, put: Callable[[str | bytes], Path], tmp_path: Path
+) -> None:
     data = sample(name).read_bytes()
     packed = gzip.compress(data * 500)
     for content in (
@@ -139,16 +141,16 @@ def test_what_is_no_log(name: str, put: Callable[[str | bytes], Path], tmp_path:
         b"\x1f\x8b" + b"x" * 40,
         data.decode().encode("utf-16"),
     ):
-        assert all(str(tmp_path) in text for text in said(name, put(content)))
+        assert all(str(tmp_path) in text for text in read_faults(name, put(content)))
     for path in (tmp_path, tmp_path / "none", tmp_path / "x\0y"):
-        assert said(name, path)
+        assert read_faults(name, path)
 
 
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.data())
-def test_damage_gives_nothing_but_trace_errors(tmp_path: Path, data: st.DataObject) -> None:
+def test_damage_raises_only_trace_errors(tmp_path: Path, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(FILES)))
     content = bytearray(sample(name).read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
@@ -226,7 +228,7 @@ def test_values_that_break_the_rules(put: Callable[[str | bytes], Path]) -> None
         ('"b,0,1,1', "has a quotation mark that is not closed on this line"),
         ("b,0,1", "has 3 values, must have 4"),
     ):
-        problems = said("csv", put(head + "\n" + line + "\n"))
+        problems = read_faults("csv", put(head + "\n" + line + "\n"))
         assert text in problems[0], problems
         assert ", line 3: " in problems[0]
 
@@ -251,9 +253,9 @@ def test_repeated_ids_are_found_across_batches_and_files(
     assert set(store.find("mine").inputs) == {"a.txt", "b.txt"}
 
 
-def test_many_bad_lines_are_shown_in_part(put: Callable[[str | bytes], Path], home: Path) -> None:
+def test_many_malformed_lines_are_cut(put: Callable[[str | bytes], Path], home: Path) -> None:
     path = put("submit_time_s,gpus\n0,1\n" + "x,1\n" * 50)
-    problems = said("csv", path)
+    problems = read_faults("csv", path)
     assert len(problems) == 20
     assert "50 of 51 rows malformed, the first 20 of them above; --skip-bad" in problems[-1]
     added = store.add("csv", [path], "mine", skip_bad=True)
@@ -263,9 +265,9 @@ def test_many_bad_lines_are_shown_in_part(put: Callable[[str | bytes], Path], ho
 
 
 def test_a_log_without_gpu_jobs(put: Callable[[str | bytes], Path]) -> None:
-    (text,) = said("csv", put("submit_time_s,gpus\n0,0\n"))
+    (text,) = read_faults("csv", put("submit_time_s,gpus\n0,0\n"))
     assert text.endswith("has no GPU job: of 1 rows 1 asks for no GPU")
-    (text,) = said("csv", put("submit_time_s,gpus\n"))
+    (text,) = read_faults("csv", put("submit_time_s,gpus\n"))
     assert text.endswith("has no rows")
 
 
@@ -284,13 +286,13 @@ def test_slurm_resources(put: Callable[[str | bytes], Path]) -> None:
     assert jobs["gpu_type"].to_pylist() == [None, "v100", "a100|h100"]
     assert jobs["duration_s"].to_pylist() == [93784, 10.5, 36000]
     assert jobs["estimate_s"].to_pylist() == [5400, None, None]
-    (text,) = said("slurm", put(head + line.format(1, "soon", 1, "gpu:1", 1)))
+    (text,) = read_faults("slurm", put(head + line.format(1, "soon", 1, "gpu:1", 1)))
     assert "line 2: Elapsed is 'soon', must be a time span as 1-02:03:04" in text
     spans = ["03:04", "02:03:04", "1-02:03:04", "1-02:03", "00:00.5"]
     lines = [line.format(n, span, 1, "gpu:1", 1) for n, span in enumerate(spans)]
     jobs = import_trace("slurm", [put(head + "".join(lines))]).tables["jobs"]
     assert jobs["duration_s"].to_pylist() == [184, 7384, 93784, 86523, 0.5]
-    assert "no column tells of GPUs" in said("slurm", put("JobID|Submit|Start\n1|2|3\n"))[0]
+    assert "no column tells of GPUs" in read_faults("slurm", put("JobID|Submit|Start\n1|2|3\n"))[0]
 
 
 @pytest.mark.parametrize(
@@ -318,7 +320,7 @@ def test_slurm_counts_of_gpus(
         f"JobID|Submit|Start|ElapsedRaw|{column}\n" + line.format(1, text) + line.format(2, none)
     )
     if isinstance(gpus, str):
-        (problem,) = said("slurm", path)
+        (problem,) = read_faults("slurm", path)
         expected = f"line 2: {column}: {gpus}, must be a whole number > 0, or 0 for none"
         assert expected in problem
         return
@@ -329,7 +331,7 @@ def test_slurm_counts_of_gpus(
     assert trace.quality["dropped"] == {"asks for no GPU": 1}
 
 
-def test_slurm_times_in_no_order_are_doubts(put: Callable[[str | bytes], Path]) -> None:
+def test_slurm_times_out_of_order_are_doubts(put: Callable[[str | bytes], Path]) -> None:
     day = "2024-01-01T00:00:"
     rows = [
         f"1|{day}05|{day}04|{day}09|gres/gpu=1|{{}}",
@@ -347,7 +349,7 @@ def test_slurm_times_in_no_order_are_doubts(put: Callable[[str | bytes], Path]) 
 
 
 @pytest.mark.parametrize("size", [1, 64, 10_000])
-def test_the_few_times_of_another_kind_are_to_blame(
+def test_the_less_frequent_kind_of_times_is_reported(
     put: Callable[[str | bytes], Path], size: int, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
     real = textfile._blocks
@@ -369,7 +371,7 @@ def test_the_few_times_of_another_kind_are_to_blame(
     assert store.add("csv", [path], "mine", mapping=mapping, skip_bad=True).rows == {"jobs": 30}
     dates = [f"d{n},2024-01-01 00:00:{n}0,1" for n in range(4)]
     path = put("\n".join(["job_id,submit_time_s,gpus", "a,5,1", *dates]))
-    (text,) = said("csv", path)
+    (text,) = read_faults("csv", path)
     assert "line 2: submit_time_s is '5', the others are dates; all must be of one kind" in text
 
 
@@ -383,7 +385,7 @@ def test_messages_name_the_columns_of_the_file(put: Callable[[str | bytes], Path
     assert second.startswith("long is '10 min', must be a finite number of seconds")
 
 
-def test_what_is_no_text_is_said_by_auto_too(put: Callable[[str | bytes], Path]) -> None:
+def test_auto_reports_files_that_are_not_text(put: Callable[[str | bytes], Path]) -> None:
     for content, text in (
         (b"\xb0\xff\n", "is not text (UTF-8): byte 0xb0 at byte 1"),
         (b"PK\0\n", "is not text (UTF-8): byte 0x00 at byte 3"),
@@ -391,7 +393,7 @@ def test_what_is_no_text_is_said_by_auto_too(put: Callable[[str | bytes], Path])
         (b" \n\n", "is empty"),
     ):
         for form in ("auto", "csv", "slurm"):
-            (found,) = said(form, put(content))
+            (found,) = read_faults(form, put(content))
             assert text in found
 
 

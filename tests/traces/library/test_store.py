@@ -49,7 +49,7 @@ def jobs(name: str = "jobs", count: int = 3) -> Trace:
     )
 
 
-def refused(name_or_path: str | Path) -> str:
+def read_error(name_or_path: str | Path) -> str:
     with pytest.raises(TraceError) as caught:
         store.find(name_or_path)
     return str(caught.value)
@@ -91,7 +91,7 @@ def test_a_taken_name_is_replaced_only_on_demand(home: Path) -> None:
     assert [p.name for p in home.iterdir()] == ["jobs"]
 
 
-def test_what_is_no_trace_is_never_replaced(home: Path) -> None:
+def test_a_folder_that_is_not_a_trace_is_never_replaced(home: Path) -> None:
     (home / "jobs").mkdir(parents=True)
     (home / "jobs" / "thesis.tex").write_text("dear")
     with pytest.raises(InputError, match="is there and is no trace"):
@@ -113,14 +113,14 @@ def test_a_failed_write_leaves_what_was_there(home: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_library_that_may_not_be_written(home: Path) -> None:
+def test_a_read_only_library_is_reported(home: Path) -> None:
     home.mkdir()
     home.chmod(0o500)
     with pytest.raises(EnvironmentLacks, match="Permission denied"):
         store.save(jobs())
 
 
-def test_a_file_in_the_way(home: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_reported(home: Path) -> None:
     home.write_text("")
     with pytest.raises(EnvironmentLacks, match="cannot write"):
         store.save(jobs())
@@ -169,39 +169,39 @@ def test_broken_folders(home: Path, tmp_path: Path) -> None:
     path = store.save(jobs())
     meta, table = path / "trace.json", path / "jobs.parquet"
     text, data = meta.read_text(), table.read_bytes()
-    assert f"{table}: is a file, not the folder" in refused(table)
-    assert "trace.json: is missing" in refused(tmp_path)
+    assert f"{table}: is a file, not the folder" in read_error(table)
+    assert "trace.json: is missing" in read_error(tmp_path)
     for half in (data[:-1], data[: len(data) // 2], b""):
         table.write_bytes(half)
-        assert refused("jobs").startswith(f"{table}: is truncated or was changed")
+        assert read_error("jobs").startswith(f"{table}: is truncated or was changed")
     table.unlink()
-    assert refused("jobs").startswith(f"{table}: is missing")
+    assert read_error("jobs").startswith(f"{table}: is missing")
     table.mkdir()
-    assert refused("jobs").startswith(f"{table}: cannot be read")
+    assert read_error("jobs").startswith(f"{table}: cannot be read")
     table.rmdir()
     table.write_bytes(data)
     for wrong in (text[:-9], "", "[]", "\0", text.replace('"version": 2', '"version": 3')):
         meta.write_text(wrong)
-        assert refused("jobs").startswith(f"{meta}: ")
+        assert read_error("jobs").startswith(f"{meta}: ")
     fields = json.loads(text)
     for key, value in (("kind", "x"), ("origin", None), ("tables", {}), ("name", "../x")):
         meta.write_text(json.dumps(fields | {key: value}))
-        assert refused("jobs")
+        assert read_error("jobs")
     meta.write_text(json.dumps(fields | {"tables": fields["tables"] | {"../../x": {}}}))
-    assert refused("jobs")
+    assert read_error("jobs")
 
 
-def test_a_parquet_file_that_is_none(home: Path) -> None:
+def test_an_invalid_parquet_file_is_reported(home: Path) -> None:
     path = store.save(jobs())
-    sealed(path, b"PAR1 this is no Parquet file PAR1")
-    assert "jobs.parquet: is no valid Parquet file" in refused("jobs")
+    write_sealed(path, b"PAR1 this is no Parquet file PAR1")
+    assert "jobs.parquet: is no valid Parquet file" in read_error("jobs")
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"job_id": [1]}), sink)
-    sealed(path, sink.getvalue().to_pybytes())
-    assert "jobs.parquet: column job_id has type int64, must be string" in refused("jobs")
+    write_sealed(path, sink.getvalue().to_pybytes())
+    assert "jobs.parquet: column job_id has type int64, must be string" in read_error("jobs")
 
 
-def sealed(path: Path, data: bytes) -> None:
+def write_sealed(path: Path, data: bytes) -> None:
     """Put a table there whose digest fits."""
     (path / "jobs.parquet").write_bytes(data)
     meta = json.loads((path / "trace.json").read_text())
@@ -213,7 +213,7 @@ def sealed(path: Path, data: bytes) -> None:
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.data())
-def test_damage_gives_nothing_but_known_errors(home: Path, data: st.DataObject) -> None:
+def test_damage_raises_only_known_errors(home: Path, data: st.DataObject) -> None:
     path = store.save(jobs(), replace=True)
     file = data.draw(st.sampled_from(["jobs.parquet", "trace.json"]))
     content = bytearray((path / file).read_bytes())

@@ -92,14 +92,14 @@ def test_a_malformed_graph_is_refused(tmp_path: Path, key: str, value: Any, mess
         (b'[["relu", [-1], [["w", "weight", [0], true]], []]]', r"\[0\]\[2\]\[0\]\[2\]\[0\]"),
     ],
 )
-def test_what_is_no_graph_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+def test_files_without_graphs_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "any.json"
     path.write_bytes(content)
     with pytest.raises(TraceError, match=rf"any\.json: .*({message})"):
         read_graph(path)
 
 
-def test_our_own_form_comes_back(tmp_path: Path) -> None:
+def test_own_graph_files_round_trip(tmp_path: Path) -> None:
     luck = np.random.default_rng(1)
     for at in range(5):
         graph = build(draw(luck, 50), f"model{at}")

@@ -28,7 +28,7 @@ GOOD = f"{HEADER}\na,1,2.5,3\na,2,1e2,nan\n"
 on_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 
 
-def said(tmp_path: Path, data: bytes | str) -> list[str]:
+def read_faults(tmp_path: Path, data: bytes | str) -> list[str]:
     path = tmp_path / "x.csv"
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     with pytest.raises(TraceError) as caught:
@@ -60,7 +60,7 @@ def rows(tmp_path: Path, data: bytes | str) -> list[list[object]]:
         gzip.compress(GOOD.encode(), mtime=0),
     ],
 )
-def test_what_is_read_alike(tmp_path: Path, data: bytes | str) -> None:
+def test_variants_of_csv_that_give_the_same_table(tmp_path: Path, data: bytes | str) -> None:
     assert rows(tmp_path, data) == [["a", 1, 2.5, 3], ["a", 2, 100.0, None]]
 
 
@@ -115,14 +115,14 @@ def test_columns_in_any_order_and_further_ones(tmp_path: Path) -> None:
         (b"\x1f\x8b" + b"x" * 40, "is a truncated or damaged gzip file"),
     ],
 )
-def test_what_is_refused(tmp_path: Path, data: bytes | str, expected: str) -> None:
-    (text,) = said(tmp_path, data)
+def test_malformed_files_are_refused(tmp_path: Path, data: bytes | str, expected: str) -> None:
+    (text,) = read_faults(tmp_path, data)
     assert expected in text
 
 
-def test_all_bad_rows_are_said_at_once(tmp_path: Path) -> None:
+def test_malformed_rows_are_reported_at_once(tmp_path: Path) -> None:
     data = f"{HEADER}\na,1,2\nb,x,y,1\n\nc,1,-1,0\nd,1,1,1,1\ne,1,1,1\nf,1,-1,1\n"
-    assert said(tmp_path, data) == [
+    assert read_faults(tmp_path, data) == [
         "row 1: has 3 values, the header has 4",
         "row 2: run is 'x', must be a whole number below 2147483648; "
         "watts is 'y', must be a number",
@@ -133,7 +133,7 @@ def test_all_bad_rows_are_said_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
+def test_paths_that_are_not_files_are_refused(tmp_path: Path) -> None:
     for path, text in (
         (tmp_path, "is a directory"),
         (tmp_path / "none.csv", "no such file"),
@@ -208,7 +208,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 @settings(on_one_folder, max_examples=600)
 @given(st.binary(max_size=300) | almost_tables() | damaged())
-def test_nothing_but_a_trace_error(tmp_path: Path, data: bytes) -> None:
+def test_arbitrary_bytes_raise_only_trace_errors(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "x.csv"
     path.write_bytes(data)
     problems: Sequence[Problem] = ()
