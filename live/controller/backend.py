@@ -12,7 +12,6 @@ from wattkeeper.live.controller.event_log import ExternalEvent
 from wattkeeper.live.controller.launchers.local import file_name
 from wattkeeper.live.controller.process_table import LiveSettings, ProcessTable
 from wattkeeper.live.controller.progress import Watch, seen
-from wattkeeper.live.controller.unprofiled_jobs import UnprofiledRun
 from wattkeeper.live.controller.virtual_time import VirtualTime
 from wattkeeper.live.controller.workloads import NOTHING, LiveAttempt, Trainings, TrainingSpec, pick
 from wattkeeper.live.wire.messages import AttemptResult, EpochReport
@@ -24,7 +23,7 @@ from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.attempt import Attempt, Decision, Execution, Inheritance, Tuned, Untuned
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.environment import Callback
-from wattkeeper.sim.engine.replay import modelled_w
+from wattkeeper.sim.engine.replay import RecordedRun, modelled_w
 from wattkeeper.sim.engine.rng import RandomStreams
 
 
@@ -105,12 +104,13 @@ class LiveBackend(Backend):
     def run(self, attempt: Attempt, inheritance: Inheritance) -> Execution:
         """Let time pass."""
         power_w = modelled_w(self._cluster.busy_w, attempt.job, attempt.gpu_type)
-        return UnprofiledRun(attempt, power_w, self.env, self.listener)
+        return RecordedRun(self, self.env, attempt, inheritance, power_w)
 
     def train(self, attempt: Attempt, decision: Decision, inheritance: Inheritance) -> Execution:
         """Train in a process."""
         job = attempt.job
-        run = LiveAttempt(attempt, decision, self._training(job, attempt.gpu_type), self)
+        training = self._training(job, attempt.gpu_type)
+        run = LiveAttempt(attempt, decision, inheritance, training, self)
         self._choose_luck(run)
         self._runs[job.job_id, attempt.number] = run
         return run
@@ -136,6 +136,7 @@ class LiveBackend(Backend):
         if run.due is not None:
             run.due.cancel()
             run.due = None
+            run.query_s = min(run.query_s, run.starts_s - self.env.now)
         self.fleet.recall(run)
 
     @property
@@ -309,7 +310,7 @@ class LiveBackend(Backend):
         done = without_target and outcome.cause in {"epochs", "left"}
         self._forget(run, outcome)
         reached = done or outcome.cause == "reached"
-        tuned = self._at_one_limit(run, outcome)
+        run.decision = tuned = self._at_one_limit(run, outcome)
         self.listener.ended(run.attempt, tuned, run.totals(outcome, reached))
 
     def _at_one_limit(self, run: LiveAttempt, outcome: AttemptResult) -> Tuned:
@@ -399,10 +400,15 @@ class LiveBackend(Backend):
             raise KeyboardInterrupt
 
     def _launch(self, run: LiveAttempt, delay_s: float = 0.0) -> None:
-        """Start its process; a rehearsal's after a delay, which another training takes itself."""
+        """Start its process; a rehearsal's after a delay, which another training takes itself.
+
+        So it is with the time that the choice of the parent takes.
+        """
+        delay_s += run.query_s
         if delay_s and run.training.command is None:
             run.due = Callback(self._launch_late, run)
-            self.env.schedule_at(self.env.now + delay_s, run.due)
+            run.starts_s = self.env.now + delay_s
+            self.env.schedule_at(run.starts_s, run.due)
         else:
             self.fleet.launch(run)
         self._show(run, "starts")
@@ -414,7 +420,7 @@ class LiveBackend(Backend):
             self._watch(seen(run, state, self.fleet.shown(run.id)))
 
     def _launch_late(self, run: LiveAttempt) -> None:
-        run.due = None
+        run.due, run.query_s = None, 0.0
         self.fleet.launch(run)
 
     def _clear(self, news: ExternalEvent) -> None:

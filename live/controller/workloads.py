@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from wattkeeper.live.controller.launchers.local import Gpu
     from wattkeeper.live.host.wall_clock import WallClock
     from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-    from wattkeeper.sim.engine.attempt import Attempt, Decision
+    from wattkeeper.sim.engine.attempt import Attempt, Decision, Inheritance
     from wattkeeper.sim.engine.environment import ScheduledEvent
     from wattkeeper.sim.engine.rng import RandomStreams
 
@@ -71,8 +71,11 @@ class LiveAttempt(Execution):
 
     Attributes:
         decision: What policies decided of it.
+        inheritance: What it takes over from its parent.
+        query_s: What is left of the time that the choice of the parent takes.
         training: How its workload is trained.
-        needed: Epochs to the target that its rehearsal pretends; infinite: it never gets there.
+        needed: Epochs to the target from scratch that its rehearsal pretends; infinite: it never
+            gets there.
         id: The process that carries it out, or did; None before the first one.
         begun: Whether that said that it begins.
         paused: Whether the world took its GPUs away.
@@ -82,6 +85,7 @@ class LiveAttempt(Execution):
         heard: The last epoch that its process told of; 0 if it has not.
         kept: What it came to when it was last stopped.
         due: What will start its process; None: nothing waits.
+        starts_s: When that is due.
         told: Whether its process was told to stop.
         stopped: The process that stopped before this one.
         answers: By epoch, whether it was told to go on: all its processes are told the same.
@@ -89,10 +93,17 @@ class LiveAttempt(Execution):
     """
 
     def __init__(
-        self, attempt: Attempt, decision: Decision, training: TrainingSpec, carrier: Carrier
+        self,
+        attempt: Attempt,
+        decision: Decision,
+        inheritance: Inheritance,
+        training: TrainingSpec,
+        carrier: Carrier,
     ) -> None:
         super().__init__(attempt)
         self.decision = decision
+        self.inheritance = inheritance
+        self.query_s = inheritance.query_s
         self.training = training
         self._carrier = carrier
         self.needed = math.nan
@@ -104,6 +115,7 @@ class LiveAttempt(Execution):
         self.last = self.kept = NOTHING
         self.heard = 0
         self.due: ScheduledEvent | None = None
+        self.starts_s = 0.0
         self.told = False
         self.stopped: str | None = None
         self.answers: dict[int, bool] = {}
@@ -167,7 +179,16 @@ class LiveAttempt(Execution):
     def totals(self, outcome: AttemptResult, reached: bool) -> AttemptTotals:
         """What the world is told that it came to."""
         time_s, energy_j = outcome.time_s / self.scale, (outcome.energy_j or 0.0) / self.scale
-        return AttemptTotals(outcome.epochs, time_s, energy_j, reached)
+        saved_s = self._saved_s() if reached else 0.0
+        return AttemptTotals(outcome.epochs, time_s, energy_j, reached, saved_s)
+
+    def _saved_s(self) -> float:
+        """Seconds that the parent saved a rehearsal, which does not take them for real."""
+        profile, left = self.training.profile, self.inheritance.epochs_left(self.needed)
+        if profile is None or self.power_limit_w is None or not left < self.needed:
+            return 0.0
+        epoch_s = profile.curves[self.decision.batch_size].epoch(self.power_limit_w)[0]
+        return (self.needed - left) * epoch_s * self.scale
 
     def measured(self, found: list[list[float]]) -> tuple[Measurement, ...]:
         """What profiling found, as profiled; what no meter can tell apart is equal."""
@@ -219,4 +240,5 @@ def rehearsal_of(run: LiveAttempt) -> str:
     curve = profile.curves[run.decision.batch_size]
     times = [time_s * run.scale for time_s in curve.time_per_epoch_s]
     points = list(zip(curve.limits_w, times, curve.average_power_w, strict=True))
-    return json.dumps({"epochs": run.needed, "points": points, "idle_w": run.attempt.idle_w})
+    epochs = run.inheritance.epochs_left(run.needed)
+    return json.dumps({"epochs": epochs, "points": points, "idle_w": run.attempt.idle_w})

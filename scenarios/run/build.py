@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from wattkeeper.policies.profile import optimum
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
+from wattkeeper.scenarios.inputs.zoo_models import zoo_spec
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
@@ -14,6 +15,7 @@ from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.rng import NamedStreams, PublishedStreams, RandomStreams, checksum
 from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource
 from wattkeeper.sim.engine.world import World
+from wattkeeper.sim.engine.zoo import SimulatedZoo
 from wattkeeper.sim.results.tables import RunResult, collect
 
 
@@ -69,6 +71,13 @@ def source_of(inputs: RunInputs) -> Source:
     if inputs.jobs is not None:
         return TraceSource(inputs.jobs, inputs.models.of_job)
     return RecurringSource(inputs.recurrences, inputs.gpus)
+
+
+def build_zoo(spec: RunSpec, inputs: RunInputs, streams: RandomStreams) -> SimulatedZoo | None:
+    """The zoo of a run whose trainings are replayed or rehearsed; None if it has none."""
+    if spec.zoo is None or spec.policies.retain is None:
+        return None
+    return SimulatedZoo(zoo_spec(spec.zoo, inputs.models), spec.policies.retain, streams)
 
 
 def streams_of(spec: RunSpec, inputs: RunInputs) -> RandomStreams:

@@ -8,7 +8,7 @@ from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import ArchitectureSearch, LiveSection
-from wattkeeper.scenarios.spec.variants import DEFAULTS, occupancy_of, policy_of, zoo_of
+from wattkeeper.scenarios.spec.variants import DEFAULTS, occupancy_of, policy_of
 
 
 def check_live(loaded: LoadedScenario, inputs: RunInputs, section: LiveSection) -> None:
@@ -48,10 +48,6 @@ def _check_workload(loaded: LoadedScenario, inputs: RunInputs, section: LiveSect
 
 def _check_variant(loaded: LoadedScenario, variant: str) -> None:
     scenario = loaded.scenario
-    if zoo_of(scenario, variant) is not None:
-        raise locate_error(loaded, variant, InputError(
-            "zoo: live, only a search (workload.kind) has one; leave out zoo or --live"
-        ))  # fmt: skip
     if occupancy_of(scenario, variant) == "recorded":
         raise locate_error(loaded, variant, InputError(
             "occupancy: live, a job holds its GPUs for as long as it takes; leave out recorded"

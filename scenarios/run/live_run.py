@@ -32,6 +32,7 @@ from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.run.build import (
     Runtime,
     build_world,
+    build_zoo,
     collect_results,
     source_of,
     streams_of,
@@ -92,7 +93,9 @@ def execute(
         environment = _environment(section, wall)
         settings = LiveSettings(spec.rules.objective, folder, section.lease_s, environment)
         backend = LiveBackend(env, equipment.trainings, inputs.cluster, streams, settings, watch)
-        world = build_world(spec, inputs, Runtime(env, streams, backend, source_of(inputs)))
+        zoo = build_zoo(spec, inputs, streams)
+        runtime = Runtime(env, streams, backend, source_of(inputs), zoo)
+        world = build_world(spec, inputs, runtime)
         if not again:
             backend.fleet.hands = _links(backend, log, section, inputs.cluster.capacity.tolist())
         try:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
-from wattkeeper.scenarios.inputs.zoo_models import zoo_spec
 from wattkeeper.scenarios.run.build import (
     Runtime,
     build_world,
+    build_zoo,
     collect_results,
     source_of,
     streams_of,
@@ -14,7 +14,6 @@ from wattkeeper.scenarios.run.build import (
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.replay import Replay
-from wattkeeper.sim.engine.zoo import SimulatedZoo
 from wattkeeper.sim.results.tables import RunResult
 
 
@@ -31,10 +30,7 @@ def execute(spec: RunSpec, inputs: RunInputs) -> RunResult:
         spec.profiling,
         inputs.latencies,
     )
-    zoo = None
-    if spec.zoo is not None:
-        assert spec.policies.retain is not None
-        zoo = SimulatedZoo(zoo_spec(spec.zoo, inputs.models), spec.policies.retain, streams)
+    zoo = build_zoo(spec, inputs, streams)
     runtime = Runtime(env, streams, backend, source_of(inputs), zoo)
     world = build_world(spec, inputs, runtime)
     world.run()

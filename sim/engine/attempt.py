@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import Final, NamedTuple
 
@@ -113,6 +114,12 @@ class Inheritance:
     def __init__(self, work: float = 1.0, query_s: float = 0.0) -> None:
         self.work = work
         self.query_s = query_s
+
+    def epochs_left(self, from_scratch: float) -> float:
+        """Whole epochs that are left of those to the target, which are infinite if it is missed."""
+        if self.work >= 1 or math.isinf(from_scratch):
+            return from_scratch
+        return max(1.0, float(math.ceil(from_scratch * self.work)))
 
 
 FROM_SCRATCH: Final = Inheritance()

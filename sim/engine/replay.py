@@ -60,7 +60,8 @@ class _Replayed(Execution):
     """An attempt that is replayed.
 
     Attributes:
-        replay: The backend.
+        backend: Its listener is told of the attempt.
+        env: The environment that its time passes in.
         inheritance: What it takes over from its parent.
         query_s: What is left of the time that the choice of the parent takes.
         stage: `DELAY`, `QUERY` or `WORK`.
@@ -69,9 +70,16 @@ class _Replayed(Execution):
         left_s: Seconds of the phase that were left then.
     """
 
-    def __init__(self, replay: Replay, attempt: Attempt, inheritance: Inheritance) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        env: SimulationEnvironment,
+        attempt: Attempt,
+        inheritance: Inheritance,
+    ) -> None:
         super().__init__(attempt)
-        self.replay = replay
+        self.backend = backend
+        self.env = env
         self.inheritance = inheritance
         self.query_s = inheritance.query_s
         self.stage = WORK
@@ -106,7 +114,7 @@ class _Replayed(Execution):
     def pause(self) -> None:
         """Keep what is left of the phase; a delay starts anew."""
         self.phases += 1
-        left_s = self.left_s - (self.replay.env.now - self.since_s)
+        left_s = self.left_s - (self.env.now - self.since_s)
         if self.stage == WORK:
             self.stop_work(left_s)
         elif self.stage == QUERY:
@@ -123,24 +131,23 @@ class _Replayed(Execution):
 
     def hold(self, left_s: float) -> None:
         """Hold the GPUs without training for a while, s."""
-        self.replay.listener.holds(self.attempt)
+        self.backend.listener.holds(self.attempt)
         self._enter(left_s)
 
     def draw(self, left_s: float, power_w: float, settled: bool) -> None:
         """Draw power (W) for a while (s); see `Listener.draws`."""
-        replay = self.replay
-        replay.listener.draws(self.attempt, power_w, replay.env.now, settled)
+        self.backend.listener.draws(self.attempt, power_w, self.env.now, settled)
         self._enter(left_s)
 
     def _enter(self, left_s: float) -> None:
-        env = self.replay.env
+        env = self.env
         self.phases += 1
         self.since_s = now_s = env.now
         self.left_s = left_s
         env.schedule_at(now_s + left_s, _Phase(self, self.phases))
 
 
-class _Recorded(_Replayed):
+class RecordedRun(_Replayed):
     """An attempt of a job without a workload: it runs for its recorded duration.
 
     Attributes:
@@ -149,9 +156,14 @@ class _Recorded(_Replayed):
     """
 
     def __init__(
-        self, replay: Replay, attempt: Attempt, inheritance: Inheritance, power_w: float
+        self,
+        backend: Backend,
+        env: SimulationEnvironment,
+        attempt: Attempt,
+        inheritance: Inheritance,
+        power_w: float,
     ) -> None:
-        super().__init__(replay, attempt, inheritance)
+        super().__init__(backend, env, attempt, inheritance)
         self.power_w = power_w
         self.rest_s = attempt.job.duration_s * inheritance.work
 
@@ -167,7 +179,7 @@ class _Recorded(_Replayed):
         """End the attempt."""
         duration_s, work = self.attempt.job.duration_s, self.inheritance.work
         time_s, saved_s = duration_s * work, duration_s * (1 - work)
-        self.replay.listener.ran(self.attempt, time_s, self.power_w * time_s, saved_s)
+        self.backend.listener.ran(self.attempt, time_s, self.power_w * time_s, saved_s)
 
 
 Step = Callable[[], None]
@@ -181,6 +193,7 @@ class _Trained(_Replayed):
     """An attempt of a job with a workload: it trains as its profile says.
 
     Attributes:
+        replay: The backend.
         decision: What policies decided of it.
         curve: Of its batch size.
         latencies: What it takes besides training.
@@ -198,7 +211,8 @@ class _Trained(_Replayed):
         decision: Decision,
         known: _Known,
     ) -> None:
-        super().__init__(replay, attempt, inheritance)
+        super().__init__(replay, replay.env, attempt, inheritance)
+        self.replay = replay
         self.decision = decision
         self.curve = known.profile.curves[decision.batch_size]
         self.latencies = known.latencies
@@ -245,12 +259,10 @@ class _Trained(_Replayed):
     def begin(self) -> None:
         """Train to the end, or for the epoch in which power limits are measured."""
         attempt, replay, curve, decision = self.attempt, self.replay, self.curve, self.decision
-        job, work = attempt.job, self.inheritance.work
-        target = curve.epochs[replay.streams.pick(job, attempt.number, len(curve.epochs))]
-        saved_epochs = 0.0
-        if work < 1 and not math.isinf(target):
-            left = max(1.0, float(math.ceil(target * work)))
-            saved_epochs, target = target - left, left
+        job = attempt.job
+        from_scratch = curve.epochs[replay.streams.pick(job, attempt.number, len(curve.epochs))]
+        target = self.inheritance.epochs_left(from_scratch)
+        saved_epochs = from_scratch - target if target < from_scratch else 0.0
         if isinstance(decision, Tuned):
             self.train_to_end(decision, target, saved_epochs, None)
             return
@@ -387,7 +399,7 @@ class Replay(Backend):
     def run(self, attempt: Attempt, inheritance: Inheritance) -> Execution:
         """Run for the recorded duration."""
         power_w = modelled_w(self._busy_w, attempt.job, attempt.gpu_type)
-        return _Recorded(self, attempt, inheritance, power_w)
+        return RecordedRun(self, self.env, attempt, inheritance, power_w)
 
     def train(self, attempt: Attempt, decision: Decision, inheritance: Inheritance) -> Execution:
         """Train as the profile says."""
