@@ -23,14 +23,14 @@ Change = Callable[[dict[str, Any]], float | None]
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder `a` of a small run with five seeds."""
     folder = tmp_path_factory.mktemp("compared")
     scenarios.load("quickstart", SMALL, seeds=range(1, 6)).run().save(folder / "a")
     return folder
 
 
-def changed(source: Path, target: Path, change: Change, **manifest: Any) -> Path:
+def change_results(source: Path, target: Path, change: Change, **manifest: Any) -> Path:
     """A copy of results with other metrics; a value of True leaves the row out."""
     shutil.copytree(source, target)
     table = pq.read_table(source / "metrics.parquet")
@@ -43,7 +43,7 @@ def changed(source: Path, target: Path, change: Change, **manifest: Any) -> Path
     return target
 
 
-def noisy(row: dict[str, Any], size: float = 0.01, shift: float = 1.0) -> float | None:
+def add_noise(row: dict[str, Any], size: float = 0.01, shift: float = 1.0) -> float | None:
     """A value times something near 1 that depends on the row."""
     value: float | None = row["value"]
     if not value:
@@ -52,61 +52,59 @@ def noisy(row: dict[str, Any], size: float = 0.01, shift: float = 1.0) -> float 
     return float(value * shift * (1 + size * np.random.default_rng(seed).normal()))
 
 
-def compared(inside: Command, *folders: Path) -> dict[str, Any]:
+def compare_json(inside: Command, *folders: Path) -> dict[str, Any]:
     found = json.loads(inside("compare", *folders, "--json").stdout)
     comparison: dict[str, Any] = found["comparisons"][0]
     return comparison
 
 
-def test_identical_results_are_called_so(inside: Command, ran: Path) -> None:
-    found = compared(inside, ran / "a", ran / "a")
+def test_identical_results_have_that_verdict(inside: Command, results: Path) -> None:
+    found = compare_json(inside, results / "a", results / "a")
     assert found["identical"]
     assert found["verdict"] == "identical"
     assert found["differ"] == 0 < found["compared"]
-    assert "The results are identical" in inside("compare", ran / "a", ran / "a").stdout
+    assert "The results are identical" in inside("compare", results / "a", results / "a").stdout
 
 
-def test_what_differs_only_by_noise_is_called_so(
-    inside: Command, ran: Path, tmp_path: Path
-) -> None:
-    other = changed(ran / "a", tmp_path / "b", noisy)
-    found = compared(inside, ran / "a", other)
+def test_noise_has_that_verdict(inside: Command, results: Path, tmp_path: Path) -> None:
+    other = change_results(results / "a", tmp_path / "b", add_noise)
+    found = compare_json(inside, results / "a", other)
     assert found["verdict"] == "noise"
     assert found["hold"] == 0
     assert found["differ"] > 40
     alone = [row for row in found["rows"] if row["verdict"] in ("lower", "higher")]
     assert len(alone) < 0.15 * found["differ"], "5 % are expected"
-    assert "They differ only by noise" in inside("compare", ran / "a", other).stdout
+    assert "They differ only by noise" in inside("compare", results / "a", other).stdout
 
 
 def test_a_change_beyond_noise_is_found_among_many(
-    inside: Command, ran: Path, tmp_path: Path
+    inside: Command, results: Path, tmp_path: Path
 ) -> None:
     """3 % of one metric of one variant, where luck moves each value by 0.1 %."""
 
     def change(row: dict[str, Any]) -> float | None:
         worse = row["variant"] == "zeus" and row["metric"] == "energy_j"
-        return noisy(row, 0.001, 1.03 if worse else 1.0)
+        return add_noise(row, 0.001, 1.03 if worse else 1.0)
 
-    other = changed(ran / "a", tmp_path / "b", change)
-    found = compared(inside, ran / "a", other)
+    other = change_results(results / "a", tmp_path / "b", change)
+    found = compare_json(inside, results / "a", other)
     assert found["verdict"] == "differ"
     (row,) = [row for row in found["rows"] if row["holds"]]
     assert (row["variant"], row["metric"], row["verdict"]) == ("zeus", "energy_j", "higher")
     assert row["ratio"] == pytest.approx(1.03, abs=0.003)
     assert row["ci95"][0] < row["ratio"] < row["ci95"][1]
-    shown = inside("compare", ran / "a", other).stdout
+    shown = inside("compare", results / "a", other).stdout
     assert "most of all energy_j of zeus: +" in shown
-    back = inside("compare", other, ran / "a").stdout
+    back = inside("compare", other, results / "a").stdout
     assert "most of all energy_j of zeus: -" in back
 
 
-def test_figures_are_those_of_pairs(inside: Command, ran: Path, tmp_path: Path) -> None:
-    other = changed(ran / "a", tmp_path / "b", noisy)
+def test_figures_are_those_of_pairs(inside: Command, results: Path, tmp_path: Path) -> None:
+    other = change_results(results / "a", tmp_path / "b", add_noise)
     left, right = (
-        scenarios.read(folder).metrics.query("by == ''") for folder in (ran / "a", other)
+        scenarios.read(folder).metrics.query("by == ''") for folder in (results / "a", other)
     )
-    for row in compared(inside, ran / "a", other)["rows"]:
+    for row in compare_json(inside, results / "a", other)["rows"]:
         if row["verdict"] in (None, "identical"):
             continue
         baseline, values = (
@@ -131,7 +129,9 @@ def test_figures_are_those_of_pairs(inside: Command, ran: Path, tmp_path: Path) 
         assert row["p_holm"] >= row["p"]
 
 
-def test_what_only_one_has_is_named(inside: Command, ran: Path, tmp_path: Path) -> None:
+def test_unmatched_runs_and_metrics_are_named(
+    inside: Command, results: Path, tmp_path: Path
+) -> None:
     def fewer(row: dict[str, Any]) -> Any:
         gone = (
             row["variant"] == "oracle"
@@ -140,8 +140,8 @@ def test_what_only_one_has_is_named(inside: Command, ran: Path, tmp_path: Path) 
         )
         return True if gone else row["value"]
 
-    other = changed(ran / "a", tmp_path / "b", fewer)
-    found = compared(inside, ran / "a", other)
+    other = change_results(results / "a", tmp_path / "b", fewer)
+    found = compare_json(inside, results / "a", other)
     assert found["only_reference"] == [
         "variant oracle",
         "variant default, seeds 2",
@@ -153,13 +153,13 @@ def test_what_only_one_has_is_named(inside: Command, ran: Path, tmp_path: Path) 
     assert found["seeds"] == [1, 3, 4, 5]
     assert found["verdict"] == "identical"
     assert not found["identical"]
-    shown = inside("compare", other, ran / "a").stdout
+    shown = inside("compare", other, results / "a").stdout
     assert "only in the other: variant oracle" in shown
     assert "identical in what both have" in shown
 
 
 def test_scenarios_inputs_and_versions_that_differ_are_named(
-    inside: Command, ran: Path, tmp_path: Path
+    inside: Command, results: Path, tmp_path: Path
 ) -> None:
     eta = [*SMALL, "objective.eta=0.9", "variants.zeus.policies.place=best-fit"]
     scenarios.load("quickstart", eta, seeds=range(1, 6)).run().save(tmp_path / "b")
@@ -168,7 +168,7 @@ def test_scenarios_inputs_and_versions_that_differ_are_named(
     manifest["versions"]["numpy"] = "1.0"
     manifest["inputs"][0]["content"] = "x"
     path.write_text(json.dumps(manifest))
-    found = compared(inside, ran / "a", tmp_path / "b")
+    found = compare_json(inside, results / "a", tmp_path / "b")
     paths = {row["path"]: row["other"] for row in found["differences"]}
     assert paths.pop("versions.numpy") == "1.0"
     assert paths.pop("inputs.profiles synthetic.content") == "x"
@@ -176,29 +176,31 @@ def test_scenarios_inputs_and_versions_that_differ_are_named(
     assert paths == {"scenario.variants.zeus.policies.place.kind": "best-fit"}
     costs = [row for row in found["rows"] if row["metric"] == "cost"]
     assert {row["verdict"] for row in costs} == {None}
-    shown = inside("compare", ran / "a", tmp_path / "b").stdout
+    shown = inside("compare", results / "a", tmp_path / "b").stdout
     assert "scenario.objective.eta: 0.5 -> 0.9" in shown
     assert "under another eta: cost" in shown
 
 
-def test_one_seed_gives_no_verdict_on_noise(inside: Command, ran: Path, tmp_path: Path) -> None:
-    one = changed(ran / "a", tmp_path / "b", lambda row: noisy(row) if row["seed"] == 1 else True)
-    found = compared(inside, ran / "a", one)
+def test_one_seed_gives_no_verdict_on_noise(inside: Command, results: Path, tmp_path: Path) -> None:
+    one = change_results(
+        results / "a", tmp_path / "b", lambda row: add_noise(row) if row["seed"] == 1 else True
+    )
+    found = compare_json(inside, results / "a", one)
     assert found["verdict"] == "one seed"
     verdicts = {row["verdict"] for row in found["rows"]} - {None, "identical"}
     assert verdicts == {"one seed"}
-    assert "One seed cannot tell" in inside("compare", ran / "a", one).stdout
+    assert "One seed cannot tell" in inside("compare", results / "a", one).stdout
 
 
 def test_more_than_two_are_each_compared_with_the_first(
-    inside: Command, ran: Path, tmp_path: Path
+    inside: Command, results: Path, tmp_path: Path
 ) -> None:
-    other = changed(ran / "a", tmp_path / "b", noisy)
-    found = json.loads(inside("compare", ran / "a", other, ran / "a", "--json").stdout)
+    other = change_results(results / "a", tmp_path / "b", add_noise)
+    found = json.loads(inside("compare", results / "a", other, results / "a", "--json").stdout)
     assert [one["verdict"] for one in found["comparisons"]] == ["noise", "identical"]
-    live = changed(ran / "a", tmp_path / "c", lambda row: row["value"], backend="live")
-    inside("compare", ran / "a", live, other)
-    assert "Relative error of the prediction" in inside("compare", ran / "a", live).stdout
+    live = change_results(results / "a", tmp_path / "c", lambda row: row["value"], backend="live")
+    inside("compare", results / "a", live, other)
+    assert "Relative error of the prediction" in inside("compare", results / "a", live).stdout
 
 
 def sweep(folder: Path, states: dict[float, Path | None]) -> Path:
@@ -216,12 +218,12 @@ def sweep(folder: Path, states: dict[float, Path | None]) -> Path:
 
 
 def test_points_of_sweeps_are_matched_by_their_values(
-    inside: Command, ran: Path, tmp_path: Path
+    inside: Command, results: Path, tmp_path: Path
 ) -> None:
-    other = changed(ran / "a", tmp_path / "b", lambda row: noisy(row, 0.001, 1.1))
-    one = sweep(tmp_path / "one", {0.1: ran / "a", 0.2: ran / "a", 0.3: None})
-    two = sweep(tmp_path / "two", {0.2: other, 0.1: ran / "a", 0.4: other})
-    found = compared(inside, one, two)
+    other = change_results(results / "a", tmp_path / "b", lambda row: add_noise(row, 0.001, 1.1))
+    one = sweep(tmp_path / "one", {0.1: results / "a", 0.2: results / "a", 0.3: None})
+    two = sweep(tmp_path / "two", {0.2: other, 0.1: results / "a", 0.4: other})
+    found = compare_json(inside, one, two)
     assert found["verdict"] == "differ"
     assert {row["point"]["objective.eta"] for row in found["rows"] if row["holds"]} == {0.2}
     assert {row["point"]["objective.eta"] for row in found["rows"]} == {0.1, 0.2}
@@ -229,36 +231,36 @@ def test_points_of_sweeps_are_matched_by_their_values(
     shown = " ".join(inside("compare", one, two).stdout.split())
     assert "1 point without results" in shown
     assert "(objective.eta=0.2)" in shown
-    assert compared(inside, one, one)["identical"]
-    message = inside("compare", one, ran / "a", code=2).stderr
+    assert compare_json(inside, one, one)["identical"]
+    message = inside("compare", one, results / "a", code=2).stderr
     assert "one is a sweep" in message
     (one / "sweep.json").write_text("{}")
     assert "is no sweep.json of results" in inside("compare", one, two, code=2).stderr
 
 
 def test_sweeps_over_other_points_are_not_identical(
-    inside: Command, ran: Path, tmp_path: Path
+    inside: Command, results: Path, tmp_path: Path
 ) -> None:
-    one = sweep(tmp_path / "one", {0.1: ran / "a", 0.2: ran / "a"})
-    two = sweep(tmp_path / "two", {0.1: ran / "a", 0.3: ran / "a"})
-    turned = sweep(tmp_path / "turned", {0.2: ran / "a", 0.1: ran / "a"})
-    found = compared(inside, one, two)
+    one = sweep(tmp_path / "one", {0.1: results / "a", 0.2: results / "a"})
+    two = sweep(tmp_path / "two", {0.1: results / "a", 0.3: results / "a"})
+    turned = sweep(tmp_path / "turned", {0.2: results / "a", 0.1: results / "a"})
+    found = compare_json(inside, one, two)
     assert not found["identical"]
     assert found["verdict"] == "identical", "in what both have"
     assert found["only_other"] == ['{"objective.eta": 0.3}']
     assert "identical in what both have" in inside("compare", one, two).stdout
-    assert compared(inside, one, turned)["identical"]
+    assert compare_json(inside, one, turned)["identical"]
 
 
-def test_what_cannot_be_compared_is_refused(inside: Command, ran: Path, tmp_path: Path) -> None:
-    message = inside("compare", ran / "a", "nowhere", code=2).stderr
+def test_incomparable_folders_are_refused(inside: Command, results: Path, tmp_path: Path) -> None:
+    message = inside("compare", results / "a", "nowhere", code=2).stderr
     assert "nowhere: is no folder" in message
-    assert "two results folders or more" in inside("compare", ran / "a", code=2).stderr
-    other = changed(ran / "a", tmp_path / "b", lambda row: row["value"])
+    assert "two results folders or more" in inside("compare", results / "a", code=2).stderr
+    other = change_results(results / "a", tmp_path / "b", lambda row: row["value"])
     (other / "metrics.parquet").unlink()
-    message = inside("compare", ran / "a", other, code=2).stderr
+    message = inside("compare", results / "a", other, code=2).stderr
     assert "metrics.parquet: is missing; run the scenario again" in message
     scenarios.load("quickstart", SMALL, seeds=[7]).run().save(tmp_path / "c")
-    message = inside("compare", ran / "a", tmp_path / "c", code=2).stderr
+    message = inside("compare", results / "a", tmp_path / "c", code=2).stderr
     assert "no variant with a seed in common" in message
     assert "seeds 7" in message

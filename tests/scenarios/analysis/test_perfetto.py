@@ -231,7 +231,7 @@ def test_the_command_writes_the_timeline_of_a_run(inside: Command, preempting: P
     assert not (preempting / "timeline.json.gz").exists(), "it was of the older results"
 
 
-def test_what_cannot_be_drawn_is_refused(
+def test_runs_without_a_timeline_are_refused(
     inside: Command, preempting: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     message = inside("timeline", preempting, "--variant", "none", code=2).stderr

@@ -19,7 +19,7 @@ from wattkeeper.scenarios.analysis.sim_vs_live import METRICS, ComparedStudy, co
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with results in `sim`."""
     folder = tmp_path_factory.mktemp("compared")
     (folder / "small.yaml").write_text(small())
@@ -27,7 +27,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def changed(sim: Path, live: Path, **columns: Any) -> Path:
+def change_results(sim: Path, live: Path, **columns: Any) -> Path:
     """A copy of results as if a live run had measured something else."""
     shutil.copytree(sim, live)
     table = pq.read_table(live / "jobs.parquet")
@@ -41,34 +41,34 @@ def changed(sim: Path, live: Path, **columns: Any) -> Path:
     return live
 
 
-def compared(live: Path, sim: Path) -> dict[str, Any]:
+def compare_folders(live: Path, sim: Path) -> dict[str, Any]:
     return compare(read(live), read(sim))
 
 
-def test_a_run_predicts_itself(ran: Path) -> None:
-    found = compared(ran / "sim", ran / "sim")
+def test_a_run_predicts_itself(results: Path) -> None:
+    found = compare_folders(results / "sim", results / "sim")
     assert found["differences"] == found["decisions"]["differ"] == []
-    assert len(found["attempts"]) == pq.read_metadata(ran / "sim/jobs.parquet").num_rows
+    assert len(found["attempts"]) == pq.read_metadata(results / "sim/jobs.parquet").num_rows
     for part in (found["errors"]["all"], *found["errors"]["by_workload"].values()):
         for name in METRICS:
             assert part[name]["n"] > 0
             assert part[name]["mean"] == part[name]["p95_size"] == 0
 
 
-def test_errors_are_relative_to_what_was_measured(ran: Path, tmp_path: Path) -> None:
-    live = changed(
-        ran / "sim",
+def test_errors_are_relative_to_what_was_measured(results: Path, tmp_path: Path) -> None:
+    live = change_results(
+        results / "sim",
         tmp_path / "live",
         time_s=lambda column: pc.multiply(column, 0.8),
         energy_j=lambda column: pc.multiply(column, 2.0),
     )
-    errors = compared(live, ran / "sim")["errors"]["all"]
+    errors = compare_folders(live, results / "sim")["errors"]["all"]
     for name, error in (("time_s", 0.25), ("epoch_s", 0.25), ("energy_j", -0.5)):
         assert errors[name]["mean"] == pytest.approx(error)
         assert errors[name]["median_size"] == pytest.approx(abs(error))
 
 
-def test_energy_that_nobody_measured_is_absent(ran: Path, tmp_path: Path) -> None:
+def test_unmeasured_energy_is_absent(results: Path, tmp_path: Path) -> None:
     def first_absent(column: pa.ChunkedArray) -> pa.ChunkedArray:
         rows = len(column)
         return pc.if_else(pa.array([row == 0 for row in range(rows)]), math.nan, column)
@@ -77,7 +77,9 @@ def test_energy_that_nobody_measured_is_absent(ran: Path, tmp_path: Path) -> Non
         return pa.array([None, *column.to_pylist()[1:]], pa.float64())
 
     for name, change in (("nan", first_absent), ("null", second_absent)):
-        found = compared(changed(ran / "sim", tmp_path / name, energy_j=change), ran / "sim")
+        found = compare_folders(
+            change_results(results / "sim", tmp_path / name, energy_j=change), results / "sim"
+        )
         assert found["absent"] == {"measured": 1, "predicted": 0}
         rows = len(found["attempts"])
         assert found["errors"]["all"]["energy_j"]["n"] == rows - 1
@@ -87,21 +89,23 @@ def test_energy_that_nobody_measured_is_absent(ran: Path, tmp_path: Path) -> Non
         assert found["attempts"][0]["epoch_j"]["error"] is None
 
 
-def test_what_ran_otherwise_is_listed_and_left_out_of_the_errors(ran: Path, tmp_path: Path) -> None:
+def test_attempts_with_other_decisions_are_listed_without_errors(
+    results: Path, tmp_path: Path
+) -> None:
     def first_other(column: pa.ChunkedArray) -> pa.Array:
         first, *others = column.to_pylist()
         return pa.array([first * 2, *others], column.type)
 
-    live = changed(ran / "sim", tmp_path / "live", batch_size=first_other)
-    found = compared(live, ran / "sim")
+    live = change_results(results / "sim", tmp_path / "live", batch_size=first_other)
+    found = compare_folders(live, results / "sim")
     (row,) = found["decisions"]["differ"]
     assert row["differ"] == ["batch_size"]
     assert row["batch_size"]["measured"] == 2 * row["batch_size"]["predicted"]
     assert found["errors"]["all"]["time_s"]["n"] == len(found["attempts"]) - 1
 
 
-def test_attempts_of_only_one_run_are_named(ran: Path) -> None:
-    sim = read(ran / "sim")
+def test_attempts_of_only_one_run_are_named(results: Path) -> None:
+    sim = read(results / "sim")
     fewer = sim._replace(attempts=sim.attempts.slice(0, sim.attempts.num_rows - 2))
     found = compare(fewer, sim)
     assert len(found["only_predicted"]) == 2
@@ -109,38 +113,40 @@ def test_attempts_of_only_one_run_are_named(ran: Path) -> None:
     assert found["only_predicted"][0].keys() >= {"variant", "seed", "job_id", "recurrence"}
 
 
-def test_runs_with_nothing_in_common_are_refused(ran: Path) -> None:
-    sim = read(ran / "sim")
+def test_runs_with_nothing_in_common_are_refused(results: Path) -> None:
+    sim = read(results / "sim")
     default = ComparedStudy(*sim[:2], sim.attempts.filter(pc.field("variant") == "default"))
     zeus = ComparedStudy(*sim[:2], sim.attempts.filter(pc.field("variant") == "zeus"))
     with pytest.raises(InputError, match=r"no attempt.*in common[\s\S]*variants zeus; seeds 1"):
         compare(default, zeus)
 
 
-def test_the_command_says_what_differs(ran: Path, inside: Command, tmp_path: Path) -> None:
+def test_command_prints_differences(results: Path, inside: Command, tmp_path: Path) -> None:
     other = tmp_path / "other"
     run_command("run", "small.yaml", "--out", other, "--set", "objective.eta=1",
-                traces=ran, cwd=ran)  # fmt: skip
-    live = changed(other, tmp_path / "live")
-    shown = inside("compare", live, ran / "sim").stdout
+                traces=results, cwd=results)  # fmt: skip
+    live = change_results(other, tmp_path / "live")
+    shown = inside("compare", live, results / "sim").stdout
     assert "objective.eta: 1.0, 0.5" in shown
     assert "Decisions that differ" in shown
-    assert inside("compare", ran / "sim", live).stdout == shown
-    report = json.loads(inside("compare", live, ran / "sim", "--json").stdout)
+    assert inside("compare", results / "sim", live).stdout == shown
+    report = json.loads(inside("compare", live, results / "sim", "--json").stdout)
     assert report["differences"] == [{"path": "objective.eta", "measured": 1.0, "predicted": 0.5}]
 
 
-def test_an_error_that_is_all_rounding_has_no_sign(
-    ran: Path, inside: Command, tmp_path: Path
-) -> None:
-    slower = changed(ran / "sim", tmp_path / "live", time_s=lambda c: pc.multiply(c, 1 + 1e-12))
-    done = inside("compare", str(slower), str(ran / "sim"))
+def test_error_of_rounding_has_no_sign(results: Path, inside: Command, tmp_path: Path) -> None:
+    slower = change_results(
+        results / "sim", tmp_path / "live", time_s=lambda c: pc.multiply(c, 1 + 1e-12)
+    )
+    done = inside("compare", str(slower), str(results / "sim"))
     assert "+0.0 %" in done.stdout
     assert "-0.0 %" not in done.stdout
 
 
-def test_folders_without_results_are_refused(ran: Path, inside: Command, tmp_path: Path) -> None:
-    sim = ran / "sim"
+def test_folders_without_results_are_refused(
+    results: Path, inside: Command, tmp_path: Path
+) -> None:
+    sim = results / "sim"
     assert "is no folder" in inside("compare", sim, "nowhere", code=2).stderr
     with pytest.raises(InputError, match=r"has no manifest.json; give a folder"):
         read(tmp_path)

@@ -60,7 +60,9 @@ def test_settings_and_seeds_in_either_form(done: ScenarioResult) -> None:
         scenarios.load("quickstart", {"objective.eta": 7})
 
 
-def test_what_is_absent_is_said(done: ScenarioResult, folder: Path, tmp_path: Path) -> None:
+def test_absent_tables_and_files_are_named(
+    done: ScenarioResult, folder: Path, tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match="no zoo"):
         _ = done.models
     with pytest.raises(InputError, match=r"models.parquet: is missing"):

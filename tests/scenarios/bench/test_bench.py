@@ -76,7 +76,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     return made
 
 
-def test_what_is_as_it_was_passes(copy: Copy) -> None:
+def test_unchanged_results_pass(copy: Copy) -> None:
     said = copy.bench()
     assert said.count("as before") == 3, said
     assert "What changed" not in said
@@ -165,7 +165,7 @@ def save(folder: Path, *entries: Any) -> None:
     (folder / "baselines.json").write_text(text, encoding="utf-8")
 
 
-def saved(folder: Path) -> Any:
+def read_json(folder: Path) -> Any:
     return json.loads((folder / "baselines.json").read_text(encoding="utf-8"))["entries"]
 
 
@@ -175,7 +175,7 @@ OWN = ("bench", "--baselines", "baselines.json")
 def test_under_other_versions_metrics_decide(inside: Command, tmp_path: Path) -> None:
     save(tmp_path, SMALL)
     inside(*OWN, "--update")
-    (entry,) = saved(tmp_path)
+    (entry,) = read_json(tmp_path)
     entry["expected"]["versions"]["numpy"] = "1.0"
     pool = entry["expected"]["variants"]["pool"]
     pool["digest"] = 64 * "0"
@@ -190,11 +190,11 @@ def test_under_other_versions_metrics_decide(inside: Command, tmp_path: Path) ->
     assert found["changes"][0]["share"] == pytest.approx(1 / 1.005 / 1.03 - 1)
 
 
-def test_what_differs_from_run_to_run_has_tolerances(inside: Command, tmp_path: Path) -> None:
+def test_tolerances_apply_to_nondeterministic_results(inside: Command, tmp_path: Path) -> None:
     save(tmp_path, {**SMALL, "tolerances": {"jct_s": 0.1}})
     inside(*OWN, code=1)
     inside(*OWN, "--update")
-    (entry,) = saved(tmp_path)
+    (entry,) = read_json(tmp_path)
     pool = entry["expected"]["variants"]["pool"]
     assert pool["digest"] is None
     assert pool["metrics"].keys() == {"jct_s"}
@@ -213,7 +213,7 @@ def test_a_tolerance_of_no_metric_does_not_pass(inside: Command, tmp_path: Path)
     assert "no variant has the metric jtc_s" in inside(*OWN, "--update", code=1).stdout
 
 
-def test_a_scenario_of_ones_own(inside: Command, tmp_path: Path) -> None:
+def test_baselines_of_a_user_scenario(inside: Command, tmp_path: Path) -> None:
     mine = tmp_path / "sub" / "mine.yaml"
     mine.parent.mkdir()
     text = inside("scenarios", "quickstart").stdout
@@ -233,13 +233,13 @@ def test_a_scenario_of_ones_own(inside: Command, tmp_path: Path) -> None:
     assert "mine.yaml:3:" in inside(*ours, code=1).stdout, "it fails, and the bench says where"
 
 
-def test_what_cannot_run_is_skipped_and_does_not_pass(inside: Command, tmp_path: Path) -> None:
+def test_entries_that_cannot_run_are_skipped(inside: Command, tmp_path: Path) -> None:
     said = inside("bench", "zeus-nsdi23", "philly-fifo", code=3).stdout
     assert "zeus-nsdi23: trace 'zeus-nsdi23' is not in the library" in said
     assert "2 skipped" in said
 
 
-def test_problems_of_the_file_are_all_told(inside: Command, tmp_path: Path) -> None:
+def test_all_problems_of_the_file_are_reported(inside: Command, tmp_path: Path) -> None:
     save(tmp_path, {"name": "a", "scenario": "quickstart", "seed": 3},
          {"name": "b", "scenario": "quickstart", "live": True})  # fmt: skip
     told = inside(*OWN, code=2).stderr

@@ -51,10 +51,10 @@ def text(done: ScenarioResult) -> str:
 
 @pytest.fixture
 def path(text: str, tmp_path: Path) -> Path:
-    return saved(text, tmp_path)
+    return write_page(text, tmp_path)
 
 
-def saved(text: str, folder: Path) -> Path:
+def write_page(text: str, folder: Path) -> Path:
     path = folder / "page.html"
     path.write_text(text, encoding="utf-8")
     return path
@@ -78,7 +78,7 @@ class Altered(Study):
         return table if self.rows is None else table.slice(0, self.rows)
 
 
-def altered(
+def change_results(
     done: ScenarioResult, change: Any = lambda manifest, summary: None, **more: Any
 ) -> Altered:
     manifest, summary = json.loads(json.dumps([done.manifest, done.summary]))
@@ -86,7 +86,7 @@ def altered(
     return Altered(done, manifest, summary, **more)
 
 
-def test_a_page_opens_quietly_and_asks_for_nothing(
+def test_page_loads_nothing_and_logs_nothing(
     browser: Any, path: Path, done: ScenarioResult
 ) -> None:
     window = Window(browser, path)
@@ -117,7 +117,7 @@ def test_a_page_opens_quietly_and_asks_for_nothing(
     window.context.close()
 
 
-def test_a_variant_is_shown_or_not_in_all_charts(browser: Any, path: Path) -> None:
+def test_chips_toggle_a_variant_in_all_charts(browser: Any, path: Path) -> None:
     window = Window(browser, path)
     chip = window.page.locator(".chips button", has_text="zeus")
     chip.click()
@@ -138,7 +138,7 @@ def test_a_variant_is_shown_or_not_in_all_charts(browser: Any, path: Path) -> No
     window.context.close()
 
 
-def test_light_dark_and_print(browser: Any, path: Path) -> None:
+def test_themes_and_print(browser: Any, path: Path) -> None:
     window = Window(browser, path, scheme="dark")
     paper = "getComputedStyle(document.body).backgroundColor"
     ink = f"{instance('time')}.getOption().textStyle.color"
@@ -164,14 +164,14 @@ def test_light_dark_and_print(browser: Any, path: Path) -> None:
     window.context.close()
 
 
-def test_a_phone_needs_no_sideways_scroll(browser: Any, path: Path) -> None:
+def test_page_fits_a_phone(browser: Any, path: Path) -> None:
     window = Window(browser, path, width=360)
     assert window.page.evaluate("document.documentElement.scrollWidth") == 360
     assert window.said == []
     window.context.close()
 
 
-def positions(window: Window, kind: str) -> dict[str, list[list[float]]]:
+def read_positions(window: Window, kind: str) -> dict[str, list[list[float]]]:
     """Where dots or the front of energy against time are, by variant."""
     found: dict[str, list[list[float]]] = window.page.evaluate(
         f"Object.fromEntries({instance('pareto')}.getOption().series"
@@ -181,7 +181,7 @@ def positions(window: Window, kind: str) -> dict[str, list[list[float]]]:
     return found
 
 
-def unbeaten(points: list[list[float]]) -> list[list[float]]:
+def pareto_front(points: list[list[float]]) -> list[list[float]]:
     return sorted(
         one for one in points
         if not any(x <= one[0] and y <= one[1] and [x, y] != one for x, y in points)
@@ -189,14 +189,14 @@ def unbeaten(points: list[list[float]]) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("swept", [False, True])
-def test_the_front_is_that_of_reachable_variants_that_are_shown(
+def test_front_is_of_shown_variants_without_oracles(
     swept: bool, browser: Any, path: Path, tmp_path: Path
 ) -> None:
     if swept:
         save_sweep(tmp_path / "swept", {"objective.eta": [1, 0, 0.5]}, FEW)
-        path = saved(render_sweep_page(tmp_path / "swept"), tmp_path)
+        path = write_page(render_sweep_page(tmp_path / "swept"), tmp_path)
     window = Window(browser, path)
-    dots = positions(window, "dots")
+    dots = read_positions(window, "dots")
     assert set(dots) == {"default", "grid-search", "zeus", "oracle"}
     hidden: set[str] = set()
     for name in (None, "oracle", "zeus", "default", "grid-search", "oracle"):
@@ -204,8 +204,8 @@ def test_the_front_is_that_of_reachable_variants_that_are_shown(
             window.page.locator(".chips button", has_text=name).click()
             hidden ^= {name}
         shown = [one for of, each in dots.items() if of not in hidden | {"oracle"} for one in each]
-        assert positions(window, "front")["front"] == sorted(
-            [list(one) for one in {tuple(one) for one in unbeaten(shown)}]
+        assert read_positions(window, "front")["front"] == sorted(
+            [list(one) for one in {tuple(one) for one in pareto_front(shown)}]
         )
     assert "oracle knows the future" in window.page.inner_text("#pareto")
     window.page.locator(".chips button", has_text="zeus").click()
@@ -213,7 +213,7 @@ def test_the_front_is_that_of_reachable_variants_that_are_shown(
     if swept:
         assert "zeus" in texts
         assert "0.5" in texts.split(), "values of the axis"
-        assert len(positions(window, "path")["zeus"]) == 3
+        assert len(read_positions(window, "path")["zeus"]) == 3
     assert window.said == []
     window.context.close()
 
@@ -232,7 +232,7 @@ class Listener(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def test_a_planted_request_is_blocked(browser: Any, text: str, tmp_path: Path) -> None:
+def test_content_policy_blocks_requests(browser: Any, text: str, tmp_path: Path) -> None:
     handler = type("Heard", (Listener,), {"heard": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -243,14 +243,14 @@ def test_a_planted_request_is_blocked(browser: Any, text: str, tmp_path: Path) -
         f'<link rel="stylesheet" href="{there}/style.css"><img src=x onerror="window.hit = 2">'
         f"<style>body {{ background: url({there}/paper) }}</style>"
     )
-    window = Window(browser, saved(text.replace("<header>", f"{plants}<header>"), tmp_path))
+    window = Window(browser, write_page(text.replace("<header>", f"{plants}<header>"), tmp_path))
     window.page.evaluate(f"fetch('{there}/fetch').catch(() => 0)")
     assert window.page.evaluate("window.hit") is None
     assert any("Content Security Policy" in line for line in window.said)
     assert window.charts() == CHARTS
     window.context.close()
     loose = re.sub(r"<meta http-equiv=.*>", "", text.replace("<header>", f"{plants}<header>"))
-    window = Window(browser, saved(loose, tmp_path))
+    window = Window(browser, write_page(loose, tmp_path))
     server.shutdown()
     server.server_close()
     window.context.close()
@@ -258,7 +258,7 @@ def test_a_planted_request_is_blocked(browser: Any, text: str, tmp_path: Path) -
     assert "/fetch" not in handler.heard  # type: ignore[attr-defined]
 
 
-def test_texts_of_a_scenario_are_harmless(
+def test_texts_of_a_scenario_are_escaped(
     browser: Any, done: ScenarioResult, tmp_path: Path
 ) -> None:
     def change(manifest: dict[str, Any], summary: dict[str, Any]) -> None:
@@ -275,7 +275,9 @@ def test_texts_of_a_scenario_are_harmless(
     variants = {EVIL if name == "zeus" else name: one
                 for name, one in document.scenario.variants.items()}  # fmt: skip
     loaded = document._replace(scenario=document.scenario.model_copy(update={"variants": variants}))
-    window = Window(browser, saved(render_page(altered(loaded.run(), change)), tmp_path))
+    window = Window(
+        browser, write_page(render_page(change_results(loaded.run(), change)), tmp_path)
+    )
     assert window.said == []
     assert window.page.evaluate("window.hit") is None
     assert window.page.inner_text("h1") == EVIL
@@ -297,7 +299,7 @@ def test_fifty_variants_of_one_seed_in_other_scripts(browser: Any, tmp_path: Pat
     kept = loaded.scenario.model_copy(update={"variants": variants})
     text = render_page(loaded._replace(scenario=kept).run())
     assert len(text.encode()) < 5_000_000
-    window = Window(browser, saved(text, tmp_path))
+    window = Window(browser, write_page(text, tmp_path))
     assert window.said == []
     assert len({one["name"] for one in window.series("time")}) == 50
     assert "One seed" in window.page.inner_text("body")
@@ -305,31 +307,31 @@ def test_fifty_variants_of_one_seed_in_other_scripts(browser: Any, tmp_path: Pat
     window.context.close()
 
 
-def no_energy(manifest: dict[str, Any], summary: dict[str, Any]) -> None:
+def remove_energy(manifest: dict[str, Any], summary: dict[str, Any]) -> None:
     absent = {"mean": None, "std": None, "ci95": None, "n": 0}
     for one in summary["variants"].values():
         for metric in ("energy_j", "cost", "regret", "cluster_energy_j"):
             one["metrics"][metric] = absent
             one["versus"][metric] = {"ratio": None, "ci95": None}
     manifest["backend"] = "live"
-    manifest["live"] = {"devices": [], "attempts": [], "folder": "there"}
+    manifest["live"] = {"devices": [], "energy": [], "attempts": [], "folder": "there"}
 
 
 @pytest.mark.parametrize("case", ["no energy", "empty", "one variant"])
-def test_what_is_absent_leaves_a_sensible_page(
+def test_page_without_some_data(
     case: str, browser: Any, done: ScenarioResult, tmp_path: Path
 ) -> None:
     if case == "no energy":
-        study: Study = altered(done, no_energy, without=("energy_j", "cost", "power_w"))
+        study: Study = change_results(done, remove_energy, without=("energy_j", "cost", "power_w"))
         charts = ["jct", "time", "choices"]
     elif case == "empty":
-        study, charts = altered(done, rows=0), ["pareto"]
+        study, charts = change_results(done, rows=0), ["pareto"]
     else:
         loaded = scenarios.load("quickstart", TINY, seeds=[1])
         alone = {"default": loaded.scenario.variants["default"]}
         scenario = loaded.scenario.model_copy(update={"variants": alone})
         study, charts = loaded._replace(scenario=scenario).run(), CHARTS
-    window = Window(browser, saved(render_page(study), tmp_path))
+    window = Window(browser, write_page(render_page(study), tmp_path))
     assert window.said == []
     assert window.charts() == charts
     body = window.page.inner_text("body")
@@ -353,7 +355,9 @@ def test_what_is_absent_leaves_a_sensible_page(
         (None, "9.9 % less energy [5.0, 15.0]"),
     ],
 )
-def test_the_answer_says_what_differs(verdict: str | None, said: str, done: ScenarioResult) -> None:
+def test_answer_depends_on_the_verdict(
+    verdict: str | None, said: str, done: ScenarioResult
+) -> None:
     def change(manifest: dict[str, Any], summary: dict[str, Any]) -> None:
         versus = summary["variants"]["zeus"]["versus"]
         for metric in ("time_s", "cost", "jct_s"):
@@ -362,13 +366,13 @@ def test_the_answer_says_what_differs(verdict: str | None, said: str, done: Scen
         if verdict:
             versus["energy_j"] |= {"verdict": verdict, "effect": -1.5}
 
-    text = render_page(altered(done, change))
+    text = render_page(change_results(done, change))
     (line,) = re.findall(r"<li[^>]*>(<span[^>]*data-variant=\"2\".*?)</li>", text)
     assert said in re.sub(r"<[^>]*>", "", line)
     assert ("effect size -1.50" in text) == (verdict is not None)
 
 
-def test_run_writes_the_page_and_report_makes_it_anew(inside: Command, tmp_path: Path) -> None:
+def test_run_and_report_write_the_same_page(inside: Command, tmp_path: Path) -> None:
     few = [word for setting in FEW for word in ("--set", setting)]
     for folder in ("one", "two"):
         inside("run", "quickstart", *few, "--seeds", "2", "--out", folder)
@@ -385,7 +389,7 @@ def test_run_writes_the_page_and_report_makes_it_anew(inside: Command, tmp_path:
     assert "none: is no folder" in said
 
 
-def test_a_sweep_has_a_page(browser: Any, inside: Command, tmp_path: Path) -> None:
+def test_page_of_a_sweep(browser: Any, inside: Command, tmp_path: Path) -> None:
     folder = tmp_path / "swept"
     axes: dict[str, list[Any]] = {"objective.eta": [0, 0.5, 1], "cluster.gpus": [1, 3]}
     save_sweep(folder, axes, TINY, failed=1)
@@ -408,10 +412,10 @@ def test_a_sweep_has_a_page(browser: Any, inside: Command, tmp_path: Path) -> No
     window.context.close()
     (folder / "sweep.json").write_text("{}", encoding="utf-8")
     assert "is no sweep" in inside("report", "swept", code=2).stderr
-    assert "<h1>" in render_sweep_page(emptied(tmp_path))
+    assert "<h1>" in render_sweep_page(write_empty_sweep(tmp_path))
 
 
-def test_a_sweep_keeps_near_values_apart_and_warns(tmp_path: Path) -> None:
+def test_sweep_page_separates_close_values_and_warns(tmp_path: Path) -> None:
     values = [0.12345671, 0.12345672]
     save_sweep(tmp_path, {"objective.eta": values}, TINY)
     path = tmp_path / "points/0001/manifest.json"
@@ -423,7 +427,7 @@ def test_a_sweep_keeps_near_values_apart_and_warns(tmp_path: Path) -> None:
     assert "too large" in text
 
 
-def test_a_sweep_of_many_points_keeps_only_what_is_shown(tmp_path: Path) -> None:
+def test_memory_of_a_sweep_page_is_bounded(tmp_path: Path) -> None:
     save_sweep(tmp_path, {"objective.eta": [0, 1]}, TINY)
     path = tmp_path / "sweep.json"
     sweep = json.loads(path.read_text(encoding="utf-8"))
@@ -446,9 +450,7 @@ def test_a_sweep_of_many_points_keeps_only_what_is_shown(tmp_path: Path) -> None
     assert most < kept + 10 * 300_000
 
 
-def test_a_sweep_says_what_is_noise_where_ties_are_and_what_is_a_bound(
-    browser: Any, tmp_path: Path
-) -> None:
+def test_sweep_answer_names_noise_ties_and_bounds(browser: Any, tmp_path: Path) -> None:
     beta = "variants.zeus.policies.configure.beta"
     save_sweep(tmp_path, {"objective.eta": [0, 0.5, 1], beta: [2, 3]}, TINY)
     for path in (tmp_path / "points").glob("*/summary.json"):
@@ -463,7 +465,7 @@ def test_a_sweep_says_what_is_noise_where_ties_are_and_what_is_a_bound(
             metrics["energy_j"] |= {"mean": energy, "ci95": [0.9 * energy, 1.1 * energy]}
             metrics["time_s"] |= {"mean": time, "ci95": [time, time]}
         path.write_text(json.dumps(summary), encoding="utf-8")
-    window = Window(browser, saved(render_sweep_page(tmp_path), tmp_path))
+    window = Window(browser, write_page(render_sweep_page(tmp_path), tmp_path))
     said = " ".join(window.page.locator(".answer").inner_text().split())
     assert "Least energy: 5.00 MJ [4.50, 5.50] by default at every point; 1.0 J by oracle" in said
     assert "by default (and as little by zeus) at every point" in said
@@ -489,7 +491,7 @@ def test_a_sweep_says_what_is_noise_where_ties_are_and_what_is_a_bound(
     window.context.close()
 
 
-def scattered(text: str) -> list[dict[str, Any]]:
+def read_dots(text: str) -> list[dict[str, Any]]:
     """The dots of energy against time."""
     (data,) = re.findall(r'id="data">(.*?)</script>', text)
     (chart,) = [one for one in json.loads(data)["charts"] if one["id"] == "pareto"]
@@ -497,7 +499,7 @@ def scattered(text: str) -> list[dict[str, Any]]:
     return dots
 
 
-def test_a_large_sweep_draws_the_front_and_some_of_the_rest(tmp_path: Path) -> None:
+def test_large_sweep_draws_the_front_and_a_sample(tmp_path: Path) -> None:
     points = 600
     made = scenarios.load("quickstart", TINY, seeds=[1]).run()
     made.save(tmp_path / "made", with_page=False)
@@ -519,29 +521,29 @@ def test_a_large_sweep_draws_the_front_and_some_of_the_rest(tmp_path: Path) -> N
     sweep = {"scenario": "a", "question": "b", "baseline": "default", "axes": axes, "points": found}
     (tmp_path / "swept/sweep.json").write_text(json.dumps(sweep), encoding="utf-8")
     text = render_sweep_page(tmp_path / "swept")
-    drawn = {(dot["v"], int(dot["value"])) for dot in scattered(text)}
+    drawn = {(dot["v"], int(dot["value"])) for dot in read_dots(text)}
     assert len(drawn) == 2000
     assert "Drawn are 2,000 of 2,400: those that no other one of the same variant beats" in text
     for v in range(len(variants)):
-        best = unbeaten(draws[:, v].tolist())
+        best = pareto_front(draws[:, v].tolist())
         ids = [at for at, pair in enumerate(draws[:, v].tolist(), 1) if pair in best]
         assert len(ids) > 2
         assert {(v, at) for at in ids} <= drawn
 
 
-def test_a_front_that_is_too_long_is_thinned_and_says_so() -> None:
-    def pair(at: int, variant: int) -> EnergyTime:
+def test_long_front_is_thinned_with_a_caption() -> None:
+    def make_point(at: int, variant: int) -> EnergyTime:
         return EnergyTime(variant, {"mean": float(at)}, {"mean": float(-at)})
 
-    every = [pair(at, variant) for at in range(3000) for variant in range(2)]
+    every = [make_point(at, variant) for at in range(3000) for variant in range(2)]
     kept, said = limit_points([*every, EnergyTime(0, {"mean": None}, {"mean": 1.0})])
     assert [sum(one.variant == v for one in kept) for v in range(2)] == [1000, 1000]
     assert said.startswith("Drawn are 2,000 of 6,000: evenly spaced ones, so that some of the fr")
-    assert all(pair(at, v) in kept for at in (0, 2999) for v in range(2))
+    assert all(make_point(at, v) in kept for at in (0, 2999) for v in range(2))
     assert limit_points(every[:2000]) == (every[:2000], "")
 
 
-def emptied(folder: Path) -> Path:
+def write_empty_sweep(folder: Path) -> Path:
     """A sweep of which nothing is done."""
     point = {"id": "0001", "values": {"objective.eta": 1}, "state": "failed", "failures": []}
     sweep = {"scenario": "a", "question": "b", "axes": {"objective.eta": [1]}, "points": [point]}
@@ -552,7 +554,7 @@ def emptied(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_philly_log_is_a_page_in_time(browser: Any, shared: Path, inside: Command,
+def test_page_of_the_philly_log_loads_fast(browser: Any, shared: Path, inside: Command,
                                           tmp_path: Path) -> None:  # fmt: skip
     """82,247 jobs under three schedulers."""
     inside("traces", "import", "philly-csv", shared / "data/philly/philly.csv", "--name", "philly")
@@ -570,17 +572,17 @@ def test_the_philly_log_is_a_page_in_time(browser: Any, shared: Path, inside: Co
     assert min(loads) < 3000, loads
 
 
-def test_a_search_says_what_was_saved(done: ScenarioResult) -> None:
+def test_page_of_a_search_has_savings(done: ScenarioResult) -> None:
     """A summary with the savings of a search."""
 
     def change(manifest: dict[str, Any], summary: dict[str, Any]) -> None:
         manifest |= {"backend": "live", "inputs": [], "modelled": []}
         some = {"mean": 0.231, "ci95": [0.2, 0.26], "n": 3}
-        saved = dict.fromkeys(("work", "epochs", "time_s", "time_with_overhead_s"), some)
+        shares = dict.fromkeys(("work", "epochs", "time_s", "time_with_overhead_s"), some)
         lost = {"mean": -0.12, "ci95": None, "n": 1}
-        summary["saved"] = {"zeus": saved | {"accuracy_points": lost}}
+        summary["saved"] = {"zeus": shares | {"accuracy_points": lost}}
 
-    text = re.sub(r"<[^>]*>", "", render_page(altered(done, change)))
+    text = re.sub(r"<[^>]*>", "", render_page(change_results(done, change)))
     assert "zeus: 23.1 % less work [20.0, 26.0], 23.1 % less epochs" in text
     assert "final accuracy −0.12 points." in text
     assert "none: all trainings were real" in text

@@ -111,7 +111,7 @@ def test_only_pairs_matter_to_the_effect(both: tuple[Any, Any], luck: Any) -> No
 
 
 @given(pairs())
-def test_what_is_shared_by_a_pair_is_no_noise(both: tuple[Any, Any]) -> None:
+def test_shared_variation_of_pairs_is_no_noise(both: tuple[Any, Any]) -> None:
     """However seeds differ from each other: 5 % more with every seed is 5 % more."""
     found = versus(both[0] * 1.05, both[0])
     assert found["ratio"] == pytest.approx(1.05)

@@ -55,7 +55,7 @@ def test_bins_keep_the_integral_and_the_extremes(
 
 
 @given(st.lists(VALUES, max_size=600))
-def test_a_distribution_tells_the_share_below(values: list[float]) -> None:
+def test_distribution_gives_shares_below_values(values: list[float]) -> None:
     found, shares = distribution(np.array(values))
     assert len(found) <= 220
     for value, share in zip(found, shares, strict=True):
@@ -68,14 +68,14 @@ def test_a_distribution_tells_the_share_below(values: list[float]) -> None:
 
 
 @given(st.integers(0, 5000), st.integers(2, 400))
-def test_thinning_keeps_both_ends(length: int, most: int) -> None:
+def test_spaced_indices_keep_both_ends(length: int, most: int) -> None:
     kept = spaced_indices(length, most).tolist()
     assert len(kept) == min(length, most)
     assert kept == sorted(set(kept))
     assert not kept or (kept[0], kept[-1]) == (0, length - 1)
 
 
-def test_jobs_of_a_page_are_those_of_the_metrics() -> None:
+def test_jobs_of_a_page_match_the_metrics() -> None:
     """Regret from the tables alone, and the wait of jobs that lost their GPUs."""
     few = ["workload.recurrences=30", "workload.workloads=[image, language]"]
     done = scenarios.load("quickstart", few, seeds=[1, 2]).run()
@@ -98,7 +98,7 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize("theme", [":root", ':root[data-theme="dark"]'])
-def test_colours_can_be_seen(theme: str) -> None:
+def test_colours_have_enough_contrast(theme: str) -> None:
     """At least 4.5 to 1 for text and 3 to 1 for lines, as WCAG 2.2 asks."""
     css = (FOLDER / "report.css").read_text(encoding="utf-8")
     (block,) = re.findall(rf"^{re.escape(theme)} {{(.*?)}}", css, re.MULTILINE | re.DOTALL)
@@ -116,7 +116,7 @@ def test_colours_can_be_seen(theme: str) -> None:
         assert contrast(f"v{at}", "paper") >= 3, at
 
 
-def test_the_library_is_the_one_that_its_page_names() -> None:
+def test_vendored_library_has_the_stated_digest() -> None:
     vendored = FOLDER / "vendor"
     library = (vendored / "echarts.common.min.js").read_bytes()
     told = (vendored / "README.md").read_text(encoding="utf-8")
@@ -126,7 +126,7 @@ def test_the_library_is_the_one_that_its_page_names() -> None:
         assert (vendored / licence).is_file()
 
 
-def test_the_wait_of_jobs_that_lost_their_gpus_is_in_the_tables(inside: Command) -> None:
+def test_queue_delay_of_preempted_jobs_follows_from_the_tables(inside: Command) -> None:
     inside("traces", "generate", "jobs", "--jobs", "400", "--load", "0.9", "--gpus", "64",
            "--name", "some")  # fmt: skip
     settings = ["workload.trace=some", "workload.unusable=drop", "policies.select=dlas-gpu",
