@@ -20,7 +20,7 @@ from wattkeeper.sim.engine.replay import Profiles, Replay
 from wattkeeper.sim.engine.rng import NamedStreams
 
 Kind = tuple[str | None, int, int, str | None]
-"""What the power of a job depends on: workload, GPUs, thousandths of each, types allowed."""
+"""Workload, GPUs, thousandths of each and GPU type of a job: its power depends on these."""
 
 
 def check_cap(cluster: ClusterSpec, recorded: bool, document: YamlDocument) -> None:

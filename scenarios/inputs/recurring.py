@@ -70,7 +70,7 @@ def read_live(
     trace: Trace | None,
     cluster: ClusterSpec,
 ) -> ScenarioInputs:
-    """What a live run reads where workloads have commands: the profiles of the others.
+    """The inputs of a live run whose workloads have commands: the profiles of the others.
 
     Raises:
         InputError: If a workload has neither a command nor a profile.

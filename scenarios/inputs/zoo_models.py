@@ -80,9 +80,9 @@ def estimate_durations(
     }
     of_job = models.of_job
     ids = jobs["job_id"].to_pylist()
-    made = [seconds[of_job[job_id]] if job_id in of_job else None for job_id in ids]
+    estimates = [seconds[of_job[job_id]] if job_id in of_job else None for job_id in ids]
     recorded = jobs["duration_s"]
-    filled = pc.coalesce(recorded, pa.chunked_array([pa.array(made, pa.float64())]))
+    filled = pc.coalesce(recorded, pa.chunked_array([pa.array(estimates, pa.float64())]))
     count = int(recorded.null_count - filled.null_count)
     return replace_column(jobs, "duration_s", filled), count
 

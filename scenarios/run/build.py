@@ -55,7 +55,7 @@ def collect_results(
         spec: The run.
         inputs: What it read.
         world: Its world.
-        unmeasured: Workloads whose power nobody measured.
+        unmeasured: Workloads whose power was not measured.
     """
     objective = spec.rules.objective
     best = {key: optimum(profile, objective) for key, profile in inputs.profiles.items()}

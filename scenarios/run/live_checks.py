@@ -60,6 +60,6 @@ def _check_variant(loaded: LoadedScenario, variant: str) -> None:
         config = policy_of(scenario, variant, point)
         if config.needs_foresight:
             raise locate_error(loaded, variant, PolicyError(
-                f"{point}: {config.kind} needs to know the future, which nobody does live: "
+                f"{point}: {config.kind} needs to know the future, which a live run does not: "
                 "choose another policy, or leave out the variant", point
             ))  # fmt: skip

@@ -1,4 +1,4 @@
-"""From a name or path to a checked scenario."""
+"""Loads a scenario by name or path, and checks it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ WORDS = {
     "a valid tuple": "a list",
     "a valid string": "text",
 }
-"""What YAML calls what JSON calls otherwise."""
+"""Terms of JSON in messages, and those of YAML."""
 
 
 class LoadedScenario(NamedTuple):
-    """A scenario, and the file that its messages refer to."""
+    """A checked scenario, and the document that messages about it refer to."""
 
     scenario: Scenario
     document: YamlDocument
@@ -46,7 +46,7 @@ def find_scenario(name_or_path: str) -> Path:
     """The file of a scenario.
 
     Raises:
-        InputError: If there is neither a shipped scenario nor a file of that name.
+        InputError: If neither a shipped scenario nor a file has that name.
     """
     known = shipped()
     if name_or_path in known:
@@ -55,10 +55,10 @@ def find_scenario(name_or_path: str) -> Path:
     try:
         if path.is_dir():
             raise InputError(f"{name_or_path} is a directory; name a scenario file")
-        there = path.exists()
+        exists = path.exists()
     except (OSError, ValueError):
-        there = False
-    if not there:
+        exists = False
+    if not exists:
         raise InputError(
             f"no scenario {name_or_path!r}{_did_you_mean(name_or_path, list(known))}: neither a "
             f"file nor one of the shipped ones, {', '.join(known)}"
@@ -77,8 +77,8 @@ def load(
     Args:
         name_or_path: A shipped scenario's name, or a file.
         settings: Overrides, `path.to.key=value` each, or values by path.
-        seeds: Instead of the scenario's; a number of them, from 1 on, or a list.
-        axes: Of a sweep, instead of the scenario's: `path.to.key=value,value,...` each.
+        seeds: Replace the scenario's: a number of seeds, from 1 on, or a list.
+        axes: Replace the axes of its sweep: `path.to.key=value,value,...` each.
 
     Raises:
         ScenarioError: If anything is wrong; all problems at once, each with file, line and column.
@@ -100,7 +100,7 @@ def load(
 
 
 def check(document: YamlDocument) -> LoadedScenario:
-    """Hold a document against the schema.
+    """Check a document against the schema.
 
     Raises:
         ScenarioError: If anything is wrong; all problems at once.
@@ -115,16 +115,16 @@ def check(document: YamlDocument) -> LoadedScenario:
 def _problems(error: ValidationError, document: YamlDocument) -> list[Problem]:
     """Each problem once, in the order of the file."""
     problems: dict[str, Problem] = {}
-    for detail in _fitting(error.errors(), document):
-        message, where = _explain(detail, document), _where(detail, document)
-        known = f"{where} {_name(detail, document) if _misfit(detail) else message}"
-        if known in problems and _misfit(detail):
+    for detail in _drop_superseded(error.errors(), document):
+        message, where = _explain(detail, document), _place_of(detail, document)
+        known = f"{where} {_key_of(detail, document) if _is_type_error(detail) else message}"
+        if known in problems and _is_type_error(detail):
             message = f"{problems[known].message} or {message.partition('; should be ')[2]}"
         problems[known] = Problem(message, where)
     return sorted(problems.values(), key=line_and_column)
 
 
-def _where(detail: ErrorDetails, document: YamlDocument) -> str:
+def _place_of(detail: ErrorDetails, document: YamlDocument) -> str:
     loc = detail["loc"]
     if detail["type"] == "extra_forbidden":
         return document.where_key(document.known(loc))
@@ -135,41 +135,43 @@ def _where(detail: ErrorDetails, document: YamlDocument) -> str:
     return document.where(loc)
 
 
-def _misfit(detail: ErrorDetails) -> bool:
-    """Whether the value is of another form altogether."""
+def _is_type_error(detail: ErrorDetails) -> bool:
+    """Whether the value has another type."""
     return detail["type"].endswith("_type")
 
 
-def _name(detail: ErrorDetails, document: YamlDocument) -> str:
+def _key_of(detail: ErrorDetails, document: YamlDocument) -> str:
     known = document.known(detail["loc"])
     return next((step for step in reversed(known) if isinstance(step, str)), "")
 
 
-def _fitting(details: list[ErrorDetails], document: YamlDocument) -> list[ErrorDetails]:
-    """Where one form of a value fits but for its content, leave out that others do not fit."""
-    found = [(document.known(detail["loc"]), _misfit(detail)) for detail in details]
+def _drop_superseded(details: list[ErrorDetails], document: YamlDocument) -> list[ErrorDetails]:
+    """Leave out type errors of a union where one of its types fits but for its content."""
+    errors = [(document.known(detail["loc"]), _is_type_error(detail)) for detail in details]
 
     def superseded(detail: ErrorDetails) -> bool:
         path = document.known(detail["loc"])
-        inside = [(other, misfit) for other, misfit in found if other[: len(path)] == path]
+        inside = [(other, type_error) for other, type_error in errors if other[: len(path)] == path]
         if detail["type"] == "too_short":
             return any(other != path for other, _ in inside)
-        return _misfit(detail) and any(other != path or not misfit for other, misfit in inside)
+        return _is_type_error(detail) and any(
+            other != path or not type_error for other, type_error in inside
+        )
 
     return [detail for detail in details if not superseded(detail)]
 
 
 def line_and_column(problem: Problem) -> tuple[int, int]:
-    """Where a problem stands in the file, to sort by; (0, 0) if it does not."""
-    found = re.search(r":(\d+):(\d+)$", problem.where)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    """Line and column of a problem; (0, 0) if it has no place in a file."""
+    place = re.search(r":(\d+):(\d+)$", problem.where)
+    return (int(place[1]), int(place[2])) if place else (0, 0)
 
 
 def _explain(detail: ErrorDetails, document: YamlDocument) -> str:
-    """What was found and what is allowed, in one line."""
+    """A line that says what was found and what is allowed."""
     loc, kind, ctx = detail["loc"], detail["type"], detail.get("ctx", {})
     key = str(loc[-1]) if loc else ""
-    name = _name(detail, document)
+    name = _key_of(detail, document)
     if kind == "extra_forbidden":
         return _unknown_key(key, _allowed_keys(loc[:-1]))
     if kind == "missing":
@@ -183,8 +185,8 @@ def _explain(detail: ErrorDetails, document: YamlDocument) -> str:
     message = detail["msg"].removeprefix("Value error, ").removeprefix("Input ")
     if kind in ("value_error", "elsewhere", "both_forms"):
         return f"{name}: {message}" if name and kind == "value_error" else message
-    for theirs, ours in WORDS.items():
-        message = message.replace(theirs, ours)
+    for json_term, yaml_term in WORDS.items():
+        message = message.replace(json_term, yaml_term)
     return f"{name}: found {describe(detail['input'])}; {message}"
 
 
@@ -198,7 +200,7 @@ def _did_you_mean(word: str, known: Sequence[str]) -> str:
 
 
 def _allowed_keys(loc: Sequence[int | str]) -> list[str]:
-    """The keys of the model at a place in the scenario."""
+    """The keys that are allowed at a place in the scenario."""
     models: list[type[BaseModel]] = [Scenario]
     for step in loc:
         models = [inner for model in models for inner in _step(model, step)] or models

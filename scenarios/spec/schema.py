@@ -50,7 +50,7 @@ class OneOf:
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """A union of all configs of the decision point, told apart by `kind`."""
+        """A union of all configs of the decision point, discriminated by `kind`."""
         choices = {kind: handler(config) for kind, config in policies(self.point).items()}
         union = core_schema.tagged_union_schema(choices, discriminator="kind")
         spelt_out = core_schema.no_info_before_validator_function(_spell_out, union)
@@ -230,7 +230,7 @@ AnyCluster = Annotated[
         ),
     ),
 ]
-"""Told apart by their own keys."""
+"""Discriminated by their own keys."""
 
 
 class SyntheticSource(Section):

@@ -1,4 +1,4 @@
-"""What each variant of a scenario is run with."""
+"""Resolves a scenario into the specifications of its runs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ DEFAULTS: dict[Point, str] = {
     "place": "first-fit",
     "retain": "keep-all",
 }
-"""Of the decision points that a scenario chooses a policy for."""
+"""The default policy of each decision point that a scenario may choose one for."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """One variant with one seed; it can be sent to another process."""
+    """The specification of one run: a variant with a seed; it can be pickled."""
 
     variant: str
     seed: int
@@ -40,7 +40,7 @@ def occupancy_of(scenario: Scenario, variant: str) -> Occupancy:
 
 
 def run_specs(scenario: Scenario) -> list[RunSpec]:
-    """All runs of a scenario: variants by seeds."""
+    """The runs of a scenario: each variant with each seed."""
     return [
         _run_spec(scenario, name, seed) for name in scenario.variants for seed in scenario.all_seeds
     ]
@@ -63,7 +63,7 @@ def _run_spec(scenario: Scenario, name: str, seed: int) -> RunSpec:
 
 
 def zoo_of(scenario: Scenario, variant: str) -> ZooSection | None:
-    """The scenario's zoo with what the variant says of its own."""
+    """The scenario's zoo, overridden by the keys of the variant's zoo."""
     own = scenario.variants[variant].zoo
     if own is None or scenario.zoo is None:
         return own or scenario.zoo

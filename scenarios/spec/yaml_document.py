@@ -1,4 +1,4 @@
-"""A YAML file as plain data that knows where each value stands."""
+"""Reads YAML as plain data, with the place of each value in the file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_DEPTH = 32
 LONG = 60
 MAX_INT = 2**63 - 1
 
-Path_ = tuple[str | int, ...]
+ValuePath = tuple[str | int, ...]
 
 
 PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null")}
@@ -41,20 +41,20 @@ _Loader.add_implicit_resolver(
 
 
 class YamlDocument:
-    """Data of a scenario file, and the place of every value in it.
+    """The data of a scenario file, and the place of every value.
 
     Attributes:
-        name: How messages call the file.
+        name: Name of the file in messages.
         data: The plain values.
     """
 
     def __init__(self, text: str, name: str) -> None:
         self.name = name
-        self._places: dict[Path_, str] = {(): f"{name}:1:1"}
-        self._key_places: dict[Path_, str] = {}
+        self._places: dict[ValuePath, str] = {(): f"{name}:1:1"}
+        self._key_places: dict[ValuePath, str] = {}
         self._values = 0
         self._open: list[Node] = []
-        self._set: dict[Path_, str] = {}
+        self._set: dict[ValuePath, str] = {}
         _check_depth(text, name)
         try:
             loader = _Loader(text)
@@ -67,7 +67,7 @@ class YamlDocument:
                 Problem(f"found {describe(self.data)}; a scenario is a mapping", f"{name}:1:1")
             )
 
-    def _convert(self, loader: _Loader, node: Node, path: Path_) -> Any:
+    def _convert(self, loader: _Loader, node: Node, path: ValuePath) -> Any:
         self._places[path] = self._at(node)
         self._values += 1
         if self._values > MAX_VALUES:
@@ -91,7 +91,7 @@ class YamlDocument:
         self._open.pop()
         return value
 
-    def _convert_scalar(self, loader: _Loader, node: ScalarNode, path: Path_) -> Any:
+    def _convert_scalar(self, loader: _Loader, node: ScalarNode, path: ValuePath) -> Any:
         if node.tag.endswith(":timestamp"):
             return node.value
         if node.tag not in PLAIN_TAGS:
@@ -113,11 +113,13 @@ class YamlDocument:
             raise self._wrong(node, path, f"whole numbers go up to {MAX_INT}")
         return value
 
-    def _wrong(self, node: Node, path: Path_, what: str) -> ScenarioError:
+    def _wrong(self, node: Node, path: ValuePath, what: str) -> ScenarioError:
         name = next((f"{step}: " for step in reversed(path) if isinstance(step, str)), "")
         return ScenarioError(Problem(name + what, self._at(node)))
 
-    def _convert_mapping(self, loader: _Loader, node: MappingNode, path: Path_) -> dict[str, Any]:
+    def _convert_mapping(
+        self, loader: _Loader, node: MappingNode, path: ValuePath
+    ) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
             where = self._at(key_node)
@@ -133,23 +135,23 @@ class YamlDocument:
     def _at(self, node: Node) -> str:
         return _place(self.name, node.start_mark)
 
-    def where(self, path: Path_) -> str:
-        """The place of a value; of the nearest one around it if it is absent."""
+    def where(self, path: ValuePath) -> str:
+        """The place of a value; if it is absent, that of the nearest value around it."""
         return self._places[self.known(path)]
 
-    def where_inside(self, path: Path_) -> str:
-        """The place of a value; of an override inside it, if there is one."""
+    def where_inside(self, path: ValuePath) -> str:
+        """The place of a value, or of an override inside it, if there is one."""
         known = self.known(path)
-        inside = (where for at, where in self._set.items() if at[: len(known)] == known)
+        inside = (where for step, where in self._set.items() if step[: len(known)] == known)
         return next(inside, self.where(known))
 
-    def where_key(self, path: Path_) -> str:
-        """The place of a key; of its value if it was set from outside."""
+    def where_key(self, path: ValuePath) -> str:
+        """The place of a key, or of its value if that was overridden."""
         return self._key_places.get(path) or self.where(path)
 
-    def known(self, path: Path_) -> Path_:
-        """The path without steps that are not in the file, as the name of a chosen kind."""
-        known: Path_ = ()
+    def known(self, path: ValuePath) -> ValuePath:
+        """The path without steps that are not in the file, such as the name of a union's member."""
+        known: ValuePath = ()
         for step in path:
             if (*known, step) in self._places:
                 known = (*known, step)
@@ -158,15 +160,15 @@ class YamlDocument:
     def override(self, setting: str) -> None:
         """Change a value: `path.to.key=value`, the value in YAML.
 
-        A key with dots is found if it is there. A word that stands for a policy becomes the
-        policy's mapping when one of its keys is set.
+        A key may contain dots if it exists. The name of a policy becomes the policy's mapping when
+        one of its keys is set.
 
         Raises:
             ScenarioError: If the setting is not of that form, or leads through a plain value.
         """
         where = f"--set {setting}"
-        path, text = _parted(setting, where, "path.to.key=value")
-        self.set_value(path, _parsed(text, where), where)
+        path, text = _split_setting(setting, where, "path.to.key=value")
+        self.set_value(path, _parse_value(text, where), where)
 
     def set_axes(self, axes: Sequence[str]) -> None:
         """Set the sweep: `path.to.key=value,value,...` for each axis, the values in YAML.
@@ -177,13 +179,13 @@ class YamlDocument:
         self.put(("sweep",), {}, f"--sweep {axes[0]}")
         for axis in axes:
             where = f"--sweep {axis}"
-            path, text = _parted(axis, where, "path.to.key=value,value,...")
+            path, text = _split_setting(axis, where, "path.to.key=value,value,...")
             if path in self.data["sweep"]:
                 raise ScenarioError(Problem(f"a second axis {path}; write one list", where))
-            self.put(("sweep", path), _parsed(f"[{text}]", where), where)
+            self.put(("sweep", path), _parse_value(f"[{text}]", where), where)
 
     def set_value(self, path: str, value: Any, where: str, where_key: str = "") -> None:
-        """Change a value that stands at a dotted path; messages then call its place `where`.
+        """Change the value at a dotted path; messages then call its place `where`.
 
         A message about the key itself calls it `where_key`, if that is given.
 
@@ -191,7 +193,7 @@ class YamlDocument:
             ScenarioError: If the path leads through a plain value.
         """
         inner: Any = self.data
-        done: Path_ = ()
+        done: ValuePath = ()
         rest = path.split(".")
         if len(rest) > MAX_DEPTH:
             raise ScenarioError(Problem(f"nested more than {MAX_DEPTH} deep", where))
@@ -205,22 +207,22 @@ class YamlDocument:
         self._forget(done, where, where_key or where)
 
     def copy(self) -> YamlDocument:
-        """The same document, to be changed apart."""
-        made = copy(self)
-        made.data = deepcopy(self.data)
+        """A copy of the document, which can be changed on its own."""
+        other = copy(self)
+        other.data = deepcopy(self.data)
         for name in ("_places", "_key_places", "_set"):
-            setattr(made, name, dict(getattr(self, name)))
-        return made
+            setattr(other, name, dict(getattr(self, name)))
+        return other
 
-    def put(self, path: Path_, value: Any, where: str) -> None:
-        """Change a value whose path is known step by step; messages then call its place `where`."""
+    def put(self, path: ValuePath, value: Any, where: str) -> None:
+        """Change the value at a path of steps; messages then call its place `where`."""
         inner = self.data
         for step in path[:-1]:
             inner = inner[step]
         inner[path[-1]] = value
         self._forget(path, where, where)
 
-    def _forget(self, path: Path_, where: str, where_key: str) -> None:
+    def _forget(self, path: ValuePath, where: str, where_key: str) -> None:
         for places in (self._places, self._key_places):
             for known in [known for known in places if known[: len(path)] == path]:
                 del places[known]
@@ -230,14 +232,14 @@ class YamlDocument:
             self._places.setdefault(path[:length], where)
 
 
-def _parted(text: str, where: str, form: str) -> tuple[str, str]:
+def _split_setting(text: str, where: str, form: str) -> tuple[str, str]:
     path, equals, value = text.partition("=")
     if not equals or not all(path.split(".")) or "\n" in text:
         raise ScenarioError(Problem(f"write it as {form}", where))
     return path, value
 
 
-def _parsed(text: str, where: str) -> Any:
+def _parse_value(text: str, where: str) -> Any:
     try:
         return YamlDocument(f"value:\n  {text}", where).data["value"]
     except ScenarioError as error:
@@ -245,12 +247,12 @@ def _parsed(text: str, where: str) -> Any:
 
 
 def _next_key(inner: Any, rest: list[str], where: str) -> tuple[str | int, list[str]]:
-    """The next step of a path: the longest key that is there, or else one word."""
+    """The next step of a path: the longest key that exists, or else one word; and the rest."""
     if isinstance(inner, list):
-        at = int(rest[0]) if re.fullmatch("[0-9]{1,9}", rest[0]) else len(inner)
-        if at >= len(inner):
+        index = int(rest[0]) if re.fullmatch("[0-9]{1,9}", rest[0]) else len(inner)
+        if index >= len(inner):
             raise ScenarioError(Problem(f"no element {rest[0]} in a list of {len(inner)}", where))
-        return at, rest[1:]
+        return index, rest[1:]
     for length in range(len(rest), 0, -1):
         key = ".".join(rest[:length])
         if key in inner:
@@ -258,7 +260,7 @@ def _next_key(inner: Any, rest: list[str], where: str) -> tuple[str | int, list[
     return rest[0], rest[1:]
 
 
-def _step_into(inner: Any, key: str | int, path: Path_, where: str) -> Any:
+def _step_into(inner: Any, key: str | int, path: ValuePath, where: str) -> Any:
     if isinstance(inner, dict) and inner.get(key) is None:
         if path[:-1] == ("variants",) and key not in inner:
             raise ScenarioError(Problem(f"no variant {key!r}; there is {', '.join(inner)}", where))
@@ -293,7 +295,7 @@ def read(path: Path) -> YamlDocument:
 
 
 def _check_depth(text: str, name: str) -> None:
-    """Refuse deep nesting before anything recurses into it."""
+    """Refuse deep nesting before the document is read recursively."""
     depth = 0
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
@@ -322,13 +324,13 @@ def _place(name: str, mark: Any) -> str:
 
 
 def describe(value: object) -> str:
-    """A value in words, short."""
+    """A short description of a value."""
     if value is None:
         return "nothing"
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
-    shown = f"the text {value!r}" if isinstance(value, str) else repr(value)
-    return shown if len(shown) <= LONG else f"{shown[:LONG]}..."
+    text = f"the text {value!r}" if isinstance(value, str) else repr(value)
+    return text if len(text) <= LONG else f"{text[:LONG]}..."
 
 
 @contextmanager

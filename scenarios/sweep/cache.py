@@ -33,7 +33,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
         raise StoreError(
             f"{folder} holds no sweep of wattkeeper: remove it, or name another folder (--out)"
         )
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
         release = lock(mark)
@@ -47,9 +47,9 @@ def lock_folder(folder: Path) -> Iterator[None]:
     finally:
         if folder.exists() and {path.name for path in folder.iterdir()} <= {MARK}:
             shutil.rmtree(folder)
-            for each in made[1:]:
+            for path in new_folders[1:]:
                 with suppress(OSError):
-                    each.rmdir()
+                    path.rmdir()
         release()
 
 

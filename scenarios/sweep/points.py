@@ -19,8 +19,7 @@ from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario, check, line_and_column
 from wattkeeper.scenarios.spec.variants import occupancy_of
 from wattkeeper.scenarios.spec.wording import axis_text
-from wattkeeper.scenarios.spec.yaml_document import Path_ as Place
-from wattkeeper.scenarios.spec.yaml_document import YamlDocument
+from wattkeeper.scenarios.spec.yaml_document import ValuePath, YamlDocument
 
 MAX_POINTS: Final = 9_999
 MAX_RUNS: Final = 100_000
@@ -89,14 +88,14 @@ def expand_sweep(loaded: LoadedScenario) -> list[SweepPoint]:
     return found
 
 
-Item = tuple[Place, Mapping[str, Any]]
+Item = tuple[ValuePath, Mapping[str, Any]]
 
 
 def _axis_values(axis: Any) -> list[Any]:
     return list(axis) if isinstance(axis, list | tuple) else [axis]
 
 
-def _choose_values(items: Sequence[Item]) -> Iterator[dict[str, tuple[Any, Place]]]:
+def _choose_values(items: Sequence[Item]) -> Iterator[dict[str, tuple[Any, ValuePath]]]:
     """For each point: by path, the value and its place in the scenario."""
     for place, axes in items:
         columns = [
@@ -108,7 +107,7 @@ def _choose_values(items: Sequence[Item]) -> Iterator[dict[str, tuple[Any, Place
 
 
 def _make_point(
-    plain: YamlDocument, document: YamlDocument, chosen: Mapping[str, tuple[Any, Place]]
+    plain: YamlDocument, document: YamlDocument, chosen: Mapping[str, tuple[Any, ValuePath]]
 ) -> LoadedScenario:  # fmt: skip
     """The scenario with the values of one point."""
     own = plain.copy()

@@ -79,7 +79,9 @@ def run_sweep(
         write_sweep(results, works)
         if not any(work.failures for work in works):
             remove_folder(folder)
-    failed = [_describe_failure(work, one) for work in works for one in work.failures.values()]
+    failed = [
+        _describe_failure(work, failure) for work in works for failure in work.failures.values()
+    ]
     return failed + [f"Where unexpected errors come from: {errors}"] * errors.exists()
 
 
