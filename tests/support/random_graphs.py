@@ -13,7 +13,7 @@ class Spec(NamedTuple):
     """A convolutional network.
 
     Attributes:
-        family: Which blocks it is made of.
+        family: Kind of its blocks.
         stages: Width (channels) and number of blocks of each stage.
         kernel: Extent of its larger convolutions.
         act: Its activation.
@@ -30,7 +30,7 @@ class Spec(NamedTuple):
 
 
 class Builder:
-    """Writes nodes one after another; each method returns the position of its last node."""
+    """Appends nodes to a graph; each method returns the index of its last node."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -84,7 +84,7 @@ def _plain(
     return to.add(spec.act, at), wanted
 
 
-def _joined(
+def _join_shortcut(
     to: Builder, spec: Spec, at: int, body: int, width: int, wanted: int, stride: int
 ) -> tuple[int, int]:
     if width != wanted or stride > 1:
@@ -97,7 +97,7 @@ def _basic(
 ) -> tuple[int, int]:
     body, _ = _plain(to, spec, at, width, wanted, stride)
     body = to.norm(to.conv(body, wanted, wanted, spec.kernel), wanted)
-    return _joined(to, spec, at, body, width, wanted, stride)
+    return _join_shortcut(to, spec, at, body, width, wanted, stride)
 
 
 def _bottleneck(
@@ -107,7 +107,7 @@ def _bottleneck(
     body = to.add(spec.act, to.norm(to.conv(at, width, inner, 1), inner))
     body, _ = _plain(to, spec, body, inner, inner, stride)
     body = to.norm(to.conv(body, inner, wanted, 1), wanted)
-    return _joined(to, spec, at, body, width, wanted, stride)
+    return _join_shortcut(to, spec, at, body, width, wanted, stride)
 
 
 def _inverted(
@@ -151,41 +151,41 @@ BLOCKS = {
     "branched": _branched,
 }
 NODES = {"plain": 3, "basic": 7, "bottleneck": 10, "inverted": 9, "dense": 4, "branched": 12}
-"""Nodes of a block, about."""
+"""Approximate number of nodes of a block."""
 
 
-def draw(luck: np.random.Generator, nodes: int) -> Spec:
-    """A network with about that many nodes."""
-    family = str(luck.choice(list(BLOCKS)))
-    stages = int(luck.integers(2, 5))
+def draw(rng: np.random.Generator, nodes: int) -> Spec:
+    """Draw a network with about this number of nodes."""
+    family = str(rng.choice(list(BLOCKS)))
+    stages = int(rng.integers(2, 5))
     blocks = max(nodes // NODES[family], stages)
-    shares = luck.dirichlet(np.full(stages, 5.0)) * (blocks - stages)
-    width = int(luck.choice([8, 12, 16, 24, 32, 48, 64]))
+    shares = rng.dirichlet(np.full(stages, 5.0)) * (blocks - stages)
+    width = int(rng.choice([8, 12, 16, 24, 32, 48, 64]))
     return Spec(
         family,
         tuple((width << stage, 1 + round(share)) for stage, share in enumerate(shares)),
-        int(luck.choice([3, 3, 3, 5])),
-        str(luck.choice(["relu", "relu", "gelu"])),
+        int(rng.choice([3, 3, 3, 5])),
+        str(rng.choice(["relu", "relu", "gelu"])),
     )
 
 
-def mutate(spec: Spec, luck: np.random.Generator) -> Spec:
-    """The same network with one stage wider, narrower, deeper or shallower."""
-    at = int(luck.integers(len(spec.stages)))
+def mutate(spec: Spec, rng: np.random.Generator) -> Spec:
+    """Make one stage wider, narrower, deeper or shallower."""
+    at = int(rng.integers(len(spec.stages)))
     width, blocks = spec.stages[at]
-    if luck.random() < 0.5:
-        width = max(int(width * luck.choice([0.5, 0.75, 1.25, 1.5, 2])), 2)
+    if rng.random() < 0.5:
+        width = max(int(width * rng.choice([0.5, 0.75, 1.25, 1.5, 2])), 2)
     else:
-        blocks = max(blocks + int(luck.choice([-2, -1, 1, 2, 3])), 1)
+        blocks = max(blocks + int(rng.choice([-2, -1, 1, 2, 3])), 1)
     return spec._replace(stages=(*spec.stages[:at], (width, blocks), *spec.stages[at + 1 :]))
 
 
-def lineage(luck: np.random.Generator, models: int, nodes: int) -> list[Spec]:
-    """Networks of which four in five are mutations of earlier ones, as in a search."""
+def lineage(rng: np.random.Generator, models: int, nodes: int) -> list[Spec]:
+    """Draw networks of which four in five are mutations of earlier ones, as in a search."""
     specs: list[Spec] = []
     for _ in range(models):
-        if not specs or luck.random() < 0.2:
-            specs.append(draw(luck, int(nodes * luck.uniform(0.4, 1.6))))
+        if not specs or rng.random() < 0.2:
+            specs.append(draw(rng, int(nodes * rng.uniform(0.4, 1.6))))
         else:
-            specs.append(mutate(specs[int(luck.integers(len(specs)))], luck))
+            specs.append(mutate(specs[int(rng.integers(len(specs)))], rng))
     return specs

@@ -1,4 +1,4 @@
-"""Small torch models of many kinds, with weights and statistics as training leaves them."""
+"""Small torch models of many kinds, with weights and statistics as after training."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-torch.set_num_threads(1)  # the models are small, and tests run side by side
+torch.set_num_threads(1)  # the models are small, and tests run in parallel
 
 
 def trained_like(model: nn.Module, seed: int = 0) -> nn.Module:
@@ -329,7 +329,7 @@ class VisionTransformer(nn.Module):
 
 
 class Text1d(nn.Module):
-    """Convolutions over words."""
+    """Convolutions over tokens."""
 
     def __init__(self, width: int = 16, depth: int = 2, classes: int = 5) -> None:
         super().__init__()
@@ -364,7 +364,7 @@ class Autoencoder(nn.Module):
 
 
 class SqueezeExcite(nn.Module):
-    """A convolutional network whose channels are weighed by a gate."""
+    """A convolutional network whose channels a gate weights."""
 
     def __init__(self, width: int = 16, depth: int = 2, classes: int = 10) -> None:
         super().__init__()
@@ -388,9 +388,9 @@ class SqueezeExcite(nn.Module):
 
 @cache
 def families() -> list[tuple[str, nn.Module, Tensor]]:
-    """Forty models of many kinds with example inputs, built once: name, model, inputs."""
+    """42 models of many kinds with example inputs, built once: name, model, inputs."""
     images, words = torch.zeros(2, 3, 16, 16), torch.zeros(2, 12, dtype=torch.long)
-    seen: dict[str, nn.Module] = {
+    image_models: dict[str, nn.Module] = {
         "vgg": vgg(),
         "vgg-wide": vgg(40),
         "vgg-deep": vgg(depths=(3, 4)),
@@ -424,7 +424,7 @@ def families() -> list[tuple[str, nn.Module, Tensor]]:
         "mlp": mlp(),
         "mlp-deep": mlp(48, 4),
     }
-    read: dict[str, nn.Module] = {
+    text_models: dict[str, nn.Module] = {
         "lstm": Recurrent(),
         "lstm-wide": Recurrent(40),
         "lstm-both": Recurrent(layers=2, both=True),
@@ -437,6 +437,6 @@ def families() -> list[tuple[str, nn.Module, Tensor]]:
         "text1d-deep": Text1d(32, 3),
     }
     return [
-        *((name, model, images) for name, model in seen.items()),
-        *((name, model, words) for name, model in read.items()),
+        *((name, model, images) for name, model in image_models.items()),
+        *((name, model, words) for name, model in text_models.items()),
     ]

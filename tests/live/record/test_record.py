@@ -1,4 +1,4 @@
-"""A training script is run again and again, and becomes a profile."""
+"""A training script is recorded as a profile."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def started(folder: Path) -> int:
 
 
 @pytest.fixture(scope="module")
-def limited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A folder with a script that was recorded on a device with power limits, and what was said."""
-    folder = tmp_path_factory.mktemp("limited")
+def recorded_on_device(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder with a script recorded on a device with power limits, and the command's output."""
+    folder = tmp_path_factory.mktemp("on_device")
     (folder / "toy.py").write_text(SCRIPT)
     done = wattkeeper(folder, "record", "--name", "toys", "--repeats", "1", "--epochs", "2",
                       "--power-limits", "150,200", "toy.py",
@@ -90,9 +90,9 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a script that was recorded where nothing measures energy."""
-    folder = tmp_path_factory.mktemp("plain")
+def recorded_on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a script recorded where nothing measures energy."""
+    folder = tmp_path_factory.mktemp("on_cpu")
     (folder / "toy.py").write_text(SCRIPT)
     wattkeeper(folder, "record", "--name", "toys", "--repeats", "2", "--batch-sizes", "32",
                "toy.py")  # fmt: skip
@@ -103,8 +103,8 @@ def frames(trace: Trace) -> dict[str, pd.DataFrame]:
     return {name: table.to_pandas() for name, table in trace.tables.items()}
 
 
-def test_a_sweep_becomes_a_profile(limited: tuple[Path, str]) -> None:
-    trace = read(limited[0] / "library/toys")
+def test_sweep_is_saved_as_a_profile(recorded_on_device: tuple[Path, str]) -> None:
+    trace = read(recorded_on_device[0] / "library/toys")
     tables = frames(trace)
     points = tables["profiles"].set_index(["batch_size", "power_limit_w"])
     assert sorted(points.index) == [(16, 150.0), (16, 200.0), (32, 150.0), (32, 200.0)]
@@ -123,8 +123,8 @@ def test_a_sweep_becomes_a_profile(limited: tuple[Path, str]) -> None:
     assert (trace.origin, trace.format) == ("recorded", "record")
 
 
-def test_it_says_how_it_was_recorded(limited: tuple[Path, str]) -> None:
-    folder, said = limited
+def test_trace_describes_how_it_was_recorded(recorded_on_device: tuple[Path, str]) -> None:
+    folder, output = recorded_on_device
     trace = read(folder / "library/toys")
     (about,) = trace.parameters["recordings"]
     assert about["energy"] == "synthetic"
@@ -135,7 +135,7 @@ def test_it_says_how_it_was_recorded(limited: tuple[Path, str]) -> None:
     (latencies,) = trace.parameters["latencies"]
     for name in ("start_s", "stop_s", "report_s", "settle_s", "checkpoint_s", "restore_s"):
         assert latencies[name] > 0
-    assert "latencies: recorded" in said
+    assert "latencies: recorded" in output
     assert not (folder / "library/.recording/toys").exists()
     described = wattkeeper(folder, "traces", "describe", "toys").stdout
     assert "toys: profiles, recorded, 4 profiles, 2 convergence, 1 workloads" in described
@@ -150,7 +150,7 @@ baseline: default
 """
 
 
-def replayed(folder: Path, gpu: str, *settings: str) -> list[Any]:
+def replay(folder: Path, gpu: str, *settings: str) -> list[Any]:
     (folder / "again.yaml").write_text(
         SCENARIO.replace("GPU", gpu).replace("library", str(folder / "library"))
     )
@@ -160,32 +160,32 @@ def replayed(folder: Path, gpu: str, *settings: str) -> list[Any]:
     return [execute(spec, inputs.run) for spec in run_specs(loaded.scenario)]
 
 
-def test_what_was_recorded_is_replayed(limited: tuple[Path, str]) -> None:
-    folder, _ = limited
+def test_recorded_profile_is_replayed(recorded_on_device: tuple[Path, str]) -> None:
+    folder, _ = recorded_on_device
     (latencies,) = read(folder / "library/toys").parameters["latencies"]
-    for result in replayed(folder, "SYN-250W", "latencies=recorded"):
+    for result in replay(folder, "SYN-250W", "latencies=recorded"):
         rows = result.tables["jobs"].to_pandas()
         assert (rows["energy_j"] > 0).all()
         assert (rows["overhead_s"] > latencies["start_s"]).all()
 
 
-def test_energy_that_nothing_measured_is_absent(plain: Path) -> None:
-    trace = read(plain / "library/toys")
+def test_unmeasured_energy_is_absent(recorded_on_cpu: Path) -> None:
+    trace = read(recorded_on_cpu / "library/toys")
     points = trace.tables["profiles"]
     assert points["average_power_w"].null_count == points["power_limit_w"].null_count == 2
     assert "toy: nothing measured energy, so its power is absent" in trace.notes
-    described = wattkeeper(plain, "traces", "describe", "toys").stdout
+    described = wattkeeper(recorded_on_cpu, "traces", "describe", "toys").stdout
     assert "Nothing measured power: toy on cpu." in described
     report = json.loads(
-        wattkeeper(plain, "traces", "describe", "toys", "--eta", "0", "--json").stdout
+        wattkeeper(recorded_on_cpu, "traces", "describe", "toys", "--eta", "0", "--json").stdout
     )
     (potential,) = report["potential"]
     assert potential["both"]["energy_j"] is None
     with pytest.raises(InputError, match=r"again.yaml:4:.*eta 0.5 counts energy"):
-        replayed(plain, "cpu")
+        replay(recorded_on_cpu, "cpu")
     with pytest.raises(InputError, match="power_cap_w"):
-        replayed(plain, "cpu", "objective.eta=0", "cluster.power_cap_w=100")
-    for result in replayed(plain, "cpu", "objective.eta=0"):
+        replay(recorded_on_cpu, "cpu", "objective.eta=0", "cluster.power_cap_w=100")
+    for result in replay(recorded_on_cpu, "cpu", "objective.eta=0"):
         jobs, line = result.tables["jobs"], result.tables["timeline"]
         for column in (jobs["energy_j"], jobs["power_limit_w"], line["power_w"]):
             assert column.null_count == len(column)
@@ -195,23 +195,23 @@ def test_energy_that_nothing_measured_is_absent(plain: Path) -> None:
         assert pd.isna(result.metrics["cluster_energy_j"])
 
 
-def test_a_run_without_energy_can_be_shown_and_compared(plain: Path) -> None:
-    (plain / "again.yaml").write_text(SCENARIO.replace("GPU", "cpu"))
-    shown = wattkeeper(plain, "run", "again.yaml", "--set", "objective.eta=0").stdout
+def test_run_without_energy_is_reported_and_compared(recorded_on_cpu: Path) -> None:
+    (recorded_on_cpu / "again.yaml").write_text(SCENARIO.replace("GPU", "cpu"))
+    shown = wattkeeper(recorded_on_cpu, "run", "again.yaml", "--set", "objective.eta=0").stdout
     assert "Results:" in shown
-    summary = json.loads((plain / "results/again/summary.json").read_text())
+    summary = json.loads((recorded_on_cpu / "results/again/summary.json").read_text())
     assert summary["variants"]["zeus"]["metrics"]["energy_j"]["mean"] is None
-    both = wattkeeper(plain, "compare", "results/again", "results/again").stdout
+    both = wattkeeper(recorded_on_cpu, "compare", "results/again", "results/again").stdout
     assert "not compared, without values" in both
 
 
-def test_a_trace_is_replaced_only_if_that_is_meant(plain: Path) -> None:
+def test_workload_is_replaced_only_with_the_option(recorded_on_cpu: Path) -> None:
     again = ("record", "--name", "toys", "--repeats", "1", "--batch-sizes", "16", "toy.py")
-    refused = wattkeeper(plain, *again, code=2)
+    refused = wattkeeper(recorded_on_cpu, *again, code=2)
     assert "has 'toy' on 1 x cpu already: replace it (--replace)" in refused.stderr
-    wattkeeper(plain, "traces", "generate", "profiles", "--name", "other")
+    wattkeeper(recorded_on_cpu, "traces", "generate", "profiles", "--name", "other")
     other = ("record", "--name", "other", "toy.py")
-    assert "not a recorded one" in wattkeeper(plain, *other, code=2).stderr
+    assert "not a recorded one" in wattkeeper(recorded_on_cpu, *other, code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_trace_is_replaced_only_if_that_is_meant(plain: Path) -> None:
         (SCRIPT, ("--batch-sizes", "0,2"), 2, "must be batch sizes > 0"),
     ],
 )
-def test_what_cannot_be_recorded_is_refused(
+def test_scripts_that_cannot_be_recorded_are_refused(
     tmp_path: Path, script: str | None, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     if script is not None:
@@ -267,17 +267,17 @@ time.sleep(600)
                      marks=pytest.mark.slow),
     ],
 )  # fmt: skip
-def test_a_script_that_hangs_is_ended(tmp_path: Path, how: str, message: str) -> None:
+def test_hanging_script_is_killed(tmp_path: Path, how: str, message: str) -> None:
     (tmp_path / "toy.py").write_text(f"HOW = {how!r}\n{HANGING}")
     done = wattkeeper(tmp_path, "record", "--name", "toys", "--lease", "2", "toy.py", code=2)
     assert f"toy.py, {message}, and was killed; --lease" in done.stderr
     (log,) = re.findall(r"Its log is (\S+); the last lines:\n  it waits for its data", done.stderr)
     assert (tmp_path / log).read_text() == "it waits for its data\n"
     (child,) = (tmp_path / "children").read_text().split()
-    assert not started_s(int(child)), "what it started is ended, too"
+    assert not started_s(int(child)), "its child processes are killed, too"
 
 
-TOGETHER = """\
+DISTRIBUTED = """\
 import os, time, torch.distributed as dist
 from wattkeeper.live import Session
 
@@ -304,11 +304,21 @@ dist.destroy_process_group()
 
 
 @pytest.mark.slow
-def test_a_training_on_several_gpus_is_recorded_by_torchrun(tmp_path: Path) -> None:
+def test_training_on_several_gpus_is_recorded_with_torchrun(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    (tmp_path / "both.py").write_text(TOGETHER)
-    said = ("record", "--name", "toys", "--repeats", "1", "--batch-sizes", "32", "--torchrun", "2")
-    wattkeeper(tmp_path, *said, "both.py")
+    (tmp_path / "both.py").write_text(DISTRIBUTED)
+    command = (
+        "record",
+        "--name",
+        "toys",
+        "--repeats",
+        "1",
+        "--batch-sizes",
+        "32",
+        "--torchrun",
+        "2",
+    )
+    wattkeeper(tmp_path, *command, "both.py")
     trace = read(tmp_path / "library/toys")
     points = trace.tables["profiles"].to_pylist()
     assert [(row["batch_size"], row["gpus"], row["gpu_type"]) for row in points] == [
@@ -321,7 +331,7 @@ def test_a_training_on_several_gpus_is_recorded_by_torchrun(tmp_path: Path) -> N
     ranks = [(tmp_path / f"rank-{rank}").read_text().splitlines() for rank in (0, 1)]
     assert ranks[0] == ranks[1]
     assert ranks[0] == ["16 reached 3", "32 reached 3", "16 stopped 1", "16 epochs 2"]
-    refused = wattkeeper(tmp_path, *said, "--replace", "both.py", device="synthetic:SYN-250W",
+    refused = wattkeeper(tmp_path, *command, "--replace", "both.py", device="synthetic:SYN-250W",
                          code=2)  # fmt: skip
     assert "torchrun starts 2 processes (--torchrun), and the Session finds 1 GPUs" in (
         refused.stderr
@@ -330,7 +340,7 @@ def test_a_training_on_several_gpus_is_recorded_by_torchrun(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_sweep_that_was_ended_goes_on(tmp_path: Path, number: int) -> None:
+def test_interrupted_sweep_resumes(tmp_path: Path, number: int) -> None:
     command = ("record", "--name", "toys", "--repeats", "2", "--batch-sizes", "32", "toy.py")
     waiting = tmp_path / "waiting"
     (tmp_path / "toy.py").write_text(SCRIPT)
@@ -362,7 +372,7 @@ def test_a_sweep_that_was_ended_goes_on(tmp_path: Path, number: int) -> None:
 
 
 @pytest.mark.slow
-def test_the_examples_run_live_and_are_compared_with_their_record(tmp_path: Path) -> None:
+def test_live_runs_of_the_examples_match_their_recorded_profiles(tmp_path: Path) -> None:
     recorded = ("record", "--name", "here", "--repeats", "1", "--batch-sizes")
     wattkeeper(tmp_path, *recorded, "128", "wattkeeper.live.examples.cnn")
     wattkeeper(tmp_path, *recorded, "64", "wattkeeper.live.examples.transformer")
@@ -372,11 +382,11 @@ def test_the_examples_run_live_and_are_compared_with_their_record(tmp_path: Path
     wattkeeper(tmp_path, "run", "smoke.yaml", "--live", "--out", "live")
     wattkeeper(tmp_path, "run", "smoke.yaml", "--set", "workload.profiles=here", "--set",
                "latencies=recorded", "--out", "sim")  # fmt: skip
-    found = json.loads(wattkeeper(tmp_path, "compare", "live", "sim", "--json").stdout)
-    assert found["measured"]["backend"] == "live"
-    assert found["decisions"] == {"compared": 2, "differ": []}
-    assert found["absent"] == {"measured": 2, "predicted": 2}
-    for row in found["attempts"]:
+    comparison = json.loads(wattkeeper(tmp_path, "compare", "live", "sim", "--json").stdout)
+    assert comparison["measured"]["backend"] == "live"
+    assert comparison["decisions"] == {"compared": 2, "differ": []}
+    assert comparison["absent"] == {"measured": 2, "predicted": 2}
+    for row in comparison["attempts"]:
         assert row["time_s"]["measured"] > 0
         # A training of the same seed takes as many epochs as it was recorded with.
         assert row["epochs"]["measured"] == row["epochs"]["predicted"]

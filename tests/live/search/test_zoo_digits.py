@@ -40,36 +40,36 @@ SECONDS = ["time_s", "graph_s", "query_s", "transfer_s"]
 
 
 def trainings(folder: Path) -> pd.DataFrame:
-    """All trainings that a run wrote down, but for the seconds."""
+    """The log of a run's trainings without their seconds."""
     files = sorted(folder.with_name(f"{folder.name}.trainings").glob("*.jsonl"))
     rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     return pd.DataFrame(rows).drop(columns=SECONDS)
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nothing interrupts."""
-    folder = tmp_path_factory.mktemp("zoo-digits") / "whole"
+def full_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that is not interrupted."""
+    folder = tmp_path_factory.mktemp("zoo-digits") / "full_run"
     done = CliRunner().invoke(main, [*TINY, "--out", str(folder)])
     assert done.exit_code == 0, done.output
     return folder
 
 
-def test_trains_every_network_with_and_without_a_zoo(whole: Path) -> None:
-    jobs = pd.read_parquet(whole / "jobs.parquet")
+def test_every_network_is_trained_with_and_without_a_zoo(full_run: Path) -> None:
+    jobs = pd.read_parquet(full_run / "jobs.parquet")
     assert len(jobs) == 2 * 2 * MODELS
     assert jobs["energy_j"].isna().all(), "no meter measured it"
     assert jobs["power_limit_w"].isna().all()
-    assert pd.read_parquet(whole / "timeline.parquet")["power_w"].isna().all()
+    assert pd.read_parquet(full_run / "timeline.parquet")["power_w"].isna().all()
     assert (jobs["time_s"] > 0).all()
     assert (jobs["epochs"] == 2).all()
-    manifest = json.loads((whole / "manifest.json").read_text())
+    manifest = json.loads((full_run / "manifest.json").read_text())
     assert manifest["backend"] == "live"
     assert manifest["modelled"] == []
 
 
-def test_parents_were_trained_before(whole: Path) -> None:
-    models = pd.read_parquet(whole / "models.parquet")
+def test_parents_are_trained_before_their_children(full_run: Path) -> None:
+    models = pd.read_parquet(full_run / "models.parquet")
     parents = models.groupby("variant")["parent_model"].count()
     assert parents["scratch"] == 0
     assert 0 < parents["zoo"] <= 2 * (MODELS - 1)
@@ -80,17 +80,17 @@ def test_parents_were_trained_before(whole: Path) -> None:
         *(warm[name] for name in ("variant", "seed", "parent_model", "time_s")), strict=True
     ):
         assert ended[variant, seed, parent] < time_s
-    rows = trainings(whole)
+    rows = trainings(full_run)
     assert (rows["work"] == rows["epochs"] * rows["parameters"]).all()
     assert rows["accuracy"].tolist() == models["accuracy"].tolist()
-    jobs = pd.read_parquet(whole / "jobs.parquet")
+    jobs = pd.read_parquet(full_run / "jobs.parquet")
     assert jobs["parent_model"].equals(models["parent_model"])
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same on a device that measures energy."""
-    folder = tmp_path_factory.mktemp("zoo-digits") / "measured"
+def metered_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run on a device that measures energy."""
+    folder = tmp_path_factory.mktemp("zoo-digits") / "metered_run"
     device = {"WATTKEEPER_DEVICE": "synthetic:SYN-250W", "WATTKEEPER_STATE": str(folder.parent)}
     asked = [*TINY, "--set", "cluster.gpu=SYN-250W", "--out", str(folder)]
     done = CliRunner(env=device).invoke(main, asked)
@@ -98,25 +98,25 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_device_measures_every_training(whole: Path, measured: Path) -> None:
-    """What was trained is the same as without."""
+def test_device_measures_every_training(full_run: Path, metered_run: Path) -> None:
+    """The trainings are the same as without a meter."""
     used = ["energy_j", "energy_from", "power_limit_w", "settings"]
-    theirs = trainings(whole).drop(columns=used)
-    pd.testing.assert_frame_equal(trainings(measured).drop(columns=used), theirs)
-    assert (trainings(measured)["energy_from"] == "synthetic").all()
-    jobs = pd.read_parquet(measured / "jobs.parquet")
+    theirs = trainings(full_run).drop(columns=used)
+    pd.testing.assert_frame_equal(trainings(metered_run).drop(columns=used), theirs)
+    assert (trainings(metered_run)["energy_from"] == "synthetic").all()
+    jobs = pd.read_parquet(metered_run / "jobs.parquet")
     peak_w = jobs["energy_j"] / jobs["time_s"]  # what the device draws when it is busy
     assert peak_w.between(200, 250).all()
     assert peak_w.max() == pytest.approx(peak_w.min())
-    assert jobs["energy_j"].tolist() == trainings(measured)["energy_j"].tolist()
+    assert jobs["energy_j"].tolist() == trainings(metered_run)["energy_j"].tolist()
     assert (jobs["power_limit_w"] == 250).all()
     assert (jobs["replayed"] == "live").all()
     assert jobs["cost"].isna().all()
-    manifest = json.loads((measured / "manifest.json").read_text())
+    manifest = json.loads((metered_run / "manifest.json").read_text())
     assert manifest["live"]["energy"] == ["synthetic"]
     assert manifest["live"]["time"] == "of the clock"
     assert {"torch", "scikit-learn", "numba"} <= manifest["versions"].keys()
-    summary = json.loads((measured / "summary.json").read_text())
+    summary = json.loads((metered_run / "summary.json").read_text())
     by = jobs.groupby(["variant", "seed"])["energy_j"].sum()
     saved = summary["saved"]["zoo"]["energy_j"]["mean"]
     assert saved == pytest.approx(np.mean(1 - by["zoo"] / by["scratch"]))
@@ -124,8 +124,8 @@ def test_a_device_measures_every_training(whole: Path, measured: Path) -> None:
     assert metrics["energy_j"]["mean"] == pytest.approx(by["zoo"].mean())
     assert metrics["cost"]["mean"] is None
     for folder, *said in (
-        (measured, "Energy is that of a synthetic device", "energy: of the", "on syn-250w:"),
-        (whole, "energy is unknown", "on cpu:"),
+        (metered_run, "Energy is that of a synthetic device", "energy: of the", "on syn-250w:"),
+        (full_run, "energy is unknown", "on cpu:"),
     ):
         page = (folder / "report.html").read_text()
         assert all(words in page for words in said)
@@ -141,7 +141,7 @@ def test_a_device_measures_every_training(whole: Path, measured: Path) -> None:
          ["--set", "cluster.gpu=SYN-250W", "--workers", "2"], "leave out --workers"),
     ],
 )  # fmt: skip
-def test_what_it_cannot_train_on_is_refused(
+def test_missing_processors_are_refused(
     settings: dict[str, str], asked: list[str], says: str, tmp_path: Path
 ) -> None:
     settings = {"WATTKEEPER_DEVICE": "none", "WATTKEEPER_STATE": str(tmp_path)} | settings
@@ -152,7 +152,7 @@ def test_what_it_cannot_train_on_is_refused(
 
 
 @on_gpus(2)
-def test_the_first_gpu_of_a_type_trains(driver: Driver) -> None:
+def test_first_gpu_of_a_type_is_used(driver: Driver) -> None:
     """Where torch sees it."""
     import torch
 
@@ -166,24 +166,24 @@ def test_the_first_gpu_of_a_type_trains(driver: Driver) -> None:
         find_processor("A100-SXM4-40GB")
 
 
-def test_a_search_on_another_processor_is_another(measured: Path) -> None:
-    """Its trainings are not taken for those of the CPU."""
-    done = CliRunner().invoke(main, [*TINY, "--out", str(measured)])
+def test_trainings_of_another_processor_are_not_reused(metered_run: Path) -> None:
+    """Those of the CPU are not reused for a measured device, nor the other way."""
+    done = CliRunner().invoke(main, [*TINY, "--out", str(metered_run)])
     assert done.exit_code == 2
     assert "gpu SYN-250W; rules" in done.output
 
 
-def test_both_variants_begin_alike(whole: Path) -> None:
-    """The first network has no parent: with the zoo it is trained as without."""
-    rows = trainings(whole).query("mutated_from.isna()").drop(columns="variant")
+def test_first_network_is_trained_alike_in_both_variants(full_run: Path) -> None:
+    """It has no parent."""
+    rows = trainings(full_run).query("mutated_from.isna()").drop(columns="variant")
     assert len(rows) == 4
     assert len(rows.drop_duplicates()) == 2, "one result a seed"
 
 
-def test_saved_is_what_the_trainings_say(whole: Path) -> None:
-    summary = json.loads((whole / "summary.json").read_text())
+def test_savings_are_computed_from_the_trainings(full_run: Path) -> None:
+    summary = json.loads((full_run / "summary.json").read_text())
     saved: dict[str, Any] = summary["saved"]["zoo"]
-    rows = trainings(whole)
+    rows = trainings(full_run)
     by = rows.groupby(["variant", "seed"])
     work, accuracy = by["work"].sum(), by["accuracy"].mean()
     assert saved["work"]["mean"] == pytest.approx(np.mean(1 - work["zoo"] / work["scratch"]))
@@ -195,8 +195,8 @@ def test_saved_is_what_the_trainings_say(whole: Path) -> None:
     assert summary["variants"]["zoo"]["metrics"]["energy_j"]["mean"] is None
 
 
-def test_goes_on_where_it_was_killed(whole: Path, tmp_path: Path) -> None:
-    """After a kill -9 the results are those of a run that nothing interrupted."""
+def test_killed_run_resumes_with_the_same_results(full_run: Path, tmp_path: Path) -> None:
+    """The process is killed by SIGKILL."""
     out = tmp_path / "killed"
     asked = [*TINY, "--seeds", "7..7", "--out", str(out)]
     process = subprocess.Popen([sys.executable, "-m", "wattkeeper.scenarios", *asked], cwd=tmp_path)
@@ -207,10 +207,10 @@ def test_goes_on_where_it_was_killed(whole: Path, tmp_path: Path) -> None:
     assert not out.exists()
     done = CliRunner().invoke(main, asked)
     assert done.exit_code == 0, done.output
-    theirs = trainings(whole).query("seed == 7").reset_index(drop=True)
+    theirs = trainings(full_run).query("seed == 7").reset_index(drop=True)
     pd.testing.assert_frame_equal(trainings(out), theirs)
     columns = ["variant", "seed", "job_id", "parent_model", "coverage", "accuracy"]
-    ours, theirs = (pd.read_parquet(each / "models.parquet")[columns] for each in (out, whole))
+    ours, theirs = (pd.read_parquet(each / "models.parquet")[columns] for each in (out, full_run))
     pd.testing.assert_frame_equal(ours, theirs.query("seed == 7").reset_index(drop=True))
 
 
@@ -219,10 +219,10 @@ def count(out: Path) -> int:
     return sum(len(file.read_text().splitlines()) for file in files)
 
 
-def test_a_finished_run_is_not_trained_again(whole: Path, inside: Command) -> None:
-    before = (whole / "jobs.parquet").read_bytes()
-    inside(*TINY, "--out", whole)
-    assert (whole / "jobs.parquet").read_bytes() == before, "the seconds too"
+def test_finished_run_is_not_trained_again(full_run: Path, inside: Command) -> None:
+    before = (full_run / "jobs.parquet").read_bytes()
+    inside(*TINY, "--out", full_run)
+    assert (full_run / "jobs.parquet").read_bytes() == before, "the seconds too"
 
 
 @pytest.mark.parametrize(
@@ -243,17 +243,17 @@ def test_a_finished_run_is_not_trained_again(whole: Path, inside: Command) -> No
         ("policies.retain=lru", "a search keeps all that it trained; leave out capacity_gb"),
     ],
 )
-def test_what_cannot_be_is_refused(whole: Path, setting: str, message: str) -> None:
-    done = CliRunner().invoke(main, [*TINY, "--set", setting, "--out", str(whole)])
+def test_unsupported_settings_are_refused(full_run: Path, setting: str, message: str) -> None:
+    done = CliRunner().invoke(main, [*TINY, "--set", setting, "--out", str(full_run)])
     assert done.exit_code == 2, done.output
     assert message in done.output
 
 
-def test_the_space_is_large_and_grows_by_mutation() -> None:
-    found = draw_candidates(80, np.random.default_rng(5))
-    assert len({each.architecture for each in found}) == 80
+def test_candidates_are_distinct_mutations_of_earlier_ones() -> None:
+    candidates = draw_candidates(80, np.random.default_rng(5))
+    assert len({each.architecture for each in candidates}) == 80
     earlier: set[str] = set()
-    for each in found:
+    for each in candidates:
         assert each.mutated_from in earlier or not earlier
         earlier.add(each.name)
         assert 1 <= len(each.architecture) <= MOST_STAGES
@@ -261,13 +261,16 @@ def test_the_space_is_large_and_grows_by_mutation() -> None:
             assert stage.width in WIDTHS
             assert all(block.kernel in KERNELS for block in stage.blocks)
     assert any(
-        block.residual for each in found for stage in each.architecture for block in stage.blocks
+        block.residual
+        for each in candidates
+        for stage in each.architecture
+        for block in stage.blocks
     )
-    assert draw_candidates(80, np.random.default_rng(5)) == found
+    assert draw_candidates(80, np.random.default_rng(5)) == candidates
 
 
-def test_the_model_of_warm_starts_is_fitted(tmp_path: Path) -> None:
-    """Trainings that save 0.6 * coverage ** 2 exactly give that back, for each seed held out."""
+def test_model_of_warm_starts_is_fitted_to_trainings(tmp_path: Path) -> None:
+    """Trainings that save exactly 0.6 * coverage ** 2 yield these parameters for every split."""
     folder = tmp_path / "made.trainings"
     folder.mkdir()
     same = {"mutated_from": None, "mutation": "", "settings": "", "best_epoch": 1, "parameters": 1,
@@ -304,8 +307,8 @@ def test_the_model_of_warm_starts_is_fitted(tmp_path: Path) -> None:
     assert all(abs(one["relative_error"]) < 1e-3 for one in (*alone, *threes))
 
 
-def test_a_network_that_gets_no_better_stays_as_it_was() -> None:
-    """Its weights at the beginning are epoch 0."""
+def test_training_without_improvement_restores_the_initial_weights() -> None:
+    """The initial weights are epoch 0."""
     import torch
 
     from wattkeeper.live.search.dataset import CHANNELS, CLASSES, load
@@ -313,10 +316,10 @@ def test_a_network_that_gets_no_better_stays_as_it_was() -> None:
     from wattkeeper.live.search.trainer import TrainingRule, train
 
     cpu = find_processor("CPU")
-    arrival = draw_candidates(1, np.random.default_rng(0))[0]
+    candidate = draw_candidates(1, np.random.default_rng(0))[0]
     digits = load(np.random.default_rng(0))
     torch.manual_seed(0)
-    net = build(arrival.architecture, CHANNELS, CLASSES)
+    net = build(candidate.architecture, CHANNELS, CLASSES)
     before = train(net, digits, TrainingRule(64, 0.001, 5, 3), 0, lambda _: 1.0, cpu)
     assert before.best_epoch == 3
     weights = {name: value.clone() for name, value in net.state_dict().items()}

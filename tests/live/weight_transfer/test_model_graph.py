@@ -19,9 +19,9 @@ IMAGES = torch.zeros(2, 3, 16, 16)
 WORDS = torch.zeros(2, 12, dtype=torch.long)
 
 
-@pytest.mark.parametrize("at", range(0, 42, 5))
-def test_every_tensor_of_the_state_stands_in_the_graph(at: int) -> None:
-    name, model, inputs = families()[at]
+@pytest.mark.parametrize("index", range(0, 42, 5))
+def test_graph_has_every_tensor_of_the_state(index: int) -> None:
+    name, model, inputs = families()[index]
     graph = graph_of(model, inputs, name)
     shapes = {
         tensor.name: (tensor.shape, tensor.trained) for n in graph.nodes for tensor in n.tensors
@@ -37,7 +37,7 @@ def test_every_tensor_of_the_state_stands_in_the_graph(at: int) -> None:
     assert Graph.from_json(name, graph.to_json()).digest == graph.digest
 
 
-def test_a_residual_block_joins_at_its_addition() -> None:
+def test_residual_block_joins_at_its_addition() -> None:
     graph = graph_of(ResNet(), IMAGES, "resnet")
     add = next(node for node in graph.nodes if node.op == "add")
     assert [graph.nodes[at].op for at in add.inputs] == ["batch_norm", "relu"]
@@ -57,7 +57,7 @@ def test_layers_of_many_tensors_are_one_node() -> None:
     assert ops.count("matmul") == 2
 
 
-def test_depthwise_and_grouped_convolutions_are_told_apart() -> None:
+def test_depthwise_and_grouped_convolutions_have_different_attributes() -> None:
     convolutions = [nn.Conv2d(8, 8, 3, groups=groups) for groups in (1, 2, 8)]
     keys = [
         dict(graph_of(layer, torch.zeros(2, 8, 5, 5), "c").nodes[0].attributes)
@@ -72,8 +72,8 @@ class Branching(nn.Module):
         return x if x.sum() > 0 else -x
 
 
-class Remembers(nn.Module):
-    """Keeps a value of its forward pass, which torch.export refuses."""
+class Storing(nn.Module):
+    """Stores a value of its forward pass, which torch.export refuses."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class Remembers(nn.Module):
         return torch.relu(self.seen[0])
 
 
-def test_what_cannot_be_traced_is_refused_with_a_reason(
+def test_untraceable_models_are_refused_with_a_reason(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(InputError, match=r"model 'b' cannot be traced with inputs of shape \[2\]"):
@@ -96,7 +96,10 @@ def test_what_cannot_be_traced_is_refused_with_a_reason(
     assert capfd.readouterr() == ("", ""), "nor is anything printed"
     with pytest.raises(InputError, match="found list as example inputs; allowed: tensors"):
         graph_of(ResNet(), [[0.0]], "r")  # type: ignore[list-item]
-    assert [n.op for n in graph_of(Remembers(), torch.zeros(2, 3), "r").nodes] == ["linear", "relu"]
+    assert [n.op for n in graph_of(Storing(), torch.zeros(2, 3), "r").nodes] == [
+        "linear",
+        "relu",
+    ]
 
 
 def test_pruned_modules_are_traced() -> None:
@@ -111,13 +114,13 @@ def test_derived_inputs_have_the_type_that_the_first_layer_takes() -> None:
     assert transfer(halves[0], halves[1]).coverage == 1
 
 
-def test_example_inputs_are_asked_for_where_they_cannot_be_derived() -> None:
+def test_example_inputs_are_required_where_they_cannot_be_derived() -> None:
     assert transfer(ResNet(), ResNet()).coverage == 1
     with pytest.raises(InputError, match="pass example_inputs"):
         transfer(nn.Sequential(nn.ReLU()), nn.Sequential(nn.ReLU()))
 
 
-def test_an_onnx_file_becomes_a_graph(tmp_path: Path) -> None:
+def test_onnx_file_is_read_as_a_graph(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     from wattkeeper.live.weight_transfer.onnx_graph import graph_of_onnx
 

@@ -1,4 +1,4 @@
-"""Weights go from a parent to a child that computes the same."""
+"""Weight transfer preserves the parent's function, and the report says where it does not."""
 
 import copy
 from collections.abc import Callable
@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import torch.nn.functional as F  # noqa: E402, N812
 from torch import Tensor, nn  # noqa: E402
 
-from tests.support import torch_models as zoo  # noqa: E402
+from tests.support import torch_models as models  # noqa: E402
 from tests.support.torch_models import Encoder, FusedAttention, Recurrent, ResNet, VisionTransformer  # noqa: E402
 from wattkeeper.live import TransferReport, transfer  # noqa: E402
 from wattkeeper.live.search.architectures import Block, Stage, build  # noqa: E402
@@ -27,7 +27,7 @@ STREAM = torch.randn(8, 12, 7, generator=torch.Generator().manual_seed(3))
 
 
 @pytest.fixture(autouse=True)
-def _same_luck() -> None:
+def _seed_torch() -> None:
     torch.manual_seed(0)
 
 
@@ -43,41 +43,41 @@ def error(parent: nn.Module, child: nn.Module, inputs: Tensor, train: bool) -> f
     return float((outputs[1] - outputs[0]).norm() / outputs[0].norm())
 
 
-def verdicts_hold(report: TransferReport, parent: Any, child: Any, inputs: Tensor) -> None:
-    """What the report says of the function is what the models compute."""
-    for train, kept in ((False, report.preserved_in_eval), (True, report.preserved_in_train)):
-        found = error(parent, child, inputs, train)
-        assert kept is (found <= LIMIT), f"train={train}: {found}\n{report}"
+def check_report(report: TransferReport, parent: Any, child: Any, inputs: Tensor) -> None:
+    """Check that the function is preserved exactly where the report says so."""
+    for train, preserved in ((False, report.preserved_in_eval), (True, report.preserved_in_train)):
+        relative = error(parent, child, inputs, train)
+        assert preserved is (relative <= LIMIT), f"train={train}: {relative}\n{report}"
 
 
-def grown(parent: nn.Module, child: nn.Module, inputs: Tensor = IMAGES) -> TransferReport:
-    zoo.trained_like(parent, 1)
-    zoo.trained_like(child, 2)
+def fill(parent: nn.Module, child: nn.Module, inputs: Tensor = IMAGES) -> TransferReport:
+    models.trained_like(parent, 1)
+    models.trained_like(child, 2)
     report = transfer(parent, child, inputs)
-    verdicts_hold(report, parent, child, inputs)
+    check_report(report, parent, child, inputs)
     return report
 
 
 def pairs(model: Any, *sizes: tuple[Any, Any], inputs: Tensor = IMAGES, **more: Any) -> list[Any]:
-    """A parent and a child of each pair of sizes, with their inputs."""
+    """A parent and a child for each pair of sizes, with example inputs."""
     return [(model(*old, **more), model(*new, **more), inputs) for old, new in sizes]
 
 
-KEPT = [
-    *pairs(zoo.vgg, ((), ()), ((), (32,)), ((), (40,))),
-    *pairs(zoo.vgg, ((), (40, (3, 4))), bn=False),
+PRESERVED = [
+    *pairs(models.vgg, ((), ()), ((), (32,)), ((), (40,))),
+    *pairs(models.vgg, ((), (40, (3, 4))), bn=False),
     *pairs(ResNet, ((), (40,)), ((), (40, (3, 2))), ((), (16, (7, 2)))),
     *pairs(ResNet, ((), (40, (2, 7))), expansion=4),
     *pairs(ResNet, ((), (40, (2, 2))), expansion=2, groups=4),
-    *pairs(zoo.MobileNet, ((), (40,))),
-    *pairs(zoo.MobileNetV2, ((), (40, (3, 4)))),
-    *pairs(zoo.DenseNet, ((), (20, (3, 4))), ((), (8, (3, 3)))),
-    *pairs(zoo.SqueezeExcite, ((), (40, 4))),
-    *pairs(zoo.Autoencoder, ((), (20,))),
-    *pairs(zoo.mlp, ((), (80, 8))),
+    *pairs(models.MobileNet, ((), (40,))),
+    *pairs(models.MobileNetV2, ((), (40, (3, 4)))),
+    *pairs(models.DenseNet, ((), (20, (3, 4))), ((), (8, (3, 3)))),
+    *pairs(models.SqueezeExcite, ((), (40, 4))),
+    *pairs(models.Autoencoder, ((), (20,))),
+    *pairs(models.mlp, ((), (80, 8))),
 ]
 
-KEPT_WORDS = [
+PRESERVED_TEXT = [
     *pairs(Recurrent, ((), (40,)), ((16, "GRU"), (40, "GRU")), inputs=WORDS),
     *pairs(Recurrent, ((), (40,)), inputs=WORDS, layers=2, both=True),
     *pairs(Encoder, ((), ()), ((), (32, 4)), ((), (32, 2)), inputs=WORDS),
@@ -87,14 +87,14 @@ KEPT_WORDS = [
     *pairs(VisionTransformer, ((), (32, 4)), ((), (32, 2, 4))),
     *pairs(VisionTransformer, ((), (40, 4)), ((), (24, 3, 4))),
     *pairs(VisionTransformer, ((), (32, 4, 4)), ((), (40, 2)), kind=FusedAttention),
-    *pairs(zoo.Text1d, ((), (32,)), inputs=WORDS),
+    *pairs(models.Text1d, ((), (32,)), inputs=WORDS),
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("parent", "child", "inputs"), [*KEPT, *KEPT_WORDS])
-def test_function_is_kept_in_both_modes(parent: Any, child: Any, inputs: Tensor) -> None:
-    report = grown(parent, child, inputs)
+@pytest.mark.parametrize(("parent", "child", "inputs"), [*PRESERVED, *PRESERVED_TEXT])
+def test_function_is_preserved_in_both_modes(parent: Any, child: Any, inputs: Tensor) -> None:
+    report = fill(parent, child, inputs)
     assert report.preserved_in_eval
     assert report.preserved_in_train
 
@@ -102,29 +102,29 @@ def test_function_is_kept_in_both_modes(parent: Any, child: Any, inputs: Tensor)
 @pytest.mark.parametrize(
     ("parent", "child"),
     [
-        *[(zoo.vgg(), zoo.vgg(depths=depths)) for depths in ((3, 2), (2, 4), (5, 5))],
-        (zoo.vgg(), zoo.vgg(40, (4, 3))),
-        (zoo.MobileNet(), zoo.MobileNet(40, (4, 4))),
+        *[(models.vgg(), models.vgg(depths=depths)) for depths in ((3, 2), (2, 4), (5, 5))],
+        (models.vgg(), models.vgg(40, (4, 3))),
+        (models.MobileNet(), models.MobileNet(40, (4, 4))),
     ],
 )
-def test_inserted_batch_norm_keeps_the_function_in_eval_mode_alone(parent: Any, child: Any) -> None:
-    report = grown(parent, child)
+def test_inserted_batch_norm_preserves_the_function_in_eval_mode(parent: Any, child: Any) -> None:
+    report = fill(parent, child)
     assert report.preserved_in_eval
     assert "inserted batch norm" in report.lost_in_train[0]
     assert {tensor.status for tensor in report.tensors} >= {"inserted"}
 
 
-def test_a_model_fills_itself_wholly() -> None:
+def test_identical_architecture_copies_every_tensor() -> None:
     parent, child = ResNet(), ResNet()
-    report = grown(parent, child)
+    report = fill(parent, child)
     assert report.coverage == 1
     assert {tensor.status for tensor in report.tensors} == {"copied"}
     for name, value in parent.state_dict().items():
         assert torch.equal(value, child.state_dict()[name])
 
 
-def test_twice_the_width_is_filled_wholly() -> None:
-    report = grown(ResNet(), ResNet(32))
+def test_double_width_has_full_coverage() -> None:
+    report = fill(ResNet(), ResNet(32))
     assert report.coverage == 1
     assert {tensor.status for tensor in report.tensors if tensor.trained} == {"widened", "copied"}
 
@@ -132,8 +132,8 @@ def test_twice_the_width_is_filled_wholly() -> None:
 @pytest.mark.parametrize(
     ("parent", "child", "inputs", "name", "axis"),
     [
-        (zoo.vgg(), zoo.vgg(32), IMAGES, "0.weight", 0),
-        (zoo.vgg(), zoo.vgg(40), IMAGES, "3.weight", 0),
+        (models.vgg(), models.vgg(32), IMAGES, "0.weight", 0),
+        (models.vgg(), models.vgg(40), IMAGES, "3.weight", 0),
         (ResNet(), ResNet(40), IMAGES, "stages.0.body.0.0.weight", 0),
         (Encoder(), Encoder(32, 4), WORDS, "encoder.layers.0.linear1.weight", 0),
         (Encoder(), Encoder(32, 2), WORDS, "embedding.weight", 1),
@@ -141,10 +141,10 @@ def test_twice_the_width_is_filled_wholly() -> None:
     ],
 )
 @pytest.mark.parametrize("optimiser", [torch.optim.SGD, torch.optim.Adam])
-def test_replicas_differ_after_one_step(
+def test_replicas_diverge_after_one_step(
     parent: Any, child: Any, inputs: Tensor, name: str, axis: int, optimiser: Any
 ) -> None:
-    grown(parent, child, inputs)
+    fill(parent, child, inputs)
     twin = copy.deepcopy(child).train()
     weight = dict(twin.named_parameters())[name]
     steps = optimiser(twin.parameters(), lr=1e-2)
@@ -161,8 +161,8 @@ def test_replicas_differ_after_one_step(
         assert float((after[unit] - after[unit % units]).norm()) > 0.01 * moved
 
 
-def test_narrowing_keeps_the_units_that_matter() -> None:
-    parent, child = zoo.mlp(32, 1), zoo.mlp(8, 1)
+def test_narrowing_keeps_the_most_important_units() -> None:
+    parent, child = models.mlp(32, 1), models.mlp(8, 1)
     with torch.no_grad():
         parent[1].weight[torch.arange(32) % 4 != 0] *= 1e-6
         parent[1].bias[torch.arange(32) % 4 != 0] *= 1e-6
@@ -173,7 +173,7 @@ def test_narrowing_keeps_the_units_that_matter() -> None:
     assert error(parent, child, IMAGES, train=False) < 1e-4
 
 
-def test_what_does_not_fit_keeps_its_own_initialisation() -> None:
+def test_tensors_without_a_source_keep_their_initialisation() -> None:
     parent, child = ResNet(), ResNet(classes=7)
     before = copy.deepcopy(child.state_dict())
     report = transfer(parent, child, IMAGES)
@@ -189,7 +189,7 @@ def test_modules_without_values_are_refused() -> None:
         with torch.device("meta"):
             return nn.Linear(3, 4)
 
-    def lasting() -> nn.Module:
+    def in_inference_mode() -> nn.Module:
         with torch.inference_mode():
             return nn.Linear(3, 4)
 
@@ -198,23 +198,23 @@ def test_modules_without_values_are_refused() -> None:
         (plain, on_meta(), "the child's 'weight' is on the meta device"),
         (on_meta(), plain, "the parent's 'weight' is on the meta device"),
         (nn.LazyLinear(4), plain, "the parent's 'weight' is lazy"),
-        (plain, lasting(), "the child's 'weight' was made in torch.inference_mode"),
+        (plain, in_inference_mode(), "the child's 'weight' was made in torch.inference_mode"),
     ):
         with pytest.raises(InputError, match=says):
             transfer(parent, child)
-    assert transfer(lasting(), plain).coverage == 1
+    assert transfer(in_inference_mode(), plain).coverage == 1
 
 
 @pytest.mark.parametrize("depth", [2, 4])
-def test_a_residual_stream_of_any_width_keeps_the_function(depth: int) -> None:
-    report = grown(Encoder(), Encoder(40, 2, depth=depth), WORDS)
+def test_residual_stream_of_any_width_preserves_the_function(depth: int) -> None:
+    report = fill(Encoder(), Encoder(40, 2, depth=depth), WORDS)
     assert report.preserved_in_eval
     assert report.preserved_in_train
     assert report.coverage == 1 or depth > 2
 
 
 class Stream(nn.Module):
-    """Units that norms read, made by a function of the module and its input."""
+    """A stream of units that a function of the module and its input computes."""
 
     def __init__(self, width: int, how: Callable[[Any, Tensor], Tensor]) -> None:
         super().__init__()
@@ -237,18 +237,18 @@ class Stream(nn.Module):
         self.register_buffer("mask", torch.rand(width) > 0.5)
 
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.head(self.how(self, x))
-        return found
+        outputs: Tensor = self.head(self.how(self, x))
+        return outputs
 
 
-def attended(m: Any, x: Tensor, read: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """A value, and what attention gives for what is read of it: units, and its weights."""
+def attend(m: Any, x: Tensor, read: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """A hidden value, and the results and weights of attention over `read` of it."""
     x = m.first(x)
     of = read(x)
     return (x, *m.attention(of, of, of))
 
 
-PASSED: dict[str, Callable[[Any, Tensor], Tensor]] = {
+LINEAR_STREAMS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "plain": lambda m, x: m.last(m.first(x)),
     "scaled": lambda m, x: m.last(2 * m.first(x) - m.linear(m.norm(m.first(x))) / 3),
     "place": lambda m, x: m.last(m.first(x)[:, 3]),
@@ -257,17 +257,17 @@ PASSED: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "turned": lambda m, x: m.last(m.first(x).mT.mT),
     "gate": lambda m, x: (y := m.last(m.first(x))) * m.linear(y).sigmoid(),
     "unshifted": lambda m, x: m.unshifted(m.first(x)),
-    "attention": lambda m, x: m.last(sum(attended(m, x, m.norm)[:2])),
-    "weights": lambda m, x: (of := attended(m, x, m.norm))[2].mean() + m.last(of[0] + of[1]),
+    "attention": lambda m, x: m.last(sum(attend(m, x, m.norm)[:2])),
+    "weights": lambda m, x: (of := attend(m, x, m.norm))[2].mean() + m.last(of[0] + of[1]),
 }
 
-REFUSED: dict[str, Callable[[Any, Tensor], Tensor]] = {
+OTHER_STREAMS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "raw": lambda m, x: m.last(m.first(x)) + m.first(x),
     "raw linear": lambda m, x: m.last((y := m.first(x)) + m.linear(y)),
-    "raw attention": lambda m, x: m.last(sum(attended(m, x, lambda x: x)[:2])),
+    "raw attention": lambda m, x: m.last(sum(attend(m, x, lambda x: x)[:2])),
     "raw afterwards": lambda m, x: (y := m.first(x)) * 0.1 + m.last(y),
     "result of attention": lambda m, x: (
-        (of := attended(m, x, m.norm))[1].relu() + m.last(of[0] + of[1])),
+        (of := attend(m, x, m.norm))[1].relu() + m.last(of[0] + of[1])),
     "tokens": lambda m, x: m.last((y := m.first(x)) + m.tokens(m.norm(y).mT).mT),
     "computed weight": lambda m, x: m.last(F.linear(x, m.turned.T, m.scale)),
     "computed bias": lambda m, x: m.last(F.linear(x, m.first.weight, m.scale * m.factor)),
@@ -289,18 +289,18 @@ REFUSED: dict[str, Callable[[Any, Tensor], Tensor]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("how", PASSED)
-def test_what_is_linear_passes_the_mean_of_all_on(how: str) -> None:
-    report = grown(Stream(16, PASSED[how]), Stream(40, PASSED[how]), STREAM)
+@pytest.mark.parametrize("how", LINEAR_STREAMS)
+def test_linear_operators_preserve_mean_units(how: str) -> None:
+    report = fill(Stream(16, LINEAR_STREAMS[how]), Stream(40, LINEAR_STREAMS[how]), STREAM)
     assert report.preserved_in_train, report
 
 
 @pytest.mark.parametrize(
     ("how", "descent"), [("plain", torch.optim.SGD), ("unshifted", torch.optim.Adam)]
 )
-def test_units_that_carry_the_mean_part_in_training(how: str, descent: Any) -> None:
-    child = Stream(40, PASSED[how])
-    transfer(zoo.trained_like(Stream(16, PASSED[how]), 1), child, STREAM)
+def test_mean_units_diverge_in_training(how: str, descent: Any) -> None:
+    child = Stream(40, LINEAR_STREAMS[how])
+    transfer(models.trained_like(Stream(16, LINEAR_STREAMS[how]), 1), child, STREAM)
     left_over = child.first.weight.detach()[32:]
     assert not torch.pdist(left_over).any()
     steps = descent(child.parameters(), lr=0.1)
@@ -311,9 +311,9 @@ def test_units_that_carry_the_mean_part_in_training(how: str, descent: Any) -> N
     assert float(torch.pdist(left_over).min()) > 1e-7 * float(left_over.norm())
 
 
-@pytest.mark.parametrize("how", REFUSED)
-def test_a_norm_over_uneven_replicas_is_reported(how: str) -> None:
-    report = grown(Stream(16, REFUSED[how]), Stream(40, REFUSED[how]), STREAM)
+@pytest.mark.parametrize("how", OTHER_STREAMS)
+def test_norm_over_uneven_replicas_is_reported(how: str) -> None:
+    report = fill(Stream(16, OTHER_STREAMS[how]), Stream(40, OTHER_STREAMS[how]), STREAM)
     assert any("units that stand for" in reason for reason in report.lost_in_eval), report
 
 
@@ -321,17 +321,19 @@ def test_a_norm_over_uneven_replicas_is_reported(how: str) -> None:
     ("parent", "child", "inputs"),
     [
         (Encoder(norm_first=False), Encoder(40, 2, norm_first=False), WORDS),
-        (zoo.Text1d(), zoo.Text1d(40), WORDS),
+        (models.Text1d(), models.Text1d(40), WORDS),
     ],
 )
-def test_a_network_with_such_norms_is_covered(parent: Any, child: Any, inputs: Tensor) -> None:
-    report = grown(parent, child, inputs)
+def test_network_with_uneven_norms_has_full_coverage(
+    parent: Any, child: Any, inputs: Tensor
+) -> None:
+    report = fill(parent, child, inputs)
     assert report.coverage == 1
     assert any("units that stand for" in reason for reason in report.lost_in_eval)
 
 
-class Made(nn.Module):
-    """Units that a function makes something of."""
+class Hidden(nn.Module):
+    """A hidden layer whose units a function transforms."""
 
     def __init__(self, width: int, how: Callable[[Any, Tensor], Tensor], read: float = 1) -> None:
         super().__init__()
@@ -342,8 +344,8 @@ class Made(nn.Module):
         self.register_buffer("ids", torch.arange(12).flip(0))
 
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.head(self.how(self, self.first(x)))
-        return found
+        outputs: Tensor = self.head(self.how(self, self.first(x)))
+        return outputs
 
 
 @pytest.mark.parametrize(
@@ -362,10 +364,10 @@ class Made(nn.Module):
     ],
 )
 @pytest.mark.parametrize("width", [16, 32])
-def test_what_only_looks_alike_is_reported(
+def test_similar_operators_that_compute_something_else_are_reported(
     before: Any, after: Any, read: float, width: int
 ) -> None:
-    report = grown(Made(16, before, read), Made(width, after, read), STREAM)
+    report = fill(Hidden(16, before, read), Hidden(width, after, read), STREAM)
     assert not report.preserved_in_eval
 
 
@@ -380,32 +382,32 @@ def test_what_only_looks_alike_is_reported(
         (lambda m, x: F.relu6(F.relu6(x).relu()), 24),
     ],
 )
-def test_what_does_the_same_is_kept(how: Any, width: int) -> None:
-    assert grown(Made(16, how), Made(width, how), STREAM).preserved_in_train
+def test_equivalent_operators_preserve_the_function(how: Any, width: int) -> None:
+    assert fill(Hidden(16, how), Hidden(width, how), STREAM).preserved_in_train
 
 
-def test_the_same_part_of_units_is_kept() -> None:
+def test_slice_of_the_same_units_preserves_the_function() -> None:
     def half(m: Any, x: Tensor) -> Tensor:
         return x[..., x.shape[2] // 2 :]
 
-    assert grown(Made(16, half, 0.5), Made(32, half, 0.5), STREAM).preserved_in_train
+    assert fill(Hidden(16, half, 0.5), Hidden(32, half, 0.5), STREAM).preserved_in_train
 
 
-def test_a_layer_put_into_the_stream_is_reported() -> None:
-    """It has no origin that could give the mean of all."""
+def test_layer_inserted_into_the_stream_is_reported() -> None:
+    """The new layer has no origin, so it cannot write the mean of all units."""
     longer = Stream(40, lambda m, x: m.last(m.linear(m.first(x))))
-    assert not grown(Stream(16, PASSED["plain"]), longer, STREAM).preserved_in_eval
+    assert not fill(Stream(16, LINEAR_STREAMS["plain"]), longer, STREAM).preserved_in_eval
 
 
-def test_post_norm_blocks_are_kept_up_to_eps() -> None:
+def test_inserted_post_norm_blocks_preserve_the_function_up_to_eps() -> None:
     parent, child = Encoder(norm_first=False), Encoder(norm_first=False, depth=4)
-    zoo.trained_like(parent, 1)
+    models.trained_like(parent, 1)
     report = transfer(parent, child, WORDS)
     assert "eps" in report.lost_in_eval[0]
     assert error(parent, child, WORDS, train=True) < LIMIT
 
 
-def test_the_same_transfer_gives_the_same_weights_and_report() -> None:
+def test_transfer_is_deterministic() -> None:
     parent, children = ResNet(), [ResNet(40, (2, 1)) for _ in range(2)]
     children[1].load_state_dict(children[0].state_dict())
     reports = [transfer(parent, child, IMAGES) for child in children]
@@ -414,7 +416,7 @@ def test_the_same_transfer_gives_the_same_weights_and_report() -> None:
         assert torch.equal(value, children[1].state_dict()[name])
 
 
-def test_the_report_prints_as_a_table_and_goes_to_json() -> None:
+def test_report_prints_as_a_table_and_serialises_to_json() -> None:
     report = transfer(ResNet(), ResNet(32, (2, 1)), IMAGES)
     lines = str(report).splitlines()
     assert lines[0].split() == ["tensor", "shape", "status", "source", "why"]
@@ -427,7 +429,7 @@ def test_the_report_prints_as_a_table_and_goes_to_json() -> None:
 
 
 class Repeated(nn.Module):
-    """One layer, used several times."""
+    """One layer that is applied several times."""
 
     def __init__(self, width: int, times: int) -> None:
         super().__init__()
@@ -442,7 +444,7 @@ class Repeated(nn.Module):
 
 
 class Tied(nn.Module):
-    """Words come out by the weights that they came in by."""
+    """Input and output embeddings share their weights."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -454,26 +456,27 @@ class Tied(nn.Module):
 
 
 def test_shared_weights_are_filled_once() -> None:
-    assert grown(Repeated(16, 3), Repeated(16, 3)).coverage == 1
-    assert not grown(Repeated(16, 2), Repeated(16, 4)).preserved_in_eval
-    assert grown(Tied(16), Tied(16), WORDS).preserved_in_eval
-    assert "shares weights" in grown(Tied(16), Tied(40), WORDS).lost_in_eval[0]
+    assert fill(Repeated(16, 3), Repeated(16, 3)).coverage == 1
+    assert not fill(Repeated(16, 2), Repeated(16, 4)).preserved_in_eval
+    assert fill(Tied(16), Tied(16), WORDS).preserved_in_eval
+    assert "shares weights" in fill(Tied(16), Tied(40), WORDS).lost_in_eval[0]
 
 
-def test_a_branch_that_adds_nothing_does_not_silence_a_layer() -> None:
-    """The norm at the end of an untrained residual block gives zeros; a plain layer is no sum."""
+def test_zero_norm_of_a_residual_branch_is_not_copied_elsewhere() -> None:
+    """Behind a plain layer, the zero norm of an untrained residual block would block gradients."""
     plain, residual, conv = Block(False, 5), Block(True, 3), Block(False, 1)
     small = (Stage(8, (plain,)), Stage(16, (conv,)), Stage(24, (Block(False, 3),)))
     deep = (*small[:2], Stage(24, (Block(False, 3), residual)))
     other = (Stage(8, (plain, residual)), Stage(16, (conv,)))
     images = torch.randn(4, 1, 8, 8)
-    first, parent, child, again = (build(one, 1, 10) for one in (small, deep, other, deep))
+    first, parent, child, again = (build(stages, 1, 10) for stages in (small, deep, other, deep))
     transfer(first, parent, images)
     assert not parent.get_parameter("3.second.1.weight").any(), "the block begins as the identity"
     transfer(parent, child, images)
     child(images).square().sum().backward()
     assert all(
-        one.grad is not None and one.grad.any() for one in child.get_submodule("0").parameters()
+        weight.grad is not None and weight.grad.any()
+        for weight in child.get_submodule("0").parameters()
     )
     assert transfer(parent, again, images).lost_in_eval == ()
     assert not again.get_parameter("3.second.1.weight").any()
@@ -500,9 +503,9 @@ DIGITS = torch.rand(64, 1, 8, 8, generator=torch.Generator().manual_seed(3))
         Stage(40, (residual(5), residual(), plain())),
     ],
 )
-def test_a_new_stage_before_the_mean_of_all_positions_gives_means(last: Stage) -> None:
+def test_new_stage_before_global_pooling_averages_positions(last: Stage) -> None:
     parent, child = build(TWO_STAGES, 1, 10), build((*TWO_STAGES, last), 1, 10)
-    assert grown(parent, child, DIGITS).preserved_in_eval
+    assert fill(parent, child, DIGITS).preserved_in_eval
 
 
 @pytest.mark.parametrize(
@@ -513,16 +516,16 @@ def test_a_new_stage_before_the_mean_of_all_positions_gives_means(last: Stage) -
         (Stage(8, (plain(3),)), Stage(16, (plain(7), plain(), residual()))),
     ],
 )
-def test_a_larger_kernel_has_zeros_around_the_parents(child: Any) -> None:
+def test_larger_kernel_is_padded_with_zeros(child: Any) -> None:
     parent, larger = build(TWO_STAGES, 1, 10), build(child, 1, 10)
-    report = grown(parent, larger, DIGITS)
+    report = fill(parent, larger, DIGITS)
     assert report.coverage > 0.5
     assert report.preserved_in_eval
     assert any("kernel with zeros" in tensor.why for tensor in report.tensors)
 
 
-class Placed(nn.Module):
-    """Adds a table of positions to every image."""
+class PositionTable(nn.Module):
+    """Adds a table of positions to its input."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -530,17 +533,17 @@ class Placed(nn.Module):
         self.into, self.out = nn.Linear(4, width), nn.Linear(width, 5)
 
     def forward(self, x: Tensor) -> Tensor:
-        kept: Tensor = self.out(self.into(x) + self.table)
-        return kept
+        outputs: Tensor = self.out(self.into(x) + self.table)
+        return outputs
 
 
 @pytest.mark.parametrize("width", [32, 33])
-def test_a_table_of_positions_has_no_kernel(width: int) -> None:
-    assert grown(Placed(16), Placed(width), torch.randn(8, 12, 4)).preserved_in_eval
+def test_table_of_positions_is_not_padded_as_a_kernel(width: int) -> None:
+    assert fill(PositionTable(16), PositionTable(width), torch.randn(8, 12, 4)).preserved_in_eval
 
 
-def ends(*layers: nn.Module) -> nn.Module:
-    """Layers, and a classifier of what they give."""
+def with_head(*layers: nn.Module) -> nn.Module:
+    """Layers with global pooling and a linear classifier behind them."""
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5))
 
 
@@ -553,20 +556,20 @@ def ends(*layers: nn.Module) -> nn.Module:
          nn.Sequential(nn.Conv2d(1, 4, 1), nn.MaxPool2d(3, 4, 1)), 15),
     ],
 )  # fmt: skip
-def test_a_kernel_that_stands_elsewhere_is_another_function(
-    before: nn.Module, after: nn.Module, side: int
-) -> None:
-    assert not grown(ends(before), ends(after), torch.randn(8, 1, side, side)).preserved_in_eval
+def test_shifted_kernel_is_reported(before: nn.Module, after: nn.Module, side: int) -> None:
+    assert not fill(
+        with_head(before), with_head(after), torch.randn(8, 1, side, side)
+    ).preserved_in_eval
 
 
-def test_a_smaller_kernel_keeps_the_middle() -> None:
+def test_smaller_kernel_keeps_the_centre() -> None:
     parent = build(TWO_STAGES, 1, 10)
     smaller = build((TWO_STAGES[0], Stage(16, (plain(1), residual()))), 1, 10)
-    report = grown(parent, smaller, DIGITS)
+    report = fill(parent, smaller, DIGITS)
     assert not report.preserved_in_eval
     middle = parent.state_dict()["1.0.0.weight"][:, :, 1:2, 1:2]
     assert torch.equal(smaller.state_dict()["1.0.0.weight"], middle)
-    (tensor,) = (one for one in report.tensors if one.name == "1.0.0.weight")
+    (tensor,) = (item for item in report.tensors if item.name == "1.0.0.weight")
     assert tensor.status == "narrowed"
     assert "centre of the kernel" in tensor.why
 
@@ -574,12 +577,12 @@ def test_a_smaller_kernel_keeps_the_middle() -> None:
 @pytest.mark.parametrize(
     ("last", "images"), [(Stage(24, (plain(1),)), DIGITS), (Stage(24, (plain(),)), DIGITS[..., 2:])]
 )
-def test_a_new_stage_that_leaves_out_positions_keeps_its_weights(
+def test_new_stage_that_skips_positions_keeps_its_initialisation(
     last: Stage, images: Tensor
 ) -> None:
     parent, child = build(TWO_STAGES, 1, 10), build((*TWO_STAGES, last), 1, 10)
     before = child.state_dict()["3.0.0.weight"].clone()
-    report = grown(parent, child, images)
+    report = fill(parent, child, images)
     assert not report.preserved_in_eval
     assert torch.equal(child.state_dict()["3.0.0.weight"], before)
 
@@ -593,7 +596,7 @@ def test_a_new_stage_that_leaves_out_positions_keeps_its_weights(
         ((*TWO_STAGES, Stage(24, (plain(),))), 0.3),
     ],
 )
-def test_an_inserted_batch_norm_knows_what_it_will_be_given(child: Any, limit: float) -> None:
-    parent, grown_child = build(TWO_STAGES, 1, 10), build(child, 1, 10)
-    grown(parent, grown_child, DIGITS)
-    assert error(parent, grown_child, DIGITS, train=True) <= limit
+def test_inserted_batch_norm_estimates_its_input_statistics(child: Any, limit: float) -> None:
+    parent, larger = build(TWO_STAGES, 1, 10), build(child, 1, 10)
+    fill(parent, larger, DIGITS)
+    assert error(parent, larger, DIGITS, train=True) <= limit

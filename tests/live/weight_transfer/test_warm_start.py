@@ -1,4 +1,4 @@
-"""Coverage of 40 models by one another is the share that the transfer really fills."""
+"""Coverage predicts the share of a model that a transfer fills, for 40 x 40 models."""
 
 import copy
 import itertools
@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import pandas as pd  # noqa: E402
 
-from tests.live.weight_transfer.test_transfer import IMAGES, WORDS, verdicts_hold  # noqa: E402
+from tests.live.weight_transfer.test_transfer import IMAGES, WORDS, check_report  # noqa: E402
 from tests.support.torch_models import families, trained_like  # noqa: E402
 from wattkeeper.live.weight_transfer.model_graph import trace  # noqa: E402
 from wattkeeper.live.weight_transfer.transfer import grow  # noqa: E402
@@ -20,7 +20,7 @@ from wattkeeper.policies.matching.coverage import coverage  # noqa: E402
 def test_coverage_ranks_parents_by_what_the_transfer_fills() -> None:
     models = [trace(trained_like(model), inputs, name) for name, model, inputs in families()]
     assert len(models) >= 40
-    scores, shares, kept = [], [], 0
+    scores, shares, preserved = [], [], 0
     for parent, child in itertools.product(models, models):
         scores.append(coverage(parent.graph, child.graph))
         before = copy.deepcopy(child.module.state_dict())
@@ -33,11 +33,11 @@ def test_coverage_ranks_parents_by_what_the_transfer_fills() -> None:
                 WORDS if "embedding.weight" in t.program.shapes else IMAGES for t in (parent, child)
             ]
             if inputs[0] is inputs[1]:
-                verdicts_hold(report, parent.module, child.module, inputs[0])
-                kept += report.preserved_in_eval
+                check_report(report, parent.module, child.module, inputs[0])
+                preserved += report.preserved_in_eval
         child.module.load_state_dict(before)
     ranks = [pd.Series(values).rank() for values in (scores, shares)]
     assert ranks[0].corr(ranks[1]) >= 0.95
     assert shares == pytest.approx(scores, abs=1e-12)
     assert len(set(scores)) > 100
-    assert kept > 10
+    assert preserved > 10
