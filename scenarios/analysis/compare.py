@@ -19,7 +19,7 @@ from wattkeeper.scenarios.analysis.sim_vs_live import list_differences
 from wattkeeper.scenarios.analysis.study import StoredStudy
 from wattkeeper.sim.results.folder import is_sweep
 from wattkeeper.sim.results.metrics import COSTS, METRICS
-from wattkeeper.sim.results.statistics import holm, interval, p_value, same, versus
+from wattkeeper.sim.results.statistics import all_equal, holm, interval, p_value, versus
 
 Values = dict[str, dict[str, dict[int, float | None]]]
 Key = TypeVar("Key", str, int)
@@ -245,7 +245,7 @@ def _row(left: Sequence[float | None], right: Sequence[float | None], *, compara
         "difference": float((values - baseline).mean()) if known else None,
         "difference_ci95": interval(values - baseline) if known else None,
         **statistics,
-        "p": p_value(values, baseline) if known and not same(values, baseline) else None,
+        "p": p_value(values, baseline) if known and not all_equal(values, baseline) else None,
     }
 
 

@@ -102,10 +102,7 @@ def figures(charts: Sequence[Chart]) -> list[Element]:
 def assemble_page(title: str, body: Sequence[Element | None], variants: list[str],
                   charts: Sequence[Chart]) -> str:  # fmt: skip
     """The HTML file: body, data of the charts, style and scripts."""
-    data = {
-        "variants": variants,
-        "charts": [{"id": chart.id, **chart.data} for chart in charts],
-    }
+    data = {"variants": variants, "charts": [{"id": chart.id, **chart.data} for chart in charts]}
     library, script = _read_asset(LIBRARY), _read_asset("report.js")
     policy = (
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "

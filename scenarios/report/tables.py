@@ -14,12 +14,7 @@ from wattkeeper.scenarios.analysis.vocabulary import (
 )
 from wattkeeper.scenarios.report import zoo_savings
 from wattkeeper.scenarios.report.markup import tag
-from wattkeeper.scenarios.report.phrases import (
-    WORDS,
-    signed_change,
-    typeset_minus,
-    variant_label,
-)
+from wattkeeper.scenarios.report.phrases import WORDS, signed_change, typeset_minus, variant_label
 
 PARTS = {"workload": "workload", "gpu_type": "GPU type"}
 """Breakdowns of which the page shows one, and their titles."""

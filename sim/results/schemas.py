@@ -52,12 +52,7 @@ JOBS = pa.schema(
             "s",
             "held GPUs without training: waking, restoring, short of power",
         ),
-        field(
-            "cost",
-            pa.float64(),
-            "J",
-            COST,
-        ),
+        field("cost", pa.float64(), "J", COST),
         field("reached_target", pa.bool_(), "", "whether the target was reached"),
         field("early_stopped", pa.bool_(), "", "whether the cost bound ended it"),
         field("profiled", pa.bool_(), "", "whether power limits were profiled in it"),

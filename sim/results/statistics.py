@@ -1,4 +1,4 @@
-"""Statistics over few seeds, of values and of pairs: one pair a seed."""
+"""Statistics over few seeds: of values, and of pairs with one pair for each seed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FEWEST = 5
 """Of fewer values, a bootstrap holds the mean too seldom: `benchmarks/interval_coverage.py`."""
 
 ROUNDING = 1e-12
-"""Values that differ by no more, relative to their size, are equal but for rounding."""
+"""Relative difference up to which values count as equal."""
 
 NOT_COMPARED: dict[str, Any] = {"ratio": None, "ci95": None, "effect": None, "verdict": None}
 
@@ -27,7 +27,7 @@ NOT_COMPARED: dict[str, Any] = {"ratio": None, "ci95": None, "effect": None, "ve
 def over_seeds(values: Sequence[float]) -> dict[str, Any]:
     """Mean, sample standard deviation, 95 % interval of the mean, and number of seeds.
 
-    Where a figure does not exist, as an interval of one seed, it is None.
+    Statistics that are not defined, as the interval of one seed, are None.
     """
     known = np.array([value for value in values if math.isfinite(value)])
     if not len(known):
@@ -37,58 +37,58 @@ def over_seeds(values: Sequence[float]) -> dict[str, Any]:
 
 
 def versus(values: Sequence[float], baseline: Sequence[float]) -> dict[str, Any]:
-    """Values against the baseline's, seed by seed.
+    """Compare values with the baseline's, seed by seed.
 
     Returns:
         ``ratio``: Mean of the ratios; None where a baseline is not above 0.
         ``ci95``: Its 95 % interval; None of one seed.
         ``effect``: Mean of the differences over their standard deviation: `effect`.
-        ``verdict``: ``identical``: all pairs are equal. Else by the interval of the ratios, or of
-        the differences where there are none: ``noise``: it includes no change; ``lower``,
-        ``higher``: it does not; ``one seed``: there is no interval.
-        All are None where a value does not exist, or was not there with every seed.
+        ``verdict``: ``identical`` if all pairs are equal. Else from the interval of the ratios, or
+        of the differences if there are none: ``noise`` if it includes no change, else ``lower`` or
+        ``higher``; ``one seed`` without an interval.
+        All are None if a value is absent with any seed.
     """
     if len(values) != len(baseline) or not all(map(math.isfinite, (*values, *baseline))):
         return NOT_COMPARED
-    seen, base = np.array(values), np.array(baseline)
-    changes, none = relative(seen, base)
-    found, equal = interval(changes), same(seen, base)
+    own, base = np.array(values), np.array(baseline)
+    changes, neutral = relative_changes(own, base)
+    bounds, equal = interval(changes), all_equal(own, base)
     return {
-        "ratio": float(changes.mean()) if none else None,
-        "ci95": found if none else None,
-        "effect": None if equal else effect(seen, base),
-        "verdict": "identical" if equal else verdict(found, none),
+        "ratio": float(changes.mean()) if neutral else None,
+        "ci95": bounds if neutral else None,
+        "effect": None if equal else effect(own, base),
+        "verdict": "identical" if equal else verdict(bounds, neutral),
     }
 
 
-def relative(values: Floats, baseline: Floats) -> tuple[Floats, float]:
-    """What pairs are judged by, and what it is where they are equal.
+def relative_changes(values: Floats, baseline: Floats) -> tuple[Floats, float]:
+    """The changes of pairs, and the change of equal pairs.
 
     Returns:
-        Ratios and 1; or differences and 0, where a baseline is not above 0.
+        Ratios and 1; or differences and 0 if a baseline is not above 0.
     """
     if (baseline > 0).all():
         return values / baseline, 1.0
     return values - baseline, 0.0
 
 
-def same(values: Floats, baseline: Floats) -> bool:
-    """Whether all pairs are equal, but for rounding."""
+def all_equal(values: Floats, baseline: Floats) -> bool:
+    """Whether all pairs are equal up to rounding."""
     size = np.maximum(np.abs(values), np.abs(baseline))
     return bool((np.abs(values - baseline) <= ROUNDING * size).all())
 
 
-def verdict(found: Sequence[float] | None, none: float) -> Verdict:
-    """What pairs that differ say by themselves.
+def verdict(bounds: Sequence[float] | None, neutral: float) -> Verdict:
+    """The verdict on pairs that differ.
 
     Args:
-        found: Interval of what `relative` gives; None of one pair.
-        none: What that is where pairs are equal.
+        bounds: Interval of the changes of `relative_changes`; None of one pair.
+        neutral: The change of equal pairs.
     """
-    if found is None:
+    if bounds is None:
         return "one seed"
-    low, high = found
-    return "higher" if low > none else "lower" if high < none else "noise"
+    low, high = bounds
+    return "higher" if low > neutral else "lower" if high < neutral else "noise"
 
 
 def effect(values: Floats, baseline: Floats) -> float | None:
@@ -104,31 +104,30 @@ def effect(values: Floats, baseline: Floats) -> float | None:
 
 
 def p_value(values: Floats, baseline: Floats) -> float | None:
-    """Two-sided p of a paired t test of no difference, of what `relative` gives.
+    """Two-sided p-value of a paired t test that `relative_changes` are neutral.
 
     None of one pair.
     """
-    changes, none = relative(values, baseline)
+    changes, neutral = relative_changes(values, baseline)
     if len(changes) < 2:
         return None
-    if same(values, baseline):
+    if all_equal(values, baseline):
         return 1.0
     if not _varies(changes, np.abs(changes).max()):
         return 0.0
     error = float(changes.std(ddof=1)) / math.sqrt(len(changes))
-    return 1 - _within(abs(float(changes.mean()) - none) / error, len(changes) - 1)
+    return 1 - _within(abs(float(changes.mean()) - neutral) / error, len(changes) - 1)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted for that there are many: Holm, Scandinavian Journal of Statistics 6 (1979).
+    """P-values adjusted for their number: Holm, Scandinavian Journal of Statistics 6 (1979).
 
-    The chance that any of them is at most 0.05 though nothing differs is at most 5 %, however they
-    depend on each other.
+    The family-wise error rate is controlled under any dependence.
     """
     adjusted, least = [0.0] * len(p_values), 0.0
-    for rank, at in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        least = max(least, min(1.0, p_values[at] * (len(p_values) - rank)))
-        adjusted[at] = least
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        least = max(least, min(1.0, p_values[index] * (len(p_values) - rank)))
+        adjusted[index] = least
     return adjusted
 
 
@@ -156,7 +155,7 @@ def interval(values: Floats) -> list[float] | None:
 
 
 def _varies(values: Floats, size: float) -> bool:
-    """Whether there is more than rounding between values that were made of values of a size."""
+    """Whether values differ by more than rounding, given the size of their inputs."""
     return len(values) > 1 and float(np.ptp(values)) > ROUNDING * size
 
 

@@ -8,13 +8,7 @@ import numpy as np
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.scenarios.analysis.vocabulary import TIMES
-from wattkeeper.scenarios.report.charts.chart import (
-    Chart,
-    Line,
-    choose_unit,
-    data_axis,
-    to_numbers,
-)
+from wattkeeper.scenarios.report.charts.chart import Chart, Line, choose_unit, data_axis, to_numbers
 from wattkeeper.scenarios.report.charts.columns import RunColumns
 from wattkeeper.scenarios.report.charts.downsample import distribution
 from wattkeeper.sim.results.metrics import JobOutcomes

@@ -15,13 +15,7 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     oracle_variants,
     tradeoff_metrics,
 )
-from wattkeeper.scenarios.report.charts.chart import (
-    Chart,
-    ChartData,
-    Dot,
-    choose_unit,
-    to_numbers,
-)
+from wattkeeper.scenarios.report.charts.chart import Chart, ChartData, Dot, choose_unit, to_numbers
 from wattkeeper.scenarios.report.charts.downsample import spaced_indices
 
 FRONT = (
