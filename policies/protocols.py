@@ -161,8 +161,8 @@ class Options(NamedTuple):
         """
         if batch_size not in self.batch_sizes:
             raise PolicyError(
-                f"batch size {batch_size} was chosen for {who}, which {self.key} has no profile "
-                f"of; there is {', '.join(map(str, self.batch_sizes))}",
+                f"batch size {batch_size}, chosen for {who}, has no profile for {self.key}; "
+                f"there is {', '.join(map(str, self.batch_sizes))}",
                 "configure",
             )
 

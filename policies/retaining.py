@@ -105,7 +105,7 @@ def check_retention(store: StoredModels, new: StoredModel, decision: Retention) 
     """
     unknown = set(decision.evict) - {model.model_id for model in store.models}
     if unknown:
-        raise PolicyError(f"{', '.join(sorted(unknown))} shall go, but is not there", "retain")
+        raise PolicyError(f"evicts {', '.join(sorted(unknown))}, which is not stored", "retain")
     excess = store.excess_bytes(new, decision.evict) if decision.admit else 0
     if excess > 0:
         raise PolicyError(

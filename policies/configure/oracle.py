@@ -44,7 +44,7 @@ class Oracle(Configure):
             best = optimum(ctx.foresight(start), ctx.objective, self.knobs)
             if best is None:
                 raise PolicyError(
-                    f"the oracle finds no configuration of {key} that ever succeeded",
+                    f"no configuration of {key} ever reached its target",
                     OracleConfig.point,
                 )
             self._best[key] = Configuration(best.batch_size, best.power_limit_w)

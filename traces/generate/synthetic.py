@@ -1,4 +1,4 @@
-"""Profiles of GPUs and workloads that nobody recorded, from a small model of both.
+"""Synthetic profiles of GPUs and workloads, from a small analytical model of both.
 
 The model is an assumption, chosen for its shape and fitted to nothing:
 

@@ -80,7 +80,7 @@ class WorkloadSpec(Spec):
     max_epochs: Whole
     """A run is given up after so many."""
     default_batch_size: Whole
-    """Used if nobody chooses; one of `batch_sizes`."""
+    """Used where no policy chooses; one of `batch_sizes`."""
     batch_sizes: Annotated[tuple[Whole, ...], Field(min_length=1)]
     """The batch sizes to generate."""
 
@@ -95,64 +95,32 @@ class WorkloadSpec(Spec):
 
 DEFAULT_GPUS: Final = (
     GpuSpec(
-        name="SYN-250W",
-        idle_power_w=40,
-        peak_power_w=250,
-        min_limit_w=100,
-        max_limit_w=250,
+        name="SYN-250W", idle_power_w=40, peak_power_w=250, min_limit_w=100, max_limit_w=250,
     ),
     GpuSpec(
-        name="SYN-400W",
-        idle_power_w=60,
-        peak_power_w=400,
-        min_limit_w=150,
-        max_limit_w=400,
-        limit_step_w=50,
-        relative_speed=2.2,
+        name="SYN-400W", idle_power_w=60, peak_power_w=400, min_limit_w=150, max_limit_w=400,
+        limit_step_w=50, relative_speed=2.2,
     ),
-)
+)  # fmt: skip
 
 DEFAULT_WORKLOADS: Final = (
     WorkloadSpec(
-        name="image",
-        samples_per_epoch=50_000,
-        peak_samples_per_s=3_000,
-        half_batch=60,
-        best_batch_size=64,
-        best_epochs=20,
-        max_epochs=120,
-        default_batch_size=512,
+        name="image", samples_per_epoch=50_000, peak_samples_per_s=3_000, half_batch=60,
+        best_batch_size=64, best_epochs=20, max_epochs=120, default_batch_size=512,
         batch_sizes=(16, 32, 64, 128, 256, 512, 1024, 2048),
     ),
     WorkloadSpec(
-        name="language",
-        samples_per_epoch=100_000,
-        peak_samples_per_s=120,
-        half_batch=12,
-        best_batch_size=16,
-        best_epochs=3,
-        curvature=0.08,
-        spread=0.12,
-        compute_share=0.95,
-        max_epochs=10,
-        default_batch_size=32,
-        batch_sizes=(4, 8, 16, 32, 64, 128),
+        name="language", samples_per_epoch=100_000, peak_samples_per_s=120, half_batch=12,
+        best_batch_size=16, best_epochs=3, curvature=0.08, spread=0.12, compute_share=0.95,
+        max_epochs=10, default_batch_size=32, batch_sizes=(4, 8, 16, 32, 64, 128),
     ),
     WorkloadSpec(
-        name="recommendation",
-        samples_per_epoch=5_000_000,
-        peak_samples_per_s=2_000_000,
-        half_batch=4_000,
-        best_batch_size=4_096,
-        best_epochs=4,
-        curvature=0.05,
-        spread=0.15,
-        compute_share=0.5,
-        max_epochs=30,
-        default_batch_size=1_024,
+        name="recommendation", samples_per_epoch=5_000_000, peak_samples_per_s=2_000_000,
+        half_batch=4_000, best_batch_size=4_096, best_epochs=4, curvature=0.05, spread=0.15,
+        compute_share=0.5, max_epochs=30, default_batch_size=1_024,
         batch_sizes=(256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768),
     ),
-)
+)  # fmt: skip
 
 
 class SyntheticProfiles(Spec):

@@ -65,11 +65,22 @@ _SPOT: Final = (
 _ACME: Final = "https://huggingface.co/datasets/Qinghao/AcmeTrace/resolve/main/data/job_trace"
 _GAVEL: Final = f"{_RAW}/stanford-futuredata/gavel/master/scheduler"
 _HELIOS_CLUSTERS: Final = ("Earth", "Saturn", "Uranus", "Venus")
-
-
-def _zeus(commit: str, name: str, sha256: str, size_bytes: int) -> File:
-    folder = "examples/research_reproducibility/zeus_nsdi23/trace"
-    return File(f"{_RAW}/ml-energy/zeus/{commit}/{folder}/{name}", sha256, size_bytes)
+_ZEUS_FOLDER: Final = "examples/research_reproducibility/zeus_nsdi23/trace"
+_ZEUS_FILES: Final = tuple(
+    File(f"{_RAW}/ml-energy/zeus/{commit}/{_ZEUS_FOLDER}/{name}", sha256, size_bytes)
+    for commit, name, sha256, size_bytes in (
+        ("3db0d49b9cdb39103b07ed647bd12bdd0717e2a0", "summary_train.csv",
+         "076b35615349ee624403006e5ad67fd9ebda92af690c7750f8bb0c2ab92c0cf4", 186_977),
+        ("048db45d828bc928549e85c3eb9bbfdf683b8b11", "summary_power_a40.csv",
+         "f4ec111fc9b06b353182faab9160ecb1236a486b2741ed93383b80497332031e", 29_641),
+        ("3db0d49b9cdb39103b07ed647bd12bdd0717e2a0", "summary_power_p100.csv",
+         "158e9a6784b6e2d26710529b132cf173b227dc8688f4931c19a637bce2b7503b", 18_163),
+        ("3db0d49b9cdb39103b07ed647bd12bdd0717e2a0", "summary_power_rtx6000.csv",
+         "edccecc7f8b7a6102962b03f0f37767dd9cd2f03469ebccadc9805e82901bdc4", 27_704),
+        ("43297f658bb9ba05e8b41e2d0cc85c91fff242c7", "summary_power_v100.csv",
+         "f0b066dd1a451bd78f730e001ac3a7c411979bc7f0846f12c1a9fb604aa90628", 32_534),
+    )
+)  # fmt: skip
 
 
 def _helios(cluster: str) -> WellKnown:
@@ -200,38 +211,7 @@ _ALL: Final = (
         licence="Apache-2.0",
         page="https://github.com/ml-energy/zeus",
         as_folder=True,
-        files=(
-            _zeus(
-                "3db0d49b9cdb39103b07ed647bd12bdd0717e2a0",
-                "summary_train.csv",
-                "076b35615349ee624403006e5ad67fd9ebda92af690c7750f8bb0c2ab92c0cf4",
-                186_977,
-            ),
-            _zeus(
-                "048db45d828bc928549e85c3eb9bbfdf683b8b11",
-                "summary_power_a40.csv",
-                "f4ec111fc9b06b353182faab9160ecb1236a486b2741ed93383b80497332031e",
-                29_641,
-            ),
-            _zeus(
-                "3db0d49b9cdb39103b07ed647bd12bdd0717e2a0",
-                "summary_power_p100.csv",
-                "158e9a6784b6e2d26710529b132cf173b227dc8688f4931c19a637bce2b7503b",
-                18_163,
-            ),
-            _zeus(
-                "3db0d49b9cdb39103b07ed647bd12bdd0717e2a0",
-                "summary_power_rtx6000.csv",
-                "edccecc7f8b7a6102962b03f0f37767dd9cd2f03469ebccadc9805e82901bdc4",
-                27_704,
-            ),
-            _zeus(
-                "43297f658bb9ba05e8b41e2d0cc85c91fff242c7",
-                "summary_power_v100.csv",
-                "f0b066dd1a451bd78f730e001ac3a7c411979bc7f0846f12c1a9fb604aa90628",
-                32_534,
-            ),
-        ),
+        files=_ZEUS_FILES,
     ),
     WellKnown(
         name="gavel",

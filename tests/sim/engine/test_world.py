@@ -879,11 +879,11 @@ def places(*answer: tuple[int, int]) -> Any:
 @pytest.mark.parametrize(
     ("point", "config", "message"),
     [
-        ("configure", configures(33), "batch size 33 was chosen for a, .* there is 16, 32$"),
+        ("configure", configures(33), "batch size 33, chosen for a, .* there is 16, 32$"),
         ("configure", configures(32, 125.0), "limit 125 W .* batch size 32, .* 100, 150, 250 W$"),
         ("configure", configures(32, math.nan), "power limit nan W"),
-        ("configure", FixedConfig(batch_size=64), "batch size 64 was chosen"),
-        ("tune", FixedPowerConfig(power_limit_w=149.0), "power limit 149 W was chosen for cnn"),
+        ("configure", FixedConfig(batch_size=64), "batch size 64, chosen"),
+        ("tune", FixedPowerConfig(power_limit_w=149.0), "power limit 149 W .* cnn"),
         ("tune", tunes(Knobs()), "Tune answers either a power limit or"),
         ("tune", tunes(Knobs(250.0, (250.0,))), "Tune answers either a power limit or"),
         ("tune", tunes(Knobs(profile_w=(250.0,))), "Tune answers either a power limit or"),
