@@ -161,7 +161,7 @@ class Options(NamedTuple):
         """
         if batch_size not in self.batch_sizes:
             raise PolicyError(
-                f"batch size {batch_size}, chosen for {who}, has no profile for {self.key}; "
+                f"batch size {batch_size} for {who} has no profile on {self.key}; "
                 f"there is {', '.join(map(str, self.batch_sizes))}",
                 "configure",
             )

@@ -24,7 +24,7 @@ class FixedPowerConfig(PolicyConfig):
         known = sorted({limit_w for limits in options.limits_w for limit_w in limits})
         if self.power_limit_w not in known:
             raise PolicyError(
-                f"power limit {self.power_limit_w:g} W has no profile for {options.key}; "
+                f"power limit {self.power_limit_w:g} W has no profile on {options.key}; "
                 f"there is {', '.join(f'{limit_w:g}' for limit_w in known)} W",
                 self.point,
             )
