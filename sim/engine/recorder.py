@@ -26,7 +26,10 @@ _ROUNDING: Final = 1.5 * 2.0**52
 """A double of this size has no fraction: adding it rounds to the nearest whole number, half to
 even, as `round` does, below `_EXACT`."""
 
-REACHED, EARLY, PROFILED, REPLAYED = 1, 2, 4, 8
+REACHED: Final = 1
+EARLY: Final = 2
+PROFILED: Final = 4
+REPLAYED: Final = 8
 """Flags of an attempt; `REPLAYED`: from a profile."""
 
 ABSENT = -1

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile
@@ -52,7 +52,9 @@ class _Phase(ScheduledEvent):
             self.execution.end_phase()
 
 
-DELAY, QUERY, WORK = range(3)
+DELAY: Final = 0
+QUERY: Final = 1
+WORK: Final = 2
 """What an attempt does: it waits for its nodes, for the choice of its parent, or it works."""
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from wattkeeper.policies.protocols import Job
 from wattkeeper.sim.engine.attempt import Attempt, Execution
 from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.node_states import PowerBudget
@@ -17,6 +16,9 @@ class Retries:
         budget: The power that is free.
         room: What fits; power that is taken changes it.
         begin: Asks the policies about an attempt, and begins it after a delay (s).
+
+    Attributes:
+        stalled: Attempts that wait for power, by the number of the job.
     """
 
     def __init__(
@@ -25,30 +27,23 @@ class Retries:
         self._budget = budget
         self._room = room
         self.begin = begin
-        self._stalled: dict[int, Attempt] = {}
-
-    def __len__(self) -> int:
-        return len(self._stalled)
-
-    def jobs(self) -> Iterator[Job]:
-        """The jobs that wait for power."""
-        return (attempt.job for attempt in self._stalled.values())
+        self.stalled: dict[int, Attempt] = {}
 
     def add(self, attempt: Attempt) -> Execution:
         """Let an attempt wait for power on its GPUs."""
         attempt.hold(attempt.begun_s)
-        self._stalled[attempt.job.number] = attempt
+        self.stalled[attempt.job.number] = attempt
         return StalledRetry(attempt, self)
 
     def remove(self, attempt: Attempt) -> None:
         """Let an attempt, which was preempted, not wait any more."""
-        del self._stalled[attempt.job.number]
+        del self.stalled[attempt.job.number]
 
     def go_on(self) -> None:
         """Begin those whose power is allowed now."""
-        for number, attempt in list(self._stalled.items()):
+        for number, attempt in list(self.stalled.items()):
             if self._budget.allows(attempt.job, attempt.gpu_type):
-                del self._stalled[number]
+                del self.stalled[number]
                 self._budget.reserve(attempt.job, attempt.gpu_type)
                 self._room.shrink()
                 self.begin(attempt, 0.0)

@@ -139,7 +139,10 @@ class World(Listener):
         self.env.next_arrival_s = self._next_arrival_s()
         with _uncollected():
             self.env.run()
-        left = [*self._waiting.values(), *self._retries.jobs()]
+        left = [
+            *self._waiting.values(),
+            *(attempt.job for attempt in self._retries.stalled.values()),
+        ]
         if left:
             job = left[0]
             raise PolicyError(
@@ -180,7 +183,7 @@ class World(Listener):
 
     def schedule(self) -> None:
         """Preempt and start what `Select` chooses, until it chooses nothing."""
-        if self._retries:
+        if self._retries.stalled:
             self._retries.go_on()
         select, ctx, room = self._select, self._select_ctx, self._room
         selection = select.select(ctx, room)
@@ -196,7 +199,7 @@ class World(Listener):
             if not self._waiting:
                 break
             selection = select.select(ctx, room)
-        if self._retries:
+        if self._retries.stalled:
             self._retries.go_on()
         wake_s = select.wake_s(ctx)
         if wake_s != math.inf or self._wake is not None:
@@ -331,7 +334,7 @@ class World(Listener):
 
     def _ask_for_pass(self) -> None:
         """Have `Select` asked at the end of this time, if any job waits."""
-        if self._waiting or self._retries:
+        if self._waiting or self._retries.stalled:
             self.env.pass_is_due = True
 
     def measured(self, untuned: Untuned, report: tuple[Measurement, ...]) -> Tuned:
