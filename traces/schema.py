@@ -179,8 +179,8 @@ def validate(table: pa.Table, schema: pa.Schema, file: str) -> pa.Table:
     if not problems and not table.num_rows:
         problems = [Problem("the table has no rows; a trace needs at least one", file)]
     if not problems:
-        found = row_problems(table, schema) or find_repeated(table, schema)
-        problems = [Problem(text, f"{file}, row {row + 1}") for row, text in found.items()]
+        faults = row_problems(table, schema) or find_repeated(table, schema)
+        problems = [Problem(text, f"{file}, row {row + 1}") for row, text in faults.items()]
     if problems:
         raise TraceError(problems)
     columns = table.select(schema.names).combine_chunks().columns

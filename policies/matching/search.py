@@ -96,18 +96,18 @@ class ParentSearch(Generic[A]):
         bounds = self.bounds(child)
         allowed = np.arange(len(bounds)) if among is None else np.unique(among)
         order = allowed[np.argsort(-bounds[allowed], kind="stable")]
-        found: list[ScoredParent] = []
+        ranked: list[ScoredParent] = []
         self.scored = 0
         for index in order.tolist():
-            if len(found) >= count and bounds[index] < found[-1].score:
+            if len(ranked) >= count and bounds[index] < ranked[-1].score:
                 break
-            surely_later = len(found) >= count and index > found[-1].at
-            if surely_later and bounds[index] == found[-1].score and not ties:
+            surely_later = len(ranked) >= count and index > ranked[-1].at
+            if surely_later and bounds[index] == ranked[-1].score and not ties:
                 continue
             self.scored += 1
-            found.append(ScoredParent(index, score(index)))
-            found.sort(key=lambda parent: (-parent.score, parent.at))
-            last = found[min(count, len(found)) - 1].score
-            while len(found) > count and not (ties and found[-1].score == last):
-                del found[-1]
-        return found
+            ranked.append(ScoredParent(index, score(index)))
+            ranked.sort(key=lambda parent: (-parent.score, parent.at))
+            last = ranked[min(count, len(ranked)) - 1].score
+            while len(ranked) > count and not (ties and ranked[-1].score == last):
+                del ranked[-1]
+        return ranked

@@ -56,7 +56,7 @@ class OperatingPoint(NamedTuple):
 
 
 def point(gpu: GpuSpec, workload: WorkloadSpec, batch_size: int, limit_w: float) -> OperatingPoint:
-    """What the model says of one configuration.
+    """Operating point of one configuration by the model.
 
     Args:
         gpu: The GPU type.
