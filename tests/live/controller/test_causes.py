@@ -250,7 +250,7 @@ def test_a_script_that_fails_for_want_of_memory_or_later_on_is_an_outcome(
     [
         ({"variants": {"zeus": {"policies": {"configure": "oracle"}}}}, 2, "needs to know the fut"),
         ({"profiling": "foreknown"}, 2, "leave out foreknown"),
-        ({"live": {"speed": 2, "workloads": {"image": workload("true")}}}, 2, "speed: a real training"),
+        ({"live": {"speed": 2, "workloads": {"image": workload("true")}}}, 2, "a real training"),
         ({"live": {"workloads": {"imago": workload("true")}}}, 2, "no workload 'imago' recurs"),
         ({"live": {"workloads": {"image": workload("trainify")}}}, 2, "'trainify' is not there"),
         ({"live": {"workloads": {"image": workload("true") | {"default_batch_size": 3}}}}, 2,
