@@ -5,8 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -q --disable-pip-version-check
 PYTEST := $(BIN)/pytest -q -n 2
-# As pip does for what it copies, for places where nothing may write byte code later.
+# Byte code of the libraries is written when they are first imported: that is sooner.
 COMPILE := $(BIN)/python -m compileall -q policies traces sim live scenarios
+SAY_CORE := find policies -name 'core__mypyc*.so' | grep -q . || \
+	echo "The core runs as plain Python: no C compiler with Python's headers, or WATTKEEPER_COMPILE=0."
 
 # Stamps: an install is repeated only when what it depends on has changed. Both installs are
 # editable, so neither undoes the other, and a change in the sources needs no install at all,
@@ -14,11 +16,12 @@ COMPILE := $(BIN)/python -m compileall -q policies traces sim live scenarios
 INSTALLED := $(VENV)/.installed
 INSTALLED_TEST := $(VENV)/.installed-test
 INSTALLED_DOCS := $(VENV)/.installed-docs
+PLAIN := $(CURDIR)/build/interpreted
 CORE := $(shell sed -n 's/^    "\(.*\.py\)",$$/\1/p' setup.py)
 PACKAGING := pyproject.toml setup.py $(CORE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-all check format docs speed interpreted clean
+.PHONY: help quickstart test test-all test-interpreted check format docs speed interpreted clean
 
 help:
 	@echo "make quickstart   install, then run the scenario 'quickstart' into results/quickstart"
@@ -29,6 +32,7 @@ help:
 	@echo "make docs         make the site of docs/ in build/docs"
 	@echo "make speed        measure speed: recurring jobs, schedulers, zoo (minutes)"
 	@echo "make interpreted  run the core as plain Python until it is installed again"
+	@echo "make test-interpreted  run the core's tests on a copy of it in plain Python"
 	@echo "make clean        remove .venv, builds and caches (results/ stays)"
 
 quickstart: $(INSTALLED)
@@ -59,6 +63,15 @@ speed: $(INSTALLED)
 	@$(BIN)/python benchmarks/schedulers.py
 	@$(BIN)/python -m benchmarks.zoo_search
 
+# A copy, so that what is compiled stays as it is.
+test-interpreted: $(INSTALLED_TEST)
+	@rm -rf $(PLAIN) && mkdir -p $(PLAIN)/wattkeeper
+	@cp -r policies traces sim live scenarios $(PLAIN)/wattkeeper
+	@find $(PLAIN) -name '*.so' -delete
+	@PYTHONPATH=$(PLAIN) $(BIN)/python -c \
+		'from wattkeeper.sim.engine import world; assert world.__file__.endswith(".py"), world'
+	@PYTHONPATH=$(PLAIN) $(PYTEST) -m "not slow" tests/sim/engine tests/policies
+
 interpreted:
 	@find $(sort $(dir $(CORE))) -name '*.so' -delete
 
@@ -76,18 +89,24 @@ $(BIN)/python:
 
 $(INSTALLED): $(PACKAGING) | $(BIN)/python
 	@echo "Installing wattkeeper into $(VENV) ..."
-	@$(PIP) install -e .
+	@$(MAKE) -s interpreted
+	@$(PIP) install --no-compile -e .
 	@$(COMPILE)
+	@$(SAY_CORE)
 	@touch $@
 
 $(INSTALLED_TEST): $(PACKAGING) | $(BIN)/python
 	@echo "Installing wattkeeper and its test tools into $(VENV) ..."
-	@$(PIP) install -e '.[test]'
+	@$(MAKE) -s interpreted
+	@$(PIP) install --no-compile -e '.[test]'
 	@$(COMPILE)
+	@$(SAY_CORE)
 	@touch $(INSTALLED) $@
 
 $(INSTALLED_DOCS): $(PACKAGING) | $(BIN)/python
 	@echo "Installing wattkeeper and what makes its site into $(VENV) ..."
-	@$(PIP) install -e '.[docs]'
+	@$(MAKE) -s interpreted
+	@$(PIP) install --no-compile -e '.[docs]'
 	@$(COMPILE)
+	@$(SAY_CORE)
 	@touch $(INSTALLED) $@

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-from librt.vecs import vec
 from mypy_extensions import i64
 
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Job, Placement
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
+from wattkeeper.sim.native import vec
 
 _ONE: Final[i64] = 1
 """Shifted as a machine integer; a plain 1 would be shifted as an object."""

@@ -9,12 +9,17 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from librt.strings import BytesWriter, write_f64_le, write_i32_le, write_i64_le
 
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import NEW, Job, Placement
 from wattkeeper.sim.engine.decisions import DecisionJournal
+from wattkeeper.sim.native import (
+    BytesWriter,
+    write_f64_le,
+    write_i32_le,
+    write_i64_le,
+)
 
 UNITS_PER_WATT = 2**32
 """Power is counted in whole parts of a watt, so that sums of changes are exact up to 1 GW."""

@@ -1,0 +1,43 @@
+"""The Python equivalents of librt's types."""
+
+import importlib.util
+import sys
+from types import ModuleType
+
+import pytest
+
+from wattkeeper.sim import native
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module as it is where librt is not installed."""
+    for name in ("librt.strings", "librt.vecs"):
+        monkeypatch.setitem(sys.modules, name, None)
+    spec = importlib.util.spec_from_file_location("plain_native", str(native.__file__))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.BytesWriter is not native.BytesWriter
+    return module
+
+
+def test_it_writes_the_same_bytes(plain: ModuleType) -> None:
+    contents = []
+    for module in (plain, native):
+        writer = module.BytesWriter()
+        module.write_f64_le(writer, -1.5e300)
+        module.write_i64_le(writer, -(2**62))
+        module.write_i32_le(writer, 2**31 - 1)
+        writer.append(255)
+        assert len(writer) == 21
+        contents.append(writer.getvalue())
+    assert contents[0] == contents[1]
+    assert type(contents[0]) is bytes
+
+
+def test_vectors_are_lists(plain: ModuleType) -> None:
+    items = plain.vec[int]([1, 2])
+    items[0] += 4
+    assert [items[0], items[1], len(items)] == [5, 2, 2]
