@@ -1,1 +1,1 @@
-"""Small trainings on generated data: to try a live run, and to start a script of one's own from."""
+"""Small trainings on generated data, to try live runs and as templates for scripts."""

@@ -1,7 +1,7 @@
-"""A small convolutional network that tells ten noisy, shifted patterns apart.
+"""A small convolutional network that classifies ten noisy, shifted patterns.
 
 Run it again and again (`python -m wattkeeper.live.examples.cnn`): each run is a recurrence of the
-job, and learns from those before it which batch size costs least.
+job, and learns from the earlier ones which batch size costs least.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NOISE = 2.4
 TARGET = 0.86
 
 
-def images(seed: int, count: int) -> tuple[Tensor, Tensor]:
+def make_images(seed: int, count: int) -> tuple[Tensor, Tensor]:
     """Images, shape (count, 1, SIDE, SIDE), and their classes; all seeds share the patterns."""
     patterns = torch.randn(CLASSES, 1, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
     patterns = nn.functional.avg_pool2d(patterns, 3, stride=1, padding=1) * 3
@@ -32,7 +32,7 @@ def images(seed: int, count: int) -> tuple[Tensor, Tensor]:
     return torch.stack(shifted) + noise, labels
 
 
-def network() -> nn.Module:
+def make_network() -> nn.Module:
     """Two convolutions and a linear layer."""
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
@@ -42,10 +42,10 @@ def network() -> nn.Module:
 
 
 def main() -> None:
-    """Train until the target, as the session says."""
+    """Train to the target with the batch size that the session chooses."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     train, valid = (
-        tuple(part.to(device) for part in images(seed, count))
+        tuple(part.to(device) for part in make_images(seed, count))
         for seed, count in ((1, TRAIN), (2, VALID))
     )
     with Session(
@@ -57,7 +57,7 @@ def main() -> None:
         eta=0.5 if device == "cuda" else 0.0,  # few CPUs measure their energy
     ) as session:
         torch.manual_seed(session.orders.recurrence)
-        model = network().to(device)
+        model = make_network().to(device)
         optimizer = torch.optim.SGD(model.parameters(), session.learning_rate(0.01), momentum=0.9)
         data = torch.utils.data.TensorDataset(*train)
         session.keep(model=model, optimizer=optimizer)
@@ -71,8 +71,8 @@ def main() -> None:
                 optimizer.step()
             model.eval()
             with torch.no_grad():
-                right = model(valid[0]).argmax(1) == valid[1]
-            session.report(float(right.float().mean()))
+                correct = model(valid[0]).argmax(1) == valid[1]
+            session.report(float(correct.float().mean()))
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def execute(
         variables: Added to the environment.
         log: File of its output.
         events: File of its session's events.
-        lease_s: Longest time without a sign of progress, unless its session asks for more, s.
+        lease_s: Longest time without progress, unless its session asks for more, s.
         lock: File descriptor of a lock that the process inherits.
 
     Raises:

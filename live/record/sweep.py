@@ -14,11 +14,11 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from wattkeeper.live.controller.launchers.local import by_torchrun, check_torchrun
 from wattkeeper.live.devices.device import CommonRange
@@ -167,7 +167,7 @@ def record(
         plan: The script and the settings.
         folder: Stores finished runs; those of the same script and arguments are not repeated.
         check: Called with the first run's `begun` event; raises to refuse it.
-        progress: Called with the number of finished runs and of all runs.
+        progress: Called with the numbers of finished and of all runs.
 
     Raises:
         InputError: If the script is missing, has no session, gives it no target, fails, or makes
@@ -185,8 +185,7 @@ def record(
         progress(0, 1)
         first = runner.run(RecordingRequest(None, highest_w, 1))
         check(first.begun)
-        _check_target(plan, first.begun)
-        _check_gpus(plan, first.begun)
+        _check_session(plan, first.begun)
         sizes, limits_w = _choose_sizes(plan, first.begun), _choose_limits(plan, first.begun)
         requests = [
             RecordingRequest(size, highest_w, recurrence)
@@ -312,15 +311,12 @@ def _find_fault(events: Sequence[Json], code: int) -> str:
     return "ended without an epoch; iterate over session.epochs(loader)"
 
 
-def _check_target(plan: RecordingPlan, begun: Mapping[str, Any]) -> None:
+def _check_session(plan: RecordingPlan, begun: Json) -> None:
     if begun["terms"]["target"] is None:
         raise InputError(
             f"{plan.script} gives its Session no target, up to which the epochs of a batch "
             "size are counted: pass Session(..., target=VALUE)"
         )
-
-
-def _check_gpus(plan: RecordingPlan, begun: Mapping[str, Any]) -> None:
     if plan.torchrun is not None and plan.torchrun != begun["gpus"]:
         raise InputError(
             f"torchrun starts {plan.torchrun} processes (--torchrun), and the Session finds "
@@ -329,13 +325,13 @@ def _check_gpus(plan: RecordingPlan, begun: Mapping[str, Any]) -> None:
         )
 
 
-def _choose_sizes(plan: RecordingPlan, begun: Mapping[str, Any]) -> list[int]:
+def _choose_sizes(plan: RecordingPlan, begun: Json) -> list[int]:
     """The requested batch sizes and the default one, which every profile needs."""
     terms = begun["terms"]
     return sorted({terms["default_batch_size"], *(plan.batch_sizes or terms["batch_sizes"])})
 
 
-def _choose_limits(plan: RecordingPlan, begun: Mapping[str, Any]) -> list[float]:
+def _choose_limits(plan: RecordingPlan, begun: Json) -> list[float]:
     """The power limits below that of the trainings to the target, W, in falling order.
 
     Raises:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import platform
 import socket
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -55,7 +55,7 @@ def find_recorded(name: str) -> Trace | None:
     return trace
 
 
-def check_new(trace: Trace | None, begun: Mapping[str, Any], replace: bool) -> None:
+def check_new(trace: Trace | None, begun: Json, replace: bool) -> None:
     """Refuse to replace a workload of a trace without `--replace`.
 
     Raises:
@@ -106,11 +106,11 @@ def build_trace(
     )
 
 
-def _key(row: Mapping[str, Any]) -> _ProfileKey:
+def _key(row: Json) -> _ProfileKey:
     return _ProfileKey(row["workload"], row["gpu_type"], row["gpus"])
 
 
-def _key_of(begun: Mapping[str, Any]) -> _ProfileKey:
+def _key_of(begun: Json) -> _ProfileKey:
     return _ProfileKey(begun["terms"]["job"], begun["gpu_type"], begun["gpus"])
 
 
@@ -150,7 +150,7 @@ def _profiles(full: Sequence[RecordedRun], limited: Sequence[RecordedRun]) -> It
     for run in full:
         runs_by_size[run.begun["batch_size"]].append(run)
     for batch_size, runs in runs_by_size.items():
-        mean_s, mean_j = _mean_epoch(runs)
+        mean_s, mean_j = _mean([epoch for run in runs for epoch in _epochs(run)])
         later_s, later_j = _mean_later_epoch(runs)
         first = runs[0].begun
         limit_w = first["power_limit_w"] if first["allowed"] else first["limit_w"]
@@ -166,9 +166,7 @@ def _profiles(full: Sequence[RecordedRun], limited: Sequence[RecordedRun]) -> It
                 )
 
 
-def _profile_row(
-    begun: Mapping[str, Any], limit_w: float | None, time_s: float, energy_j: float | None
-) -> Json:
+def _profile_row(begun: Json, limit_w: float | None, time_s: float, energy_j: float | None) -> Json:
     return {
         "workload": begun["terms"]["job"],
         "gpu_type": begun["gpu_type"],
@@ -191,14 +189,10 @@ def _epochs(run: RecordedRun) -> list[EpochUsage]:
     return epochs
 
 
-def _mean_epoch(runs: Sequence[RecordedRun]) -> EpochUsage:
-    return _mean([epoch for run in runs for epoch in _epochs(run)])
-
-
 def _mean_later_epoch(runs: Sequence[RecordedRun]) -> EpochUsage:
     """The mean without first epochs, where there are others."""
     later = [epoch for run in runs for epoch in _epochs(run)[1:]]
-    return _mean(later) if later else _mean_epoch(runs)
+    return _mean(later or [epoch for run in runs for epoch in _epochs(run)])
 
 
 def _mean(epochs: Sequence[EpochUsage]) -> EpochUsage:

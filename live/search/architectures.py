@@ -158,13 +158,7 @@ MUTATIONS: Final[dict[str, Callable[[Architecture, np.random.Generator], Archite
 
 
 def build(architecture: Architecture, channels: int, classes: int) -> nn.Module:
-    """The network, with torch's default initialisation.
-
-    Args:
-        architecture: Its stages.
-        channels: Channels of the images.
-        classes: Classes of the task.
-    """
+    """The network for images of some channels, with torch's default initialisation."""
     from torch import nn
 
     from wattkeeper.live.search.layers import make_block

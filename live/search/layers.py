@@ -23,15 +23,7 @@ class Residual(nn.Module):
 
 
 def make_block(residual: bool, inputs: int, width: int, kernel: int, stride: int) -> nn.Module:
-    """A residual pair of convolutions, or a single one.
-
-    Args:
-        residual: Which of them.
-        inputs: Input channels.
-        width: Output channels.
-        kernel: Extent of the kernels, odd.
-        stride: Of the first convolution.
-    """
+    """A residual pair of convolutions or a single one, with odd kernels and `width` outputs."""
     if residual:
         return Residual(inputs, width, kernel, stride)
     return nn.Sequential(_convolution(inputs, width, kernel, stride), nn.ReLU())

@@ -72,22 +72,19 @@ def find_processor(gpu_type: str) -> Processor:
             return Processor(gpu_type, "cpu", (device,))
         for name, value in CUDA_ENVIRONMENT.items():
             os.environ.setdefault(name, value)
-        _check_cuda()
+        import torch
+
+        if not torch.cuda.is_available():
+            raise EnvironmentLacks(
+                "torch does not see the GPU that its driver lists: `wattkeeper doctor` says what "
+                "to do"
+            )
         return Processor(gpu_type, f"cuda:{index}", (device,))
     allowed = ", ".join([repr(CPU), *sorted({repr(device.gpu_type) for device in available})])
     raise InputError(
         f"gpu: {gpu_type!r} is not on this machine; allowed: {allowed}. `wattkeeper doctor` lists "
         "the devices, and how to use a synthetic one"
     )
-
-
-def _check_cuda() -> None:
-    import torch
-
-    if not torch.cuda.is_available():
-        raise EnvironmentLacks(
-            "torch does not see the GPU that its driver lists: `wattkeeper doctor` says what to do"
-        )
 
 
 @contextmanager

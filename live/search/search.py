@@ -64,14 +64,9 @@ class _WarmStart(NamedTuple):
 
 
 class SearchRun:
-    """The search of one variant with one seed.
+    """The search of one variant with one seed, whose files are in a folder.
 
-    Args:
-        folder: Folder of the search's files.
-        variant: Name of the variant.
-        seed: Determines the networks, the split of the data, initial weights and batch orders.
-        plan: Size and training rule.
-        processor: Where to train.
+    The seed determines the networks, the split of the data, initial weights and batch orders.
 
     Attributes:
         candidates: The networks by name, in order.
@@ -125,11 +120,7 @@ class SearchRun:
         return Zoo(self._zoo_folder, retain="keep-all")
 
     def warm_up(self, matcher: str | None) -> None:
-        """Import and compile what the first transfer needs, so that it is in no measured time.
-
-        Args:
-            matcher: Name of the policy's matcher; None if it has none.
-        """
+        """Import and compile what the first transfer needs, so that it is in no measured time."""
         from wattkeeper.live.weight_transfer.transfer import transfer
 
         name = next((name for name in self.candidates if name not in self._finished), None)
@@ -182,9 +173,7 @@ class SearchRun:
     def train(self, name: str, parent: str | None) -> TrainingRecord:
         """Train a network, or return its record if it was trained before.
 
-        Args:
-            name: The network.
-            parent: The network that its weights come from; None: from scratch.
+        Without a parent it starts from scratch.
 
         Raises:
             StoreError: If it was trained from another parent before, or the zoo is damaged.

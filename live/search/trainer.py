@@ -66,15 +66,8 @@ def train(
 ) -> TrainingResult:
     """Train a network in place to convergence.
 
-    Afterwards torch is deterministic and uses one thread, and the network is on the CPU.
-
-    Args:
-        net: The network with its initial weights.
-        digits: The data.
-        rule: Hyperparameters.
-        seed: Of the order of the images.
-        lr_factor: Factor on the learning rate, by epoch from 0.
-        processor: Where to train.
+    Afterwards torch is deterministic and uses one thread, and the network is on the CPU. The seed
+    determines the order of the images; `lr_factor` is a function of the epoch, from 0.
     """
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)

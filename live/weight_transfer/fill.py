@@ -55,7 +55,7 @@ def fill_tensor(
         source: The parent's tensor.
         own: The child's tensor, whose values stay where a unit has no origin.
         dims: Dimensions of the child's and of the parent's tensor.
-        kind: Kind of its operator; where that sums, weights are split among replicas.
+        kind: Kind of its operator, which decides the axis whose replicas split their weight.
         role: The tensor's role at the operator.
         writes_mean: Whether some of its outputs are the mean of all (see `UnitMaps.mixture`).
 

@@ -21,10 +21,7 @@ from wattkeeper.live.weight_transfer.zero_init_blocks import InsertedBlocks
 
 
 class LayerInsertion:
-    """Finds values that make inserted layers the identity.
-
-    Users are, by operator, the operators that read its result.
-    """
+    """Finds values that make inserted layers the identity."""
 
     def __init__(
         self,

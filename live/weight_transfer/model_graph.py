@@ -22,14 +22,9 @@ Layout = int | str | tuple[int | str, ...]
 
 @dataclass(frozen=True, eq=False)
 class TracedModule:
-    """A module with its program and its graph.
+    """A module with its program, the dimensions of its tensors and its graph.
 
-    Attributes:
-        module: The module itself.
-        program: What it computes.
-        dims: Dimensions of its tensors, with shared units unified.
-        graph: Its graph.
-        op_of_node: Index of the operator in the program, by node of the graph.
+    `op_of_node` is the index of the operator in the program, by node of the graph.
     """
 
     module: nn.Module
@@ -90,8 +85,7 @@ def _find_input_nodes(program: Program, index: int, node_of_op: dict[int, int]) 
 def _row_axis(shape: Shape) -> int:
     """The axis of rows of a parameter that is added or concatenated, such as of positions.
 
-    Extents of 1 around it are ignored: `(1, positions, units)` is a table of positions, and
-    `(1, channels, 1, 1)` has a single row.
+    Extents of 1 are ignored: `(1, channels, 1, 1)` has a single row.
     """
     last = max((axis for axis, extent in enumerate(shape) if extent > 1), default=len(shape) - 1)
     return max(last - 1, 0)

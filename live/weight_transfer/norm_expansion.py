@@ -97,9 +97,8 @@ def _find_writers(
             return None
     values = writers | carriers
     others = {*range(len(ops))} - carriers - {*norms} - blocks.inside
-    if any(_reads(ops[index], values) for index in others):
-        return None
-    return writers if _own_tensors(ops, writers, norms) else None
+    is_read = any(_reads(ops[index], values) for index in others)
+    return None if is_read or not _own_tensors(ops, writers, norms) else writers
 
 
 def _writes(child: TracedModule, tensors: Mapping[str, Tensor], op: Op, leaf: Dim) -> bool:

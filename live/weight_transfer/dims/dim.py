@@ -38,10 +38,6 @@ class Dim:
             self._bound = dim
         return dim
 
-    def bind(self, other: Dim) -> None:
-        """Make another dimension the representative of this one."""
-        self._bound = other
-
 
 def free(extent: int) -> Dim:
     """A dimension of units whose number may change."""
@@ -104,13 +100,14 @@ def unify(first: Dim, second: Dim) -> None:
         pin(a)
         pin(b)
     elif a.kind == "free":
-        a.bind(b)
+        a._bound = b
     elif b.kind == "free":
-        b.bind(a)
+        b._bound = a
     elif "fixed" in (a.kind, b.kind):
         pin(a)
         pin(b)
-        (b if a.kind == "fixed" else a).bind(a if a.kind == "fixed" else b)
+        bound, representative = (b, a) if a.kind == "fixed" else (a, b)
+        bound._bound = representative
     elif a.kind == b.kind == "product":
         _unify_parts(factors(a), factors(b), _cut_product)
     elif a.kind == b.kind == "concat":
@@ -131,7 +128,7 @@ def _distribute(whole: Dim, joined: Dim) -> None:
         pin(joined)
         return
     parts = [free(end.extent // size) for end in ends]
-    joined.bind(whole)
+    joined._bound = whole
     unify(outer, concat(parts))
     for end, part in zip(ends, parts, strict=True):
         unify(end, product((part, *inner)))
@@ -155,20 +152,17 @@ def _unify_parts(a: list[Dim], b: list[Dim], cut: Callable[[Dim, int], Dim | Non
 
 
 def _cut_product(dim: Dim, extent: int) -> Dim | None:
-    if dim.parts or dim.extent % extent:
-        return None
-    return _replace(dim, "product", (extent, dim.extent // extent))
+    is_uncut = dim.parts or dim.extent % extent
+    return None if is_uncut else _replace(dim, "product", (extent, dim.extent // extent))
 
 
 def _cut_concat(dim: Dim, extent: int) -> Dim | None:
-    if dim.parts:
-        return None
-    return _replace(dim, "concat", (extent, dim.extent - extent))
+    return None if dim.parts else _replace(dim, "concat", (extent, dim.extent - extent))
 
 
 def _replace(dim: Dim, kind: str, extents: Sequence[int]) -> Dim:
     whole = Dim(dim.extent, kind, tuple(Dim(extent, dim.kind) for extent in extents))
-    dim.bind(whole)
+    dim._bound = whole
     return whole
 
 

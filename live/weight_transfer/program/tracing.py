@@ -96,14 +96,11 @@ def _copy_to_meta(module: nn.Module) -> nn.Module:
         memo[id(tensor)] = empty
     meta = copy.deepcopy(module, memo).eval()
     for part in meta.modules():
-        if isinstance(part, nn.MultiheadAttention) and _is_plain_attention(part):
-            vars(part)["forward"] = types.MethodType(_attend, part)
+        if isinstance(part, nn.MultiheadAttention):
+            is_overridden = type(part).forward is not nn.MultiheadAttention.forward
+            if not (is_overridden or part.bias_k is not None or part.add_zero_attn):
+                vars(part)["forward"] = types.MethodType(_attend, part)
     return meta
-
-
-def _is_plain_attention(part: nn.MultiheadAttention) -> bool:
-    overridden = type(part).forward is not nn.MultiheadAttention.forward
-    return not (overridden or part.bias_k is not None or part.add_zero_attn)
 
 
 def _attend(
