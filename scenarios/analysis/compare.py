@@ -59,7 +59,9 @@ def read(folder: Path) -> ComparedFolder:
     if not is_sweep(folder):
         return ComparedFolder(folder, {"{}": study.read(folder)}, [])
     sweep = study.read_sweep(folder)
-    points = {_to_key(point["values"]): saved for point, saved in study.finished(folder, sweep)}
+    points = {
+        _to_key(point["values"]): saved for point, saved in study.finished_points(folder, sweep)
+    }
     keys = [_to_key(point["values"]) for point in sweep["points"]]
     return ComparedFolder(folder, points, [key for key in keys if key not in points])
 

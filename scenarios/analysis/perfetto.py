@@ -121,8 +121,8 @@ def _read_run(
     study: Study, name: str, columns: tuple[str, ...], variant: str, seed: int
 ) -> pa.Table:
     table = study.table(name, ("variant", "seed", *columns))
-    kept = table.filter((pc.field("variant") == variant) & (pc.field("seed") == seed))
-    return kept.select(columns).combine_chunks()
+    rows = table.filter((pc.field("variant") == variant) & (pc.field("seed") == seed))
+    return rows.select(columns).combine_chunks()
 
 
 def _describe(study: Study, variant: str, seed: int, zero_s: float) -> dict[str, Any]:

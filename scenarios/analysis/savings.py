@@ -1,4 +1,4 @@
-"""What the zoo of a search saved against the baseline."""
+"""Savings of the zoo of an architecture search against the baseline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAVED: Final = {
     "time_with_overhead_s": "time with overhead",
     "energy_j": "energy",
 }
-"""What a zoo shall save, by its key in the summary; energy where something measures it."""
+"""Labels of savings by their key in the summary; energy only where it was measured."""
 
 NOTE: Final = (
     "work: epochs times parameters. time: of a CPU that nothing measures, CPU time; else that of "
@@ -27,7 +27,7 @@ NOTE: Final = (
 
 
 def savings(results: Sequence[RunResult], baseline: str) -> dict[str, Any]:
-    """What each variant saved against the baseline, seed by seed.
+    """The savings of each variant against the baseline, seed by seed.
 
     Returns:
         By variant: the mean share saved of `SAVED`, of energy only if all of it was measured, and
@@ -38,12 +38,12 @@ def savings(results: Sequence[RunResult], baseline: str) -> dict[str, Any]:
     measured = not any(math.isnan(result.metrics["energy_j"]) for result in results)
     names = [name for name in SAVED if name != "energy_j" or measured]
     by = {(result.variant, result.seed): _sums(result.metrics) for result in results}
-    found: dict[str, Any] = {}
+    saved: dict[str, Any] = {}
     for variant in dict.fromkeys(result.variant for result in results):
         if variant == baseline:
             continue
-        pairs = [(by[variant, seed], by[baseline, seed]) for one, seed in by if one == variant]
-        found[variant] = {
+        pairs = [(by[variant, seed], by[baseline, seed]) for name, seed in by if name == variant]
+        saved[variant] = {
             name: mean_and_interval([1 - mine[name] / base[name] for mine, base in pairs])
             for name in names
         } | {
@@ -51,7 +51,7 @@ def savings(results: Sequence[RunResult], baseline: str) -> dict[str, Any]:
                 [100 * (mine["accuracy"] - base["accuracy"]) for mine, base in pairs]
             )
         }
-    return found
+    return saved
 
 
 def _sums(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -70,18 +70,18 @@ def mean_and_interval(values: Sequence[float]) -> dict[str, Any]:
 
 
 def savings_labels(summary: Mapping[str, Any]) -> dict[str, str]:
-    """What a summary says was saved, by its key, in words."""
+    """Labels of the savings in a summary, by key."""
     there: Mapping[str, Any] = next(iter(summary["saved"].values()), {})
     return {key: head for key, head in SAVED.items() if key in there}
 
 
 def is_noise(saved: Mapping[str, Any]) -> bool:
-    """Whether an interval over seeds includes that nothing was saved."""
+    """Whether the interval over seeds includes 0."""
     return saved["ci95"] is not None and saved["ci95"][0] <= 0 <= saved["ci95"][1]
 
 
 def savings_note(summary: Mapping[str, Any]) -> str:
-    """What the words of `savings_labels` mean."""
+    """Definitions of `savings_labels`."""
     if "energy_j" in savings_labels(summary):
         return f"{NOTE}energy: of the processor in training."
     return f"{NOTE}No meter measured the processor: energy is unknown."

@@ -152,7 +152,7 @@ def read_sweep(folder: Path) -> Json:
     return sweep
 
 
-def finished(folder: Path, sweep: Json) -> Iterator[tuple[Json, StoredStudy]]:
+def finished_points(folder: Path, sweep: Json) -> Iterator[tuple[Json, StoredStudy]]:
     """The finished points of a sweep, as in `sweep.json`, each with its study.
 
     Raises:

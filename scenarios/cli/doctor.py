@@ -71,20 +71,20 @@ def examine_host(*, look_only: bool = False) -> Report:
     Args:
         look_only: Restore nothing, and do not test whether limits may be set.
     """
-    found: list[Device] = []
+    present: list[Device] = []
     readings: list[dict[str, Any]] = []
     device_findings: list[Finding] = []
     try:
-        found = devices.found()
-        if not found:
+        present = devices.found()
+        if not present:
             device_findings.append(_report_no_device())
-        for device in found:  # before torch may compute on them
+        for device in present:  # before torch may compute on them
             readings.append(_read_device(device))
             device_findings += _describe_device(readings[-1])
     except WattkeeperError as error:
         device_findings.append(Finding("devices", "fault", str(error)))
     if not look_only:
-        device_findings += _check_limits(found)
+        device_findings += _check_limits(present)
     version = f"{metadata.version('wattkeeper')}, Python {platform.python_version()}"
     host_findings = [
         Finding("wattkeeper", "good", version),
@@ -220,9 +220,9 @@ def _describe_device(values: dict[str, Any]) -> Iterator[Finding]:
         yield Finding(name, "note", f"busy: other processes compute on it ({pids})", do)
 
 
-def _check_limits(found: Sequence[Device]) -> Iterator[Finding]:
+def _check_limits(present: Sequence[Device]) -> Iterator[Finding]:
     """Whether limits may be set, and which ones were restored."""
-    able = [device for device in found if device.limits is not None]
+    able = [device for device in present if device.limits is not None]
     if able:
         with PowerLimiter(able) as limiter:
             allowed, why, undone = limiter.allowed, limiter.why, limiter.undone

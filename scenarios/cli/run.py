@@ -77,16 +77,16 @@ def run(
             )
         _run_sweep(loaded, folder, workers, ray, as_json)
         return
-    kept = work_folder(folder, "live") if live else None
+    live_folder = work_folder(folder, "live") if live else None
     trainings = work_folder(folder, "trainings")
     with terminal.trainings(loaded.scenario.name, live=live) as (progress, watch):
         tell = partial(click.echo, err=True)
-        done = run_scenario(loaded, workers, progress, trainings, kept, ray, tell, watch)
+        done = run_scenario(loaded, workers, progress, trainings, live_folder, ray, tell, watch)
     done.save(folder)
-    if kept is not None:
+    if live_folder is not None:
         from wattkeeper.scenarios.run.live_folder import mark_done
 
-        mark_done(kept)
+        mark_done(live_folder)
     if as_json:
         click.echo(to_json(done.summary), nl=False)
         return

@@ -57,7 +57,7 @@ def read_points(folder: Path, sweep: Json) -> list[PointRow]:
             _etas(saved.manifest["scenario"]),
             tuple(cautions(saved.manifest, saved.summary)),
         )
-        for point, saved in study.finished(folder, sweep)
+        for point, saved in study.finished_points(folder, sweep)
     ]
 
 

@@ -36,7 +36,7 @@ def render_sweep_page(folder: Path) -> str:
     """
     sweep = study.read_sweep(folder)
     points = read_points(folder, sweep)
-    first = next((saved for _, saved in study.finished(folder, sweep)), None)
+    first = next((saved for _, saved in study.finished_points(folder, sweep)), None)
     variants = list(dict.fromkeys(name for point in points for name in point.summary["variants"]))
     charts = list(draw_sweep(sweep, points, variants))
     remarks = headline.write_remarks(len(first.manifest["seeds"]), first.summary) if first else ()

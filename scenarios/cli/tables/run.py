@@ -41,13 +41,13 @@ def print_results(console: Console, scenario: Scenario, done: ScenarioResult) ->
     if "saved" in done.summary:
         console.print(_savings_table(done.summary, scenario.baseline))
         console.print(savings_note(done.summary), style="dim")
-        if any(map(is_noise, chain(*(one.values() for one in done.summary["saved"].values())))):
+        if any(map(is_noise, chain(*(saved.values() for saved in done.summary["saved"].values())))):
             console.print(NOISE_NOTE, style="dim")
         return
     shown = shown_metrics(done.summary)
     console.print(_overall(scenario, done, shown))
-    verdicts = [one["versus"][m].get("verdict") for one in done.summary["variants"].values()
-                for m in shown if m in one["versus"]]  # fmt: skip
+    verdicts = [about["versus"][m].get("verdict") for about in done.summary["variants"].values()
+                for m in shown if m in about["versus"]]  # fmt: skip
     if "noise" in verdicts:
         console.print(NOISE_NOTE, style="dim")
     for note in notes(done.manifest, done.summary):

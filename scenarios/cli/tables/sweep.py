@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.study import finished, read_sweep
+from wattkeeper.scenarios.analysis.study import finished_points, read_sweep
 from wattkeeper.scenarios.analysis.vocabulary import cautions, shown_metrics
 from wattkeeper.scenarios.cli.tables.run import format_comparison, make_title, print_inputs
 from wattkeeper.scenarios.spec.wording import axis_text
@@ -26,7 +26,7 @@ def read_content(folder: Path) -> Json:
     about = read_sweep(folder)
     for point in about["points"]:
         point["variants"] = None
-    for point, study in finished(folder, about):
+    for point, study in finished_points(folder, about):
         point["variants"] = study.summary["variants"]
     return about
 
@@ -39,7 +39,7 @@ def print_sweep(console: Console, folder: Path) -> None:
     warnings: dict[str, None] = {}
     first: list[tuple[Json, Json]] = []
     done = 0
-    for done, (point, study) in enumerate(finished(folder, about), 1):
+    for done, (point, study) in enumerate(finished_points(folder, about), 1):
         warnings |= dict.fromkeys(cautions(study.manifest, study.summary))
         if done <= MOST_POINTS:
             first.append((point["values"], study.summary))
