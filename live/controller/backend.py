@@ -19,8 +19,15 @@ from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import Job, Options
 from wattkeeper.policies.protocols import Start as Started
+from wattkeeper.sim.attempts.attempt import (
+    Attempt,
+    Decision,
+    Execution,
+    Inheritance,
+    Tuned,
+    Untuned,
+)
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.engine.attempt import Attempt, Decision, Execution, Inheritance, Tuned, Untuned
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.environment import Callback
 from wattkeeper.sim.engine.replay import RecordedRun, modelled_w

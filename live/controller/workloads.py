@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import Measurement, Options
-from wattkeeper.sim.engine.attempt import AttemptTotals, Execution, Tuned, Untuned
+from wattkeeper.sim.attempts.attempt import AttemptTotals, Execution, Tuned, Untuned
 
 if TYPE_CHECKING:
     from wattkeeper.live.controller.launchers.local import Gpu
     from wattkeeper.live.host.wall_clock import WallClock
+    from wattkeeper.sim.attempts.attempt import Attempt, Decision, Inheritance
     from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-    from wattkeeper.sim.engine.attempt import Attempt, Decision, Inheritance
     from wattkeeper.sim.engine.environment import ScheduledEvent
     from wattkeeper.sim.engine.rng import RandomStreams
 
@@ -60,10 +60,10 @@ class Carrier(Protocol):
     """Starts and stops the processes of attempts."""
 
     def go_on(self, run: LiveAttempt, delay_s: float) -> None:
-        """See `wattkeeper.sim.engine.attempt.Execution`."""
+        """See `wattkeeper.sim.attempts.attempt.Execution`."""
 
     def pause(self, run: LiveAttempt) -> None:
-        """See `wattkeeper.sim.engine.attempt.Execution`."""
+        """See `wattkeeper.sim.attempts.attempt.Execution`."""
 
 
 class LiveAttempt(Execution):

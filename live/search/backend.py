@@ -17,7 +17,7 @@ from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import Job, Options, Start
 from wattkeeper.policies.retaining import Retention
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
-from wattkeeper.sim.engine.attempt import (
+from wattkeeper.sim.attempts.attempt import (
     Attempt,
     AttemptTotals,
     Decision,

@@ -26,7 +26,7 @@ from wattkeeper.live.wire.messages import Assignment, AttemptResult, Cause, Epoc
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import Measurement
-from wattkeeper.sim.engine.attempt import Tuned, Untuned
+from wattkeeper.sim.attempts.attempt import Tuned, Untuned
 
 ATTEMPTS: Final = 20
 """A recurrence is given up after so many."""

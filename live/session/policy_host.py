@@ -16,8 +16,8 @@ from wattkeeper.policies.errors import PolicyError, StoreError
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import Configuration, EmptyZoo, Job, Options, Start
 from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
-from wattkeeper.sim.engine.attempt import AttemptTotals, Decision, Tuned, Untuned
-from wattkeeper.sim.engine.decisions import (
+from wattkeeper.sim.attempts.attempt import AttemptTotals, Decision, Tuned, Untuned
+from wattkeeper.sim.attempts.decisions import (
     DecisionJournal,
     DecisionMaker,
     Engaged,
@@ -212,7 +212,7 @@ class PolicyHost(DecisionJournal):
         saw: tuple[object, ...],
         chose: str,
     ) -> None:
-        """See `wattkeeper.sim.engine.decisions.DecisionJournal`."""
+        """See `wattkeeper.sim.attempts.decisions.DecisionJournal`."""
         self._store.note(
             self._db,
             job=self._plan.job,

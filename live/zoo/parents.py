@@ -13,7 +13,7 @@ from wattkeeper.policies.matching.search import ParentSearch
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import Job, Options, Start
 from wattkeeper.policies.registry import PolicyConfig, build_policy, find_config, policies
-from wattkeeper.sim.engine.decisions import Moment, PolicyContext
+from wattkeeper.sim.attempts.decisions import Moment, PolicyContext
 from wattkeeper.sim.engine.rng import NamedStreams
 
 

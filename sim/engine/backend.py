@@ -10,7 +10,7 @@ from mypy_extensions import mypyc_attr
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import Job, Measurement, Options, Start, ZooView
 from wattkeeper.policies.retaining import Retention
-from wattkeeper.sim.engine.attempt import (
+from wattkeeper.sim.attempts.attempt import (
     Attempt,
     AttemptTotals,
     Decision,

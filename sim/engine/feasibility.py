@@ -14,9 +14,9 @@ from wattkeeper.policies.protocols import (
     Place,
     Placement,
 )
+from wattkeeper.sim.attempts.attempt import Execution, Paused
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.what_if import ClusterWithout
-from wattkeeper.sim.engine.attempt import Execution, Paused
 from wattkeeper.sim.engine.node_states import PowerBudget
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import Configuration, Job, Options, Start
-from wattkeeper.sim.engine.attempt import FROM_SCRATCH, Attempt, Inheritance
+from wattkeeper.sim.attempts.attempt import FROM_SCRATCH, Attempt, Inheritance
+from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
-from wattkeeper.sim.engine.decisions import DecisionMaker
 from wattkeeper.sim.engine.recorder import Recorder
 
 

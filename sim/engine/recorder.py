@@ -13,7 +13,7 @@ import numpy.typing as npt
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import NEW, Job, Placement
-from wattkeeper.sim.engine.decisions import DecisionJournal
+from wattkeeper.sim.attempts.decisions import DecisionJournal
 from wattkeeper.sim.native import (
     BytesWriter,
     write_f64_le,
@@ -211,7 +211,7 @@ class Journal(DecisionJournal):
         saw: tuple[object, ...],
         chose: str,
     ) -> None:
-        """See `wattkeeper.sim.engine.decisions.DecisionJournal`."""
+        """See `wattkeeper.sim.attempts.decisions.DecisionJournal`."""
         maker = self._points.index(point)
         self.add(now_s, maker, job.number, attempt, self.choice(chose), digest_of(saw))
 

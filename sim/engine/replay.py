@@ -11,8 +11,7 @@ from typing import Final, Literal, NamedTuple
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import Job, Measurement, Options, Start
-from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.engine.attempt import (
+from wattkeeper.sim.attempts.attempt import (
     Attempt,
     AttemptTotals,
     Decision,
@@ -21,6 +20,7 @@ from wattkeeper.sim.engine.attempt import (
     Tuned,
     Untuned,
 )
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.environment import ScheduledEvent, SimulationEnvironment
 from wattkeeper.sim.engine.latencies import NO_LATENCIES, AllLatencies, Latencies

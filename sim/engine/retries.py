@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wattkeeper.sim.engine.attempt import Attempt, Execution
+from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.node_states import PowerBudget
 

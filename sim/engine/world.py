@@ -19,8 +19,7 @@ from wattkeeper.policies.protocols import (
     Start,
 )
 from wattkeeper.policies.registry import Point, PolicyConfig, build_policy
-from wattkeeper.sim.cluster.cluster import Cluster
-from wattkeeper.sim.engine.attempt import (
+from wattkeeper.sim.attempts.attempt import (
     Attempt,
     AttemptTotals,
     Decided,
@@ -30,8 +29,12 @@ from wattkeeper.sim.engine.attempt import (
     Tuned,
     Untuned,
 )
+from wattkeeper.sim.attempts.decisions import DecisionMaker, Engaged, PolicyContext
+from wattkeeper.sim.attempts.validation import (
+    check_wake,
+)
+from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.engine.backend import Backend, Listener, ZooBackend
-from wattkeeper.sim.engine.decisions import DecisionMaker, Engaged, PolicyContext
 from wattkeeper.sim.engine.environment import Callback, ScheduledEvent, SimulationEnvironment
 from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.inheritances import Inheritances
@@ -48,9 +51,6 @@ from wattkeeper.sim.engine.retries import Retries
 from wattkeeper.sim.engine.rng import RandomStreams
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 from wattkeeper.sim.engine.sources import Source
-from wattkeeper.sim.engine.validation import (
-    check_wake,
-)
 
 
 class World(Listener):

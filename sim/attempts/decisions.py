@@ -30,8 +30,8 @@ from wattkeeper.policies.protocols import (
     Tune,
     ZooView,
 )
-from wattkeeper.sim.engine.attempt import Decision, Tuned, Untuned
-from wattkeeper.sim.engine.validation import check_configuration, check_knobs, check_query
+from wattkeeper.sim.attempts.attempt import Decision, Tuned, Untuned
+from wattkeeper.sim.attempts.validation import check_configuration, check_knobs, check_query
 
 if TYPE_CHECKING:
     import numpy as np
