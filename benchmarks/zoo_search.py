@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.k_medoids import TwoStage
 from tests.support.random_graphs import Spec, build, draw, lineage, mutate
-from wattkeeper.policies.matching.clusters import TwoStage
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import MATCHERS, Matcher
 from wattkeeper.policies.matching.search import ParentSearch

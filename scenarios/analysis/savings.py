@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from wattkeeper.sim.results.statistics import interval
 from wattkeeper.sim.results.tables import RunResult
 
 SAVED: Final = {
@@ -32,8 +33,7 @@ def savings(results: Sequence[RunResult], baseline: str) -> dict[str, Any]:
     Returns:
         By variant: the mean share saved of `SAVED`, of energy only if all of it was measured, and
         `accuracy_points`, the mean difference of the mean final accuracy in points of percent; each
-        with its 95 % interval over seeds (Student's t on the paired differences) and the number of
-        seeds.
+        with its 95 % interval over seeds (of the paired differences) and the number of seeds.
     """
     measured = not any(math.isnan(result.metrics["energy_j"]) for result in results)
     names = [name for name in SAVED if name != "energy_j" or measured]
@@ -44,10 +44,10 @@ def savings(results: Sequence[RunResult], baseline: str) -> dict[str, Any]:
             continue
         pairs = [(by[variant, seed], by[baseline, seed]) for name, seed in by if name == variant]
         saved[variant] = {
-            name: mean_and_interval([1 - mine[name] / base[name] for mine, base in pairs])
+            name: _mean_and_interval([1 - mine[name] / base[name] for mine, base in pairs])
             for name in names
         } | {
-            "accuracy_points": mean_and_interval(
+            "accuracy_points": _mean_and_interval(
                 [100 * (mine["accuracy"] - base["accuracy"]) for mine, base in pairs]
             )
         }
@@ -58,15 +58,9 @@ def _sums(metrics: Mapping[str, float]) -> dict[str, float]:
     return dict(metrics) | {"time_with_overhead_s": metrics["time_s"] + metrics["overhead_s"]}
 
 
-def mean_and_interval(values: Sequence[float]) -> dict[str, Any]:
-    """Mean, 95 % interval by Student's t, and number; no interval of a single value."""
-    from scipy.stats import t  # comes with scikit-learn
-
+def _mean_and_interval(values: Sequence[float]) -> dict[str, Any]:
     mean = math.fsum(values) / len(values)
-    if len(values) < 2:
-        return {"mean": mean, "ci95": None, "n": len(values)}
-    half = float(t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5)
-    return {"mean": mean, "ci95": [mean - half, mean + half], "n": len(values)}
+    return {"mean": mean, "ci95": interval(np.array(values)), "n": len(values)}
 
 
 def savings_labels(summary: Mapping[str, Any]) -> dict[str, str]:

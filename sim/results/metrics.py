@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.results.exact_sum import exact_sum
 from wattkeeper.sim.results.timeline import Timeline
 
 LAST = 5
@@ -224,9 +223,9 @@ def zoo_metrics(models: Mapping[str, pa.Array]) -> dict[str, float]:
     accuracy = models["accuracy"].to_numpy()
     size = models["zoo_bytes"].to_numpy()
     return {
-        "gpu_s_saved": exact_sum(saved),
+        "gpu_s_saved": math.fsum(saved.data),
         "with_parent": 1 - models["parent_model"].null_count / count if count else math.nan,
-        "mean_accuracy": exact_sum(accuracy) / count if count else math.nan,
+        "mean_accuracy": math.fsum(accuracy.data) / count if count else math.nan,
         "zoo_bytes": float(size[-1]) if count else 0.0,
     }
 
@@ -241,7 +240,7 @@ def job_metrics(jobs: JobOutcomes) -> dict[str, float]:
 
     def total(values: Floats) -> float:
         if id(values) not in sums:
-            sums[id(values)] = exact_sum(values)
+            sums[id(values)] = math.fsum(values.data)
         return sums[id(values)]
 
     def mean(values: Floats) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,7 +18,6 @@ from wattkeeper.sim.engine.recorder import (
     too_much,
     whole_units,
 )
-from wattkeeper.sim.results.exact_sum import exact_sum
 
 
 class Timeline(NamedTuple):
@@ -37,11 +37,11 @@ class Timeline(NamedTuple):
 
     def energy_j(self) -> float:
         """The integral of power over time, J."""
-        return exact_sum(self.power_w[:-1] * np.diff(self.time_s))
+        return math.fsum((self.power_w[:-1] * np.diff(self.time_s)).data)
 
     def gpu_seconds(self) -> float:
         """The integral of busy GPUs over time, s."""
-        return exact_sum(self.gpus_busy[:-1] * np.diff(self.time_s))
+        return math.fsum((self.gpus_busy[:-1] * np.diff(self.time_s)).data)
 
 
 def timeline(

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.k_medoids import TwoStage, cluster, distances
 from tests.support.random_graphs import build, draw, lineage, mutate
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.matching.clusters import TwoStage, cluster, distances
 from wattkeeper.policies.matching.matchers import MATCHERS, Matcher, find_matcher
 from wattkeeper.policies.matching.search import ParentSearch
 

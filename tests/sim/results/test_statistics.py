@@ -11,7 +11,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from wattkeeper.sim.results.exact_sum import exact_sum
 from wattkeeper.sim.results.statistics import (
     NOT_COMPARED,
     effect,
@@ -177,14 +176,3 @@ def test_intervals_hold_the_mean_as_often_as_they_say(size: int, kind: str) -> N
         held += low <= truth <= high
     least, most = COVERAGE[size, kind]
     assert least <= held / len(drawn) <= most
-
-
-@given(st.lists(st.floats(-1e300, 1e300), max_size=40), st.integers(1, 3000))
-def test_sums_are_rounded_once(values: list[float], times: int) -> None:
-    many = values * times
-    assert exact_sum(np.array(many, dtype=float)) == math.fsum(many)
-
-
-def test_sums_of_what_is_no_number() -> None:
-    assert math.isnan(exact_sum(np.array([1.0, math.nan])))
-    assert exact_sum(np.array([1.0, math.inf])) == math.inf
