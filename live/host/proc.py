@@ -14,7 +14,7 @@ def boot() -> str:
 
 
 def started(pid: int) -> int:
-    """When a process started, in ticks since the boot; 0 if it is gone, or dead and unburied.
+    """When a process started, in ticks since the boot; 0 if it is gone, or a zombie.
 
     Process ids come again; with this they do not.
     """

@@ -25,7 +25,7 @@ from wattkeeper.live.devices.device import CommonRange
 from wattkeeper.live.host import process_identity
 from wattkeeper.live.host.failures import is_out_of_memory
 from wattkeeper.live.record import process
-from wattkeeper.live.session.arguments import stepped
+from wattkeeper.live.session.arguments import power_limit_steps
 from wattkeeper.live.session.coordinators import RECORDING
 from wattkeeper.live.session.recording_coordinator import EVENTS, ORDERS, RecordingRequest
 from wattkeeper.live.wire.clock import run_clock
@@ -345,7 +345,7 @@ def _choose_limits(plan: RecordingPlan, begun: Json) -> list[float]:
         return []
     common = CommonRange(*begun["limits_w"])
     if requested is None:
-        return [*reversed(stepped(*common)[:-1])]
+        return [*reversed(power_limit_steps(*common)[:-1])]
     common.check(min(requested))
     return sorted(set(requested), reverse=True)[1:]
 

@@ -19,7 +19,7 @@ STEP_W: Final = 25.0
 
 
 class PowerControl(Protocol):
-    """What the limiter says."""
+    """Whether power limits can be set, and if not, why."""
 
     allowed: bool
     why: str
@@ -42,10 +42,10 @@ class SessionArguments(NamedTuple):
     lease_s: float
 
     def check(self) -> None:
-        """Refuse what makes no sense, all of it at once.
+        """Check the arguments, all at once.
 
         Raises:
-            InputError: With a problem for each.
+            InputError: With a problem for each wrong one.
         """
         sizes = ", ".join(map(str, self.batch_sizes)) or "none"
         target = 0.0 if self.target is None else self.target
@@ -72,7 +72,7 @@ class SessionArguments(NamedTuple):
             raise InputError(problems)
 
 
-def stepped(lowest_w: float, highest_w: float) -> tuple[float, ...]:
+def power_limit_steps(lowest_w: float, highest_w: float) -> tuple[float, ...]:
     """The power limits that are tried, W, ascending: the highest, and what is whole steps below."""
     count = int((highest_w - lowest_w) // STEP_W)
     return tuple(highest_w - STEP_W * below for below in range(count, -1, -1))

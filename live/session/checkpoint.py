@@ -12,7 +12,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.traces.files.atomic import replace_file
 
 PARENT: Final = "wattkeeper.parent"
-"""What the parent in a zoo is saved under; no object can be called so by a keyword."""
+"""Key of the parent in a zoo; no keyword argument can have this name."""
 
 
 class Checkpointable(Protocol):

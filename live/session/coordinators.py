@@ -1,4 +1,4 @@
-"""Which coordinator tells a session what to do."""
+"""Chooses the coordinator of a session."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from wattkeeper.live.devices.device import common_range
 from wattkeeper.live.session import distributed
-from wattkeeper.live.session.arguments import PowerControl, SessionArguments, stepped
+from wattkeeper.live.session.arguments import PowerControl, SessionArguments, power_limit_steps
 from wattkeeper.live.wire.client import LINK
 from wattkeeper.policies.errors import EnvironmentLacks, NotSupported
 
@@ -29,26 +29,26 @@ def is_linked() -> bool:
 def connect_coordinator(
     terms: SessionArguments, devices: Sequence[Device], limiter: PowerControl, how: str
 ) -> Coordinator:
-    """Who tells a session what to do: who records it or controls it, else the policies.
+    """The coordinator of a session: the controller, the recorder, or the policies in process.
 
     Args:
-        terms: What the script says.
+        terms: The arguments of the session.
         devices: Those of this process.
         limiter: Whether power limits can be set.
-        how: Where energy is from; `absent` if nothing measures it.
+        how: Source of the energy; `absent` if nothing measures it.
 
     Raises:
-        InputError: If a policy or a power limit is not there.
+        InputError: If there is no such policy, or a power limit is not allowed.
         PolicyError: If a policy cannot be asked live.
-        EnvironmentLacks: If the cost counts what nothing measures, or the store, or the
-            controller, cannot be reached.
+        EnvironmentLacks: If the cost needs an energy that nothing measures, or the store or the
+            controller cannot be reached.
     """
     if is_linked():
-        from wattkeeper.live.wire.client import guide_from_environment
+        from wattkeeper.live.wire.client import coordinator_from_environment
 
-        linked: Coordinator = guide_from_environment()
+        linked: Coordinator = coordinator_from_environment()
         return linked
-    if not distributed.leads():
+    if not distributed.is_leader():
         return distributed.FollowerCoordinator()
     if os.environ.get(RECORDING):
         from wattkeeper.live.session.recording_coordinator import RecordingCoordinator
@@ -127,7 +127,7 @@ def _limits(
         except NotSupported:
             return ()
     if terms.power_limits_w is None:
-        return stepped(*common)
+        return power_limit_steps(*common)
     for limit_w in terms.power_limits_w:
         common.check(limit_w)
     return tuple(sorted({float(limit_w) for limit_w in terms.power_limits_w}))

@@ -1,4 +1,4 @@
-"""The processes of one training, as torchrun starts them: that of rank 0 decides for all."""
+"""The processes of one training, as torchrun starts them: rank 0 decides for all."""
 
 from __future__ import annotations
 
@@ -19,55 +19,55 @@ from wattkeeper.policies.protocols import Measurement
 T = TypeVar("T")
 
 LAST_CALL_S: Final = 30.0
-"""So long rank 0 stays until all know what it said last: the store may be gone with it."""
+"""How long rank 0 waits until all others have read its last value: the store may end with it."""
 FIRST_PAUSE_S: Final = 0.001
 LONGEST_PAUSE_S: Final = 0.5
 PAUSES: Final = 50
-"""Who has waited for a while looks again after a part of that, one of so many."""
+"""The pause between two reads is this fraction of the time waited so far."""
 
 _sessions = itertools.count()
 
 
-def leads() -> bool:
+def is_leader() -> bool:
     """Whether this process measures, reports, and decides."""
     return os.environ.get("RANK", "0") == "0"
 
 
-def several() -> bool:
+def is_distributed() -> bool:
     """Whether the training has other processes."""
-    return count() > 1
+    return world_size() > 1
 
 
-def count() -> int:
-    """How many processes the training has."""
+def world_size() -> int:
+    """Number of processes of the training."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 class Ranks:
-    """The processes of a training, in a session that each of them has.
+    """The processes of a training, each of which has a session.
 
-    What is agreed upon goes through the store by which torch connected them, not through a
-    collective: who waits in one of these hears no signal, nor that rank 0 will never come.
+    Values go through the store by which torch connected the processes, not through a collective: a
+    process that waits in a collective handles no signal and does not notice that rank 0 is gone.
     """
 
     def __init__(self) -> None:
         self._session, self._calls = next(_sessions), 0
 
-    def together(self, call: Callable[[], T]) -> T:
-        """What the call gives in the process of rank 0; all processes make it at the same point.
+    def call_together(self, call: Callable[[], T]) -> T:
+        """Call a function in all processes at the same point; the result of rank 0.
 
         Raises:
             InputError: If there are several, and torch has not connected them.
             EnvironmentLacks: If the process of rank 0 failed, or left the session.
         """
-        if not several():
+        if not is_distributed():
             return call()
         store = _store()
         self._calls += 1
         key = self._key(self._calls)
-        if not leads():
+        if not is_leader():
             call()
-            value: T = self._heard(store, key)
+            value: T = self._await_value(store, key)
             return value
         try:
             value = call()
@@ -78,27 +78,26 @@ class Ranks:
         return value
 
     def leave(self, error: BaseException | None) -> None:
-        """Tell those that still wait for rank 0, if this is it, that it left the session, and why.
+        """Tell the other processes, if this is rank 0, that it left the session, and why.
 
         Args:
-            error: What it failed with, if it did; else it stays for a while until all of them have
-                heard what it said before.
+            error: What it failed with; None: it waits until all of them have read its last value.
         """
-        if not (several() and leads()):
+        if not (is_distributed() and is_leader()):
             return
         with suppress(InputError, RuntimeError):  # nobody is connected, or nobody is left
             store = _store()
-            store.set(self._key("left"), _said(error))
+            store.set(self._key("left"), _describe_exit(error))
             began_s = time.monotonic()
             while error is None and self._calls and time.monotonic() - began_s < LAST_CALL_S:
-                if store.add(self._key(f"{self._calls} heard"), 0) >= count() - 1:
+                if store.add(self._key(f"{self._calls} heard"), 0) >= world_size() - 1:
                     break
                 _pause(began_s)
 
     def _key(self, what: int | str) -> str:
         return f"wattkeeper/{self._session}/{what}"
 
-    def _heard(self, store: Any, key: str) -> Any:
+    def _await_value(self, store: Any, key: str) -> Any:
         began_s = time.monotonic()
         left = self._key("left")
         try:
@@ -125,7 +124,7 @@ def _pause(began_s: float) -> None:
 
 
 def _store() -> Any:
-    """Where the processes of this training leave word for each other."""
+    """The store by which torch connected the processes of this training."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.distributed.is_initialized():
         raise InputError(
@@ -135,7 +134,7 @@ def _store() -> Any:
     return torch.distributed.distributed_c10d._get_default_store()
 
 
-def _said(error: BaseException | None) -> str:
+def _describe_exit(error: BaseException | None) -> str:
     if error is None:
         return "left the session"
     if isinstance(error, Stopped | KeyboardInterrupt):
@@ -145,23 +144,23 @@ def _said(error: BaseException | None) -> str:
 
 
 class FollowerCoordinator:
-    """The guide of a process that follows that of rank 0."""
+    """The coordinator of every process but that of rank 0."""
 
     def begin(self) -> Assignment:
-        """Orders that those of rank 0 replace."""
+        """An assignment that that of rank 0 replaces."""
         return Assignment("", 1, 1, 1, 1, 1)
 
-    def profiled(self, found: tuple[Measurement, ...]) -> float:
-        """Never asked: it measures nothing."""
+    def report_profile(self, report: tuple[Measurement, ...]) -> float:
+        """Nothing: only rank 0 measures."""
         return 0.0
 
-    def epoch(self, report: EpochReport) -> bool:
-        """Go on as long as the others do."""
+    def report_epoch(self, report: EpochReport) -> bool:
+        """Continue as long as rank 0 does."""
         return True
 
-    def alive(self) -> bool:
-        """Go on as long as the others do."""
+    def renew_lease(self) -> bool:
+        """Continue as long as rank 0 does."""
         return True
 
-    def ended(self, outcome: AttemptResult) -> None:
-        """Store nothing: that of rank 0 does."""
+    def end(self, outcome: AttemptResult) -> None:
+        """Nothing: rank 0 reports."""

@@ -11,25 +11,25 @@ from wattkeeper.live.wire.messages import Coordinator
 from wattkeeper.policies.errors import EnvironmentLacks
 
 HANG_FACTOR: Final = 20
-"""A step that takes so many times the longest one before, and longer than the lease, hangs."""
+"""A step hangs if it takes so many times the longest one before, and longer than the lease."""
 
 log = logging.getLogger("wattkeeper.session")
 
 
 class Heartbeat:
-    """A thread that renews the lease, unless the steps of the training have stopped coming.
+    """A thread that renews the lease while the training makes steps.
 
     Args:
-        guide: Who gave the lease.
-        lease_s: How long it holds, s of the host.
+        coordinator: Gave the lease.
+        lease_s: Its length, s of the host.
 
     Attributes:
         stop: Set once the training shall stop.
     """
 
-    def __init__(self, guide: Coordinator, lease_s: float) -> None:
+    def __init__(self, coordinator: Coordinator, lease_s: float) -> None:
         self.stop = threading.Event()
-        self._guide, self._lease_s = guide, lease_s
+        self._coordinator, self._lease_s = coordinator, lease_s
         self._over = threading.Event()
         self._beat_s: float | None = None
         self._longest_s = 0.0
@@ -46,19 +46,19 @@ class Heartbeat:
             self._thread.join()
 
     def beat(self) -> None:
-        """A step was done: the next one is expected."""
+        """Note a step."""
         now_s = time.monotonic()
         if self._beat_s is not None:
             self._longest_s = max(self._longest_s, now_s - self._beat_s)
         self._beat_s = now_s
 
     def rest(self) -> None:
-        """The steps of an epoch are done: what follows takes what it takes."""
+        """Expect no step until the next one: the epoch is over."""
         self._beat_s = None
 
     @property
     def hangs(self) -> bool:
-        """Whether a step takes much longer than all before."""
+        """Whether the step takes much longer than all before it."""
         begun_s = self._beat_s
         if begun_s is None:
             return False
@@ -69,7 +69,7 @@ class Heartbeat:
             if self.hangs:
                 continue
             try:
-                if self._guide.alive():
+                if self._coordinator.renew_lease():
                     continue
             except EnvironmentLacks as error:
                 log.warning("the training stops: %s", error)

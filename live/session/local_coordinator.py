@@ -1,10 +1,10 @@
-"""The guide of a session that no controller started: policies in process, their state in a store.
+"""The coordinator of a session without a controller: policies in process, their state in a store.
 
-What an attempt says of its batch size decides what is learnt of it. Reaching the target, doing all
-epochs and crossing the bound do; leaving the loop early counts as giving up where there is a
-target, and as done where there is none; running out of memory counts as a miss. Another failure,
-or a process that died or hung, says nothing, and the recurrence is tried again; only the third in
-a row at a batch size counts as a miss. A miss costs at least the bound it had.
+Policies learn from an attempt whose end follows from its batch size: it reached the target, did all
+epochs or would have crossed the bound. Leaving the loop early is a miss where there is a target,
+and success where there is none; running out of memory is a miss. After another failure, or if the
+process died or hung, the recurrence is repeated; the third such attempt in a row at a batch size is
+a miss. A miss costs at least its cost bound.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from wattkeeper.policies.protocols import Measurement
 from wattkeeper.sim.attempts.attempt import Tuned, Untuned
 
 ATTEMPTS: Final = 20
-"""A recurrence is given up after so many."""
+"""Attempts after which a recurrence is given up."""
 CHOSEN: Final = frozenset({"reached", "epochs", "bound", "left"})
 """Causes that follow from what was chosen."""
 
@@ -39,13 +39,13 @@ log = logging.getLogger("wattkeeper.session")
 class LocalCoordinator:
     """See `wattkeeper.live.wire.messages.Coordinator` for its methods.
 
-    A store that goes away during the training does not stop it: only its beginning, and its end,
-    wait for the store, and fail if it stays away.
+    If the store cannot be reached, the training continues; only its beginning and its end wait for
+    the store, and fail if it stays unreachable.
 
     Args:
         store: What all sessions of the job share.
-        plan: What is said of the job.
-        lease_s: The attempt is taken for hung if nothing is heard of it for so long, s.
+        plan: The job, its choices and devices.
+        lease_s: An attempt that does not renew its lease for so long is hung, s.
     """
 
     def __init__(self, store: SessionStore, plan: JobPlan, lease_s: float = 60.0) -> None:
@@ -54,28 +54,28 @@ class LocalCoordinator:
         self._holder = process_identity.me()
 
     def begin(self) -> Assignment:
-        """Take a lease on the recurrence that is next, and ask the policies."""
+        """Lease the next attempt, and ask the policies about it."""
         return self._store.run(self._begin, self._lease_s)
 
-    def profiled(self, found: tuple[Measurement, ...]) -> float:
-        """Ask the policy, once for an attempt."""
-        return self._store.run(lambda db: self._tune(db, found), self._lease_s)
+    def report_profile(self, report: tuple[Measurement, ...]) -> float:
+        """Ask `Tune` for the power limit, once an attempt."""
+        return self._store.run(lambda db: self._tune(db, report), self._lease_s)
 
-    def epoch(self, report: EpochReport) -> bool:
-        """Note how far it came."""
-        return self._hear(epochs=report.epoch, time_s=report.time_s, energy_j=report.energy_j)
+    def report_epoch(self, report: EpochReport) -> bool:
+        """Store the progress of the attempt."""
+        return self._update(epochs=report.epoch, time_s=report.time_s, energy_j=report.energy_j)
 
-    def alive(self) -> bool:
+    def renew_lease(self) -> bool:
         """Renew the lease."""
-        return self._hear()
+        return self._update()
 
-    def ended(self, outcome: AttemptResult) -> None:
+    def end(self, outcome: AttemptResult) -> None:
         """Store the outcome, and let the policies learn from it."""
         self._store.run(lambda db: self._end(db, outcome), self._lease_s)
 
-    def _hear(self, **values: Any) -> bool:
+    def _update(self, **values: Any) -> bool:
         def write(db: sa.Connection) -> bool:
-            mine = sa.update(attempts).where(*self._mine())
+            mine = sa.update(attempts).where(*self._is_own())
             return db.execute(mine.values(heard_s=self._store.now_s(db), **values)).rowcount == 1
 
         try:
@@ -84,7 +84,7 @@ class LocalCoordinator:
             log.warning("the training goes on, though %s", error)
             return True
 
-    def _mine(self) -> tuple[sa.ColumnElement[bool], ...]:
+    def _is_own(self) -> tuple[sa.ColumnElement[bool], ...]:
         a = attempts.c
         return a.id == self._id, a.status == "running", a.holder == self._holder
 
@@ -93,15 +93,15 @@ class LocalCoordinator:
 
     def _begin(self, db: sa.Connection) -> Assignment:
         job = self._store.job(db, self._plan.job)
-        mine = sa.select(attempts).where(*self._mine())
+        mine = sa.select(attempts).where(*self._is_own())
         row = db.execute(mine).mappings().one_or_none()
         if row is None:
-            living = self._bury(db, job)
+            living = self._end_dead_attempts(db, job)
             row = self._resume(db) or self._decide(db, job, living)
-        return self._orders(row)
+        return self._assign(row)
 
-    def _bury(self, db: sa.Connection, job: sa.RowMapping) -> int:
-        """End the attempts whose process is gone or silent; how many live."""
+    def _end_dead_attempts(self, db: sa.Connection, job: sa.RowMapping) -> int:
+        """End the attempts whose process is gone or silent; the number of those that run."""
         now_s, living = self._store.now_s(db), 0
         running = (attempts.c.job == self._plan.job, attempts.c.status == "running")
         for row in db.execute(sa.select(attempts).where(*running)).mappings().all():
@@ -112,7 +112,7 @@ class LocalCoordinator:
             else:
                 living += 1
                 continue
-            told = f"{row['holder']} had the lease"
+            message = f"{row['holder']} had the lease"
             self._close(
                 db,
                 job,
@@ -123,15 +123,15 @@ class LocalCoordinator:
                     row["time_s"],
                     row["energy_j"],
                     row["power_limit_w"],
-                    message=told,
+                    message=message,
                 ),
             )
         return living
 
-    def _terms(self) -> str:
+    def _plan_digest(self) -> str:
         return digest(self._plan.to_json())
 
-    def _hold(self, db: sa.Connection) -> dict[str, Any]:
+    def _lease_columns(self, db: sa.Connection) -> dict[str, Any]:
         return {
             "status": "running",
             "holder": self._holder,
@@ -140,24 +140,24 @@ class LocalCoordinator:
         }
 
     def _resume(self, db: sa.Connection) -> sa.RowMapping | None:
-        """Take over the attempt that was stopped first, if there is one."""
+        """Take over the first attempt that was stopped; None if there is none."""
         a = attempts.c
-        stopped = (a.job == self._plan.job, a.status == "stopped", a.terms == self._terms())
+        stopped = (a.job == self._plan.job, a.status == "stopped", a.terms == self._plan_digest())
         query = sa.select(attempts).where(*stopped).order_by(a.recurrence, a.attempt).limit(1)
         row = db.execute(query).mappings().one_or_none()
         if row is None:
             return None
         self._id = row["id"]
-        values: dict[str, Any] = self._hold(db)
+        values: dict[str, Any] = self._lease_columns(db)
         if not self._checkpoint(self._id).exists():
             values |= {"epochs": 0, "time_s": 0.0, "energy_j": None}
         db.execute(sa.update(attempts).where(a.id == self._id).values(values))
         return db.execute(sa.select(attempts).where(a.id == self._id)).mappings().one()
 
     def _decide(self, db: sa.Connection, job: sa.RowMapping, living: int) -> sa.RowMapping:
-        """Begin another attempt of a recurrence that failed, or else a new recurrence."""
+        """Begin the next attempt of a recurrence that failed, else a new recurrence."""
         a, name = attempts.c, self._plan.job
-        failed = (a.job == name, a.again.is_(True), a.terms == self._terms())
+        failed = (a.job == name, a.again.is_(True), a.terms == self._plan_digest())
         query = sa.select(attempts).where(*failed).order_by(a.recurrence).limit(1)
         before = db.execute(query).mappings().one_or_none()
         if before is None:
@@ -184,7 +184,7 @@ class LocalCoordinator:
         row: dict[str, Any] = {
             "id": self._id,
             "job": name,
-            "terms": self._terms(),
+            "terms": self._plan_digest(),
             "plan": self._plan.to_json(),
             "batch_size": decided.batch_size,
             "power_limit_w": limit_w if self._plan.limits_w else None,
@@ -194,12 +194,12 @@ class LocalCoordinator:
             "time_s": 0.0,
             "again": False,
             **values,
-            **self._hold(db),
+            **self._lease_columns(db),
         }
         db.execute(sa.insert(attempts).values(row))
         return db.execute(sa.select(attempts).where(a.id == self._id)).mappings().one()
 
-    def _orders(self, row: sa.RowMapping) -> Assignment:
+    def _assign(self, row: sa.RowMapping) -> Assignment:
         plan = self._plan
         known = row["power_limit_w"]
         return Assignment(
@@ -223,15 +223,15 @@ class LocalCoordinator:
             lease_s=self._lease_s,
         )
 
-    def _tune(self, db: sa.Connection, found: tuple[Measurement, ...]) -> float:
+    def _tune(self, db: sa.Connection, report: tuple[Measurement, ...]) -> float:
         job = self._store.job(db, self._plan.job)
         mine = attempts.c.id == self._id
         row = db.execute(sa.select(attempts).where(mine)).mappings().one()
         if row["power_limit_w"] is None:
             host = PolicyHost(self._store, db, job, self._plan, row)
-            undecided = host.restore(row)
-            assert isinstance(undecided, Untuned)
-            limit_w = host.maker.tune(undecided, found).power_limit_w
+            untuned = host.restore(row)
+            assert isinstance(untuned, Untuned)
+            limit_w = host.maker.tune(untuned, report).power_limit_w
             host.save()
             db.execute(sa.update(attempts).where(mine).values(power_limit_w=limit_w))
             return limit_w
@@ -239,14 +239,14 @@ class LocalCoordinator:
 
     def _end(self, db: sa.Connection, outcome: AttemptResult) -> None:
         job = self._store.job(db, self._plan.job)
-        row = db.execute(sa.select(attempts).where(*self._mine())).mappings().one_or_none()
+        row = db.execute(sa.select(attempts).where(*self._is_own())).mappings().one_or_none()
         if row is not None:
             self._close(db, job, row, outcome)
 
     def _close(
         self, db: sa.Connection, job: sa.RowMapping, row: sa.RowMapping, outcome: AttemptResult
     ) -> None:
-        """End an attempt that runs: this is done once, since it does not run afterwards."""
+        """End an attempt; it happens once, since the attempt does not run afterwards."""
         new: dict[str, Any] = {
             "epochs": outcome.epochs,
             "time_s": outcome.time_s,
@@ -301,7 +301,7 @@ class LocalCoordinator:
         return not ending.learnt and ending.cause not in CHOSEN
 
     def _is_accident(self, db: sa.Connection, row: sa.RowMapping, outcome: AttemptResult) -> bool:
-        """Whether the end of an attempt says nothing of its batch size."""
+        """Whether the end of an attempt does not follow from its batch size."""
         if outcome.cause in CHOSEN:
             return False
         if is_out_of_memory(outcome.message):
@@ -319,7 +319,7 @@ class LocalCoordinator:
 
 
 def _cost(plan: JobPlan, outcome: AttemptResult) -> float | None:
-    """What an attempt cost, J; None if its energy counts and is not known."""
+    """Cost of an attempt, J; None if it depends on an energy that was not measured."""
     if outcome.energy_j is None and plan.eta > 0 and outcome.epochs:
         return None
     energy_j = outcome.energy_j or 0.0

@@ -1,4 +1,4 @@
-"""How the learning rate of a script goes with the batch size that was chosen."""
+"""Scales the learning rate of a script with the batch size that was chosen."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Rule = Literal["linear", "square-root", "none"]
 and RMSprop). `none`: it stays."""
 
 
-def scaled(rate: float, batch_size: int, default_batch_size: int, rule: Rule) -> float:
+def scale_learning_rate(rate: float, batch_size: int, default_batch_size: int, rule: Rule) -> float:
     """The learning rate of a batch size.
 
     Args:
         rate: That of the default batch size.
         batch_size: Samples.
         default_batch_size: Samples.
-        rule: How it goes with the batch size.
+        rule: How it depends on the batch size.
 
     Raises:
         InputError: If there is no such rule, or a batch size is not above 0.

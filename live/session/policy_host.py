@@ -31,17 +31,17 @@ ASKED: Final[tuple[Point, ...]] = ("configure", "tune")
 
 
 class JobPlan(NamedTuple):
-    """What is said of a job, and of the devices that an attempt runs on.
+    """A job, its choices, and the devices of an attempt.
 
-    What is learnt under one plan is not used under another one, but for the two policies: each
-    keeps what it learnt itself.
+    What is learnt under one plan is not used under another one. The two policies do not count:
+    each has a state of its own.
 
     Attributes:
         job: Name of the recurring job.
-        batch_sizes: What may be chosen, samples, ascending.
+        batch_sizes: The choices, samples, ascending.
         default_batch_size: One of them.
-        max_epochs: It is given up after so many.
-        target: Value of the metric that ends it; None: nothing but the number of epochs does.
+        max_epochs: The training ends after so many.
+        target: Value of the metric that ends it; None: only the number of epochs does.
         higher_is_better: Whether the target is reached from below.
         eta: Weighs energy and time in the cost.
         gpu_type: What it runs on.
@@ -103,7 +103,7 @@ class JobPlan(NamedTuple):
 
 
 def digest(text: str) -> str:
-    """A short name of a text."""
+    """A short hash of a text."""
     return blake2b(text.encode(), digest_size=6).hexdigest()
 
 
@@ -142,7 +142,7 @@ class PolicyHost(DecisionJournal):
     none, `Tune` is not asked.
 
     Args:
-        store: Where that is kept.
+        store: Has their states.
         db: The transaction, which holds the row of the job.
         job: That row.
         plan: Of the attempt.
@@ -226,7 +226,7 @@ class PolicyHost(DecisionJournal):
         )
 
     def save(self) -> None:
-        """Keep what they learnt since."""
+        """Store what the policies learnt."""
         for point, engaged in self._engaged.items():
             state = _json(engaged.policy.state_dict())
             key = _key(self._configs[point])

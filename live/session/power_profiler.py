@@ -23,12 +23,12 @@ class PowerProfiler:
 
     Args:
         limits_w: In this order, W.
-        steps: Of an epoch; None if nobody knows.
+        steps: Of an epoch; None if not known.
         read: Time and energy now.
         limit: Puts a limit in force.
 
     Attributes:
-        found: What was measured so far.
+        measurements: What was measured so far.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class PowerProfiler:
         read: Callable[[], Reading],
         limit: Callable[[float], None],
     ) -> None:
-        self.found: list[Measurement] = []
+        self.measurements: list[Measurement] = []
         self._left = limits_w
         self._steps = steps if steps is not None and steps >= LEAST * len(limits_w) else None
         self._read, self._limit = read, limit
@@ -49,13 +49,13 @@ class PowerProfiler:
         return not self._left
 
     def begin_epoch(self) -> None:
-        """An epoch begins."""
+        """Begin an epoch."""
         self._done, self._shares = 0, len(self._left)
         self._mark, self._marked_at = self._read(), 0
         self._limit(self._left[0])
 
     def step(self) -> None:
-        """A step was done."""
+        """Note a step."""
         if self.over or self._steps is None:
             return
         self._done += 1
@@ -65,20 +65,20 @@ class PowerProfiler:
         if self._done == warm:
             self._mark, self._marked_at = self._read(), warm
         elif self._done == end:
-            self._measured(self._steps / (end - self._marked_at))
+            self._add_measurement(self._steps / (end - self._marked_at))
             if self._left:
                 self._limit(self._left[0])
 
     def end_epoch(self) -> None:
-        """An epoch is over; limits that had too few steps are measured in the next one."""
+        """End an epoch; limits that had too few steps are measured in the next one."""
         if not self.over and self._steps is None:
-            self._measured(1.0)
+            self._add_measurement(1.0)
 
-    def _measured(self, parts: float) -> None:
-        """The limit in force was measured since the mark, over an epoch by so many."""
+    def _add_measurement(self, parts: float) -> None:
+        """Add what the limit in force took since the mark, over `1 / parts` of an epoch."""
         now, then = self._read(), self._mark
         time_s = now.time_s - then.time_s
         energy_j = (now.energy_j or 0.0) - (then.energy_j or 0.0)
         power_w = energy_j / time_s if time_s > 0 else 0.0
-        self.found.append(Measurement(self._left[0], time_s * parts, power_w))
+        self.measurements.append(Measurement(self._left[0], time_s * parts, power_w))
         self._left = self._left[1:]

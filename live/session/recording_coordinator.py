@@ -1,4 +1,4 @@
-"""The guide of a session that is recorded: orders from a file, events to another one."""
+"""The coordinator of a session that is recorded: it reads a request and writes events."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class RecordingCoordinator:
         self._report_s = 0.0
 
     def begin(self) -> Assignment:
-        """What is recorded now."""
+        """Begin what is recorded."""
         terms, wanted = self._terms, self._wanted
         batch_size = wanted.batch_size or terms.default_batch_size
         orders = Assignment(
@@ -108,25 +108,25 @@ class RecordingCoordinator:
         self._write("begun", orders._asdict() | self._about())
         return orders
 
-    def profiled(self, found: tuple[Measurement, ...]) -> float:
+    def report_profile(self, report: tuple[Measurement, ...]) -> float:
         """Nothing is profiled within a training that is recorded."""
-        raise AssertionError(found)
+        raise AssertionError(report)
 
-    def epoch(self, report: EpochReport) -> bool:
-        """Write it down."""
+    def report_epoch(self, report: EpochReport) -> bool:
+        """Write it to the events."""
         at_s = self._wall.now_s()
         self._write("epoch", report._asdict() | {"report_s": self._report_s})
         self._report_s = self._wall.now_s() - at_s
-        return report.epoch != self._wanted.stop_after and self.alive()
+        return report.epoch != self._wanted.stop_after and self.renew_lease()
 
-    def alive(self) -> bool:
-        """Tell the recorder that it goes on; whether that is there."""
+    def renew_lease(self) -> bool:
+        """Note a sign of life; whether the recorder still runs."""
         with suppress(OSError):
             os.utime(self._events)
         return not process_identity.is_dead(self._wanted.parent)
 
-    def ended(self, outcome: AttemptResult) -> None:
-        """Write it down."""
+    def end(self, outcome: AttemptResult) -> None:
+        """Write it to the events."""
         self._write("ended", outcome._asdict() | {"report_s": self._report_s})
 
     def _limit_w(self) -> float | None:
@@ -141,7 +141,7 @@ class RecordingCoordinator:
         return limit_w
 
     def _about(self) -> dict[str, Any]:
-        """What the script says, and on what it runs."""
+        """The arguments of the session, and the devices that it runs on."""
         terms = self._terms
         types = sorted({device.gpu_type for device in self._devices})
         torch = sys.modules.get("torch")
@@ -155,7 +155,7 @@ class RecordingCoordinator:
                 "higher_is_better": terms.higher_is_better,
             },
             "gpu_type": "+".join(types) or "cpu",
-            "gpus": len(self._devices) or distributed.count(),
+            "gpus": len(self._devices) or distributed.world_size(),
             "limits_w": common_range(self._devices),
             "limit_w": self._in_force(),
             "allowed": self._limiter.allowed,

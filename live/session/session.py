@@ -1,4 +1,4 @@
-"""Three lines in a training script: what this recurrence shall do, and what it came to."""
+"""The session: three lines in a training script that save energy."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from wattkeeper.policies.registry import PolicyConfig
 
 POWER_CONTROL: Final = "WATTKEEPER_POWER_CONTROL"
-"""Environment variable: `off` if whoever started this process forbids to touch power limits."""
+"""Environment variable: `off` if power limits must not be changed."""
 
 log = logging.getLogger("wattkeeper.session")
 
 
 class Steps:
-    """An epoch; iterating over it gives the batches of the loader, so that steps are seen.
+    """An epoch; iterating over it yields the batches of the loader and counts its steps.
 
     Attributes:
         number: From 1.
@@ -61,27 +61,27 @@ class Steps:
 class Session:
     """One recurrence of a training that recurs; a context manager.
 
-    Inside ``with``, it says what batch size, learning rate and power limit this recurrence has,
-    measures its energy, and keeps the power limit; at the end, however that comes about, the
-    outcome is stored and the power limit put back. A process that a live run started is told by the
-    controller instead of by its own arguments.
+    Inside ``with``, it gives the batch size, learning rate and power limit of this recurrence,
+    measures its energy, and sets the power limit; at the end, also after an error, the outcome is
+    stored and the power limit restored. In a process that a live run started, the controller's
+    assignment replaces the arguments.
 
     Args:
-        job: Name of the recurring job: what is learnt is shared by all sessions of it.
-        batch_sizes: What may be chosen, samples over all GPUs.
+        job: Name of the recurring job; its sessions share what they learn.
+        batch_sizes: The choices, samples over all GPUs.
         default_batch_size: One of them, which the script's learning rate belongs to.
-        max_epochs: The training is given up after so many.
+        max_epochs: The training ends after so many.
         target: Value of the metric that ends it; None: the epochs, or the script itself, do.
         higher_is_better: Whether the target is reached from below.
-        eta: Weighs energy (1) and time (0) in the cost that is to be small.
+        eta: Weight of energy (1) against time (0) in the cost, which is minimised.
         configure: Policy that chooses batch sizes, by name or config.
         tune: Policy that chooses power limits, by name or config.
         power_limits_w: Limits of a GPU that may be chosen, W; by default all that its driver
             allows, in steps of 25 W below the highest.
         power_control: `off` leaves power limits as they are.
-        store: Where what is learnt is kept: a file or a PostgreSQL URL; by default
+        store: Database of what is learnt: a file or a PostgreSQL URL; by default
             `WATTKEEPER_STORE`, else a file in the user's state folder.
-        lease_s: It is taken for hung if nothing is heard of it for so long, s.
+        lease_s: A session that does not renew its lease for so long is hung, s.
 
     Raises:
         InputError: If an argument is wrong.
@@ -90,9 +90,9 @@ class Session:
             energy that the cost counts.
 
     Attributes:
-        orders: All that it was told; from entering on.
-        outcome: What it came to; from leaving on.
-        power_limit_w: The limit in force, W; None where none is known.
+        orders: What this attempt shall do; from entering on.
+        outcome: How it ended; from leaving on.
+        power_limit_w: The limit in force, W; None if not known.
     """
 
     orders: Assignment
@@ -143,24 +143,24 @@ class Session:
         from wattkeeper.live.wire.clock import run_clock
 
         def begin() -> Assignment:
-            devices = found() if distributed.leads() else []
+            devices = found() if distributed.is_leader() else []
             with suppress(DeviceError):
                 self.power_limit_w = min((one.limit_w() for one in devices), default=None)
-            off = os.environ.get(POWER_CONTROL) == "off" or not distributed.leads()
+            off = os.environ.get(POWER_CONTROL) == "off" or not distributed.is_leader()
             limiter = PowerLimiter(devices, "off" if off else self._control)
             self._limiter = stack.enter_context(limiter)
             self._meter = EnergyMeter(devices, run_clock())
             stack.callback(self._meter.close)
-            self._guide: Coordinator = connect_coordinator(
+            self._coordinator: Coordinator = connect_coordinator(
                 self._terms, devices, self._limiter, self._meter.how
             )
-            return self._guide.begin()
+            return self._coordinator.begin()
 
         self._pid = os.getpid()
         self._ranks = distributed.Ranks()
         with ExitStack() as stack:
-            self.orders = begin() if is_linked() else self._ranks.together(begin)
-            self._pulse = Heartbeat(self._guide, self.orders.lease_s)
+            self.orders = begin() if is_linked() else self._ranks.call_together(begin)
+            self._pulse = Heartbeat(self._coordinator, self.orders.lease_s)
             self._signals = Terminations()
             self._held = stack.pop_all()
         self._objective = Objective(self.orders.eta)
@@ -180,15 +180,17 @@ class Session:
 
     @property
     def reached(self) -> bool:
-        """Whether the target was reached; once it has ended."""
+        """Whether the target was reached; known once it ended."""
         return self.outcome.cause == "reached"
 
     def learning_rate(self, rate: float, rule: lr_scaling.Rule = "linear") -> float:
-        """The learning rate for the batch size, from that of the default batch size.
+        """The learning rate for the batch size, given that for the default batch size.
 
         See `wattkeeper.live.session.lr_scaling` for the rules and where they are from.
         """
-        return lr_scaling.scaled(rate, self.batch_size, self.orders.default_batch_size, rule)
+        return lr_scaling.scale_learning_rate(
+            rate, self.batch_size, self.orders.default_batch_size, rule
+        )
 
     def warm_start(
         self,
@@ -202,15 +204,15 @@ class Session:
     ) -> TransferReport | None:
         """Fill a model from one that a zoo holds of this job; a policy chooses which.
 
-        A training that goes on after it was stopped takes nothing: `keep` restores what it had made
-        of the model, and the zoo is told of the parent that it had. Of several processes, that of
-        rank 0 fills, and all have its weights.
+        A training that continues after it was stopped takes nothing: `keep` restores the model, and
+        the zoo is told of the parent that it had. Of several processes, rank 0 fills the model, and
+        all get its weights.
 
         When the training has reached its target, or done all its epochs where it has none, the
         model enters the zoo with the metric that was reported last.
 
         Args:
-            model: The model that will be trained, on whatever device, before it is wrapped (as by
+            model: The model that will be trained, on any device, before it is wrapped (as by
                 `DistributedDataParallel`).
             zoo: Folder of the zoo; it is made if it is not there.
             older: Modules of other architectures that earlier recurrences may have had.
@@ -237,9 +239,9 @@ class Session:
         from wattkeeper.policies.protocols import Job
 
         def begin() -> TransferReport | None:
-            if not distributed.leads():
+            if not distributed.is_leader():
                 return None
-            orders, fresh = self.orders, not self._goes_on
+            orders, fresh = self.orders, not self._continues
             name = f"{orders.job_id}.{orders.attempt}"
             job = Job(name, self._terms.job, orders.recurrence, None, 1, 0.0, model=name)
             self._warm = warm_start.begin(
@@ -249,24 +251,24 @@ class Session:
                 self._parent = self._warm.parent
             return self._warm.report
 
-        report = self._ranks.together(begin)
-        if distributed.several():
+        report = self._ranks.call_together(begin)
+        if distributed.is_distributed():
             warm_start.share(model)
         return report
 
     @property
-    def _goes_on(self) -> bool:
-        """Whether there is a state that a stopped training saved."""
+    def _continues(self) -> bool:
+        """Whether a stopped training saved its state."""
         path = self.orders.checkpoint
         return self.orders.time_done_s > 0 and path is not None and Path(path).exists()
 
     def keep(self, **objects: checkpoint.Checkpointable) -> bool:
-        """Save these objects if the training is told to stop; restore them if it goes on now.
+        """Save these objects if the training is stopped; restore them if it continues now.
 
         To be called before `epochs`. Without it, a training that was stopped starts over.
 
         Args:
-            objects: By name; all that the training changes, as the model and the optimizer.
+            objects: By name; all that the training changes, such as model and optimizer.
 
         Returns:
             Whether they were restored.
@@ -275,7 +277,7 @@ class Session:
             InputError: If the saved state does not fit.
         """
         self._kept = dict(objects)
-        self._restored = self._goes_on
+        self._restored = self._continues
         if self._restored:
             self._parent = checkpoint.restore(Path(str(self.orders.checkpoint)), objects)
         return self._restored
@@ -283,7 +285,7 @@ class Session:
     def epochs(
         self, loader: Iterable[Any] | None = None, *, steps: int | None = None
     ) -> Iterator[Steps]:
-        """The epochs that shall be done, until the target, the last epoch, or the cost bound.
+        """The epochs to train, until the target, the last epoch, or the cost bound.
 
         An epoch ends where the next one is asked for: what the script does in between, such as
         its validation, is measured with it.
@@ -308,30 +310,30 @@ class Session:
             self._spent_before = self._cost(*self._spent())
             if orders.profile_w and self._limiter.allowed:
                 self._profiling = PowerProfiler(orders.profile_w, steps, self._reading, self._limit)
-            return self._enough()
+            return self._end_cause()
 
-        self._cause = self._ranks.together(begin)
+        self._cause = self._ranks.call_together(begin)
         while self._cause is None:
             yield self._begin_epoch(loader)
             self._end_epoch()
         self._signals.stepping = False
 
     def step(self) -> None:
-        """A step was done; who iterates over an epoch of a loader does not call it.
+        """Note a step; iterating over an epoch of a loader does it by itself.
 
-        Told to stop, the script is left here; where a training has several processes, at the end of
-        the epoch, since all of them must stop at once.
+        A training that shall stop leaves the script's loop here; one of several processes at the
+        end of the epoch, since all of them must stop at once.
         """
         self._signals.stepping = True
         self._pulse.beat()
         if self._profiling is not None:
             self._profiling.step()
             self._take_profile()
-        if self._told_to_stop() and not distributed.several():
+        if self._stop_requested() and not distributed.is_distributed():
             raise Stopped(whole=True)
 
     def report(self, metric: float) -> None:
-        """Say what this epoch came to; the last one said of an epoch counts.
+        """Report the metric of this epoch; the last report of an epoch counts.
 
         Raises:
             InputError: If it is no number, or no epoch is being done.
@@ -353,7 +355,7 @@ class Session:
             return False
         self._signals.closing = True
         with ExitStack() as stack:
-            stack.callback(self._signals.again)
+            stack.callback(self._signals.resend)
             whole = isinstance(error, Stopped) and error.whole
             stack.callback(self._ranks.leave, None if whole else error)
             stack.push(self._held)
@@ -369,12 +371,12 @@ class Session:
         return Steps(self, loader, self._epochs + 1)
 
     def _end_epoch(self) -> None:
-        self._cause, stops = self._ranks.together(self._epoch_done)
+        self._cause, stops = self._ranks.call_together(self._epoch_done)
         if stops and self._cause is None:
             raise Stopped(whole=True)
 
     def _epoch_done(self) -> tuple[Cause | None, bool]:
-        """Tell of an epoch; why there is no further one, and whether the training shall stop."""
+        """Report an epoch; why it was the last one, and whether the training shall stop."""
         self._pulse.rest()
         profiled = self._profiling is not None
         if self._profiling is not None:
@@ -388,21 +390,23 @@ class Session:
         if not profiled:
             self._costs.append(cost - self._spent_before)
         self._spent_before = cost
-        goes_on = self._guide.epoch(EpochReport(self._epochs, self._metric, time_s, energy_j))
-        return self._enough(), not goes_on or self._told_to_stop()
+        goes_on = self._coordinator.report_epoch(
+            EpochReport(self._epochs, self._metric, time_s, energy_j)
+        )
+        return self._end_cause(), not goes_on or self._stop_requested()
 
-    def _told_to_stop(self) -> bool:
+    def _stop_requested(self) -> bool:
         return self._signals.asked or self._pulse.stop.is_set()
 
-    def _enough(self) -> Cause | None:
+    def _end_cause(self) -> Cause | None:
         """Why there is no further epoch; None if there is one."""
-        if self._reaches():
+        if self._reaches_target():
             return "reached"
         if self._epochs >= self.orders.max_epochs:
             return "epochs"
         return "bound" if self._crosses_bound() else None
 
-    def _reaches(self) -> bool:
+    def _reaches_target(self) -> bool:
         target, metric = self.orders.target, self._metric
         if target is None or metric is None:
             return False
@@ -426,9 +430,9 @@ class Session:
     def _take_profile(self) -> None:
         if self._profiling is None or not self._profiling.over:
             return
-        found = tuple(self._profiling.found)
+        found = tuple(self._profiling.measurements)
         self._profiling = None
-        limit_w = self._guide.profiled(found)
+        limit_w = self._coordinator.report_profile(found)
         self._limit(limit_w)
         for one in found:
             if one.power_limit_w == limit_w:
@@ -441,7 +445,7 @@ class Session:
             self.power_limit_w = limit_w
 
     def _reading(self) -> Reading:
-        """Time and energy now, once the GPU has done what it was given."""
+        """Time and energy now, after waiting for the GPU."""
         _synchronise()
         return self._meter.read()
 
@@ -459,9 +463,9 @@ class Session:
                 self._end_epoch()
             except Stopped as stopped:
                 error = stopped
-        cause, message = self._verdict(error)
+        cause, message = self._classify_end(error)
         orders, epochs = self.orders, self._epochs
-        saved = cause == "stopped" and self._saved(error)
+        saved = cause == "stopped" and self._save_checkpoint(error)
         if not self._begun or (cause == "stopped" and self._restored and not saved):
             epochs = orders.epochs_done
         try:
@@ -476,19 +480,19 @@ class Session:
         )  # fmt: skip
         self._store_model()
         try:
-            self._guide.ended(self.outcome)
+            self._coordinator.end(self.outcome)
         except EnvironmentLacks as lacks:
             if error is None or isinstance(error, Stopped):
                 raise
             log.warning("the outcome was not stored: %s", lacks)
 
     def _store_model(self) -> None:
-        """Keep what was trained; that the zoo cannot is no failure of the training."""
+        """Add the trained model to the zoo; a refusal is no failure of the training."""
         orders, metric = self.orders, self._metric
         whole = "epochs" if orders.target is None else "reached"
         if self._warm is None or metric is None or self.outcome.cause != whole:
             return
-        if not distributed.leads():
+        if not distributed.is_leader():
             return
         from wattkeeper.live.session import warm_start
 
@@ -500,17 +504,17 @@ class Session:
         if refusal:
             log.warning("the zoo did not take %s: %s", name, refusal)
 
-    def _saved(self, error: BaseException | None) -> bool:
-        """Save the state, unless a step was cut; whether it is saved, by whichever process."""
+    def _save_checkpoint(self, error: BaseException | None) -> bool:
+        """Save the state, unless a step was interrupted; whether it is saved, by any process."""
         path = self.orders.checkpoint
         if not (isinstance(error, Stopped) and error.whole and self._kept and path is not None):
             return False
-        if distributed.leads():
+        if distributed.is_leader():
             checkpoint.save(Path(path), self._kept, self._parent)
         return True
 
-    def _verdict(self, error: BaseException | None) -> tuple[Cause, str]:
-        """The cause, and what a failed script said."""
+    def _classify_end(self, error: BaseException | None) -> tuple[Cause, str]:
+        """The cause, and the message of a failed script."""
         if self._cause is not None:
             return self._cause, ""
         if isinstance(error, Stopped | KeyboardInterrupt):
@@ -524,7 +528,7 @@ class Session:
 
 
 def _length(loader: Any) -> int | None:
-    """How many batches a loader gives; None if it cannot say."""
+    """Number of batches of a loader; None if it has no length."""
     try:
         return len(loader)
     except TypeError:
@@ -532,7 +536,7 @@ def _length(loader: Any) -> int | None:
 
 
 def _synchronise() -> None:
-    """Wait for the GPU, if torch uses one."""
+    """Wait until the GPU is idle, if torch uses one."""
     import sys
 
     torch = sys.modules.get("torch")

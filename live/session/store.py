@@ -1,13 +1,13 @@
-"""Where sessions keep what they learn: a database that several processes, or hosts, share.
+"""The database of sessions, which several processes, or hosts, share.
 
 ::
 
-    wattkeeper_schema        version of what follows
+    wattkeeper_schema        version of these tables
     wattkeeper_jobs          one row a job: its seed, how many recurrences and observations it has
     wattkeeper_states        what a policy learnt of a job, by decision point and config, as JSON
-    wattkeeper_attempts      what each attempt was told, who holds it, and how far it came
+    wattkeeper_attempts      choices, lease and progress of each attempt
     wattkeeper_decisions     the journal: what each policy was shown, and what it chose
-    wattkeeper_observations  what each attempt came to, once
+    wattkeeper_observations  outcome of each attempt, once
 
 SQLite in a file, for the processes of one host; PostgreSQL for several hosts. A transaction that
 decides, or learns, holds the row of its job (SQLite: the whole file) from its beginning.
@@ -32,11 +32,12 @@ T = TypeVar("T")
 
 SCHEMA: Final = 1
 FIRST_S: Final = 5.0
-"""A store that is not reached within so many seconds at the beginning is taken for absent."""
+"""How long a session waits at first for a store that cannot be reached, s."""
 BUSY_S: Final = 30.0
-"""So long one waits for another who holds a job; PostgreSQL takes it from who then does nothing."""
+"""How long a session waits for another one that has locked a job, s. PostgreSQL ends a transaction
+that is idle for so long."""
 LOCK: Final = 8_430_017
-"""Of PostgreSQL, while tables are made."""
+"""Advisory lock of PostgreSQL while tables are made."""
 
 _tables = sa.MetaData()
 schema = sa.Table("wattkeeper_schema", _tables, sa.Column("version", sa.Integer, nullable=False))
@@ -146,13 +147,13 @@ class SessionStore:
         self.run(self._prepare, FIRST_S)
 
     def run(self, work: Callable[[sa.Connection], T], patience_s: float) -> T:
-        """Do something in a transaction, once; again from its beginning if the server went away.
+        """Do something in a transaction, and repeat it if the server could not be reached.
 
-        Since a commit may have happened unheard, the work looks first whether it is done.
+        The commit may have succeeded all the same, so the work first checks whether it is done.
 
         Args:
             work: What to do.
-            patience_s: How long a server that does not answer is waited for, s of the host.
+            patience_s: How long it retries, s of the host.
 
         Raises:
             EnvironmentLacks: If the database cannot be reached for that long, or not be written.
@@ -164,13 +165,13 @@ class SessionStore:
                 with self._engine.begin() as db:
                     return work(db)
             except sa.exc.DBAPIError as error:
-                if not _passes(error) or time.monotonic() > until_s:
+                if not _is_transient(error) or time.monotonic() > until_s:
                     self._refuse(error)
             time.sleep(pause_s)
             pause_s = min(1.0, 2 * pause_s)
 
     def now_s(self, db: sa.Connection) -> float:
-        """Seconds since 1970, by the one clock of all who share the database."""
+        """Seconds since 1970, by the clock that all users of the database share."""
         if self._engine.dialect.name == "sqlite":
             return time.time()
         epoch = sa.select(sa.func.extract("epoch", sa.func.clock_timestamp()))
@@ -191,7 +192,7 @@ class SessionStore:
         return found
 
     def keep(self, db: sa.Connection, job: str, point: str, config: str, state: str) -> None:
-        """Keep what a policy learnt."""
+        """Store what a policy learnt."""
         row = _insert(db)(states).values(job=job, point=point, config=config, state=state)
         db.execute(row.on_conflict_do_update(index_elements=states.primary_key.columns,
                                              set_={"state": state}))  # fmt: skip
@@ -208,7 +209,7 @@ class SessionStore:
         return self.run(lambda db: [dict(row) for row in db.execute(query).mappings()], FIRST_S)
 
     def history(self, job: str) -> list[dict[str, Any]]:
-        """All attempts of a job in the order of their beginning, with what they came to so far."""
+        """All attempts of a job in the order of their beginning, with their outcomes so far."""
         query = (
             sa.select(attempts, *(c for c in observations.c if c.name not in attempts.c))
             .outerjoin(observations, observations.c.attempt_id == attempts.c.id)
@@ -321,8 +322,8 @@ def _insert(db: sa.Connection) -> Any:
     return postgresql.insert
 
 
-def _passes(error: sa.exc.DBAPIError) -> bool:
-    """Whether it may go well a little later: busy, going down, coming up, or away."""
+def _is_transient(error: sa.exc.DBAPIError) -> bool:
+    """Whether the error may pass: the server is busy, starting, stopping, or unreachable."""
     said, state = str(error.orig), getattr(error.orig, "sqlstate", None)
     if isinstance(error.orig, sqlite3.Error):
         return "locked" in said or "busy" in said

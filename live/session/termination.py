@@ -1,4 +1,4 @@
-"""How a training is told to stop: SIGTERM, at the end of a step where steps are seen."""
+"""Stops a training on SIGTERM: at the end of a step, if the session sees steps."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from types import FrameType
 from typing import Any, Final
 
 GRACE_S: Final = 10.0
-"""A step that does not end in so many seconds after SIGTERM is cut, and nothing of it saved."""
+"""A step that lasts so long after SIGTERM is interrupted, and its state is not saved."""
 
 
 class Stopped(BaseException):
-    """Leaves the script's loop; the session that raised it takes it back.
+    """Leaves the script's loop; the session that raises it also catches it.
 
     Attributes:
-        whole: Whether no step was cut, so that the state can be saved.
+        whole: Whether no step was interrupted, so that the state can be saved.
     """
 
     def __init__(self, whole: bool) -> None:
@@ -29,8 +29,8 @@ class Terminations:
 
     Attributes:
         asked: Whether the signal came.
-        stepping: Whether somebody asks at the end of each step; else the script is cut at once.
-        closing: Whether it is too late to raise anything.
+        stepping: Whether the session checks at the end of each step; else it stops at once.
+        closing: Whether the session ends already, so that nothing is raised.
     """
 
     def __init__(self) -> None:
@@ -58,13 +58,13 @@ class Terminations:
         raise Stopped(whole=False)
 
     def restore(self) -> None:
-        """Put back who handled the signal before; if it came, let that one handle it."""
+        """Restore the previous handler of the signal."""
         if self._timer is not None:
             self._timer.cancel()
         if self._installed:
             signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
 
-    def again(self) -> None:
-        """Send the signal that came once more, now that all is put back."""
+    def resend(self) -> None:
+        """Send the signal again if it came, for the previous handler."""
         if self.asked:
             os.kill(self._pid, signal.SIGTERM)

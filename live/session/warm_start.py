@@ -112,9 +112,13 @@ def share(model: nn.Module) -> None:
         InputError: If it is another model there.
     """
     state = model.state_dict()
-    box = [{name: _on_cpu(value) for name, value in state.items()}] if distributed.leads() else [{}]
+    box = (
+        [{name: _on_cpu(value) for name, value in state.items()}]
+        if distributed.is_leader()
+        else [{}]
+    )
     torch.distributed.broadcast_object_list(box, src=0)
-    if distributed.leads():
+    if distributed.is_leader():
         return
     try:
         model.load_state_dict(box[0])

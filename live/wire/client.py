@@ -27,18 +27,18 @@ LONGEST_PAUSE_S = 1.0
 
 
 class RemoteCoordinator:
-    """A guide that asks the controller; see `wattkeeper.live.wire.messages.Coordinator`.
+    """A coordinator that asks the controller; see `wattkeeper.live.wire.messages.Coordinator`.
 
-    A question whose answer got lost is asked again: the controller knows what it was told already.
-    Threads have a connection each, so that a sign of life waits for no other question.
+    A request whose reply got lost is sent again; the controller ignores what it knows already.
+    Each thread has its own connection, so that a heartbeat never waits for another request.
 
     Args:
         host: Of the controller.
         port: Where it listens.
-        token: What it must be told.
-        run: Who asks.
-        rank: Which one of the processes of one training asks; only that of rank 0 reports.
-        lease_s: How long it tries to reach the controller, s.
+        token: Its secret.
+        run: The process that asks, by its id.
+        rank: The rank of the process in its training; only rank 0 reports.
+        lease_s: How long it retries, s.
     """
 
     def __init__(
@@ -51,31 +51,31 @@ class RemoteCoordinator:
         self.now_s = 0.0
 
     def begin(self) -> Assignment:
-        """See `Guide`."""
+        """See `Coordinator`."""
         orders = self._ask("begun")["orders"]
         orders["profile_w"] = tuple(orders["profile_w"])
         return Assignment(**orders)
 
-    def profiled(self, found: tuple[Measurement, ...]) -> float:
-        """See `Guide`."""
-        return float(self._ask("profiled", found=[list(point) for point in found])["limit_w"])
+    def report_profile(self, report: tuple[Measurement, ...]) -> float:
+        """See `Coordinator`."""
+        return float(self._ask("profiled", found=[list(point) for point in report])["limit_w"])
 
-    def epoch(self, report: EpochReport) -> bool:
-        """See `Guide`."""
+    def report_epoch(self, report: EpochReport) -> bool:
+        """See `Coordinator`."""
         return bool(self._ask("epoch", **report._asdict())["goes_on"])
 
-    def alive(self) -> bool:
-        """See `Guide`."""
+    def renew_lease(self) -> bool:
+        """See `Coordinator`."""
         return bool(self._ask("alive")["goes_on"])
 
-    def ended(self, outcome: AttemptResult) -> None:
-        """See `Guide`."""
+    def end(self, outcome: AttemptResult) -> None:
+        """See `Coordinator`."""
         self._ask("ended", **outcome._asdict())
 
     def sleep_until(self, time_s: float) -> None:
-        """Where the controller keeps the time: sleep until a time of the run, s.
+        """Sleep until a time of the run, s, or until the training shall stop.
 
-        It comes back before that if the training shall stop.
+        Only where the controller keeps the time.
         """
         self._ask("sleep", until_s=time_s)
 
@@ -132,8 +132,8 @@ class RemoteCoordinator:
             self._mine.connection = None
 
 
-def guide_from_environment() -> RemoteCoordinator:
-    """The guide of the attempt that a live run started this process for.
+def coordinator_from_environment() -> RemoteCoordinator:
+    """The coordinator of the attempt that a live run started this process for.
 
     Raises:
         InputError: If the environment does not name one as a controller would.

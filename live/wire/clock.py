@@ -7,7 +7,11 @@ from contextlib import suppress
 from functools import cache
 
 from wattkeeper.live.host.wall_clock import STILL, WallClock
-from wattkeeper.live.wire.client import FIRST_PAUSE_S, RemoteCoordinator, guide_from_environment
+from wattkeeper.live.wire.client import (
+    FIRST_PAUSE_S,
+    RemoteCoordinator,
+    coordinator_from_environment,
+)
 from wattkeeper.policies.errors import EnvironmentLacks
 
 
@@ -15,33 +19,33 @@ class RemoteWallClock(WallClock):
     """The time that the controller keeps.
 
     Args:
-        guide: The link to it; once nobody answers there any more, the time stands still for good.
+        coordinator: The link to it; if it stops answering, the time stands still.
     """
 
-    def __init__(self, guide: RemoteCoordinator) -> None:
+    def __init__(self, coordinator: RemoteCoordinator) -> None:
         super().__init__()
-        self._guide = guide
+        self._coordinator = coordinator
         self._heard = False
         self._ask_once()
 
     def _ask_once(self) -> None:
-        """Ask for the time, but do not wait: a guard of limits ends after its controller."""
-        patience_s, self._guide.patience_s = self._guide.patience_s, FIRST_PAUSE_S
+        """Ask for the time, but do not wait: the guard of power limits outlives its controller."""
+        patience_s, self._coordinator.patience_s = self._coordinator.patience_s, FIRST_PAUSE_S
         with suppress(EnvironmentLacks):
-            self._guide.sleep_until(0.0)
+            self._coordinator.sleep_until(0.0)
             self._heard = True
-        self._guide.patience_s = patience_s
+        self._coordinator.patience_s = patience_s
 
     def now_s(self) -> float:
         """When the controller last answered: what this process does in between takes no time."""
         if not self._heard:  # it was being started again when this process was
             self._ask_once()
-        return self._guide.now_s
+        return self._coordinator.now_s
 
     def sleep_until(self, time_s: float) -> None:
         """Sleep until a time of the run, s, or until the training shall stop."""
-        if time_s > self._guide.now_s:
-            self._guide.sleep_until(time_s)
+        if time_s > self._coordinator.now_s:
+            self._coordinator.sleep_until(time_s)
 
 
 def run_clock() -> WallClock:
@@ -56,4 +60,4 @@ def run_clock() -> WallClock:
 @cache
 def _controllers_clock() -> RemoteWallClock:
     """One for the whole process."""
-    return RemoteWallClock(guide_from_environment())
+    return RemoteWallClock(coordinator_from_environment())

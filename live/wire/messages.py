@@ -1,8 +1,8 @@
-"""Who tells a training what to do: the seam between a session and whatever decides.
+"""The messages between a session and the coordinator that decides for it.
 
-A session of its own (`from wattkeeper.live import Session` in somebody's script) asks the policies
-in its process, with what they learnt in a store. A session that a live run started asks the
-controller over a socket. The session itself cannot tell which.
+A stand-alone session (`from wattkeeper.live import Session` in a script) asks the policies in its
+own process; what they learnt is in a store. A session that a live run started asks the controller
+over a socket. The session works the same with both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ it stopped reporting; it never did. Without a target, who left is done."""
 
 
 class Assignment(NamedTuple):
-    """What an attempt is told before it trains.
+    """What an attempt shall do.
 
     Attributes:
         job_id: The job.
@@ -36,7 +36,7 @@ class Assignment(NamedTuple):
             script belongs to it.
         max_epochs: It is given up after so many.
         power_limit_w: Of each GPU, W; None: as it is.
-        profile_w: Power limits to be measured first, in this order; the guide then says which.
+        profile_w: Power limits to be measured first, in this order; the coordinator then chooses.
         cost_bound: It stops before the epoch that would make it cost more, J.
         eta: Weighs energy and time in the cost (`wattkeeper.policies.profile.Objective`).
         max_power_w: What the cost counts a second with: largest limits of all GPUs together, W.
@@ -70,11 +70,11 @@ class Assignment(NamedTuple):
 
 
 class EpochReport(NamedTuple):
-    """An epoch that a session did, and what it came to so far.
+    """The state of an attempt after an epoch.
 
     Attributes:
-        epoch: Its number, from 1.
-        metric: What was reported of it; None if nothing was.
+        epoch: The number of the epoch, from 1.
+        metric: The metric that the script reported; None if it reported none.
         time_s: Seconds from the beginning of its first epoch to the end of this one, profiling
             included, those between a stop and going on left out.
         energy_j: Energy of that; None where nothing measures it.
@@ -87,7 +87,7 @@ class EpochReport(NamedTuple):
 
 
 class AttemptResult(NamedTuple):
-    """What an attempt came to.
+    """The end of an attempt.
 
     Attributes:
         cause: Why it ended.
@@ -98,7 +98,7 @@ class AttemptResult(NamedTuple):
         limit_set: Whether the limit that was asked for was in force; False where it was not
             allowed.
         how: Where the energy is from.
-        message: What a failed script said last.
+        message: The last message of a failed script.
     """
 
     cause: Cause
@@ -114,21 +114,21 @@ class AttemptResult(NamedTuple):
 class Coordinator(Protocol):
     """Decides for a session.
 
-    Every method raises `wattkeeper.policies.errors.EnvironmentLacks` if whoever decides cannot be
-    reached for longer than the lease.
+    Every method raises `wattkeeper.policies.errors.EnvironmentLacks` if the controller, or the
+    store, cannot be reached for longer than the lease.
     """
 
     def begin(self) -> Assignment:
-        """What this attempt shall do."""
+        """Begin the attempt, and ask what it shall do."""
 
-    def profiled(self, found: tuple[Measurement, ...]) -> float:
-        """The limit that holds from now on (W), after the limits of `Assignment.profile_w`."""
+    def report_profile(self, report: tuple[Measurement, ...]) -> float:
+        """Report the limits of `Assignment.profile_w`; the power limit from now on, W."""
 
-    def epoch(self, report: EpochReport) -> bool:
-        """Learn of an epoch; whether the training goes on."""
+    def report_epoch(self, report: EpochReport) -> bool:
+        """Report an epoch; whether the training continues."""
 
-    def alive(self) -> bool:
-        """Renew the lease; whether the training goes on. A thread calls it while it trains."""
+    def renew_lease(self) -> bool:
+        """Renew the lease, from a thread; whether the training continues."""
 
-    def ended(self, outcome: AttemptResult) -> None:
-        """Store the outcome, once: a second call of the same attempt changes nothing."""
+    def end(self, outcome: AttemptResult) -> None:
+        """Report the end; a second call for the same attempt changes nothing."""

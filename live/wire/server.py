@@ -1,4 +1,4 @@
-"""The controller's end of the link: one thread that hears sessions, processes and leases."""
+"""The controller's end of the link: one thread for sessions, ends of processes, and leases."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ LONGEST_LINE: Final = 1 << 22
 ENVELOPE: Final = frozenset({"token", "run", "number", "kind"})
 
 Post = Callable[[str, str, Mapping[str, Any], Any], None]
-"""Takes the run that something is about, its kind, more about it, and to whom the answer goes."""
+"""Takes the run, the kind of event, its payload, and the ticket of the reply."""
 
 
 class ReplyTicket(NamedTuple):
-    """To whom an answer goes."""
+    """The request that a reply belongs to."""
 
     peer: _Peer
     number: int
 
 
 class _Peer:
-    """A connection to a session; it may be gone and come again."""
+    """A connection to a session; a session may reconnect."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -41,7 +41,7 @@ class _Peer:
 
 
 class _Lease:
-    """How long a run may be silent."""
+    """The lease of a run: how long it may be silent."""
 
     def __init__(self, lease_s: float) -> None:
         self.lease_s = lease_s
@@ -51,23 +51,23 @@ class _Lease:
         self.over = False
 
     def renew(self) -> None:
-        """It was heard of."""
+        """Renew it: the run sent something."""
         self.heard = True
         self.ends_s = time.monotonic() + self.lease_s
 
 
 class SessionServer:
-    """Hears what sessions say and answers them.
+    """Receives the requests of sessions and replies to them.
 
-    It sleeps until something is said, a process ends, or a lease may be over. Who it does not
+    It sleeps until a request comes, a process ends, or a lease may end. A run that it does not
     expect is told to give up.
 
     Args:
-        post: Called in its thread with all that is said but signs of life, which it answers itself,
-            and with `lost` and a cause once a run was silent for longer than its lease.
-        token: What a session must know.
-        port: Where it listens; 0: anywhere.
-        host: The address it listens at.
+        post: Called in its thread with all requests but heartbeats, which it answers itself, and
+            with `lost` and a cause once a run was silent for longer than its lease.
+        token: The secret of the sessions.
+        port: Its port; 0: any.
+        host: Its address.
 
     Raises:
         EnvironmentLacks: If it cannot listen there.
@@ -94,25 +94,25 @@ class SessionServer:
         self._thread.start()
 
     def listen(self) -> None:
-        """Let sessions in; whoever is expected must be so before."""
+        """Accept sessions; call `expect` for their runs before."""
         self._socket.listen(128)
         register, reads = self._selector.register, selectors.EVENT_READ
         self.later(lambda: _ignore(register(self._socket, reads, self._accept)))
 
     def expect(self, run: str, lease_s: float) -> None:
-        """A run begins, or went on while nobody listened; it is silent for a lease (s) at most."""
+        """Begin the lease (s) of a run that starts, or that ran while no server listened."""
         self.later(lambda: self._leases.__setitem__(run, _Lease(lease_s)))
 
     def over(self, run: str) -> None:
-        """A run said that it is over: its process has one more lease to end."""
+        """Note that a run reported its end: its process has one more lease to exit."""
         self._mark(run, over=True)
 
     def stop(self, run: str) -> None:
-        """Tell a run to stop, when it asks."""
+        """Tell a run to stop at its next request."""
         self._mark(run, over=False)
 
     def forget(self, run: str) -> None:
-        """A run's process is gone."""
+        """Drop the lease of a run whose process is gone."""
         self.later(lambda: _ignore(self._leases.pop(run, None)))
 
     def _mark(self, run: str, *, over: bool) -> None:
@@ -125,9 +125,9 @@ class SessionServer:
         self.later(mark)
 
     def answer(self, ticket: Any, reply: Mapping[str, Any]) -> None:
-        """Answer; nothing happens if nobody waits any more."""
+        """Send a reply, if the connection is still there."""
         if ticket is not None:
-            self.later(lambda: self._say(ticket, reply))
+            self.later(lambda: self._send(ticket, reply))
 
     def watch(self, descriptor: int, ended: Callable[[], None]) -> None:
         """Call back, in the server's thread, and close a descriptor once it can be read."""
@@ -142,13 +142,13 @@ class SessionServer:
         )
 
     def later(self, call: Callable[[], None]) -> None:
-        """Call something in the server's thread; any thread may ask, and a signal handler."""
+        """Call a function in the server's thread; for any thread and for signal handlers."""
         self._calls.append(call)
         with contextlib.suppress(OSError):  # closed
             os.eventfd_write(self._wake, 1)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         self.later(lambda: setattr(self, "_open", False))
         self._thread.join()
         for key in list(self._selector.get_map().values()):
@@ -171,14 +171,14 @@ class SessionServer:
             ready = self._selector.select(self._patience_s())
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._wake)
-            while self._calls:  # first: what was called before something was said holds for it
+            while self._calls:  # first: a request sees what was called before it came
                 self._calls.popleft()()
             for key, _ in ready:
                 key.data(key.fileobj)
             self._end_leases()
 
     def _patience_s(self) -> float | None:
-        """How long nothing can happen but what wakes it."""
+        """Seconds until a lease may end; None if there is none."""
         ends = min((lease.ends_s for lease in self._leases.values()), default=None)
         return None if ends is None else max(0.0, ends - time.monotonic())
 
@@ -198,10 +198,10 @@ class SessionServer:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer = _Peer(connection)
         self._selector.register(
-            connection, selectors.EVENT_READ, lambda _, peer=peer: self._hear(peer)
+            connection, selectors.EVENT_READ, lambda _, peer=peer: self._receive(peer)
         )
 
-    def _hear(self, peer: _Peer) -> None:
+    def _receive(self, peer: _Peer) -> None:
         if peer.to_say:
             self._write(peer)
         try:
@@ -223,12 +223,12 @@ class SessionServer:
             if peer.connection.fileno() < 0:
                 return
             try:
-                self._understand(peer, json.loads(line))
+                self._handle(peer, json.loads(line))
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
                 self._drop(peer)
                 return
 
-    def _understand(self, peer: _Peer, said: dict[str, Any]) -> None:
+    def _handle(self, peer: _Peer, said: dict[str, Any]) -> None:
         if peer.run is None:
             if not hmac.compare_digest(str(said["token"]).encode(), self._token.encode()):
                 self._drop(peer)
@@ -239,16 +239,16 @@ class SessionServer:
         ticket = ReplyTicket(peer, number)
         lease = self._leases.get(peer.run)
         if lease is None:
-            self._say(ticket, {"gone": True})
+            self._send(ticket, {"gone": True})
             return
         if not lease.over:
             lease.renew()
         if kind == "alive":
-            self._say(ticket, {"goes_on": not (lease.stopped or lease.over)})
+            self._send(ticket, {"goes_on": not (lease.stopped or lease.over)})
         else:
             self._post(peer.run, kind, said, ticket)
 
-    def _say(self, ticket: ReplyTicket, reply: Mapping[str, Any]) -> None:
+    def _send(self, ticket: ReplyTicket, reply: Mapping[str, Any]) -> None:
         peer = ticket.peer
         peer.to_say += json.dumps({"number": ticket.number, **reply}).encode() + b"\n"
         self._write(peer)

@@ -2,7 +2,7 @@
 
 ::
 
-    ZOO/index.sqlite        what there is; see `wattkeeper.live.zoo.index`
+    ZOO/index.sqlite        models and their tensors; see `wattkeeper.live.zoo.index`
     ZOO/tensors/HASH.safetensors
     ZOO/incoming/TOKEN/     of an operation in flight: its lock, and files that are being written
 
@@ -106,7 +106,7 @@ class BlobStore:
         return dict(sorted(sizes.items()))
 
     def begin(self) -> tuple[str, Callable[[], None]]:
-        """Begin an operation: its token, and what releases the lock that marks it as alive."""
+        """Begin an operation: its token, and the release of the lock that it holds."""
         token = uuid.uuid4().hex
         folder = self.incoming / token
         folder.mkdir()

@@ -149,13 +149,13 @@ class Index:
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """Inside, the index as it is now, whatever others write."""
+        """A transaction that sees the index as it is now."""
         with self._transaction("BEGIN") as db:
             yield db
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """Inside, nobody else writes; all of it is done at the end, or nothing if it fails."""
+        """A transaction that excludes other writers; it commits at the end, or rolls back."""
         with self._transaction("BEGIN IMMEDIATE") as db:
             yield db
 
@@ -187,7 +187,7 @@ class Index:
         return lease
 
     def end(self, token: str) -> None:
-        """End a lease: its tensors that nobody needs any more are removed."""
+        """End a lease: its tensors that no model and no other lease needs are removed."""
         with self.write() as db:
             self._end(db, token)
 
@@ -213,6 +213,6 @@ class Index:
 
 
 def extend(db: sqlite3.Connection, lease: Lease, digests: Iterable[str]) -> None:
-    """Let a lease name more tensors, which no model may refer to when it ends."""
+    """Add tensors to a lease, which are removed at its end if no model refers to them."""
     rows = ((lease.token, digest) for digest in digests)
     db.executemany("INSERT OR IGNORE INTO leases (token, digest) VALUES (?, ?)", rows)

@@ -1,4 +1,4 @@
-"""What the zoo's index says of models, inside a transaction; see `wattkeeper.live.zoo.index`."""
+"""Rows of the zoo's index, read and written in a transaction; see `wattkeeper.live.zoo.index`."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class ZooModel(NamedTuple):
         name: What it is called.
         digest: Of its graph.
         task: What it was trained for.
-        dataset: What it was trained on; empty if nobody said.
+        dataset: What it was trained on; empty if not given.
         accuracy: The larger, the better; compared among models of a task and data set only.
         parent: The model whose weights it started from, which may be gone; None if there is none.
-        source: The callable that makes its module, as `module:callable`; empty if nobody said.
-        bytes: Of its tensors' files, whoever else has them.
+        source: The callable that makes its module, as `module:callable`; empty if not given.
+        bytes: Of its tensors' files, also of those that other models share.
         added: The count of additions and uses of the zoo at its addition.
         used: That count at its last use; `added` if there was none.
         uses: How often it was used as a parent.
@@ -85,7 +85,7 @@ def new_policy(kind: str) -> Retain:
 
 
 def policy_of(db: sqlite3.Connection) -> Retain:
-    """The zoo's policy with what it learnt."""
+    """The zoo's policy in its stored state."""
     policy, state = new_policy(get(db, "retain")), get(db, "state")
     if state is not None:
         policy.load_state_dict(state)
@@ -167,7 +167,7 @@ def stored(of: ZooModel, shared: tuple[tuple[str, int], ...] = ()) -> StoredMode
 def shelf(
     db: sqlite3.Connection, new: ZooModel, sizes: Mapping[str, int]
 ) -> tuple[StoredModels, StoredModel]:
-    """What the policy sees when a model shall be added, given the sizes of its tensors.
+    """The views for `Retain` when a model is added, given the sizes of its tensors by digest.
 
     Which tensors are shared is looked up only if they might decide whether all fits.
     """

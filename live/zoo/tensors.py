@@ -39,7 +39,7 @@ NAMES: Final = {name: dtype for dtype, (name, _) in DTYPES.items()}
 ALLOWED: Final = f"allowed: {', '.join(NAMES)}"
 BFLOAT16_EXPONENT: Final = 0x7F80
 PICKLES: Final = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-"""How files of torch.save and of pickle begin."""
+"""First bytes of the files of torch.save and of pickle."""
 
 CONVERT: Final = (
     "it looks like a file of torch.save, which may run any code when it is read; wattkeeper never "
@@ -67,8 +67,8 @@ class RawTensor:
         found.update(self.data)
         return found.hexdigest()
 
-    def not_finite(self) -> tuple[int, int]:
-        """How many of its elements are not a number, and how many are infinite."""
+    def count_not_finite(self) -> tuple[int, int]:
+        """Number of its elements that are NaN, and of those that are infinite."""
         values = np.frombuffer(self.data, DTYPES[self.dtype][1])
         if self.dtype == "BF16":
             special = (values & BFLOAT16_EXPONENT) == BFLOAT16_EXPONENT
@@ -89,7 +89,7 @@ class RawTensor:
 
     @cached_property
     def header(self) -> bytes:
-        """How a safetensors file with this tensor alone begins; the data follows."""
+        """Header of a safetensors file with this tensor alone."""
         about = {"dtype": self.dtype, "shape": self.shape, "data_offsets": [0, len(self.data)]}
         header = json.dumps({"tensor": about}, separators=(",", ":")).encode()
         header += b" " * (-len(header) % 8)  # data is aligned, as safetensors recommends
@@ -97,7 +97,7 @@ class RawTensor:
 
     @property
     def file_bytes(self) -> int:
-        """How large that file is, B."""
+        """Size of that file, B."""
         return len(self.header) + len(self.data)
 
 
@@ -168,7 +168,7 @@ def _refuse_duplicates(content: bytes, where: str) -> None:
         raise StoreError([Problem(message.format(name), where) for name in twice])
 
 
-def of_state(state: Mapping[str, Any]) -> dict[str, RawTensor]:
+def tensors_of_state(state: Mapping[str, Any]) -> dict[str, RawTensor]:
     """The tensors of a model's state, torch's or numpy's; on whatever device they are.
 
     Raises:
@@ -221,7 +221,7 @@ def check(tensors: Tensors, graph: Graph, where: str = "") -> None:
 
 def _not_finite(tensors: Tensors) -> Iterator[str]:
     for name, tensor in tensors.items():
-        nans, infinite = tensor.not_finite()
+        nans, infinite = tensor.count_not_finite()
         if nans or infinite:
             count = int(np.prod(tensor.shape, dtype=np.int64))
             yield (
@@ -231,7 +231,7 @@ def _not_finite(tensors: Tensors) -> Iterator[str]:
 
 
 def mismatches(tensors: Tensors, graph: Graph) -> Iterator[str]:
-    """What tensors and graph say differently, one message each.
+    """Differences between tensors and graph, one message each.
 
     A graph has no counters, as batch norm's `num_batches_tracked`, and a tensor that several
     layers share under one of its names. It may leave out leading extents of 1.

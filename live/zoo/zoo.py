@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from wattkeeper.live.zoo import rows
 from wattkeeper.live.zoo.index import Index, Lease
 from wattkeeper.live.zoo.rows import ZooModel
-from wattkeeper.live.zoo.tensors import RawTensor, check, mismatches, of_state
+from wattkeeper.live.zoo.tensors import RawTensor, check, mismatches, tensors_of_state
 from wattkeeper.policies.errors import InputError, Problem, StoreError
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.retaining import check_retention
@@ -47,9 +47,9 @@ class FreedSpace(NamedTuple):
 
 
 class Zoo:
-    """Trained models in a folder that several processes share; what is added survives their end.
+    """Trained models in a folder that several processes may use at a time.
 
-    Every tensor is stored once, whoever has it. The capacity bounds the bytes of all tensors'
+    A tensor that several models share is stored once. The capacity bounds the bytes of all tensors'
     files; the index is not counted, nor are the files of models that are just being added.
     Capacity and policy are kept with the zoo, for all processes.
 
@@ -131,7 +131,7 @@ class Zoo:
                 f"found the task {task!r} and the accuracy {accuracy}; a model needs a task and a "
                 "finite accuracy"
             )
-        tensors = of_state(state)
+        tensors = tensors_of_state(state)
         check(tensors, graph)
         contents = {tensor.digest: tensor for tensor in tensors.values()}
         sizes = {digest: tensor.file_bytes for digest, tensor in contents.items()}
@@ -227,7 +227,7 @@ class Zoo:
         return {name: contents[digest] for name, digest in parts.items()}
 
     def absent(self, model_id: int) -> StoreError:
-        """What to raise of a model that is not in the zoo."""
+        """The error for a model that is not in the zoo."""
         known = [str(model.model_id) for model in self.models()]
         there = ", ".join(known[-10:]) or "none"
         more = f" and {len(known) - 10} before them" if len(known) > 10 else ""
@@ -265,7 +265,7 @@ class Zoo:
             raise self.absent(model_id)
 
     def gc(self) -> FreedSpace:
-        """Remove what nobody needs: of processes that were killed, and files that nobody knows."""
+        """Remove files that killed processes left, and files that are not in the index."""
         count, size = self.index.sweep()
         with self.index.write() as db:
             known = {digest for (digest,) in db.execute("SELECT digest FROM tensors")}
@@ -274,7 +274,7 @@ class Zoo:
         return FreedSpace(count + len(freed), size + sum(freed))
 
     def check(self) -> tuple[Problem, ...]:
-        """Read everything: what is damaged, missing or needed by nobody, and whom it concerns."""
+        """Read all files: what is damaged, missing or not used, and which models that concerns."""
         with self.index.write() as db:  # so that nothing comes or goes meanwhile
             verdict = rows.one(db, "PRAGMA integrity_check")
             needed = {digest for (digest,) in db.execute(NEEDED)}

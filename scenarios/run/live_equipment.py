@@ -11,7 +11,7 @@ from wattkeeper.live.controller.launchers import ray as ray_runner
 from wattkeeper.live.controller.launchers.local import check_torchrun, command_line
 from wattkeeper.live.controller.workloads import Trainings, TrainingSpec
 from wattkeeper.live.host.wall_clock import WallClock
-from wattkeeper.live.session.arguments import stepped
+from wattkeeper.live.session.arguments import power_limit_steps
 from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.policies.protocols import Options
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
@@ -164,7 +164,7 @@ def _limits(devices: Sequence[Device], allowed: bool) -> tuple[float, ...]:
         return (1.0,)
     if not allowed:
         return (min(device.limit_w() for device in devices if device.limits is not None),)
-    return stepped(*common)
+    return power_limit_steps(*common)
 
 
 def _options(

@@ -26,7 +26,7 @@ from wattkeeper.live import Session
 from wattkeeper.live.devices.device import PowerRange
 from wattkeeper.live.devices.synthetic import SyntheticDevice
 from wattkeeper.live.host.wall_clock import WallClock
-from wattkeeper.live.session.lr_scaling import scaled
+from wattkeeper.live.session.lr_scaling import scale_learning_rate
 from wattkeeper.live.session.store import SessionStore
 from wattkeeper.live.wire.messages import Cause
 from wattkeeper.policies.configure.fixed import FixedConfig
@@ -77,10 +77,14 @@ def history() -> list[dict[str, Any]]:
 
 @given(st.floats(1e-6, 10.0), st.integers(1, 4096), st.integers(1, 4096))
 def test_learning_rates_go_with_the_batch_size(rate: float, size: int, default: int) -> None:
-    assert scaled(rate, size, default, "none") == rate
-    assert scaled(rate, size, default, "linear") == pytest.approx(rate * size / default)
-    assert scaled(rate, 4 * size, size, "square-root") == pytest.approx(2 * rate)
-    back = scaled(scaled(rate, size, default, "square-root"), default, size, "square-root")
+    assert scale_learning_rate(rate, size, default, "none") == rate
+    assert scale_learning_rate(rate, size, default, "linear") == pytest.approx(
+        rate * size / default
+    )
+    assert scale_learning_rate(rate, 4 * size, size, "square-root") == pytest.approx(2 * rate)
+    back = scale_learning_rate(
+        scale_learning_rate(rate, size, default, "square-root"), default, size, "square-root"
+    )
     assert back == pytest.approx(rate)
 
 
@@ -183,13 +187,13 @@ def test_what_profiling_finds_leaves_warm_up_steps_out(
     found: list[Measurement] = []
     from wattkeeper.live.session.local_coordinator import LocalCoordinator
 
-    ask = LocalCoordinator.profiled
+    ask = LocalCoordinator.report_profile
 
     def listen(guide: LocalCoordinator, report: tuple[Measurement, ...]) -> float:
         found.extend(report)
         return ask(guide, report)
 
-    monkeypatch.setattr(LocalCoordinator, "profiled", listen)
+    monkeypatch.setattr(LocalCoordinator, "report_profile", listen)
     with session(power_limits_w=tuple(DRAWN)) as one:
         for epoch in one.epochs(range(30)):
             for step in epoch:

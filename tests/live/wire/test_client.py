@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from wattkeeper.live.wire.client import RemoteCoordinator, guide_from_environment
+from wattkeeper.live.wire.client import RemoteCoordinator, coordinator_from_environment
 from wattkeeper.live.wire.clock import RemoteWallClock
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
 from wattkeeper.live.wire.server import SessionServer
@@ -39,7 +39,9 @@ class Controller:
             ticket, {"orders": ORDERS._asdict(), "limit_w": 150.0, "goes_on": True, "now_s": NOW_S}
         )
 
-    def guide(self, run: str = RUN, token: str = TOKEN, lease_s: float = 20.0) -> RemoteCoordinator:
+    def coordinator(
+        self, run: str = RUN, token: str = TOKEN, lease_s: float = 20.0
+    ) -> RemoteCoordinator:
         return RemoteCoordinator("127.0.0.1", self.server.port, token, run, lease_s=lease_s)
 
 
@@ -50,33 +52,33 @@ def controller() -> Iterator[Controller]:
     made.server.close()
 
 
-def test_a_guide_asks_the_controller(controller: Controller) -> None:
-    guide = controller.guide()
-    assert guide.begin() == ORDERS
-    assert guide.profiled((Measurement(200.0, 1.5, 180.0),)) == 150.0
-    assert guide.epoch(EpochReport(1, 0.5, 2.0, None))
-    assert guide.alive()
-    guide.ended(AttemptResult("reached", 1, 2.0, None))
+def test_a_coordinator_asks_the_controller(controller: Controller) -> None:
+    coordinator = controller.coordinator()
+    assert coordinator.begin() == ORDERS
+    assert coordinator.report_profile((Measurement(200.0, 1.5, 180.0),)) == 150.0
+    assert coordinator.report_epoch(EpochReport(1, 0.5, 2.0, None))
+    assert coordinator.renew_lease()
+    coordinator.end(AttemptResult("reached", 1, 2.0, None))
     kinds = [controller.said.get(timeout=9) for _ in range(4)]
     assert [kind for _, kind, _ in kinds] == ["begun", "profiled", "epoch", "ended"]
     assert kinds[2][2] == {"rank": 0, "epoch": 1, "metric": 0.5, "time_s": 2.0, "energy_j": None}
 
 
 def test_who_is_told_to_stop_learns_it_with_a_sign_of_life(controller: Controller) -> None:
-    guide = controller.guide()
-    assert guide.alive()
+    coordinator = controller.coordinator()
+    assert coordinator.renew_lease()
     controller.server.stop(RUN)
-    assert not guide.alive()
+    assert not coordinator.renew_lease()
 
 
 def test_who_is_not_expected_is_told_to_give_up(controller: Controller) -> None:
     with pytest.raises(EnvironmentLacks, match="does not expect this training"):
-        controller.guide(run="job#1.other").begin()
+        controller.coordinator(run="job#1.other").begin()
 
 
 def test_a_wrong_token_is_not_answered(controller: Controller) -> None:
     with pytest.raises(EnvironmentLacks, match="no controller answers"):
-        controller.guide(token="guessed", lease_s=0.2).begin()
+        controller.coordinator(token="guessed", lease_s=0.2).begin()
     assert controller.said.empty()
 
 
@@ -85,7 +87,7 @@ def test_what_is_no_message_hurts_nobody(controller: Controller) -> None:
         with socket.create_connection(("127.0.0.1", controller.server.port)) as peer:
             peer.sendall(said)
             assert peer.recv(10) == b""
-    assert controller.guide().begin() == ORDERS
+    assert controller.coordinator().begin() == ORDERS
 
 
 @contextmanager
@@ -99,20 +101,20 @@ def came_back(controller: Controller, port: int) -> Iterator[None]:
         controller.server = SessionServer(controller.answer, TOKEN)
 
 
-def test_a_guide_finds_a_controller_that_comes_back(controller: Controller) -> None:
-    guide, port = controller.guide(), controller.server.port
-    assert guide.begin() == ORDERS
+def test_a_coordinator_finds_a_restarted_controller(controller: Controller) -> None:
+    coordinator, port = controller.coordinator(), controller.server.port
+    assert coordinator.begin() == ORDERS
     controller.server.close()
     with came_back(controller, port):
-        assert guide.begin() == ORDERS
+        assert coordinator.begin() == ORDERS
 
 
 def test_a_wall_made_while_its_controller_is_away_finds_the_time_later(
     controller: Controller,
 ) -> None:
-    guide, port = controller.guide(), controller.server.port
+    coordinator, port = controller.coordinator(), controller.server.port
     controller.server.close()
-    wall = RemoteWallClock(guide)
+    wall = RemoteWallClock(coordinator)
     assert wall.now_s() == 0.0
     with came_back(controller, port):
         assert wall.now_s() == NOW_S
@@ -121,7 +123,7 @@ def test_a_wall_made_while_its_controller_is_away_finds_the_time_later(
 def test_a_silent_run_and_a_hung_one_are_told_apart(controller: Controller) -> None:
     controller.server.expect("never", 0.2)
     controller.server.expect("once", 1.0)
-    assert controller.guide(run="once").alive()
+    assert controller.coordinator(run="once").renew_lease()
     found = [controller.said.get(timeout=20) for _ in range(2)]
     causes = {run: payload["cause"] for run, _, payload in found}
     assert causes == {"never": "silent", "once": "hung"}
@@ -133,7 +135,7 @@ def test_an_environment_that_names_no_controller_is_refused(
     monkeypatch.setenv("WATTKEEPER_LINK", "somewhere")
     monkeypatch.delenv("WATTKEEPER_RUN", raising=False)
     with pytest.raises(InputError, match="unset it"):
-        guide_from_environment()
+        coordinator_from_environment()
     began_s = time.monotonic()
     with pytest.raises(EnvironmentLacks, match=r"no controller answers at 127\.0\.0\.1:9"):
         RemoteCoordinator("127.0.0.1", 9, TOKEN, RUN, lease_s=0.1).begin()
