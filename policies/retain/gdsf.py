@@ -49,7 +49,7 @@ class Gdsf(Retain):
         highest = max((priorities[name] for name in retention.evict), default=self._clock)
         if retention.evict and own < highest:
             return Retention(
-                False, reason="its priority is lower than that of the models to evict for it"
+                False, reason="its priority is lower than that of models which had to go for it"
             )
         self._clock = max(self._clock, highest)
         retained = {

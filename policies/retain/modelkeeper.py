@@ -56,7 +56,9 @@ class ModelkeeperRetention(Retain):
         gone = _left_out(store, new, value)
         evicted = tuple(m.model_id for m in store.models if m.model_id in gone)
         if new.model_id in gone:
-            return Retention(False, evicted, "the stored models have more value for their size")
+            return Retention(
+                False, evicted, "the models that are there are worth more than it for their size"
+            )
         self._value = {name: worth for name, worth in value.items() if name not in gone}
         return Retention(True, evicted)
 
