@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -70,33 +70,6 @@ def _least(accuracy: Floats) -> Floats:
     least: Floats = centre + mean
     least -= DEVIATIONS * np.maximum(deviation, LEAST_DEVIATION * np.abs(centre + mean))
     return least
-
-
-def choose(
-    rule: Rule, candidates: Sequence[Candidate], task: str, minimum: float, own: float
-) -> int | None:
-    """Choose the parent of a child.
-
-    Args:
-        rule: See `choose_best` and `choose_bucketed`.
-        candidates: The trained models.
-        task: The child's task and data set.
-        minimum: Smallest score of a parent.
-        own: The child's score for itself.
-
-    Returns:
-        Its index in `candidates`; None if none is eligible (see `eligible`).
-
-    Raises:
-        PolicyError: If there is no such rule.
-    """
-    if rule not in get_args(Rule):
-        raise PolicyError(f"no rule is called {rule!r}; there are {', '.join(get_args(Rule))}")
-    allowed = np.flatnonzero(eligible(candidates, task, minimum)).tolist()
-    if not allowed:
-        return None
-    pool = [candidates[index] for index in allowed]
-    return int(allowed[choose_best(pool) if rule == "best" else choose_bucketed(pool, own)])
 
 
 def choose_best(candidates: Sequence[Candidate]) -> int:

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.parents import choose
 from tests.support.worlds import ScriptedContext, job, profile
-from wattkeeper.policies.matching.choice import Candidate, Rule, choose
+from wattkeeper.policies.matching.choice import Candidate, Rule
 from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.graph import Graph, Node, Tensor
 from wattkeeper.policies.matching.matchers import MATCHERS

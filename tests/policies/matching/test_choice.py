@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.matching.choice import Candidate, Rule, choose, eligible, warm_factor
+from tests.support.parents import choose
+from wattkeeper.policies.errors import InputError, PolicyError
+from wattkeeper.policies.matching.choice import Candidate, Rule, eligible, warm_factor
+from wattkeeper.policies.registry import find_config
 
 TASK = "image/cifar10"
 PEERS = [Candidate(0.2, 0.90 + 0.001 * at, TASK) for at in range(12)]
@@ -82,8 +84,8 @@ def test_no_parent_is_chosen_below_the_minimum_score() -> None:
 
 
 def test_an_unknown_rule_is_refused() -> None:
-    with pytest.raises(PolicyError, match="no rule is called 'first'"):
-        choose_index("first")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"rule: .*'best' or 'bucketed'"):
+        find_config("configure", "modelkeeper", {"rule": "first"})
 
 
 @pytest.mark.parametrize(
