@@ -7,48 +7,42 @@ controller is killed, and nothing is left when an attempt is.
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+
+import psutil
 
 from wattkeeper.live.devices.power_limiter import GUARD
-from wattkeeper.live.host.proc import started
 from wattkeeper.live.wire.client import LINK, RUN
 
-PROC = Path("/proc")
 KILL_TIMEOUT_S, PAUSE_S = 5.0, 0.005
 """How long it waits for processes that it killed; one that waits for a device may take long."""
 
 
 def environments() -> Iterator[tuple[int, Mapping[str, str]]]:
-    """Process id and environment of the processes of this host that this user may look at."""
-    for entry in PROC.iterdir():
-        if not entry.name.isdecimal():
-            continue
-        with contextlib.suppress(OSError):
-            text = (entry / "environ").read_bytes().decode(errors="replace")
-            if RUN in text and started(int(entry.name)) and not _is_guard(entry):
-                pairs = (line.partition("=") for line in text.split("\0"))
-                yield int(entry.name), {name: value for name, _, value in pairs}
+    """Process id and environment of each process of a live run, guards of power limits excepted."""
+    for process, environment, is_guard in _processes():
+        if not is_guard:
+            yield process.pid, environment
 
 
 def guards(run: str) -> list[int]:
-    """The processes that put power limits back for a run: they are left to do so, and then end."""
-    found = []
-    for entry in PROC.iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.isdecimal() and _is_guard(entry) and started(int(entry.name)):
-                wanted = f"{RUN}={run}".encode()
-                if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-    return found
+    """The processes that restore power limits after a run; they end by themselves."""
+    return [
+        process.pid
+        for process, environment, is_guard in _processes()
+        if is_guard and environment[RUN] == run
+    ]
 
 
-def _is_guard(entry: Path) -> bool:
-    return GUARD.encode() in (entry / "cmdline").read_bytes().split(b"\0")
+def _processes() -> Iterator[tuple[psutil.Process, Mapping[str, str], bool]]:
+    """The processes of live runs that this user may inspect; with each, whether it is a guard."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            environment = process.environ()
+            if RUN in environment and process.status() != psutil.STATUS_ZOMBIE:
+                yield process, environment, GUARD in process.cmdline()
 
 
 def of_controller(token: str) -> dict[str, dict[int, Mapping[str, str]]]:
@@ -72,10 +66,14 @@ def kill(run: str, first: subprocess.Popen[bytes] | None = None) -> None:
         first.kill()
     give_up_s = time.monotonic() + KILL_TIMEOUT_S
     while time.monotonic() < give_up_s:
-        found = [pid for pid, environment in environments() if environment.get(RUN) == run]
-        if not found:
+        running = [
+            process
+            for process, environment, is_guard in _processes()
+            if environment[RUN] == run and not is_guard
+        ]
+        if not running:
             return
-        for pid in found:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        for process in running:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
         time.sleep(PAUSE_S)

@@ -14,9 +14,10 @@ def boot() -> str:
 
 
 def started(pid: int) -> int:
-    """When a process started, in ticks since the boot; 0 if it is gone, or a zombie.
+    """When a process started, in ticks since the boot; 0 if it has ended, zombies included.
 
-    Process ids come again; with this they do not.
+    Together with the process id this is unique. psutil's time is one of the wall clock, which
+    differs after the clock was set.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
