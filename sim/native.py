@@ -1,4 +1,4 @@
-"""Types and functions of librt, which mypyc compiles to C; in Python where it is not installed."""
+"""Writers of bytes of librt, which mypyc compiles to C; in Python where it is not installed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from librt.strings import BytesWriter, write_f64_le, write_i32_le, write_i64_le
-    from librt.vecs import vec
 else:
     try:
         from librt.strings import BytesWriter, write_f64_le, write_i32_le, write_i64_le
-        from librt.vecs import vec
     except ModuleNotFoundError:
         from struct import Struct
 
@@ -21,13 +19,10 @@ else:
                 """Return all bytes."""
                 return bytes(self)
 
-        class vec(list):  # noqa: N801
-            """Items of one type, as `vec[int]([1, 2])`."""
-
         def _writer(code):
             pack = Struct(code).pack
             return lambda writer, value: writer.extend(pack(value))
 
         write_f64_le, write_i32_le, write_i64_le = map(_writer, ("<d", "<i", "<q"))
 
-__all__ = ["BytesWriter", "vec", "write_f64_le", "write_i32_le", "write_i64_le"]
+__all__ = ["BytesWriter", "write_f64_le", "write_i32_le", "write_i64_le"]

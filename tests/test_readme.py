@@ -301,3 +301,13 @@ def test_keys_of_clusters(form: type[schema.Section], prefix: str) -> None:
         assert (default == "needed") == field.is_required()
         if isinstance(field.default, float):
             assert default == str(field.default)
+
+
+def test_a_program_runs_processes_beside_the_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = (block for kind, block in BLOCK.findall(PAGES["python.md"]) if kind == "python")
+    exec("\n".join(blocks), {})
+    usual, closed = (float(line.split()[0]) for line in capsys.readouterr().out.splitlines()[-2:])
+    assert 0 < usual < closed

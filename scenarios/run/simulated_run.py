@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.run.build import (
     Runtime,
@@ -14,11 +16,20 @@ from wattkeeper.scenarios.run.build import (
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.replay import Replay
+from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.results.tables import RunResult
 
 
-def execute(spec: RunSpec, inputs: RunInputs) -> RunResult:
-    """Run one variant with one seed."""
+def execute(
+    spec: RunSpec, inputs: RunInputs, prepare: Callable[[World], object] | None = None
+) -> RunResult:
+    """Run one variant with one seed.
+
+    Args:
+        spec: The run.
+        inputs: What it reads.
+        prepare: Called with the world before it runs, to start SimPy processes in its environment.
+    """
     env, streams = SimulationEnvironment(), streams_of(spec, inputs)
     backend = Replay(
         env,
@@ -33,6 +44,8 @@ def execute(spec: RunSpec, inputs: RunInputs) -> RunResult:
     zoo = build_zoo(spec, inputs, streams)
     runtime = Runtime(env, streams, backend, source_of(inputs), zoo)
     world = build_world(spec, inputs, runtime)
+    if prepare is not None:
+        prepare(world)
     world.run()
     unmeasured = {key[0] for key, profile in inputs.profiles.items() if not profile.measured}
     return collect_results(spec, inputs, world, unmeasured)

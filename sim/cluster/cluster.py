@@ -13,7 +13,6 @@ from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Job, Placement
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.native import vec
 
 _ONE: Final[i64] = 1
 """Shifted as a machine integer; a plain 1 would be shifted as an object."""
@@ -34,7 +33,7 @@ class _Nodes:
     listed = False
 
     def __init__(self, nodes: int) -> None:
-        self._bits: vec[i64] = vec[i64]([0] * ((nodes >> 5) + 1))
+        self._bits: list[i64] = [0] * ((nodes >> 5) + 1)
         self._words = 0
 
     def add(self, node: i64) -> None:
@@ -69,17 +68,19 @@ class Cluster(ClusterView):
     Attributes:
         spec: What the cluster consists of.
         free_gpus: Number of GPUs that nobody holds a part of.
+        closed: Unused GPUs of closed nodes, by node; `free` and `free_gpus` lack them.
     """
 
     def __init__(self, spec: ClusterSpec) -> None:
         self.spec = spec
         self.free_gpus = spec.gpus
+        self.closed: dict[int, int] = {}
         self.gpu_types = spec.gpu_types
         self.node_type, self.capacity = _frozen(spec.node_type), _frozen(spec.capacity)
-        self._types: vec[i64] = vec[i64](spec.node_type.tolist())
+        self._types: list[i64] = spec.node_type.tolist()
         # Arrays are slow by element: they are shown, and brought up to date when asked.
-        self._count: vec[i64] = vec[i64](spec.capacity.tolist())
-        self._is_stale: vec[bool] = vec[bool]([False] * spec.nodes)
+        self._count: list[i64] = spec.capacity.tolist()
+        self._is_stale: list[bool] = [False] * spec.nodes
         self._stale: list[int] = []
         self._free, self._changes = spec.capacity.copy(), np.zeros(spec.nodes, dtype=np.int64)
         self._free_shown, self._changes_shown = _frozen(self._free), _frozen(self._changes)
@@ -125,7 +126,7 @@ class Cluster(ClusterView):
 
     def shared(self, node: int) -> Mapping[int, int]:
         """See `wattkeeper.policies.protocols.ClusterView`."""
-        return self._shared.get(node, {})
+        return {} if node in self.closed else self._shared.get(node, {})
 
     def types_for(self, job: Job) -> tuple[int, ...]:
         """See `wattkeeper.policies.protocols.ClusterView`."""
@@ -221,11 +222,27 @@ class Cluster(ClusterView):
                 del shared[gpu]
                 self._count_free(node, 1)
 
+    def close(self, node: int) -> int:
+        """Give a node's GPUs to no further job; returns how many were free."""
+        gpus = int(self._count[node])
+        self._count_free(node, -gpus)
+        self.closed[node] = gpus
+        return gpus
+
+    def reopen(self, node: int) -> int:
+        """Give a closed node's GPUs to jobs again; returns how many are free."""
+        gpus = self.closed.pop(node)
+        self._count_free(node, gpus)
+        return gpus
+
     def is_empty(self, node: int) -> bool:
         """Whether no job holds anything of a node."""
         return bool(self._count[node] == self.capacity[node])
 
     def _count_free(self, node: i64, change: i64) -> None:
+        if self.closed and node in self.closed:
+            self.closed[node] += change
+            return
         count = self._count[node] + change
         self._count[node] = count
         self._touch(node)

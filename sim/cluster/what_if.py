@@ -30,9 +30,12 @@ class ClusterWithout(ClusterView):
         for job, placement in gone:
             if job.gpu_milli == WHOLE:
                 for node, gpus, _ in placement:
-                    count[node] += gpus
+                    if node not in cluster.closed:
+                        count[node] += gpus
                 continue
             for node, _, gpu in placement:
+                if node in cluster.closed:
+                    continue
                 shared = self._shared.setdefault(node, dict(self.shared(node)))
                 shared[gpu] += job.gpu_milli
                 if shared[gpu] == WHOLE:

@@ -12,14 +12,17 @@ from mypy_extensions import mypyc_attr
 from simpy.core import EmptySchedule, Environment, SimTime, StopSimulation
 from simpy.events import Event
 
-STOP: Final = -50
+STOP: Final = -6
 """Priority of the end of `run(until=...)`: before anything else of its time."""
 
-COMPLETION: Final = -40
+COMPLETION: Final = -5
 """Priority of ends of attempts, and of all else that the world itself schedules."""
 
-ARRIVAL: Final = -10
-"""Priority of arrivals. Events of ordinary SimPy processes follow: their priorities are 0 and 1."""
+ARRIVAL: Final = -1
+"""Priority of arrivals. Between it and completions there is room for losses of nodes, their returns
+and signals. Events of SimPy's processes follow arrivals: their priorities are 0 and 1."""
+
+NEVER: Final = math.inf
 
 
 class ScheduledEvent:
@@ -90,13 +93,13 @@ class SimulationEnvironment(Environment):
 
     _now: float
     _queue: list[tuple[float, int, int, Any]]  # type: ignore[assignment]
-    _eid: Iterator[int]  # type: ignore[assignment]
+    _eid: Iterator[Any]  # type: ignore[assignment]
 
     def __init__(self) -> None:
         super().__init__(initial_time=0.0)
         self.events = 0
         self.driven: Driven
-        self.next_arrival_s = math.inf
+        self.next_arrival_s = NEVER
         self.pass_is_due = False
 
     @property
@@ -135,7 +138,7 @@ class SimulationEnvironment(Environment):
             self.pass_is_due = False
             self.driven.schedule()
         elif event is None:
-            if next_s == math.inf:
+            if next_s == NEVER:
                 raise EmptySchedule
             self._now = next_s
             self.driven.arrive()

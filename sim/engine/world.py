@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.profile import cost as cost_of
 from wattkeeper.policies.protocols import (
+    NEW,
     EmptyZoo,
     Job,
     Measurement,
@@ -307,6 +308,21 @@ class World(Listener):
             self._nodes.vacate(attempt.placement, self.env.now)
         self._budget.release(job)
         self._room.grow()
+
+    def close_node(self, node: int) -> None:
+        """Start no further job on a node; those that run there go on. Its GPUs draw idle power."""
+        gpus = self.cluster.close(node)
+        if self._nodes.vary:
+            self._nodes.occupy(((node, gpus, NEW),), self.env.now)
+        self._room.shrink()
+
+    def reopen_node(self, node: int) -> None:
+        """Let jobs start on a closed node again."""
+        gpus = self.cluster.reopen(node)
+        if self._nodes.vary:
+            self._nodes.vacate(((node, gpus, NEW),), self.env.now)
+        self._room.grow()
+        self._ask_for_pass()
 
     def holds(self, attempt: Attempt) -> None:
         """See `wattkeeper.sim.engine.backend.Listener`."""

@@ -35,9 +35,3 @@ def test_it_writes_the_same_bytes(plain: ModuleType) -> None:
         contents.append(writer.getvalue())
     assert contents[0] == contents[1]
     assert type(contents[0]) is bytes
-
-
-def test_vectors_are_lists(plain: ModuleType) -> None:
-    items = plain.vec[int]([1, 2])
-    items[0] += 4
-    assert [items[0], items[1], len(items)] == [5, 2, 2]

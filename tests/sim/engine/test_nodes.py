@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
+from simpy import Event
 
 from tests.support.worlds import (
     GPU,
@@ -15,6 +18,7 @@ from tests.support.worlds import (
     OTHER_GPU,
     Setting,
     attempts,
+    build_world,
     by_job,
     chosen,
     job,
@@ -40,6 +44,32 @@ def plain(name: str, submit_s: float, duration_s: float, gpus: int = 1, milli: i
     """A job without a workload."""
     one = job(name, submit_s, duration_s=duration_s, gpus=gpus)
     return one.replace(workload=None, gpu_milli=milli)
+
+
+# --- maintenance
+
+
+@pytest.mark.parametrize("sleep_after_s", [None, 2.0])
+def test_no_job_starts_on_a_closed_node(sleep_after_s: float | None) -> None:
+    """A job that runs on it goes on; the GPUs that it leaves are not given to the next one."""
+    hardware = replace(spec(nodes=1, gpus_per_node=2), sleep_after_s=sleep_after_s)
+    world = build_world([plain("a", 0.0, 10.0), plain("b", 6.0, 10.0)], cluster=hardware)
+    free: list[int] = []
+
+    def maintain() -> Generator[Event, Any, None]:
+        yield world.env.timeout(5.0)
+        world.close_node(0)
+        free.append(world.cluster.free_gpus)
+        yield world.env.timeout(25.0)
+        free.append(world.cluster.free_gpus)
+        world.reopen_node(0)
+        free.append(world.cluster.free_gpus)
+
+    world.env.process(maintain())
+    world.run()
+    assert free == [0, 0, 2]
+    assert starts(world) == {"a": 0.0, "b": 30.0}
+    assert [row.finish_time_s for row in attempts(world)] == [10.0, 40.0]
 
 
 # --- a power cap
