@@ -193,6 +193,13 @@ def test_contributing_lists_every_folder_once() -> None:
     assert sorted(listed) == sorted(folders)
 
 
+def test_tests_lie_in_the_rooms_of_what_they_test() -> None:
+    tests = ROOT / "tests"
+    folders = {path.parent.relative_to(tests).as_posix() for path in tests.glob("*/**/test_*.py")}
+    assert "live/session" in folders
+    assert [folder for folder in sorted(folders) if not (ROOT / folder).is_dir()] == []
+
+
 def test_paths_in_contributing_exist() -> None:
     paths = re.findall(r"`((?:\w+/)+[\w.]*)`", house_section())
     assert "traces/formats/" in paths

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import math
-import os
 import pickle
-import subprocess
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -34,8 +29,6 @@ from tests.support.worlds import (
     run_world,
     spec,
 )
-from wattkeeper.policies import configure
-from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import (
     NEW,
     CapacityView,
@@ -572,129 +565,3 @@ def test_policy_in_a_world(config: PolicyConfig, occupancy: str, profiling: str)
     again = run()
     assert attempts(again) == attempts(world)
     assert decisions(again) == told
-
-
-# --- the registry
-
-
-def test_a_kind_that_is_taken_is_refused() -> None:
-    known = policies("tune")
-    with pytest.raises(PolicyError, match="two tune policies are called 'max-power'") as caught:
-
-        class Impostor(PolicyConfig):
-            point: ClassVar[Point] = "tune"
-            kind: Literal["max-power"] = "max-power"
-
-    assert __name__ in str(caught.value)
-    assert "wattkeeper.policies.tune.max_power" in str(caught.value)
-    assert policies("tune") == known
-
-
-ACME = '''
-"""A policy from elsewhere."""
-
-from typing import ClassVar, Literal
-
-from wattkeeper.policies.protocols import Configuration, Configure
-from wattkeeper.policies.registry import Point, PolicyConfig
-
-
-class AcmeConfig(PolicyConfig):
-    """The largest batch size."""
-
-    point: ClassVar[Point] = "configure"
-    kind: Literal["acme-largest"] = "acme-largest"
-
-    def build(self):
-        return Acme()
-
-
-class Acme(Configure):
-    def configure(self, ctx, start):
-        return Configuration(start.options.batch_sizes[-1])
-'''
-
-ASK_FOR_ACME = """
-import json
-from wattkeeper.policies.registry import policies
-from wattkeeper.scenarios.spec.schema import Scenario
-print(json.dumps({
-    "kinds": list(policies("configure")),
-    "module": policies("configure")["acme-largest"].__module__,
-    "in_schema": "acme-largest" in json.dumps(Scenario.model_json_schema()),
-}))
-"""
-
-
-def test_a_policy_of_another_distribution_is_found(tmp_path: Path) -> None:
-    (tmp_path / "acme_policies.py").write_text(ACME)
-    info = tmp_path / "acme-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[wattkeeper.policies]\nacme = acme_policies\n")
-    inherited = filter(None, [os.environ.get("PYTHONPATH")])
-    done = subprocess.run(
-        [sys.executable, "-c", ASK_FOR_ACME],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *inherited])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["module"] == "acme_policies"
-    assert found["in_schema"]
-    assert found["kinds"] == sorted(found["kinds"])
-    assert set(policies("configure")) < set(found["kinds"])
-
-
-# --- purity
-
-ROOT = Path(configure.__file__).parents[1]
-SOURCES = sorted(ROOT.rglob("*.py"))
-IMPURE = {"datetime", "os", "pandas", "pynvml", "random", "secrets", "simpy", "socket"}
-IMPURE |= {"subprocess", "threading", "time", "torch", "uuid"}
-IMPURE_CALLS = {"__import__", "eval", "exec", "input", "open", "print"}
-
-
-def impurities(source: str) -> list[str]:
-    """Clocks, I/O and unnamed randomness in a module."""
-    found = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            found += [a.name for a in node.names if a.name.partition(".")[0] in IMPURE]
-        elif isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            if module.partition(".")[0] in IMPURE:
-                found.append(module)
-            if module in ("numpy", "numpy.random"):
-                found += [a.name for a in node.names if a.name not in ("Generator", "typing")]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            found += [node.func.id] if node.func.id in IMPURE_CALLS else []
-        elif isinstance(node, ast.Attribute) and node.attr != "Generator":
-            owner = node.value
-            if isinstance(owner, ast.Attribute) and owner.attr == "random":
-                found.append(f"random.{node.attr}")
-    return found
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_policies_are_pure(path: Path) -> None:
-    assert impurities(path.read_text(encoding="utf-8")) == []
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "import os.path",
-        "def late():\n    from time import monotonic",
-        "import numpy as np\nx = np.random.default_rng()",
-        "from numpy.random import default_rng",
-        "from numpy import random",
-        "y = open('state')",
-        "z = __import__('os')",
-    ],
-)
-def test_an_impure_line_is_found(line: str) -> None:
-    assert impurities(line)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import Command
-from tests.policies.test_zoo_configure import chain
+from tests.policies.configure.test_zoo_configure import chain
 from tests.support.worlds import attempts, chosen, decided, steady, trace
 from tests.support.worlds import job as plain_job
 from wattkeeper.policies.profile import Objective

@@ -1,0 +1,87 @@
+"""The registry: kinds that are taken, and policies of other distributions."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import pytest
+
+from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.registry import Point, PolicyConfig, policies
+
+
+def test_a_kind_that_is_taken_is_refused() -> None:
+    known = policies("tune")
+    with pytest.raises(PolicyError, match="two tune policies are called 'max-power'") as caught:
+
+        class Impostor(PolicyConfig):
+            point: ClassVar[Point] = "tune"
+            kind: Literal["max-power"] = "max-power"
+
+    assert __name__ in str(caught.value)
+    assert "wattkeeper.policies.tune.max_power" in str(caught.value)
+    assert policies("tune") == known
+
+
+ACME = '''
+"""A policy from elsewhere."""
+
+from typing import ClassVar, Literal
+
+from wattkeeper.policies.protocols import Configuration, Configure
+from wattkeeper.policies.registry import Point, PolicyConfig
+
+
+class AcmeConfig(PolicyConfig):
+    """The largest batch size."""
+
+    point: ClassVar[Point] = "configure"
+    kind: Literal["acme-largest"] = "acme-largest"
+
+    def build(self):
+        return Acme()
+
+
+class Acme(Configure):
+    def configure(self, ctx, start):
+        return Configuration(start.options.batch_sizes[-1])
+'''
+
+ASK_FOR_ACME = """
+import json
+from wattkeeper.policies.registry import policies
+from wattkeeper.scenarios.spec.schema import Scenario
+print(json.dumps({
+    "kinds": list(policies("configure")),
+    "module": policies("configure")["acme-largest"].__module__,
+    "in_schema": "acme-largest" in json.dumps(Scenario.model_json_schema()),
+}))
+"""
+
+
+def test_a_policy_of_another_distribution_is_found(tmp_path: Path) -> None:
+    (tmp_path / "acme_policies.py").write_text(ACME)
+    info = tmp_path / "acme-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[wattkeeper.policies]\nacme = acme_policies\n")
+    inherited = filter(None, [os.environ.get("PYTHONPATH")])
+    done = subprocess.run(
+        [sys.executable, "-c", ASK_FOR_ACME],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *inherited])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["module"] == "acme_policies"
+    assert found["in_schema"]
+    assert found["kinds"] == sorted(found["kinds"])
+    assert set(policies("configure")) < set(found["kinds"])
