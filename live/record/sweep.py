@@ -102,7 +102,7 @@ class RecordingPlan(NamedTuple):
         return hashlib.sha256(source.read_bytes() if source else b"").hexdigest()
 
 
-class RecordedRun(NamedTuple):
+class ScriptRun(NamedTuple):
     """A finished run of the script.
 
     Attributes:
@@ -149,9 +149,9 @@ class Recording(NamedTuple):
         settle_s: Time until a power limit is in force, s; None where none may be set.
     """
 
-    full: list[RecordedRun]
-    limited: list[RecordedRun]
-    stopped: list[RecordedRun]
+    full: list[ScriptRun]
+    limited: list[ScriptRun]
+    stopped: list[ScriptRun]
     settle_s: float | None
 
 
@@ -195,7 +195,7 @@ def record(
         requests += [RecordingRequest(size, limit_w, 1, epochs=plan.epochs) for size in sizes
                      for limit_w in limits_w]  # fmt: skip
         total = len(requests) + 2
-        runs: list[RecordedRun] = []
+        runs: list[ScriptRun] = []
         unfit: set[int] = set()
         for request in requests:
             progress(len(runs), total)
@@ -220,7 +220,7 @@ def record(
 
 def _run_stopped(
     runner: _ScriptRunner, request: RecordingRequest, folder: Path
-) -> Iterator[RecordedRun]:
+) -> Iterator[ScriptRun]:
     """Stop a run after an epoch, and resume it if the script saved a checkpoint."""
     checkpoint = folder / "kept"
     stopped = runner.run(request._replace(stop_after=1, checkpoint=str(checkpoint)))
@@ -245,7 +245,7 @@ class _ScriptRunner:
         self._plan, self._command, self._folder, self._lock = plan, command, folder, lock
         self._wall = run_clock()
 
-    def run(self, request: RecordingRequest) -> RecordedRun:
+    def run(self, request: RecordingRequest) -> ScriptRun:
         """The finished run with these settings.
 
         Raises:
@@ -255,13 +255,13 @@ class _ScriptRunner:
         path = self._folder / f"run-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
         if path.exists():
             stored = json.loads(path.read_text(encoding="utf-8"))
-            return RecordedRun(RecordingRequest(*stored.pop("request")), **stored)
+            return ScriptRun(RecordingRequest(*stored.pop("request")), **stored)
         done = self._run(request, path.with_suffix(".log"))
         with replace_file(path) as new:
             new.write_text(json.dumps(done._asdict()), encoding="utf-8")
         return done
 
-    def _run(self, request: RecordingRequest, log: Path) -> RecordedRun:
+    def _run(self, request: RecordingRequest, log: Path) -> ScriptRun:
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="now-") as name:
             session = Path(name)
             sent = request._replace(lease_s=self._plan.lease_s, parent=process_identity.me())
@@ -279,7 +279,7 @@ class _ScriptRunner:
             events = process.read_events(session / EVENTS)
             if fault := _find_fault(events, code):
                 raise self._failure(request, fault, log, session)
-            return RecordedRun(request, spawned_s, exited_s, events)
+            return ScriptRun(request, spawned_s, exited_s, events)
 
     def _failure(
         self, request: RecordingRequest, fault: str, log: Path, session: Path

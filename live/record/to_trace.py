@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from wattkeeper.live.record.sweep import RecordedRun, Recording, RecordingPlan
+from wattkeeper.live.record.sweep import Recording, RecordingPlan, ScriptRun
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.traces.library import store
@@ -140,13 +140,13 @@ def _tables(recording: Recording) -> Tables:
     }
 
 
-def _profiles(full: Sequence[RecordedRun], limited: Sequence[RecordedRun]) -> Iterable[Json]:
+def _profiles(full: Sequence[ScriptRun], limited: Sequence[ScriptRun]) -> Iterable[Json]:
     """Rows of profiles, one for each batch size and power limit.
 
     The extra time and energy of a training's first epoch are spread over its epochs, in the same
     proportion at all limits.
     """
-    runs_by_size: dict[int, list[RecordedRun]] = defaultdict(list)
+    runs_by_size: dict[int, list[ScriptRun]] = defaultdict(list)
     for run in full:
         runs_by_size[run.begun["batch_size"]].append(run)
     for batch_size, runs in runs_by_size.items():
@@ -178,7 +178,7 @@ def _profile_row(begun: Json, limit_w: float | None, time_s: float, energy_j: fl
     }
 
 
-def _epochs(run: RecordedRun) -> list[EpochUsage]:
+def _epochs(run: ScriptRun) -> list[EpochUsage]:
     """Usage of each epoch; the time to report the epoch before is left out."""
     before_s, before_j = run.request.time_done_s, run.request.energy_done_j or 0.0
     epochs = []
@@ -189,7 +189,7 @@ def _epochs(run: RecordedRun) -> list[EpochUsage]:
     return epochs
 
 
-def _mean_later_epoch(runs: Sequence[RecordedRun]) -> EpochUsage:
+def _mean_later_epoch(runs: Sequence[ScriptRun]) -> EpochUsage:
     """The mean without first epochs, where there are others."""
     later = [epoch for run in runs for epoch in _epochs(run)[1:]]
     return _mean(later or [epoch for run in runs for epoch in _epochs(run)])
@@ -216,7 +216,7 @@ def _latencies(recording: Recording, key: _ProfileKey) -> Json:
     }
 
 
-def _startup_s(run: RecordedRun) -> float:
+def _startup_s(run: ScriptRun) -> float:
     """Time from the start of its process to its first step, s."""
     first = run.epochs[0]
     return float(first["at_s"] - (first["time_s"] - run.request.time_done_s) - run.spawned_s)

@@ -39,7 +39,7 @@ class Stage(NamedTuple):
 Architecture = tuple[Stage, ...]
 
 
-class Candidate(NamedTuple):
+class CandidateNetwork(NamedTuple):
     """A network that the search trains.
 
     Attributes:
@@ -67,9 +67,9 @@ def describe(architecture: Architecture) -> str:
     )
 
 
-def draw_candidates(count: int, rng: np.random.Generator) -> list[Candidate]:
+def draw_candidates(count: int, rng: np.random.Generator) -> list[CandidateNetwork]:
     """Draw different networks; each but the first is a mutation of a random earlier one."""
-    candidates = [Candidate(f"000-{describe(FIRST)}", FIRST, None, "first")]
+    candidates = [CandidateNetwork(f"000-{describe(FIRST)}", FIRST, None, "first")]
     known = {FIRST}
     while len(candidates) < count:
         parent = candidates[int(rng.integers(len(candidates)))]
@@ -79,7 +79,7 @@ def draw_candidates(count: int, rng: np.random.Generator) -> list[Candidate]:
             continue
         known.add(child)
         name = f"{len(candidates):03d}-{describe(child)}"
-        candidates.append(Candidate(name, child, parent.name, mutation))
+        candidates.append(CandidateNetwork(name, child, parent.name, mutation))
     return candidates
 
 

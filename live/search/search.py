@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from wattkeeper.live.search import dataset
-from wattkeeper.live.search.architectures import Candidate, build, draw_candidates
+from wattkeeper.live.search.architectures import CandidateNetwork, build, draw_candidates
 from wattkeeper.live.search.training_log import TrainingRecord, append_record, read_records
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.policies.matching.choice import warm_factor
@@ -198,7 +198,7 @@ class SearchRun:
             self.models.append(TrainedModel(name, name, TASK, record.validation_accuracy, graph))
         return record
 
-    def _train(self, candidate: Candidate, parent: str | None) -> TrainingRecord:
+    def _train(self, candidate: CandidateNetwork, parent: str | None) -> TrainingRecord:
         from wattkeeper.live.search.trainer import train
 
         name, graph_s, query_s = candidate.name, 0.0, 0.0
