@@ -240,8 +240,10 @@ class LiveBackend(Backend):
             self._reply(news.ticket, {"gone": True})
         elif news.kind == "begun":
             where = self._setting.folder / "checkpoints" / f"{file_name(run.name)}.state"
-            orders = run.orders(self._setting.objective.eta, str(where), self._setting.lease_s)
-            self._reply(news.ticket, {"orders": orders._asdict()})
+            assignment = run.assignment(
+                self._setting.objective.eta, str(where), self._setting.lease_s
+            )
+            self._reply(news.ticket, {"assignment": assignment._asdict()})
         elif news.kind == "profiled":
             if run.power_limit_w is None:  # another process of the training reports it
                 self._asking.setdefault((news.job_id, news.attempt), []).append(news.ticket)

@@ -66,7 +66,7 @@ def rehearse() -> None:
     wall = run_clock()
     needed = plan["epochs"]
     with Session("rehearsal", batch_sizes=[1], default_batch_size=1, max_epochs=1) as session:
-        limits = session.orders.profile_w
+        limits = session.assignment.profile_w
         steps = 2 * len(limits) or 1
         place = Progress()
         session.keep(place=place)

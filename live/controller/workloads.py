@@ -150,7 +150,7 @@ class LiveAttempt(Execution):
         self.id, self.begun, self.told, self.heard = None, False, False, 0
         self.answers.clear()
 
-    def orders(self, eta: float, checkpoint: str, lease_s: float) -> Assignment:
+    def assignment(self, eta: float, checkpoint: str, lease_s: float) -> Assignment:
         """What its session is told."""
         attempt, training, decision = self.attempt, self.training, self.decision
         job, options, chosen = attempt.job, training.options, decision.configuration

@@ -56,7 +56,7 @@ def main() -> None:
         max_epochs=40,
         eta=0.5 if device == "cuda" else 0.0,  # few CPUs measure their energy
     ) as session:
-        torch.manual_seed(session.orders.recurrence)
+        torch.manual_seed(session.assignment.recurrence)
         model = make_network().to(device)
         optimizer = torch.optim.SGD(model.parameters(), session.learning_rate(0.01), momentum=0.9)
         data = torch.utils.data.TensorDataset(*train)

@@ -61,7 +61,7 @@ def main() -> None:
         max_epochs=40,
         eta=0.5 if device == "cuda" else 0.0,  # few CPUs measure their energy
     ) as session:
-        torch.manual_seed(session.orders.recurrence)
+        torch.manual_seed(session.assignment.recurrence)
         model = Network().to(device)
         optimizer = torch.optim.Adam(model.parameters(), session.learning_rate(1e-3, "square-root"))
         data = torch.utils.data.TensorDataset(train)

@@ -27,7 +27,7 @@ from wattkeeper.live.host.failures import is_out_of_memory
 from wattkeeper.live.record import process
 from wattkeeper.live.session.arguments import power_limit_steps
 from wattkeeper.live.session.coordinators import RECORDING
-from wattkeeper.live.session.recording_coordinator import EVENTS, ORDERS, RecordingRequest
+from wattkeeper.live.session.recording_coordinator import EVENTS, REQUEST, RecordingRequest
 from wattkeeper.live.wire.clock import run_clock
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.json_types import Json
@@ -265,7 +265,7 @@ class _ScriptRunner:
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="now-") as name:
             session = Path(name)
             sent = request._replace(lease_s=self._plan.lease_s, parent=process_identity.me())
-            (session / ORDERS).write_text(json.dumps(sent._asdict()), encoding="utf-8")
+            (session / REQUEST).write_text(json.dumps(sent._asdict()), encoding="utf-8")
             spawned_s = self._wall.now_s()
             try:
                 code = process.execute(

@@ -23,7 +23,7 @@ from wattkeeper.policies.protocols import Measurement
 if TYPE_CHECKING:
     from wattkeeper.live.devices.device import Device
 
-ORDERS: Final = "orders.json"
+REQUEST: Final = "request.json"
 EVENTS: Final = "events.jsonl"
 
 
@@ -62,7 +62,7 @@ class RecordingCoordinator:
     """See `wattkeeper.live.wire.messages.Coordinator` for its methods.
 
     Args:
-        folder: Where orders are, and events go.
+        folder: Holds the request; the events are written there.
         terms: What the script says.
         devices: Those of this process.
         limiter: Whether power limits can be set.
@@ -80,14 +80,16 @@ class RecordingCoordinator:
         self._terms, self._devices, self._limiter, self._how = terms, devices, limiter, how
         self._events = folder / EVENTS
         self._wall = run_clock()
-        self._wanted = RecordingRequest(**json.loads((folder / ORDERS).read_text(encoding="utf-8")))
+        self._wanted = RecordingRequest(
+            **json.loads((folder / REQUEST).read_text(encoding="utf-8"))
+        )
         self._report_s = 0.0
 
     def begin(self) -> Assignment:
         """Begin what is recorded."""
         terms, wanted = self._terms, self._wanted
         batch_size = wanted.batch_size or terms.default_batch_size
-        orders = Assignment(
+        assignment = Assignment(
             job_id=f"{terms.job}/{wanted.recurrence}",
             recurrence=wanted.recurrence,
             attempt=1,
@@ -105,8 +107,8 @@ class RecordingCoordinator:
             energy_done_j=wanted.energy_done_j,
             lease_s=max(terms.lease_s, wanted.lease_s),
         )
-        self._write("begun", orders._asdict() | self._about())
-        return orders
+        self._write("begun", assignment._asdict() | self._about())
+        return assignment
 
     def report_profile(self, report: tuple[Measurement, ...]) -> float:
         """Nothing is profiled within a training that is recorded."""

@@ -90,12 +90,12 @@ class Session:
             energy that the cost counts.
 
     Attributes:
-        orders: What this attempt shall do; from entering on.
+        assignment: What this attempt shall do; from entering on.
         outcome: How it ended; from leaving on.
         power_limit_w: The limit in force, W; None if not known.
     """
 
-    orders: Assignment
+    assignment: Assignment
     outcome: AttemptResult
 
     def __init__(
@@ -159,15 +159,15 @@ class Session:
         self._pid = os.getpid()
         self._ranks = distributed.Ranks()
         with ExitStack() as stack:
-            self.orders = begin() if is_linked() else self._ranks.call_together(begin)
-            self._pulse = Heartbeat(self._coordinator, self.orders.lease_s)
+            self.assignment = begin() if is_linked() else self._ranks.call_together(begin)
+            self._pulse = Heartbeat(self._coordinator, self.assignment.lease_s)
             self._signals = Terminations()
             self._held = stack.pop_all()
-        self._objective = Objective(self.orders.eta)
+        self._objective = Objective(self.assignment.eta)
         self._pulse.begin()
         try:
-            if self.orders.power_limit_w is not None:
-                self._limit(self.orders.power_limit_w)
+            if self.assignment.power_limit_w is not None:
+                self._limit(self.assignment.power_limit_w)
         except BaseException as error:
             self.__exit__(type(error), error, None)
             raise
@@ -176,7 +176,7 @@ class Session:
     @property
     def batch_size(self) -> int:
         """Samples a step, over all GPUs."""
-        return self.orders.batch_size
+        return self.assignment.batch_size
 
     @property
     def reached(self) -> bool:
@@ -189,7 +189,7 @@ class Session:
         See `wattkeeper.live.session.lr_scaling` for the rules and where they are from.
         """
         return lr_scaling.scale_learning_rate(
-            rate, self.batch_size, self.orders.default_batch_size, rule
+            rate, self.batch_size, self.assignment.default_batch_size, rule
         )
 
     def warm_start(
@@ -230,7 +230,7 @@ class Session:
             StoreError: If the folder holds no zoo, or a damaged one.
             EnvironmentLacks: If this is not rank 0, and that raised one of these.
         """
-        if not self.orders.higher_is_better:
+        if not self.assignment.higher_is_better:
             raise InputError(
                 "warm_start: a zoo takes the larger metric for the better one; report an accuracy, "
                 "with higher_is_better=True"
@@ -241,9 +241,9 @@ class Session:
         def begin() -> TransferReport | None:
             if not distributed.is_leader():
                 return None
-            orders, fresh = self.orders, not self._continues
-            name = f"{orders.job_id}.{orders.attempt}"
-            job = Job(name, self._terms.job, orders.recurrence, None, 1, 0.0, model=name)
+            assignment, fresh = self.assignment, not self._continues
+            name = f"{assignment.job_id}.{assignment.attempt}"
+            job = Job(name, self._terms.job, assignment.recurrence, None, 1, 0.0, model=name)
             self._warm = warm_start.begin(
                 zoo, job, model, older, inputs, policy, mutated_from, fill=fresh
             )
@@ -259,8 +259,8 @@ class Session:
     @property
     def _continues(self) -> bool:
         """Whether a stopped training saved its state."""
-        path = self.orders.checkpoint
-        return self.orders.time_done_s > 0 and path is not None and Path(path).exists()
+        path = self.assignment.checkpoint
+        return self.assignment.time_done_s > 0 and path is not None and Path(path).exists()
 
     def keep(self, **objects: checkpoint.Checkpointable) -> bool:
         """Save these objects if the training is stopped; restore them if it continues now.
@@ -279,7 +279,7 @@ class Session:
         self._kept = dict(objects)
         self._restored = self._continues
         if self._restored:
-            self._parent = checkpoint.restore(Path(str(self.orders.checkpoint)), objects)
+            self._parent = checkpoint.restore(Path(str(self.assignment.checkpoint)), objects)
         return self._restored
 
     def epochs(
@@ -299,17 +299,19 @@ class Session:
             raise InputError("epochs() can be used once in a session; make a session a training")
         if steps is None:
             steps = _length(loader)
-        orders = self.orders
+        assignment = self.assignment
         if self._restored:
-            self._epochs = orders.epochs_done
-            self._before = orders.time_done_s, orders.energy_done_j or 0.0
+            self._epochs = assignment.epochs_done
+            self._before = assignment.time_done_s, assignment.energy_done_j or 0.0
         self._begun = True
 
         def begin() -> Cause | None:
             self._meter.begin()
             self._spent_before = self._cost(*self._spent())
-            if orders.profile_w and self._limiter.allowed:
-                self._profiling = PowerProfiler(orders.profile_w, steps, self._reading, self._limit)
+            if assignment.profile_w and self._limiter.allowed:
+                self._profiling = PowerProfiler(
+                    assignment.profile_w, steps, self._reading, self._limit
+                )
             return self._end_cause()
 
         self._cause = self._ranks.call_together(begin)
@@ -402,19 +404,19 @@ class Session:
         """Why there is no further epoch; None if there is one."""
         if self._reaches_target():
             return "reached"
-        if self._epochs >= self.orders.max_epochs:
+        if self._epochs >= self.assignment.max_epochs:
             return "epochs"
         return "bound" if self._crosses_bound() else None
 
     def _reaches_target(self) -> bool:
-        target, metric = self.orders.target, self._metric
+        target, metric = self.assignment.target, self._metric
         if target is None or metric is None:
             return False
-        return metric >= target if self.orders.higher_is_better else metric <= target
+        return metric >= target if self.assignment.higher_is_better else metric <= target
 
     def _crosses_bound(self) -> bool:
         """Whether one more epoch, at the mean cost of those at this limit, is too much."""
-        bound = self.orders.cost_bound
+        bound = self.assignment.cost_bound
         if math.isinf(bound):
             return False
         if self._costs:
@@ -455,7 +457,7 @@ class Session:
         return time_s, None if reading.energy_j is None else self._before[1] + reading.energy_j
 
     def _cost(self, time_s: float, energy_j: float | None) -> float:
-        return self._objective.cost(energy_j or 0.0, time_s, self.orders.max_power_w)
+        return self._objective.cost(energy_j or 0.0, time_s, self.assignment.max_power_w)
 
     def _end(self, error: BaseException | None) -> None:
         if self._open and self._metric is not None and error is None:
@@ -464,19 +466,19 @@ class Session:
             except Stopped as stopped:
                 error = stopped
         cause, message = self._classify_end(error)
-        orders, epochs = self.orders, self._epochs
+        assignment, epochs = self.assignment, self._epochs
         saved = cause == "stopped" and self._save_checkpoint(error)
         if not self._begun or (cause == "stopped" and self._restored and not saved):
-            epochs = orders.epochs_done
+            epochs = assignment.epochs_done
         try:
-            before = orders.time_done_s, orders.energy_done_j
+            before = assignment.time_done_s, assignment.energy_done_j
             time_s, energy_j = self._spent() if self._begun else before
         except DeviceError as lost:
             message, time_s, energy_j = message or str(lost), self._before[0], None
+        asked = assignment.power_limit_w is not None or bool(assignment.profile_w)
         self.outcome = AttemptResult(
             cause, epochs, time_s, energy_j, self.power_limit_w,
-            self._limiter.allowed or (orders.power_limit_w is None and not orders.profile_w),
-            self._meter.how, message,
+            self._limiter.allowed or not asked, self._meter.how, message,
         )  # fmt: skip
         self._store_model()
         try:
@@ -488,15 +490,15 @@ class Session:
 
     def _store_model(self) -> None:
         """Add the trained model to the zoo; a refusal is no failure of the training."""
-        orders, metric = self.orders, self._metric
-        whole = "epochs" if orders.target is None else "reached"
+        assignment, metric = self.assignment, self._metric
+        whole = "epochs" if assignment.target is None else "reached"
         if self._warm is None or metric is None or self.outcome.cause != whole:
             return
         if not distributed.is_leader():
             return
         from wattkeeper.live.session import warm_start
 
-        name = f"{orders.job_id}.{orders.attempt}"
+        name = f"{assignment.job_id}.{assignment.attempt}"
         try:
             refusal = warm_start.keep(self._warm, self._terms.job, name, metric, self._parent)
         except (WattkeeperError, OSError) as lacks:
@@ -506,7 +508,7 @@ class Session:
 
     def _save_checkpoint(self, error: BaseException | None) -> bool:
         """Save the state, unless a step was interrupted; whether it is saved, by any process."""
-        path = self.orders.checkpoint
+        path = self.assignment.checkpoint
         if not (isinstance(error, Stopped) and error.whole and self._kept and path is not None):
             return False
         if distributed.is_leader():
@@ -521,9 +523,9 @@ class Session:
             return "stopped", ""
         if error is None or (isinstance(error, SystemExit) and not error.code):
             if not self._epochs:
-                log.warning("%s did no epoch: nothing is learnt of it", self.orders.job_id)
+                log.warning("%s did no epoch: nothing is learnt of it", self.assignment.job_id)
                 return "stopped", "its script did no epoch"
-            return ("epochs" if self._epochs >= self.orders.max_epochs else "left"), ""
+            return ("epochs" if self._epochs >= self.assignment.max_epochs else "left"), ""
         return "failed", f"{type(error).__name__}: {error}"[:500]
 
 

@@ -52,9 +52,9 @@ class RemoteCoordinator:
 
     def begin(self) -> Assignment:
         """See `Coordinator`."""
-        orders = self._ask("begun")["orders"]
-        orders["profile_w"] = tuple(orders["profile_w"])
-        return Assignment(**orders)
+        assignment = self._ask("begun")["assignment"]
+        assignment["profile_w"] = tuple(assignment["profile_w"])
+        return Assignment(**assignment)
 
     def report_profile(self, report: tuple[Measurement, ...]) -> float:
         """See `Coordinator`."""

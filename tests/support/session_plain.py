@@ -39,7 +39,7 @@ def say(log: str, *words: object) -> None:
 def train(arguments: dict[str, Any], log: str, epoch_s: float, gain: float, kept: bool) -> None:
     steps = arguments.pop("steps", 0)
     with Session(**arguments) as session:
-        say(log, "begun", session.orders.job_id, session.orders.attempt, session.batch_size)
+        say(log, "begun", session.assignment.job_id, session.assignment.attempt, session.batch_size)
         count = Count()
         if kept:
             session.keep(count=count)
@@ -51,9 +51,16 @@ def train(arguments: dict[str, Any], log: str, epoch_s: float, gain: float, kept
                 time.sleep(epoch_s)
                 count.epochs += 1
             session.report(gain * count.epochs)
-            say(log, "epoch", session.orders.job_id, epoch.number, count.epochs)
+            say(log, "epoch", session.assignment.job_id, epoch.number, count.epochs)
     outcome = session.outcome
-    say(log, "ended", session.orders.job_id, session.orders.attempt, outcome.cause, os.getpid())
+    say(
+        log,
+        "ended",
+        session.assignment.job_id,
+        session.assignment.attempt,
+        outcome.cause,
+        os.getpid(),
+    )
 
 
 def run(arguments: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ def main(store: str, log: Path, epoch_s: float) -> None:
         optimizer = torch.optim.Adam(model.parameters(), session.learning_rate(0.01, "square-root"))
         goes_on = session.keep(model=model, optimizer=optimizer)
         steps = optimizer.state_dict()["state"][0]["step"].item() if goes_on else 0
-        say(log, f"begun {session.orders.epochs_done} {steps:g}")
+        say(log, f"begun {session.assignment.epochs_done} {steps:g}")
         loader = DataLoader(data, session.batch_size)
         for epoch in session.epochs(loader):
             for inputs, wanted in epoch:

@@ -44,7 +44,7 @@ with Session("any", batch_sizes=[8], default_batch_size=8, max_epochs=1, eta=0) 
     for epoch in session.epochs() if "idle" not in sys.argv else ():
         time.sleep(1 if Path("slow").exists() else 0.2)
         with Path("epochs").open("a") as file:
-            print(session.orders.job_id, epoch.number, file=file)
+            print(session.assignment.job_id, epoch.number, file=file)
         session.report(epoch.number)
 """
 EPOCHS = 12

@@ -48,7 +48,7 @@ with Session("toy", batch_sizes=(8, 16, 32), default_batch_size=16, target=4, ma
         counter.done += 1
         assert counter.done == epoch.number
         session.report(16 * epoch.number / session.batch_size)
-        while os.path.exists("waiting") and session.orders.recurrence == 2:
+        while os.path.exists("waiting") and session.assignment.recurrence == 2:
             time.sleep(0.1)
 """
 

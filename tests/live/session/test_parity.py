@@ -103,7 +103,7 @@ for needed in given["epochs"]:
         points = given["points"][str(session.batch_size)]
         device.draw({limit_w: power_w for limit_w, _, power_w in points})
         epoch_s = {limit_w: time_s for limit_w, time_s, _ in points}
-        steps = 2 * len(session.orders.profile_w) or 1
+        steps = 2 * len(session.assignment.profile_w) or 1
         for epoch in session.epochs(steps=steps):
             for _ in range(steps):
                 clock.time_s += epoch_s[device.limit_w()] / steps

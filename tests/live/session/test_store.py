@@ -102,16 +102,16 @@ def test_an_attempt_is_stored_with_what_it_came_to(where: str) -> None:
     assert row["time_s"] == session.outcome.time_s
     assert row["energy_j"] is None
     assert row["how"] == "absent"
-    assert train(where).orders.job_id == "nightly-2"
+    assert train(where).assignment.job_id == "nightly-2"
 
 
 def test_a_recurrence_that_missed_is_tried_again(where: str) -> None:
     missed = train(where, gain=0.1)
     assert missed.outcome.cause == "epochs"
     again = train(where)
-    assert (again.orders.recurrence, again.orders.attempt) == (1, 2)
+    assert (again.assignment.recurrence, again.assignment.attempt) == (1, 2)
     assert again.batch_size != missed.batch_size, "what missed is not explored again"
-    assert train(where).orders.recurrence == 2
+    assert train(where).assignment.recurrence == 2
     check(where)
 
 
@@ -133,7 +133,7 @@ def test_concurrent_sessions_lose_and_double_nothing(where: str, tmp_path: Path)
 
 def test_beside_a_running_one_the_best_so_far_is_taken(where: str) -> None:
     with Session(**TERMS, store=where) as first, Session(**TERMS, store=where) as second:
-        assert (first.orders.recurrence, second.orders.recurrence) == (1, 2)
+        assert (first.assignment.recurrence, second.assignment.recurrence) == (1, 2)
         assert [session.batch_size for session in (first, second)] == [64, 64]
         assert SessionStore(where).history("nightly")[1]["in_flight"] == 1
     assert [row["status"] for row in check(where)] == ["stopped", "stopped"]
@@ -173,7 +173,7 @@ def test_a_process_that_is_gone_or_silent_is_an_outcome_once(
     else:
         time.sleep(1.3)
     again = train(where, max_epochs=1000, target=1.0)
-    assert (again.orders.recurrence, again.orders.attempt) == (1, 2)
+    assert (again.assignment.recurrence, again.assignment.attempt) == (1, 2)
     first = check(where)[0]
     assert first["cause"] == {"SIGKILL": "crashed", "SIGSTOP": "hung"}[sign]
     assert not first["learnt"], "one accident says nothing of a batch size"
@@ -191,7 +191,7 @@ def test_a_step_that_hangs_loses_the_lease(where: str) -> None:
             for step in epoch:
                 if step == 3:
                     time.sleep(1.5)
-                    assert train(where).orders.attempt == 2
+                    assert train(where).assignment.attempt == 2
     assert hung.outcome.cause == "stopped"
     assert [row["cause"] for row in check(where)] == ["silent", "reached"]
 
@@ -201,7 +201,7 @@ def test_failures_are_accidents_until_the_third(where: str) -> None:
         with pytest.raises(ValueError, match="no data"):  # noqa: SIM117
             with Session(**TERMS, store=where) as session:
                 raise ValueError("no data")
-        assert (session.orders.attempt, session.batch_size) == (attempt, 64)
+        assert (session.assignment.attempt, session.batch_size) == (attempt, 64)
         assert session.outcome.message == "ValueError: no data"
     assert [row["learnt"] for row in check(where)] == [False, False, True]
     assert train(where).batch_size == 128

@@ -19,7 +19,7 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.protocols import Measurement
 
 TOKEN, RUN, NOW_S = "secret", "job#1.0", 7.0
-ORDERS = Assignment("job", 1, 1, 32, 64, 9, profile_w=(200.0, 100.0))
+ASSIGNMENT = Assignment("job", 1, 1, 32, 64, 9, profile_w=(200.0, 100.0))
 
 Said = tuple[str, str, dict[str, Any]]
 
@@ -36,7 +36,8 @@ class Controller:
     def answer(self, run: str, kind: str, payload: Any, ticket: Any) -> None:
         self.said.put((run, kind, dict(payload)))
         self.server.answer(
-            ticket, {"orders": ORDERS._asdict(), "limit_w": 150.0, "goes_on": True, "now_s": NOW_S}
+            ticket,
+            {"assignment": ASSIGNMENT._asdict(), "limit_w": 150.0, "goes_on": True, "now_s": NOW_S},
         )
 
     def coordinator(
@@ -54,7 +55,7 @@ def controller() -> Iterator[Controller]:
 
 def test_a_coordinator_asks_the_controller(controller: Controller) -> None:
     coordinator = controller.coordinator()
-    assert coordinator.begin() == ORDERS
+    assert coordinator.begin() == ASSIGNMENT
     assert coordinator.report_profile((Measurement(200.0, 1.5, 180.0),)) == 150.0
     assert coordinator.report_epoch(EpochReport(1, 0.5, 2.0, None))
     assert coordinator.renew_lease()
@@ -87,7 +88,7 @@ def test_what_is_no_message_hurts_nobody(controller: Controller) -> None:
         with socket.create_connection(("127.0.0.1", controller.server.port)) as peer:
             peer.sendall(said)
             assert peer.recv(10) == b""
-    assert controller.coordinator().begin() == ORDERS
+    assert controller.coordinator().begin() == ASSIGNMENT
 
 
 @contextmanager
@@ -103,10 +104,10 @@ def came_back(controller: Controller, port: int) -> Iterator[None]:
 
 def test_a_coordinator_finds_a_restarted_controller(controller: Controller) -> None:
     coordinator, port = controller.coordinator(), controller.server.port
-    assert coordinator.begin() == ORDERS
+    assert coordinator.begin() == ASSIGNMENT
     controller.server.close()
     with came_back(controller, port):
-        assert coordinator.begin() == ORDERS
+        assert coordinator.begin() == ASSIGNMENT
 
 
 def test_a_wall_made_while_its_controller_is_away_finds_the_time_later(
