@@ -1,7 +1,5 @@
 """Pydantic models that take the field descriptions of their JSON schema from docstrings."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import textwrap

@@ -18,8 +18,6 @@
 Input and policy errors carry one or more `Problem`s, so that all of them are shown at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

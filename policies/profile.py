@@ -1,7 +1,5 @@
 """Profiles: recorded time, power and epochs of a workload, from which runs are replayed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple

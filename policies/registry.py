@@ -40,6 +40,8 @@ class PolicyConfig(Described):
 
     point: ClassVar[Point]
     """The decision point."""
+    policy: ClassVar[type[Any]]
+    """The policy's class; constructed with the config if that has settings."""
     needs_foresight: ClassVar[bool] = False
     """Whether it reads profiles before they are measured: possible in a simulation only."""
     sets_power: ClassVar[bool] = False
@@ -79,7 +81,7 @@ class PolicyConfig(Described):
 
     def build(self) -> Any:
         """Build a policy with this config: a subclass of its decision point."""
-        raise NotImplementedError
+        return self.policy(self) if len(type(self).model_fields) > 1 else self.policy()
 
 
 @cache

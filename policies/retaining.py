@@ -5,8 +5,6 @@ clock and no random stream: time is a count of events of the store, and the poli
 with the store.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Read-only views of models: the one to be trained, and those in the zoo."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from wattkeeper.policies.matching.graph import Graph

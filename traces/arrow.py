@@ -1,7 +1,5 @@
 """Arrow: the memory pool of a process, and tables with a changed column."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder

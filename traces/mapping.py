@@ -8,8 +8,6 @@ cluster per workload; clusters and workloads are matched in order of mean run ti
 the ratio of its run time to the mean.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 

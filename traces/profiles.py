@@ -1,7 +1,5 @@
 """From the tables of a ``profiles`` trace to the profiles that policies and the simulator read."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Mapping

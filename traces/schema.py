@@ -4,8 +4,6 @@ Every field has ``unit``, ``doc`` and ``rule`` in its metadata; every schema has
 ``table`` name and the ``key`` columns that together are unique. Parquet files keep this metadata.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """A trace in memory: its tables and their origin."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Configurations of policies that choose the parent only."""
 
-from __future__ import annotations
-
 from wattkeeper.policies.protocols import Configuration, Start
 
 

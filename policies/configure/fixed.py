@@ -10,11 +10,23 @@ from wattkeeper.policies.protocols import Configuration, Configure, Context, Opt
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 
+class Fixed(Configure):
+    """See `FixedConfig`."""
+
+    def __init__(self, config: FixedConfig) -> None:
+        self.batch_size = config.batch_size
+
+    def configure(self, ctx: Context, start: Start) -> Configuration:
+        """The fixed batch size."""
+        return Configuration(self.batch_size or start.options.default_batch_size)
+
+
 class FixedConfig(PolicyConfig):
     """All attempts run with the same batch size, without a cost bound."""
 
     point: ClassVar[Point] = "configure"
     kind: Literal["fixed"] = "fixed"
+    policy = Fixed
     batch_size: PositiveInt | None = None
     """Samples; by default the workload's default batch size."""
 
@@ -22,18 +34,3 @@ class FixedConfig(PolicyConfig):
         """Check that the batch size was profiled."""
         if self.batch_size is not None:
             options.check_batch_size(self.batch_size, "all jobs")
-
-    def build(self) -> Fixed:
-        """Build the policy."""
-        return Fixed(self.batch_size)
-
-
-class Fixed(Configure):
-    """See `FixedConfig`."""
-
-    def __init__(self, batch_size: int | None) -> None:
-        self.batch_size = batch_size
-
-    def configure(self, ctx: Context, start: Start) -> Configuration:
-        """The fixed batch size."""
-        return Configuration(self.batch_size or start.options.default_batch_size)

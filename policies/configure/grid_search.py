@@ -1,31 +1,10 @@
 """Grid search over batch sizes and power limits."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar, Literal
 
 from wattkeeper.policies.protocols import Configuration, Configure, Context, Options, Outcome, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
-
-
-class GridSearchConfig(PolicyConfig):
-    """One (batch size, power limit) per recurrence, then the cheapest that reached the target.
-
-    The grid search with pruning of Zeus (NSDI '23), section 6.1: batch sizes from the default one
-    downwards, then upwards, each from the highest power limit to the lowest; a batch size that
-    misses the target is pruned. A job whose attempt failed, or that starts while another of its
-    group runs, takes the best configuration so far. The power limit is set with it: `tune` is not
-    asked.
-    """
-
-    point: ClassVar[Point] = "configure"
-    sets_power: ClassVar[bool] = True
-    kind: Literal["grid-search"] = "grid-search"
-
-    def build(self) -> GridSearch:
-        """Build the policy."""
-        return GridSearch()
 
 
 class _Search:
@@ -95,3 +74,19 @@ class GridSearch(Configure):
                 batch_size, limit, search.best_cost = saved["best"]
                 search.best = (batch_size, limit)
             self._searches[key] = search
+
+
+class GridSearchConfig(PolicyConfig):
+    """One (batch size, power limit) per recurrence, then the cheapest that reached the target.
+
+    The grid search with pruning of Zeus (NSDI '23), section 6.1: batch sizes from the default one
+    downwards, then upwards, each from the highest power limit to the lowest; a batch size that
+    misses the target is pruned. A job whose attempt failed, or that starts while another of its
+    group runs, takes the best configuration so far. The power limit is set with it: `tune` is not
+    asked.
+    """
+
+    point: ClassVar[Point] = "configure"
+    sets_power: ClassVar[bool] = True
+    kind: Literal["grid-search"] = "grid-search"
+    policy = GridSearch

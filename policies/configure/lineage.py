@@ -1,28 +1,10 @@
 """The parent is the model from which the job's model was mutated."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.configure._starting import start_from
 from wattkeeper.policies.protocols import Configuration, Configure, Context, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
-
-
-class LineageConfig(PolicyConfig):
-    """Starts from the model that the job's model was mutated from, if the zoo still has it.
-
-    As Retiarii (Q. Zhang et al., OSDI '20) shares weights between a model and its
-    mutations. Other models, and those whose origin is not in the zoo, start from scratch.
-    """
-
-    point: ClassVar[Point] = "configure"
-    sets_parent: ClassVar[bool] = True
-    kind: Literal["lineage"] = "lineage"
-
-    def build(self) -> Lineage:
-        """Build the policy."""
-        return Lineage()
 
 
 class Lineage(Configure):
@@ -38,3 +20,16 @@ class Lineage(Configure):
                   if model.usable and (model.name, model.task) == origin]  # fmt: skip
         best = max(stored, key=lambda model: model.accuracy, default=None)
         return start_from(start, best.model_id if best else None)
+
+
+class LineageConfig(PolicyConfig):
+    """Starts from the model that the job's model was mutated from, if the zoo still has it.
+
+    As Retiarii (Q. Zhang et al., OSDI '20) shares weights between a model and its
+    mutations. Other models, and those whose origin is not in the zoo, start from scratch.
+    """
+
+    point: ClassVar[Point] = "configure"
+    sets_parent: ClassVar[bool] = True
+    kind: Literal["lineage"] = "lineage"
+    policy = Lineage

@@ -26,33 +26,6 @@ from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.zoo_views import TrainedModel
 
 
-class ModelkeeperParentConfig(PolicyConfig):
-    """Starts from the most similar stored model of the same task (ModelKeeper, NSDI '23).
-
-    A model that is clearly less accurate than its peers is not used as a parent.
-    """
-
-    point: ClassVar[Point] = "configure"
-    sets_parent: ClassVar[bool] = True
-    kind: Literal["modelkeeper"] = "modelkeeper"
-    matcher: Literal["coverage", "modelkeeper-asbuilt"] = "coverage"
-    """Similarity measure: the share of the child's parameters that the parent fills, or
-    ModelKeeper's published score."""
-    rule: Rule = "best"
-    """`best`: the most similar model, ties to the one that loses the fewest of its parameters;
-    `bucketed`: the most accurate of the most similar ones, as published. The latter scores every
-        stored model."""
-    minimum: float = 0.01
-    """Smallest similarity of a parent, relative to the child's similarity to itself."""
-    query_s: NonNegativeFloat = 0.0
-    """Seconds that a parent search takes while the job holds its GPUs; 0 if the zoo has no model of
-    the task. ModelKeeper reports 8 s for 2,500 models."""
-
-    def build(self) -> ModelkeeperParent:
-        """Build the policy."""
-        return ModelkeeperParent(self)
-
-
 class ModelkeeperParent(Configure):
     """See `ModelkeeperParentConfig`. All its state is derived from graphs; it learns nothing."""
 
@@ -125,3 +98,27 @@ class ModelkeeperParent(Configure):
                 self._graphs.append(model.graph)
             place = self._place_of[model.model_id] = self._places[digest]
         return place
+
+
+class ModelkeeperParentConfig(PolicyConfig):
+    """Starts from the most similar stored model of the same task (ModelKeeper, NSDI '23).
+
+    A model that is clearly less accurate than its peers is not used as a parent.
+    """
+
+    point: ClassVar[Point] = "configure"
+    sets_parent: ClassVar[bool] = True
+    kind: Literal["modelkeeper"] = "modelkeeper"
+    policy = ModelkeeperParent
+    matcher: Literal["coverage", "modelkeeper-asbuilt"] = "coverage"
+    """Similarity measure: the share of the child's parameters that the parent fills, or
+    ModelKeeper's published score."""
+    rule: Rule = "best"
+    """`best`: the most similar model, ties to the one that loses the fewest of its parameters;
+    `bucketed`: the most accurate of the most similar ones, as published. The latter scores every
+        stored model."""
+    minimum: float = 0.01
+    """Smallest similarity of a parent, relative to the child's similarity to itself."""
+    query_s: NonNegativeFloat = 0.0
+    """Seconds that a parent search takes while the job holds its GPUs; 0 if the zoo has no model of
+    the task. ModelKeeper reports 8 s for 2,500 models."""

@@ -1,24 +1,10 @@
 """No parent: the baseline of warm starts."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.configure._starting import start_from
 from wattkeeper.policies.protocols import Configuration, Configure, Context, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
-
-
-class NoneConfig(PolicyConfig):
-    """All models are trained from scratch, with their default batch size."""
-
-    point: ClassVar[Point] = "configure"
-    sets_parent: ClassVar[bool] = True
-    kind: Literal["none"] = "none"
-
-    def build(self) -> Scratch:
-        """Build the policy."""
-        return Scratch()
 
 
 class Scratch(Configure):
@@ -27,3 +13,12 @@ class Scratch(Configure):
     def configure(self, ctx: Context, start: Start) -> Configuration:
         """Start from scratch."""
         return start_from(start, None)
+
+
+class NoneConfig(PolicyConfig):
+    """All models are trained from scratch, with their default batch size."""
+
+    point: ClassVar[Point] = "configure"
+    sets_parent: ClassVar[bool] = True
+    kind: Literal["none"] = "none"
+    policy = Scratch

@@ -10,31 +10,11 @@ from wattkeeper.policies.protocols import Configuration, Configure, Context, Sta
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 
-class OracleConfig(PolicyConfig):
-    """The configuration with the smallest expected cost, computed from the profile itself.
-
-    This is the optimum of Zeus (NSDI '23), section 2.2 and figure 1; it is known in a simulation
-    only. The power limit is set with it: `tune` is not asked.
-    """
-
-    point: ClassVar[Point] = "configure"
-    needs_foresight: ClassVar[bool] = True
-    sets_power: ClassVar[bool] = True
-    kind: Literal["oracle"] = "oracle"
-    knobs: KnobChoice = "both"
-    """What it chooses: the batch size at the largest power limit, the power limit at the default
-    batch size, or both."""
-
-    def build(self) -> Oracle:
-        """Build the policy."""
-        return Oracle(self.knobs)
-
-
 class Oracle(Configure):
     """See `OracleConfig`."""
 
-    def __init__(self, knobs: KnobChoice) -> None:
-        self.knobs: KnobChoice = knobs
+    def __init__(self, config: OracleConfig) -> None:
+        self.knobs = config.knobs
         self._best: dict[str, Configuration] = {}
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
@@ -49,3 +29,20 @@ class Oracle(Configure):
                 )
             self._best[key] = Configuration(best.batch_size, best.power_limit_w)
         return self._best[key]
+
+
+class OracleConfig(PolicyConfig):
+    """The configuration with the smallest expected cost, computed from the profile itself.
+
+    This is the optimum of Zeus (NSDI '23), section 2.2 and figure 1; it is known in a simulation
+    only. The power limit is set with it: `tune` is not asked.
+    """
+
+    point: ClassVar[Point] = "configure"
+    needs_foresight: ClassVar[bool] = True
+    sets_power: ClassVar[bool] = True
+    kind: Literal["oracle"] = "oracle"
+    policy = Oracle
+    knobs: KnobChoice = "both"
+    """What it chooses: the batch size at the largest power limit, the power limit at the default
+    batch size, or both."""

@@ -1,27 +1,10 @@
 """A random parent."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.configure._starting import start_from
 from wattkeeper.policies.protocols import Configuration, Configure, Context, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
-
-
-class RandomParentConfig(PolicyConfig):
-    """Starts from a uniformly drawn stored model of the same task.
-
-    The baseline that shows the value of similarity.
-    """
-
-    point: ClassVar[Point] = "configure"
-    sets_parent: ClassVar[bool] = True
-    kind: Literal["random-parent"] = "random-parent"
-
-    def build(self) -> RandomParent:
-        """Build the policy."""
-        return RandomParent()
 
 
 class RandomParent(Configure):
@@ -37,3 +20,15 @@ class RandomParent(Configure):
         if not peers:
             return start_from(start, None)
         return start_from(start, peers[ctx.rng("parent").integers(len(peers))])
+
+
+class RandomParentConfig(PolicyConfig):
+    """Starts from a uniformly drawn stored model of the same task.
+
+    The baseline that shows the value of similarity.
+    """
+
+    point: ClassVar[Point] = "configure"
+    sets_parent: ClassVar[bool] = True
+    kind: Literal["random-parent"] = "random-parent"
+    policy = RandomParent

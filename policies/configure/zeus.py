@@ -20,30 +20,6 @@ NEVER_RAN = 100
 """Cost, in cost bounds, of a sequential attempt whose cost bound excluded even the first epoch."""
 
 
-class ZeusConfig(PolicyConfig):
-    """Pruning exploration, then Gaussian Thompson sampling over batch sizes (Zeus, NSDI '23).
-
-    Decides exactly as the published code, including its weaknesses: nothing is explored while
-    another job of the group runs, and a single noisy early stop can prune the optimum.
-    """
-
-    point: ClassVar[Point] = "configure"
-    kind: Literal["zeus"] = "zeus"
-    beta: PositiveFloat = 2.0
-    """An attempt stops before it costs `beta` times the cheapest recurrence (section 4.4)."""
-    window: PositiveInt | None = None
-    """Number of an arm's last observations that count; by default all (section 4.4). A small window
-    freezes arms whose last rewards are equal."""
-    overlapping: bool = False
-    """Account as the published simulator of overlapping jobs does: the bound follows from the
-    cheapest attempt, instead of the cheapest recurrence with its failed attempts, and an attempt
-    that never ran costs nothing."""
-
-    def build(self) -> Zeus:
-        """Build the policy."""
-        return Zeus(self)
-
-
 class _Group:
     """Learnt state of the jobs of one group on one GPU type."""
 
@@ -143,3 +119,24 @@ class Zeus(Configure):
         self._groups = {
             key: _Group.from_state(saved, self.config.window) for key, saved in state.items()
         }
+
+
+class ZeusConfig(PolicyConfig):
+    """Pruning exploration, then Gaussian Thompson sampling over batch sizes (Zeus, NSDI '23).
+
+    Decides exactly as the published code, including its weaknesses: nothing is explored while
+    another job of the group runs, and a single noisy early stop can prune the optimum.
+    """
+
+    point: ClassVar[Point] = "configure"
+    kind: Literal["zeus"] = "zeus"
+    policy = Zeus
+    beta: PositiveFloat = 2.0
+    """An attempt stops before it costs `beta` times the cheapest recurrence (section 4.4)."""
+    window: PositiveInt | None = None
+    """Number of an arm's last observations that count; by default all (section 4.4). A small window
+    freezes arms whose last rewards are equal."""
+    overlapping: bool = False
+    """Account as the published simulator of overlapping jobs does: the bound follows from the
+    cheapest attempt, instead of the cheapest recurrence with its failed attempts, and an attempt
+    that never ran costs nothing."""

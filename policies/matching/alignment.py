@@ -1,7 +1,5 @@
 """Alignment of two models: from which parent node each child node takes its weights."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from wattkeeper.policies.arrays import Ints

@@ -4,8 +4,6 @@ Models are plain tuples of the arrays of `Prepared`, in its order: numba's cache
 otherwise name that class, and break when it moves.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

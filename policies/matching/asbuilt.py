@@ -15,8 +15,6 @@ for all pairs of their models:
   only a child's node with a single predecessor may skip a parent's node.
 """
 
-from __future__ import annotations
-
 from hashlib import blake2b
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ plain tuples of the arrays of `Chains`: numba's cache on disk would otherwise na
 break when it moves.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

@@ -1,7 +1,5 @@
 """Choice of the parent, and the learning rate of a training that starts from it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 

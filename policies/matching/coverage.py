@@ -1,7 +1,5 @@
 """Coverage, the default similarity of models, and the retained share of a parent."""
 
-from __future__ import annotations
-
 from math import prod
 
 from wattkeeper.policies.matching.alignment import align

@@ -9,8 +9,6 @@ task and must be equal too: the inputs of the first nodes that mix units (channe
 words of a vocabulary) and the outputs of the last ones (classes).
 """
 
-from __future__ import annotations
-
 from hashlib import blake2b
 from typing import Final, NamedTuple
 from zlib import crc32

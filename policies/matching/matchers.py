@@ -1,7 +1,5 @@
 """Matchers by name: similarity of a trained model to a new one, and upper bounds of it."""
 
-from __future__ import annotations
-
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Serialisation of a model's arrays, for a cache or a store."""
 
-from __future__ import annotations
-
 from hashlib import blake2b
 from itertools import pairwise
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Cached functions of two graphs, and the kernels compiled by numba."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module

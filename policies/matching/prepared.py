@@ -1,7 +1,5 @@
 """Models as arrays, the input of the alignment."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Exact search for the most similar of many models, pruned by upper bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, TypeVar
 

@@ -1,7 +1,5 @@
 """Best fit on nodes and on shared GPUs: `best-fit`, and helpers of other policies."""
 
-from __future__ import annotations
-
 from heapq import nsmallest
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Best fit."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.place._tightest import BestFit
@@ -19,7 +17,4 @@ class BestFitConfig(PolicyConfig):
 
     point: ClassVar[Point] = "place"
     kind: Literal["best-fit"] = "best-fit"
-
-    def build(self) -> BestFit:
-        """Build the policy."""
-        return BestFit()
+    policy = BestFit

@@ -1,7 +1,5 @@
 """Strict consolidation: as few nodes as possible, or wait."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -20,6 +18,20 @@ from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Context, Job,
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 
+class Consolidate(Place):
+    """See `ConsolidateConfig`."""
+
+    def place(self, ctx: Context, job: Job, cluster: ClusterView) -> Placement:
+        """The fewest nodes, or nothing."""
+        if job.gpus == 1 and job.gpu_milli < WHOLE:
+            return tightest_gpus(job, cluster)
+        if job.gpu_milli == WHOLE:
+            node = tightest_node(job, cluster)
+            if node is not None:
+                return ((node, job.gpus, NEW),)
+        return assign_slots(job, cluster, _locate(job, cluster))
+
+
 class ConsolidateConfig(PolicyConfig):
     """As few nodes as the job would take on the empty cluster; until they are free, it waits.
 
@@ -33,24 +45,7 @@ class ConsolidateConfig(PolicyConfig):
 
     point: ClassVar[Point] = "place"
     kind: Literal["consolidate"] = "consolidate"
-
-    def build(self) -> Consolidate:
-        """Build the policy."""
-        return Consolidate()
-
-
-class Consolidate(Place):
-    """See `ConsolidateConfig`."""
-
-    def place(self, ctx: Context, job: Job, cluster: ClusterView) -> Placement:
-        """The fewest nodes, or nothing."""
-        if job.gpus == 1 and job.gpu_milli < WHOLE:
-            return tightest_gpus(job, cluster)
-        if job.gpu_milli == WHOLE:
-            node = tightest_node(job, cluster)
-            if node is not None:
-                return ((node, job.gpus, NEW),)
-        return assign_slots(job, cluster, _locate(job, cluster))
+    policy = Consolidate
 
 
 def _locate(job: Job, cluster: ClusterView) -> Parts:

@@ -1,7 +1,5 @@
 """First fit."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -15,22 +13,6 @@ from wattkeeper.policies.place._sharing import (
 )
 from wattkeeper.policies.protocols import WHOLE, ClusterView, Context, Job, Place, Placement
 from wattkeeper.policies.registry import Point, PolicyConfig
-
-
-class FirstFitConfig(PolicyConfig):
-    """First fit: the first node that holds the job, else the first nodes that together hold it.
-
-    A job that asks for fractions of GPUs takes the first node where it fits on GPUs that are
-    already shared, else the first node where it fits on unshared ones. A job that no single node
-    can hold is distributed over nodes of the first GPU type with enough GPUs.
-    """
-
-    point: ClassVar[Point] = "place"
-    kind: Literal["first-fit"] = "first-fit"
-
-    def build(self) -> FirstFit:
-        """Build the policy."""
-        return FirstFit()
 
 
 class FirstFit(Place):
@@ -54,3 +36,16 @@ class FirstFit(Place):
             if parts:
                 return assign_slots(job, cluster, parts)
         return ()
+
+
+class FirstFitConfig(PolicyConfig):
+    """First fit: the first node that holds the job, else the first nodes that together hold it.
+
+    A job that asks for fractions of GPUs takes the first node where it fits on GPUs that are
+    already shared, else the first node where it fits on unshared ones. A job that no single node
+    can hold is distributed over nodes of the first GPU type with enough GPUs.
+    """
+
+    point: ClassVar[Point] = "place"
+    kind: Literal["first-fit"] = "first-fit"
+    policy = FirstFit

@@ -38,31 +38,6 @@ GROWTH = 0.05
 """Relative growth of the number of submitted jobs after which popularities are recounted."""
 
 
-class FragmentationAwareConfig(PolicyConfig):
-    """The node and GPU where the expected fragmentation grows least.
-
-    Fragmentation gradient descent (Weng et al., "Beware of Fragmentation", USENIX ATC '23). The
-    fragmentation of a node is the sum, over all demands, of a demand's popularity times the free
-    GPU thousandths of the node that it cannot use: all of them if the node cannot serve the
-    demand, because it is too large, of another GPU type, or too few GPUs have enough thousandths;
-    else those on GPUs with fewer free thousandths than the demand asks of each. CPU, which the
-    authors' simulator counts too, is not modelled.
-
-    A demand's popularity is its share of the jobs submitted so far, waiting and completed ones
-    included; it is recounted whenever the number of jobs has grown by 5 percent. (The paper
-    knows the workload beforehand.) Ties go to the first node, then the first shared GPU, then an
-    unshared one. Beyond the paper: a job that asks for fractions of several GPUs takes the
-    fullest ones of the node, and a job that no single node can hold is placed as by `best-fit`.
-    """
-
-    point: ClassVar[Point] = "place"
-    kind: Literal["fragmentation-aware"] = "fragmentation-aware"
-
-    def build(self) -> FragmentationAware:
-        """Build the policy."""
-        return FragmentationAware()
-
-
 class FragmentationAware(Place):
     """See `FragmentationAwareConfig`."""
 
@@ -110,6 +85,28 @@ class FragmentationAware(Place):
         self._counts = {demand: count for demand, count, _ in rows}
         self._jobs = sum(self._counts.values())
         self._workload.count({demand: known for demand, _, known in rows if known})
+
+
+class FragmentationAwareConfig(PolicyConfig):
+    """The node and GPU where the expected fragmentation grows least.
+
+    Fragmentation gradient descent (Weng et al., "Beware of Fragmentation", USENIX ATC '23). The
+    fragmentation of a node is the sum, over all demands, of a demand's popularity times the free
+    GPU thousandths of the node that it cannot use: all of them if the node cannot serve the
+    demand, because it is too large, of another GPU type, or too few GPUs have enough thousandths;
+    else those on GPUs with fewer free thousandths than the demand asks of each. CPU, which the
+    authors' simulator counts too, is not modelled.
+
+    A demand's popularity is its share of the jobs submitted so far, waiting and completed ones
+    included; it is recounted whenever the number of jobs has grown by 5 percent. (The paper
+    knows the workload beforehand.) Ties go to the first node, then the first shared GPU, then an
+    unshared one. Beyond the paper: a job that asks for fractions of several GPUs takes the
+    fullest ones of the node, and a job that no single node can hold is placed as by `best-fit`.
+    """
+
+    point: ClassVar[Point] = "place"
+    kind: Literal["fragmentation-aware"] = "fragmentation-aware"
+    policy = FragmentationAware
 
 
 class Census:

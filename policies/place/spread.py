@@ -23,23 +23,6 @@ if TYPE_CHECKING:
     from wattkeeper.policies.arrays import Ints
 
 
-class SpreadConfig(PolicyConfig):
-    """Worst fit: the emptiest node, which balances load and heat over the nodes.
-
-    The node with the most free GPU thousandths among those that can hold the whole job, ties by
-    number. If there is none: the emptiest nodes one after the other, of the GPU type with the most
-    fitting GPUs. A fraction of a GPU takes an unshared GPU of its node, else the shared one with
-    the most free thousandths.
-    """
-
-    point: ClassVar[Point] = "place"
-    kind: Literal["spread"] = "spread"
-
-    def build(self) -> Spread:
-        """Build the policy."""
-        return Spread()
-
-
 class Spread(Place):
     """See `SpreadConfig`."""
 
@@ -51,6 +34,20 @@ class Spread(Place):
         node = int(np.argmax(held))
         parts = [(node, job.gpus)] if held[node] >= 0 else _over_nodes(job, cluster, fitting)
         return _slots(job, cluster, parts)
+
+
+class SpreadConfig(PolicyConfig):
+    """Worst fit: the emptiest node, which balances load and heat over the nodes.
+
+    The node with the most free GPU thousandths among those that can hold the whole job, ties by
+    number. If there is none: the emptiest nodes one after the other, of the GPU type with the most
+    fitting GPUs. A fraction of a GPU takes an unshared GPU of its node, else the shared one with
+    the most free thousandths.
+    """
+
+    point: ClassVar[Point] = "place"
+    kind: Literal["spread"] = "spread"
+    policy = Spread
 
 
 def free_milli(cluster: ClusterView) -> Ints:

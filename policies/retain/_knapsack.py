@@ -1,7 +1,5 @@
 """The 0-1 knapsack problem, solved for the items that are left out."""
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

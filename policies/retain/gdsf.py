@@ -1,7 +1,5 @@
 """Greedy-Dual-Size-Frequency: frequency of use per size, with aging."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
@@ -13,23 +11,6 @@ from wattkeeper.policies.retaining import (
     evict_in_order,
     refuse_too_large,
 )
-
-
-class GdsfConfig(PolicyConfig):
-    """Evicts the models with the lowest priority, set at each use: clock + uses / size.
-
-    Greedy-Dual-Size-Frequency (L. Cherkasova, HP Labs report HPL-98-69, 1998) with cost 1 for
-    every model; its addition counts as a use. The clock starts at 0 and becomes the highest
-    priority that was ever evicted. A new model that would be among the evicted ones is refused, and
-    then nothing changes.
-    """
-
-    point: ClassVar[Point] = "retain"
-    kind: Literal["gdsf"] = "gdsf"
-
-    def build(self) -> Gdsf:
-        """Build the policy."""
-        return Gdsf()
 
 
 class Gdsf(Retain):
@@ -77,3 +58,17 @@ class Gdsf(Retain):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state that `state_dict` returned."""
         self._clock, self._priority = state["clock"], dict(state["priority"])
+
+
+class GdsfConfig(PolicyConfig):
+    """Evicts the models with the lowest priority, set at each use: clock + uses / size.
+
+    Greedy-Dual-Size-Frequency (L. Cherkasova, HP Labs report HPL-98-69, 1998) with cost 1 for
+    every model; its addition counts as a use. The clock starts at 0 and becomes the highest
+    priority that was ever evicted. A new model that would be among the evicted ones is refused, and
+    then nothing changes.
+    """
+
+    point: ClassVar[Point] = "retain"
+    kind: Literal["gdsf"] = "gdsf"
+    policy = Gdsf

@@ -1,22 +1,9 @@
 """No eviction."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.retaining import Retain, Retention, StoredModel, StoredModels
-
-
-class KeepAllConfig(PolicyConfig):
-    """Never evicts; a model that does not fit is refused."""
-
-    point: ClassVar[Point] = "retain"
-    kind: Literal["keep-all"] = "keep-all"
-
-    def build(self) -> KeepAll:
-        """Build the policy."""
-        return KeepAll()
 
 
 class KeepAll(Retain):
@@ -32,3 +19,11 @@ class KeepAll(Retain):
             reason=f"{excess} bytes are missing, the capacity is {store.capacity_bytes} bytes, "
             "and keep-all evicts nothing",
         )
+
+
+class KeepAllConfig(PolicyConfig):
+    """Never evicts; a model that does not fit is refused."""
+
+    point: ClassVar[Point] = "retain"
+    kind: Literal["keep-all"] = "keep-all"
+    policy = KeepAll

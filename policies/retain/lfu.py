@@ -1,7 +1,5 @@
 """Least frequently used."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
@@ -14,20 +12,17 @@ from wattkeeper.policies.retaining import (
 )
 
 
-class LfuConfig(PolicyConfig):
-    """Evicts the least frequently used models; ties go to the least recently used."""
-
-    point: ClassVar[Point] = "retain"
-    kind: Literal["lfu"] = "lfu"
-
-    def build(self) -> Lfu:
-        """Build the policy."""
-        return Lfu()
-
-
 class Lfu(Retain):
     """See `LfuConfig`."""
 
     def retain(self, store: StoredModels, new: StoredModel) -> Retention:
         """Admit the model, and evict the least frequently used ones."""
         return evict_in_order(store, new, lambda model: (model.uses, model.used))
+
+
+class LfuConfig(PolicyConfig):
+    """Evicts the least frequently used models; ties go to the least recently used."""
+
+    point: ClassVar[Point] = "retain"
+    kind: Literal["lfu"] = "lfu"
+    policy = Lfu

@@ -1,7 +1,5 @@
 """Least recently used."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
@@ -14,20 +12,17 @@ from wattkeeper.policies.retaining import (
 )
 
 
-class LruConfig(PolicyConfig):
-    """Evicts the least recently used models; the addition of a model counts as a use."""
-
-    point: ClassVar[Point] = "retain"
-    kind: Literal["lru"] = "lru"
-
-    def build(self) -> Lru:
-        """Build the policy."""
-        return Lru()
-
-
 class Lru(Retain):
     """See `LruConfig`."""
 
     def retain(self, store: StoredModels, new: StoredModel) -> Retention:
         """Admit the model, and evict the least recently used ones."""
         return evict_in_order(store, new, lambda model: model.used)
+
+
+class LruConfig(PolicyConfig):
+    """Evicts the least recently used models; the addition of a model counts as a use."""
+
+    point: ClassVar[Point] = "retain"
+    kind: Literal["lru"] = "lru"
+    policy = Lru

@@ -1,7 +1,5 @@
 """ModelKeeper's retention: a knapsack over recent usefulness."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Literal
@@ -21,24 +19,6 @@ from wattkeeper.policies.retaining import (
 
 DECAY: Final = 0.99
 DEVIATIONS: Final = 3.0
-
-
-class ModelkeeperRetentionConfig(PolicyConfig):
-    """Keeps the models with the largest total value that fit in the capacity.
-
-    ModelKeeper (F. Lai et al., NSDI '23), as published: a model's value is 1 at its addition,
-    grows by 1 each time it becomes a parent, and is multiplied by 0.99 at each addition of another
-    model. Above the capacity a 0-1 knapsack chooses, the new model included. A model whose accuracy
-    is more than three standard deviations below the mean of its task is refused; if all models of a
-    task have the same accuracy, none is. Sizes are counted in bytes, not rounded to MB.
-    """
-
-    point: ClassVar[Point] = "retain"
-    kind: Literal["modelkeeper"] = "modelkeeper"
-
-    def build(self) -> ModelkeeperRetention:
-        """Build the policy."""
-        return ModelkeeperRetention()
 
 
 class ModelkeeperRetention(Retain):
@@ -78,6 +58,21 @@ class ModelkeeperRetention(Retain):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state that `state_dict` returned."""
         self._value = dict(state["value"])
+
+
+class ModelkeeperRetentionConfig(PolicyConfig):
+    """Keeps the models with the largest total value that fit in the capacity.
+
+    ModelKeeper (F. Lai et al., NSDI '23), as published: a model's value is 1 at its addition,
+    grows by 1 each time it becomes a parent, and is multiplied by 0.99 at each addition of another
+    model. Above the capacity a 0-1 knapsack chooses, the new model included. A model whose accuracy
+    is more than three standard deviations below the mean of its task is refused; if all models of a
+    task have the same accuracy, none is. Sizes are counted in bytes, not rounded to MB.
+    """
+
+    point: ClassVar[Point] = "retain"
+    kind: Literal["modelkeeper"] = "modelkeeper"
+    policy = ModelkeeperRetention
 
 
 def _outlier(models: Sequence[StoredModel], new: StoredModel) -> Retention | None:

@@ -1,7 +1,5 @@
 """Multi-level queues of discretised attained service: `dlas-gpu`."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Base classes of preemptive `Select` policies."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from bisect import bisect_left, bisect_right, insort

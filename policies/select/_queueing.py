@@ -1,7 +1,5 @@
 """Base classes of `Select` policies without preemption."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from heapq import heappop, heappush
 from typing import Final

@@ -1,7 +1,5 @@
 """Discretised two-dimensional least attained service (Tiresias)."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import ClassVar, Literal
 

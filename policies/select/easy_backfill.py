@@ -15,40 +15,6 @@ from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.select._queueing import NOTHING, Entry
 
 
-class EasyBackfillConfig(PolicyConfig):
-    """First in, first out; later jobs may start earlier if that does not delay the head.
-
-    EASY (Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995; Mu'alem and Feitelson, IEEE TPDS
-    12(6), 2001). If the head of the queue does not fit, it gets a reservation at the shadow time:
-    when enough running jobs are expected to have ended. GPUs that are then free beyond its demand
-    are extra. Every other job, in order of submission, starts if it fits now and is either expected
-    to end by the shadow time or asks for no more than the extra GPUs. The reservation is computed
-    anew at every scheduling pass. A job is expected to end its estimated run time after its start;
-    a job that exceeds its estimate is expected to end now. (Real systems often kill it; here it
-    continues, and the head may start after its first reservation.)
-
-    Where GPUs are on nodes, the shadow time is when the head could be placed. Extra GPUs are only
-    counted, fractions included, so that a long backfilled job may still occupy the head's place.
-    """
-
-    point: ClassVar[Point] = "select"
-    kind: Literal["easy-backfill"] = "easy-backfill"
-    estimates: Literal["user", "perfect"] = "user"
-    """Expected run time of a job: the user's estimate (`estimate_s`) or the exact one
-    (`duration_s`). A job without it is refused."""
-
-    @property
-    def needed_columns(self) -> Mapping[str, str]:
-        """The column of the expected run time."""
-        if self.estimates == "perfect":
-            return {"duration_s": "choose a policy that does not need it"}
-        return {"estimate_s": "set `estimates: perfect`"}
-
-    def build(self) -> EasyBackfill:
-        """Build the policy."""
-        return EasyBackfill(self)
-
-
 class _Line:
     """Waiting jobs of one key: in order of submission, and in a heap by estimate, shortest first.
 
@@ -162,3 +128,34 @@ class EasyBackfill(Select):
         if line.shortest[0][0] > time_s:
             return None
         return next(entry for entry in line.jobs if self._estimate_s(entry[2]) <= time_s)
+
+
+class EasyBackfillConfig(PolicyConfig):
+    """First in, first out; later jobs may start earlier if that does not delay the head.
+
+    EASY (Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995; Mu'alem and Feitelson, IEEE TPDS
+    12(6), 2001). If the head of the queue does not fit, it gets a reservation at the shadow time:
+    when enough running jobs are expected to have ended. GPUs that are then free beyond its demand
+    are extra. Every other job, in order of submission, starts if it fits now and is either expected
+    to end by the shadow time or asks for no more than the extra GPUs. The reservation is computed
+    anew at every scheduling pass. A job is expected to end its estimated run time after its start;
+    a job that exceeds its estimate is expected to end now. (Real systems often kill it; here it
+    continues, and the head may start after its first reservation.)
+
+    Where GPUs are on nodes, the shadow time is when the head could be placed. Extra GPUs are only
+    counted, fractions included, so that a long backfilled job may still occupy the head's place.
+    """
+
+    point: ClassVar[Point] = "select"
+    kind: Literal["easy-backfill"] = "easy-backfill"
+    policy = EasyBackfill
+    estimates: Literal["user", "perfect"] = "user"
+    """Expected run time of a job: the user's estimate (`estimate_s`) or the exact one
+    (`duration_s`). A job without it is refused."""
+
+    @property
+    def needed_columns(self) -> Mapping[str, str]:
+        """The column of the expected run time."""
+        if self.estimates == "perfect":
+            return {"duration_s": "choose a policy that does not need it"}
+        return {"estimate_s": "set `estimates: perfect`"}

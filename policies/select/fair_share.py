@@ -13,27 +13,6 @@ from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.select._queueing import NOTHING
 
 
-class FairShareConfig(PolicyConfig):
-    """The user with the least decayed usage first, without preemption.
-
-    Usage is allocated GPU-seconds, running jobs included; it decays by half in each half-life, as
-    in Slurm's multifactor priority plugin with equal shares. Of all users with a waiting job that
-    fits, the one with the least usage is served: the first of these jobs in order of submission.
-    Ties between users are broken by the order of these jobs. Jobs without a user count as those of
-    one user.
-    """
-
-    point: ClassVar[Point] = "select"
-    kind: Literal["fair-share"] = "fair-share"
-    half_life_s: float = Field(604800.0, gt=0)
-    """Time after which usage counts half, s; as Slurm's `PriorityDecayHalfLife`, whose default is
-    seven days."""
-
-    def build(self) -> FairShare:
-        """Build the policy."""
-        return FairShare(self)
-
-
 class _User:
     """Usage of a user, and the user's waiting jobs by key, each in order of submission.
 
@@ -125,6 +104,24 @@ class FairShare(Select):
         user.gpu_s = self._usage(user, now)
         user.since_s = now
         user.gpus += gpus
+
+
+class FairShareConfig(PolicyConfig):
+    """The user with the least decayed usage first, without preemption.
+
+    Usage is allocated GPU-seconds, running jobs included; it decays by half in each half-life, as
+    in Slurm's multifactor priority plugin with equal shares. Of all users with a waiting job that
+    fits, the one with the least usage is served: the first of these jobs in order of submission.
+    Ties between users are broken by the order of these jobs. Jobs without a user count as those of
+    one user.
+    """
+
+    point: ClassVar[Point] = "select"
+    kind: Literal["fair-share"] = "fair-share"
+    policy = FairShare
+    half_life_s: float = Field(604800.0, gt=0)
+    """Time after which usage counts half, s; as Slurm's `PriorityDecayHalfLife`, whose default is
+    seven days."""
 
 
 def _width(job: Job) -> float:

@@ -1,7 +1,5 @@
 """First in, first out."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
@@ -13,7 +11,4 @@ class FifoConfig(PolicyConfig):
 
     point: ClassVar[Point] = "select"
     kind: Literal["fifo"] = "fifo"
-
-    def build(self) -> Fifo:
-        """Build the policy."""
-        return Fifo()
+    policy = Fifo

@@ -1,7 +1,5 @@
 """The first job that fits."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
@@ -17,7 +15,4 @@ class FjfConfig(PolicyConfig):
 
     point: ClassVar[Point] = "select"
     kind: Literal["fjf"] = "fjf"
-
-    def build(self) -> Fjf:
-        """Build the policy."""
-        return Fjf()
+    policy = Fjf

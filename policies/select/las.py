@@ -12,29 +12,6 @@ from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.select._preempting import Levelled
 
 
-class LasConfig(PolicyConfig):
-    """Least attained GPU-service first, with preemption.
-
-    Least attained service (Nuyens and Wierman, Performance Evaluation 65, 2008) in two dimensions
-    as in Tiresias (Gu et al., NSDI '19), section 3.2: run time times GPUs, without the queues of
-    `dlas-gpu`. Jobs of equal service would preempt each other without end; hence service is
-    compared in whole quanta, and jobs with the same number of quanta do not preempt each other.
-    Waiting jobs are tried in order of their quanta, ties by submission; jobs that cannot start are
-    skipped. For a job that does not fit, running jobs with more quanta are preempted, those with
-    the most first, until it fits, but none that is not necessary.
-    """
-
-    point: ClassVar[Point] = "select"
-    kind: Literal["las"] = "las"
-    quantum_gpu_s: float = Field(3600.0, gt=0)
-    """Smallest difference in GPU-seconds that leads to a preemption: a smaller quantum is fairer,
-    with more preemptions."""
-
-    def build(self) -> Las:
-        """Build the policy."""
-        return Las(self)
-
-
 class Las(Levelled):
     """See `LasConfig`."""
 
@@ -54,3 +31,23 @@ class Las(Levelled):
         """The level of the next waiting job: one more quantum puts the running job behind it."""
         index = bisect_left(orders, level)
         return int(orders[index]) if index < len(orders) else None
+
+
+class LasConfig(PolicyConfig):
+    """Least attained GPU-service first, with preemption.
+
+    Least attained service (Nuyens and Wierman, Performance Evaluation 65, 2008) in two dimensions
+    as in Tiresias (Gu et al., NSDI '19), section 3.2: run time times GPUs, without the queues of
+    `dlas-gpu`. Jobs of equal service would preempt each other without end; hence service is
+    compared in whole quanta, and jobs with the same number of quanta do not preempt each other.
+    Waiting jobs are tried in order of their quanta, ties by submission; jobs that cannot start are
+    skipped. For a job that does not fit, running jobs with more quanta are preempted, those with
+    the most first, until it fits, but none that is not necessary.
+    """
+
+    point: ClassVar[Point] = "select"
+    kind: Literal["las"] = "las"
+    policy = Las
+    quantum_gpu_s: float = Field(3600.0, gt=0)
+    """Smallest difference in GPU-seconds that leads to a preemption: a smaller quantum is fairer,
+    with more preemptions."""

@@ -1,7 +1,5 @@
 """Shortest job first."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
@@ -17,12 +15,9 @@ class SjfConfig(PolicyConfig):
 
     point: ClassVar[Point] = "select"
     kind: Literal["sjf"] = "sjf"
+    policy = Sjf
 
     @property
     def needed_columns(self) -> Mapping[str, str]:
         """The recorded run time."""
         return {"duration_s": "choose a policy that does not need it"}
-
-    def build(self) -> Sjf:
-        """Build the policy."""
-        return Sjf()

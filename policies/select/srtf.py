@@ -1,36 +1,10 @@
 """Shortest remaining time first."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.select._preempting import Preempting, RunningJob
-
-
-class SrtfConfig(PolicyConfig):
-    """Shortest remaining time first, with preemption.
-
-    Shortest remaining processing time (Schrage, Operations Research 16, 1968) by recorded run
-    time, which is known exactly: it minimises the mean completion time on one GPU, and is what
-    Tiresias (Gu et al., NSDI '19) calls SRTF. Waiting jobs are tried in order of remaining
-    time, ties by submission; jobs that cannot start are skipped. For a job that does not fit,
-    running jobs with strictly more remaining time (by more than 1 µs, against rounding) are
-    preempted, those with the most first, until it fits, but none that is not necessary.
-    """
-
-    point: ClassVar[Point] = "select"
-    kind: Literal["srtf"] = "srtf"
-
-    @property
-    def needed_columns(self) -> Mapping[str, str]:
-        """The recorded run time."""
-        return {"duration_s": "choose a policy that does not need it"}
-
-    def build(self) -> Srtf:
-        """Build the policy."""
-        return Srtf()
 
 
 class Srtf(Preempting):
@@ -47,3 +21,24 @@ class Srtf(Preempting):
     def shift(self, now_s: float) -> float:
         """The current time: an end minus it is a remaining time."""
         return now_s
+
+
+class SrtfConfig(PolicyConfig):
+    """Shortest remaining time first, with preemption.
+
+    Shortest remaining processing time (Schrage, Operations Research 16, 1968) by recorded run
+    time, which is known exactly: it minimises the mean completion time on one GPU, and is what
+    Tiresias (Gu et al., NSDI '19) calls SRTF. Waiting jobs are tried in order of remaining
+    time, ties by submission; jobs that cannot start are skipped. For a job that does not fit,
+    running jobs with strictly more remaining time (by more than 1 µs, against rounding) are
+    preempted, those with the most first, until it fits, but none that is not necessary.
+    """
+
+    point: ClassVar[Point] = "select"
+    kind: Literal["srtf"] = "srtf"
+    policy = Srtf
+
+    @property
+    def needed_columns(self) -> Mapping[str, str]:
+        """The recorded run time."""
+        return {"duration_s": "choose a policy that does not need it"}

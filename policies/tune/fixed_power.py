@@ -11,11 +11,23 @@ from wattkeeper.policies.protocols import Context, Knobs, Options, Running, Tune
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 
+class FixedPower(Tune):
+    """See `FixedPowerConfig`."""
+
+    def __init__(self, config: FixedPowerConfig) -> None:
+        self.power_limit_w = config.power_limit_w
+
+    def tune(self, ctx: Context, running: Running) -> Knobs:
+        """The fixed limit."""
+        return Knobs(self.power_limit_w)
+
+
 class FixedPowerConfig(PolicyConfig):
     """All attempts run at the same power limit."""
 
     point: ClassVar[Point] = "tune"
     kind: Literal["fixed-power"] = "fixed-power"
+    policy = FixedPower
     power_limit_w: float = Field(gt=0, examples=[150.0])
     """Power limit of each GPU, W; must be a profiled one."""
 
@@ -28,18 +40,3 @@ class FixedPowerConfig(PolicyConfig):
                 f"there is {', '.join(f'{limit_w:g}' for limit_w in known)} W",
                 self.point,
             )
-
-    def build(self) -> FixedPower:
-        """Build the policy."""
-        return FixedPower(self.power_limit_w)
-
-
-class FixedPower(Tune):
-    """See `FixedPowerConfig`."""
-
-    def __init__(self, power_limit_w: float) -> None:
-        self.power_limit_w = power_limit_w
-
-    def tune(self, ctx: Context, running: Running) -> Knobs:
-        """The fixed limit."""
-        return Knobs(self.power_limit_w)

@@ -1,22 +1,9 @@
 """The highest power limit."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.protocols import Context, Knobs, Running, Tune
 from wattkeeper.policies.registry import Point, PolicyConfig
-
-
-class MaxPowerConfig(PolicyConfig):
-    """Every attempt runs at the highest power limit."""
-
-    point: ClassVar[Point] = "tune"
-    kind: Literal["max-power"] = "max-power"
-
-    def build(self) -> MaxPower:
-        """Build the policy."""
-        return MaxPower()
 
 
 class MaxPower(Tune):
@@ -25,3 +12,11 @@ class MaxPower(Tune):
     def tune(self, ctx: Context, running: Running) -> Knobs:
         """The highest limit."""
         return Knobs(running.start.options.limits(running.configuration.batch_size)[-1])
+
+
+class MaxPowerConfig(PolicyConfig):
+    """Every attempt runs at the highest power limit."""
+
+    point: ClassVar[Point] = "tune"
+    kind: Literal["max-power"] = "max-power"
+    policy = MaxPower

@@ -1,26 +1,9 @@
 """Zeus's power limit optimizer: just-in-time profiling, once for each batch size."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal
 
 from wattkeeper.policies.protocols import Context, Knobs, Running, Tune
 from wattkeeper.policies.registry import Point, PolicyConfig
-
-
-class ZeusJitConfig(PolicyConfig):
-    """Zeus's just-in-time profiling: all power limits when a group first runs a batch size.
-
-    Afterwards the limit with the smallest cost per epoch is used; a tie goes to the higher limit.
-    The cost is computed with the highest limit of the batch size (Zeus, NSDI '23, section 4.2).
-    """
-
-    point: ClassVar[Point] = "tune"
-    kind: Literal["zeus-jit"] = "zeus-jit"
-
-    def build(self) -> ZeusJit:
-        """Build the policy."""
-        return ZeusJit()
 
 
 class ZeusJit(Tune):
@@ -47,6 +30,18 @@ class ZeusJit(Tune):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state that `state_dict` returned."""
         self._limits = dict(state["limits"])
+
+
+class ZeusJitConfig(PolicyConfig):
+    """Zeus's just-in-time profiling: all power limits when a group first runs a batch size.
+
+    Afterwards the limit with the smallest cost per epoch is used; a tie goes to the higher limit.
+    The cost is computed with the highest limit of the batch size (Zeus, NSDI '23, section 4.2).
+    """
+
+    point: ClassVar[Point] = "tune"
+    kind: Literal["zeus-jit"] = "zeus-jit"
+    policy = ZeusJit
 
 
 def _cheapest(eta: float, running: Running) -> float:

@@ -4,8 +4,6 @@ Simulations are deterministic, so any change counts, for better or worse, until 
 trainings are not, and are compared within tolerances.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

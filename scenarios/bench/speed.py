@@ -4,8 +4,6 @@ A shared machine may slow down for seconds, and the loop with the run. So each r
 the loops right before and after it, and the median of several ratios is taken.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush

@@ -1,7 +1,5 @@
 """Traces that benchmarks generate, so that they need no data."""
 
-from __future__ import annotations
-
 import zlib
 from pathlib import Path
 from typing import Final

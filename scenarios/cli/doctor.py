@@ -1,7 +1,5 @@
 """Checks of this host for live runs: packages, state folder, devices, power limits."""
 
-from __future__ import annotations
-
 import platform
 import re
 import tempfile

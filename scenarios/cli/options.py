@@ -1,7 +1,5 @@
 """Types of options that several commands share."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The command `wattkeeper report`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

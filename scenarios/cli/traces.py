@@ -3,8 +3,6 @@
 Only what a command needs is imported, inside it: `wattkeeper --help` stays quick.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterator

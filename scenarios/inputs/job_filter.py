@@ -1,7 +1,5 @@
 """Finds the jobs of a trace that a cluster can run, and explains why not the others."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Latencies of trainings: stated by a scenario, or recorded with the profiles."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Checks that the policies of a scenario can work on its jobs."""
 
-from __future__ import annotations
-
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, WattkeeperError
 from wattkeeper.policies.registry import PolicyConfig, policies
 from wattkeeper.scenarios.inputs.job_filter import name_job

@@ -1,7 +1,5 @@
 """Checks of power before a run: power that is not stated, and jobs that a cap never lets start."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

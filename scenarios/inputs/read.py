@@ -1,7 +1,5 @@
 """Reads the traces and profiles of a scenario, and checks that they fit it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Inputs of workloads that recur: in the simulator, and live."""
 
-from __future__ import annotations
-
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.scenarios.inputs.power_checks import PowerCapCheck

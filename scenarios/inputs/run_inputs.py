@@ -1,7 +1,5 @@
 """The inputs of a run, and of all runs of a scenario."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The models that the jobs of a trace train."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Loads a scenario by name or path, and checks it."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import re

@@ -1,7 +1,5 @@
 """The schema of scenario files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, TypeVar

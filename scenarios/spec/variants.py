@@ -1,7 +1,5 @@
 """Resolves a scenario into the specifications of its runs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from wattkeeper.policies.profile import Objective

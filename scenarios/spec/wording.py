@@ -1,7 +1,5 @@
 """Text of counts, changes in per cent and values of a sweep's axes."""
 
-from __future__ import annotations
-
 import json
 
 

@@ -1,7 +1,5 @@
 """The folder of an unfinished sweep; a file in it that is not whole counts as absent."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import shutil

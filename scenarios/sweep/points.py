@@ -5,8 +5,6 @@ mappings, taken one after the other; an item whose values are no lists is a poin
 serves products, lists, and any mixture.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod

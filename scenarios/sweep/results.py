@@ -1,7 +1,5 @@
 """The results folder of a sweep: one table of all points, and a results folder for each."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

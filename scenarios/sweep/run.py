@@ -1,7 +1,5 @@
 """Runs a sweep, unit by unit; a result is stored as soon as it is there."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing

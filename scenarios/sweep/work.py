@@ -1,7 +1,5 @@
 """The work of a sweep: its points, their units, and where inputs and results are kept."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 All computations are columnar: a million jobs take seconds.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Tables of a report on a trace of jobs, for a terminal of 100 columns."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final

@@ -4,8 +4,6 @@ Expected values include the retries of failed runs (`Curve.expected_epochs`). Th
 are those of an oracle that knows the profile; a policy that has to explore saves less.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Report on a trace of kind ``profiles``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Final

@@ -1,7 +1,5 @@
 """Report on a trace: content, anomalies, and possible savings."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from rich.console import Console

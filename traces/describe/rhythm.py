@@ -1,7 +1,5 @@
 """Rates of events in the parts of a cycle, such as the hours of a day."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats

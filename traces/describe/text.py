@@ -1,7 +1,5 @@
 """Tables of a report on a trace, for a terminal."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from textwrap import wrap

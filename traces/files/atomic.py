@@ -1,7 +1,5 @@
 """Files and folders that appear whole or not at all, and survive a power failure once they do."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Lock files that the kernel releases when their process ends, however it ends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

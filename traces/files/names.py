@@ -1,7 +1,5 @@
 """Names of traces: safe as a folder name on any system."""
 
-from __future__ import annotations
-
 import re
 
 from wattkeeper.policies.errors import InputError

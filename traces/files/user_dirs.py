@@ -1,7 +1,5 @@
 """Folders of the user: state that outlives a process, and the trace library."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

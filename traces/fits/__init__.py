@@ -4,8 +4,6 @@ A fit contains no jobs. Shipped fits are in this folder; their numbers are publi
 with its source. Others are computed from a trace by `wattkeeper.traces.generate.fit`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

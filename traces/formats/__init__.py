@@ -5,8 +5,6 @@ it. A `JobsFormat` reads logs of any size in batches (`wattkeeper.traces.library
 rest); a `Format` reads small files at once.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Common columns of the published logs of Helios and Acme: CSV exports of Slurm's accounting."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -6,8 +6,6 @@ a language model), ``state``, ``submit_time``, ``start_time``, ``end_time``, ``d
 ``shared_mem_per_pod``, ``fail_time`` and ``stop_time``. Read are those that `_accounting` names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final

@@ -4,8 +4,6 @@ A column of the file stands for a canonical one if it bears its name or is mappe
 ``submit_time_s`` (seconds, or ISO dates) and ``gpus``; other columns of the file are left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final

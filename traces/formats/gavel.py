@@ -6,8 +6,6 @@
 as JSON, gives the duration of a job alone on V100s, if it has its type at its scale.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@
 (s in the queue). Read are those that `_accounting` names, and ``vc``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final

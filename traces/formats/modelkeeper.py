@@ -8,8 +8,6 @@ from scratch), ``gpus`` (1). A name has its graph by letters and digits alone, s
 again is another job that trains the same model.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

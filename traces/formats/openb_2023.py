@@ -7,8 +7,6 @@ to its deletion. Its class of service stands in ``queue``, the phase that it was
 ``status``. CPUs and memory are left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final

@@ -16,8 +16,6 @@ represented is dropped and counted: more than one GPU and a fraction for an inst
 job with different shares or different GPU types.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple

@@ -4,8 +4,6 @@
 (virtual cluster). Rows come in no order; a job is named after its row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final

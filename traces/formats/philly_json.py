@@ -6,8 +6,6 @@ object by object, never whole. The GPUs of a job are those of its first attempt;
 the sum over the attempts that have both times, and absent if none has.
 """
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import json

@@ -5,8 +5,6 @@ Needed are ``JobID``, ``Submit``, ``Start`` and one of ``AllocTRES``, ``ReqTRES`
 ``TimelimitRaw`` (min) or ``Timelimit``, ``State``, ``NNodes``. Source: sacct(1) of Slurm.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence

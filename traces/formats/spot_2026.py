@@ -11,8 +11,6 @@ the job table are those of its published description; the table itself was not a
 The organization stands in ``user``, the job type in ``queue``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final

@@ -4,8 +4,6 @@ Lines of 18 numbers with white space between, -1 for unknown; comments start wit
 become GPUs: those requested, or else those allocated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final

@@ -5,8 +5,6 @@ trains), ``runtime_ratio`` (its run time over the mean of what trains that data 
 columns are left out. In that schema a job starts when it is submitted.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path

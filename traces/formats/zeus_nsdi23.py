@@ -6,8 +6,6 @@ Targets, largest numbers of epochs and default batch sizes are the constants of 
 simulator (ml-energy/zeus, ``_legacy``), not part of the files.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

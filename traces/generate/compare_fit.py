@@ -5,8 +5,6 @@ for the same distribution, at most 1. The index of dispersion is the variance of
 equal intervals over their mean: 1 for a Poisson process, more for bursty arrivals.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final, NamedTuple
 
 import numpy as np

@@ -7,8 +7,6 @@ user submits many jobs at once, and busy days follow busy days. The autocorrelat
 normal scores is fitted by a sum of exponentials. Run times are described by GPU demand.
 """
 
-from __future__ import annotations
-
 import datetime
 import math
 import re

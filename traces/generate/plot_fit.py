@@ -1,7 +1,5 @@
 """Plot that compares a trace with a sample from its fit."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -7,8 +7,6 @@ a demand, users and groups; the jobs of a group share user and demand, and their
 correlated.
 """
 
-from __future__ import annotations
-
 import hashlib
 import zlib
 from typing import Final, NamedTuple

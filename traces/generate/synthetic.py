@@ -16,8 +16,6 @@ The model is an assumption, chosen for its shape and fitted to nothing:
 - One GPU. No data loading limit, no memory limit, no leakage, no heat, no noise in time or power.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 import zlib

@@ -1,7 +1,5 @@
 """Specification of synthetic profiles: GPU types, workloads, a seed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Annotated, Final, Self

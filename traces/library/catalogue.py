@@ -5,8 +5,6 @@ origin (Git LFS pointers, the README of clusterdata), by others who pinned the s
 by the file at a pinned commit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 

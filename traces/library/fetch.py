@@ -5,8 +5,6 @@ interrupted one is resumed (HTTP ranges, if the file has not changed), and a com
 repeated. Only http and https, through the proxies of the environment.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import lzma

@@ -4,8 +4,6 @@
 or changed file is noticed before it is read. The same trace always gives the same bytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -6,8 +6,6 @@ submission, leaves out repeated jobs, and writes the table. Besides a batch, mem
 per job: a hash of its id, so that only ids with equal hashes are compared.
 """
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
 from bisect import insort

@@ -4,8 +4,6 @@ It is ``$WATTKEEPER_TRACES``, by default ``wattkeeper/traces`` in the user's cac
 (``$XDG_CACHE_HOME``, or ``~/.cache``).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence

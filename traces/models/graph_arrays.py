@@ -1,7 +1,5 @@
 """Graphs as the arrays that a matcher runs over, cached by the content of their files."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from hashlib import blake2b

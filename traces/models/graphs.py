@@ -7,8 +7,6 @@ null). It says nothing of strides or groups; that a convolution is depthwise sho
 input an output, where it follows something. A file of our own is what `Graph.to_json` writes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final

@@ -4,8 +4,6 @@ Each function adds the rows that it cannot read to ``wrong`` (fault by 0-based r
 continues, so that all faults of a batch are found at once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime

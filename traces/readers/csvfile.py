@@ -4,8 +4,6 @@ For any input, the result is a table or a `TraceError` that names file and row. 
 data row, 1-based: neither the header nor empty lines count. Extra columns are allowed.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import hashlib

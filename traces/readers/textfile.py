@@ -4,8 +4,6 @@ One line is one row: values must not span lines. No known log needs that, and a 
 line can be reported and skipped without affecting those after it.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import zlib

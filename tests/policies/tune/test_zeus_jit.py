@@ -21,7 +21,7 @@ from tests.support.worlds import (
 )
 from wattkeeper.policies.profile import Curve
 from wattkeeper.policies.protocols import Configuration, Measurement, Running, Start
-from wattkeeper.policies.tune.zeus_jit import ZeusJitConfig
+from wattkeeper.policies.tune.zeus_jit import ZeusJit, ZeusJitConfig
 from wattkeeper.sim.engine.sources import RecurringSource
 
 ANY = profile()
@@ -34,7 +34,7 @@ def make_running(batch_size: int, measured: tuple[Measurement, ...], group: str 
 
 def jit(eta: float, *measured: tuple[float, float, float]) -> float | None:
     report = tuple(Measurement(*point) for point in measured)
-    policy = ZeusJitConfig().build()
+    policy: ZeusJit = ZeusJitConfig().build()
     return policy.tune(ScriptedContext(ANY, eta=eta), make_running(32, report)).power_limit_w
 
 
