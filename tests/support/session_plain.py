@@ -2,7 +2,8 @@
 
 Argument: a JSON object. `sessions`: how many; `log`: a file that gets a line when one begins, does
 an epoch, or ends; `epoch_s`: how long an epoch takes; `per_epoch`: what the metric grows by;
-`steps`: of an epoch, by default not seen; `kept`: it keeps its state; `patient`: it goes on where a
+`steps`: of an epoch, by default not seen; `kept`: it keeps its state; `marked`: the log gets a
+line when a step begins, too; `patient`: it goes on where a
 session cannot begin or end; the rest goes to `Session`.
 """
 
@@ -37,7 +38,13 @@ def say(log: str, *words: object) -> None:
 
 
 def train(arguments: dict[str, Any], log: str, epoch_s: float, gain: float, kept: bool) -> None:
-    steps = arguments.pop("steps", 0)
+    steps, marked = arguments.pop("steps", 0), arguments.pop("marked", False)
+
+    def do_step(step_s: float) -> None:
+        if marked:
+            say(log, "step")
+        time.sleep(step_s)
+
     with Session(**arguments) as session:
         say(log, "begun", session.assignment.job_id, session.assignment.attempt, session.batch_size)
         count = Count()
@@ -45,10 +52,10 @@ def train(arguments: dict[str, Any], log: str, epoch_s: float, gain: float, kept
             session.keep(count=count)
         for epoch in session.epochs(range(steps) if steps else None):
             for _ in epoch if steps else ():
-                time.sleep(epoch_s / steps)
+                do_step(epoch_s / steps)
                 count.epochs += 1 / steps
             if not steps:
-                time.sleep(epoch_s)
+                do_step(epoch_s)
                 count.epochs += 1
             session.report(gain * count.epochs)
             say(log, "epoch", session.assignment.job_id, epoch.number, count.epochs)

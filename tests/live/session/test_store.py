@@ -161,17 +161,18 @@ def test_other_terms_learn_anew_and_keep_what_was_learnt(where: str) -> None:
 
 @pytest.mark.parametrize("sign", ["SIGKILL", "SIGSTOP"])
 def test_a_process_that_is_gone_or_silent_is_an_outcome_once(
-    where: str, tmp_path: Path, sign: str
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sign: str
 ) -> None:
     log = tmp_path / "log"
-    lost = start(where, log, epoch_s=0.4, per_epoch=0.01, max_epochs=1000, lease_s=1.0)
-    until(lambda: len(lines(log, "epoch")) > 1)
-    time.sleep(0.15)  # so that it is most likely in the midst of an epoch, and of no transaction
-    lost.send_signal(getattr(signal, sign))
+    lost = start(where, log, epoch_s=0.4, per_epoch=0.01, max_epochs=1000, lease_s=60.0,
+                 marked=True)  # fmt: skip
+    until(lambda: len(lines(log, "step")) > 2)
+    lost.send_signal(getattr(signal, sign))  # in the midst of an epoch, and of no transaction
     if sign == "SIGKILL":
         lost.wait()
     else:
-        time.sleep(1.3)
+        now_s = SessionStore.now_s
+        monkeypatch.setattr(SessionStore, "now_s", lambda self, db: now_s(self, db) + 61.0)
     again = train(where, max_epochs=1000, target=1.0)
     assert (again.assignment.recurrence, again.assignment.attempt) == (1, 2)
     first = check(where)[0]
@@ -186,11 +187,17 @@ def test_a_process_that_is_gone_or_silent_is_an_outcome_once(
 
 
 def test_a_step_that_hangs_loses_the_lease(where: str) -> None:
-    with Session(**TERMS, store=where, lease_s=0.3) as hung:
+    store = SessionStore(where)
+
+    def is_lost() -> bool:
+        (row,) = store.history("nightly")
+        return bool(store.run(store.now_s, 5.0) > row["heard_s"] + row["lease_s"])
+
+    with Session(**TERMS, store=where, lease_s=1.0) as hung:
         for epoch in hung.epochs(range(9)):
             for step in epoch:
                 if step == 3:
-                    time.sleep(1.5)
+                    until(is_lost)
                     assert train(where).assignment.attempt == 2
     assert hung.outcome.cause == "stopped"
     assert [row["cause"] for row in check(where)] == ["silent", "reached"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
@@ -11,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.clocks import ManualTime
+from wattkeeper.live.wire import client, server
 from wattkeeper.live.wire.client import RemoteCoordinator, coordinator_from_environment
 from wattkeeper.live.wire.clock import RemoteWallClock
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
@@ -77,9 +78,12 @@ def test_who_is_not_expected_is_told_to_give_up(controller: Controller) -> None:
         controller.coordinator(run="job#1.other").begin()
 
 
-def test_a_wrong_token_is_not_answered(controller: Controller) -> None:
+def test_a_wrong_token_is_not_answered(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ManualTime().govern(monkeypatch, client)
     with pytest.raises(EnvironmentLacks, match="no controller answers"):
-        controller.coordinator(token="guessed", lease_s=0.2).begin()
+        controller.coordinator(token="guessed").begin()
     assert controller.said.empty()
 
 
@@ -121,13 +125,18 @@ def test_a_wall_made_while_its_controller_is_away_finds_the_time_later(
         assert wall.now_s() == NOW_S
 
 
-def test_a_silent_run_and_a_hung_one_are_told_apart(controller: Controller) -> None:
-    controller.server.expect("never", 0.2)
-    controller.server.expect("once", 1.0)
+def test_a_silent_run_and_a_hung_one_are_told_apart(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualTime().govern(monkeypatch, server)
+    controller.server.expect("never", 60.0)
+    controller.server.expect("once", 60.0)
     assert controller.coordinator(run="once").renew_lease()
-    found = [controller.said.get(timeout=20) for _ in range(2)]
+    clock.sleep(61.0)
+    controller.server.later(lambda: None)
+    found = [controller.said.get(timeout=20) for _ in range(3)]
     causes = {run: payload["cause"] for run, _, payload in found}
-    assert causes == {"never": "silent", "once": "hung"}
+    assert causes == {RUN: "silent", "never": "silent", "once": "hung"}
 
 
 def test_an_environment_that_names_no_controller_is_refused(
@@ -137,7 +146,8 @@ def test_an_environment_that_names_no_controller_is_refused(
     monkeypatch.delenv("WATTKEEPER_RUN", raising=False)
     with pytest.raises(InputError, match="unset it"):
         coordinator_from_environment()
-    began_s = time.monotonic()
+    clock = ManualTime().govern(monkeypatch, client)
+    began_s = clock.now_s
     with pytest.raises(EnvironmentLacks, match=r"no controller answers at 127\.0\.0\.1:9"):
-        RemoteCoordinator("127.0.0.1", 9, TOKEN, RUN, lease_s=0.1).begin()
-    assert time.monotonic() - began_s < 20
+        RemoteCoordinator("127.0.0.1", 9, TOKEN, RUN, lease_s=20.0).begin()
+    assert 20 <= clock.now_s - began_s < 40
