@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.clocks import ManualTime
+from wattkeeper.live.controller import virtual_time
 from wattkeeper.live.controller.environment import LiveEnvironment
 from wattkeeper.live.controller.event_log import EventLog, ExternalEvent
 from wattkeeper.live.controller.virtual_time import VirtualWallClock
@@ -57,13 +59,14 @@ def test_waiting_takes_no_cpu_time(log: EventLog) -> None:
     assert time.thread_time() - before_s < 0.05
 
 
-def test_a_standing_wall_passes_only_while_it_goes() -> None:
+def test_a_standing_wall_passes_only_while_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = ManualTime().govern(monkeypatch, virtual_time)
     wall = VirtualWallClock(1000.0, 7.0)
-    time.sleep(0.01)
+    host.sleep(0.01)
     assert wall.now_s() == 7.0
     wall.go()
-    time.sleep(0.01)
-    assert wall.now_s() >= 17.0
+    host.sleep(0.01)
+    assert wall.now_s() == pytest.approx(17.0)
     wall.stop(12.0)
     assert wall.now_s() == 12.0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from tests.support.live_runs import (
     run,
     scenario,
 )
+from tests.support.processes import until
 from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.run import live_run
 from wattkeeper.scenarios.spec.loading import load
@@ -131,8 +131,7 @@ def test_an_interrupted_run_goes_on_where_it_was(number: signal.Signals, tmp_pat
         env=environment(tmp_path, WATTKEEPER_DEVICE="none"),
         preexec_fn=partial(signal.signal, number, signal.SIG_DFL),  # ignored in the background
     )  # fmt: skip
-    while len(seen(tmp_path)) < 2 and controller.poll() is None:
-        time.sleep(0.05)
+    until(lambda: len(seen(tmp_path)) >= 2 or controller.poll() is not None)
     controller.send_signal(number)
     said = controller.communicate(timeout=60)[1]
     assert controller.returncode == 130, said

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.processes import until
 from wattkeeper.live import devices
 from wattkeeper.live.devices.device import PowerRange
 from wattkeeper.live.devices.energy_meter import EnergyMeter
@@ -83,13 +84,16 @@ def test_the_meter_reads_often_enough_for_the_wraps(tmp_path: Path) -> None:
     assert package.read_every_s is not None
     meter = EnergyMeter([package], WallClock())
     total = 0
+
+    def is_counted() -> bool:
+        return package._counted_uj == total
+
     for _ in range(5):
         total += RANGE_UJ * 6 // 10
         new = tmp_path / "new"
         new.write_text(str(total % RANGE_UJ))
         new.replace(zone / "energy_uj")
-        while package._counted_uj != total:
-            time.sleep(0.001)
+        until(is_counted)
     reading = meter.read()
     assert (reading.energy_j, reading.how) == (total / 1e6, "counter")
     meter.close()

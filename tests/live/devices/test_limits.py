@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.nvml import Driver, on_gpus
+from tests.support.processes import until
 from wattkeeper.live import devices
 from wattkeeper.live.devices import limit_journal
 from wattkeeper.live.devices.power_limiter import PowerLimiter
@@ -83,21 +84,20 @@ def guard_of(limiter: PowerLimiter) -> int:
 
 def settle(uuid: str, seconds: float = 60) -> None:
     """Wait until no guard is at work any more."""
-    until = time.monotonic() + seconds
+    deadline_s = time.monotonic() + seconds
     while True:
         try:
             with limit_journal.held(uuid, seconds):
-                if not limit_journal.path(uuid).exists() or time.monotonic() > until:
+                if not limit_journal.path(uuid).exists() or time.monotonic() > deadline_s:
                     return
         except NoPermission:
-            assert time.monotonic() < until
+            assert time.monotonic() < deadline_s
         time.sleep(0.01)
 
 
 def gone(pid: int) -> None:
     """Wait until a process that is nobody's child here is no more."""
-    while proc.started(pid):
-        time.sleep(0.01)
+    until(lambda: not proc.started(pid))
 
 
 @contextmanager

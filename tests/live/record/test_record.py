@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from tests.support.processes import until
 from wattkeeper.live.host.proc import started as started_s
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.inputs.policy_checks import check_policies
@@ -49,6 +50,7 @@ with Session("toy", batch_sizes=(8, 16, 32), default_batch_size=16, target=4, ma
         assert counter.done == epoch.number
         session.report(16 * epoch.number / session.batch_size)
         while os.path.exists("waiting") and session.assignment.recurrence == 2:
+            open("waits", "w").close()
             time.sleep(0.1)
 """
 
@@ -348,10 +350,7 @@ def test_interrupted_sweep_resumes(tmp_path: Path, number: int) -> None:
     process = subprocess.Popen(words(*command), cwd=tmp_path, text=True,
                                env=environment(tmp_path, "none"),
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
-    while started(tmp_path) < 2:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
-    time.sleep(0.5)
+    until(lambda: (tmp_path / "waits").exists() or process.poll() is not None)
     process.send_signal(number)
     waiting.unlink()
     _, error = process.communicate(timeout=120)

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from click.testing import CliRunner
 
 from tests.conftest import ROOT, Command
 from tests.support.nvml import Driver, on_gpus
+from tests.support.processes import until
 from wattkeeper.live.search.architectures import (
     KERNELS,
     MOST_STAGES,
@@ -200,8 +200,7 @@ def test_killed_run_resumes_with_the_same_results(full_run: Path, tmp_path: Path
     out = tmp_path / "killed"
     asked = [*TINY, "--seeds", "7..7", "--out", str(out)]
     process = subprocess.Popen([sys.executable, "-m", "wattkeeper.scenarios", *asked], cwd=tmp_path)
-    while process.poll() is None and count(out) < MODELS + 1:
-        time.sleep(0.01)
+    until(lambda: process.poll() is not None or count(out) > MODELS)
     process.kill()
     assert process.wait() == -signal.SIGKILL, "it was still running"
     assert not out.exists()
