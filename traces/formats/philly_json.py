@@ -7,21 +7,20 @@ the sum over the attempts that have both times, and absent if none has.
 """
 
 import codecs
-import gzip
 import json
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
+from wattkeeper.traces.readers.csvfile import open_plain
 
 CHUNK_BYTES: Final = 1 << 20
 LONGEST_OBJECT: Final = 1 << 22
@@ -153,7 +152,7 @@ def _chunks(path: Path) -> Iterator[str]:
     """The text of a file in pieces, none of them empty."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     try:
-        with _open(path) as file:
+        with open_plain(path) as file:
             while data := file.read(CHUNK_BYTES):
                 if text := decoder.decode(data):
                     yield text
@@ -162,18 +161,6 @@ def _chunks(path: Path) -> Iterator[str]:
         raise TraceError(
             Problem(f"is not UTF-8 ({error.reason}); convert it", str(path))
         ) from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        text = f"is a truncated or damaged gzip file: {error}"
-        raise TraceError(Problem(text, str(path))) from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise TraceError(Problem(f"cannot be read: {reason}", str(path))) from error
-
-
-def _open(path: Path) -> IO[bytes]:
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path) if packed else path.open("rb")  # type: ignore[return-value]
 
 
 def convert(batch: Batch) -> Rows:
@@ -286,9 +273,9 @@ def _quote(value: object) -> str:
 def sniff(path: Path) -> bool:
     """Whether a file starts as a JSON array whose first object has keys of the job log."""
     try:
-        with _open(path) as file:
+        with open_plain(path) as file:
             start = file.read(SNIFFED_BYTES).decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
-    except (OSError, EOFError, ValueError, zlib.error):
+    except TraceError:
         return False
     keys = ("jobid", "attempts", "submitted_time", "vc")
     return start.startswith("[") and sum(f'"{key}"' in start for key in keys) >= 2

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import IO, Final, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -60,8 +60,8 @@ def read_csv(path: Path, schema: pa.Schema) -> CsvFile:
         TraceError: If the file cannot be read or is not such a table; else one problem for each
             malformed row.
     """
-    with read_errors(path):
-        data = path.read_bytes()
+    with open_plain(path) as file:
+        data = file.read()
     texts, broken, header = _split(_text(data, path), path)
     _check_header(header, schema, path)
     lines = _row_numbers(texts.num_rows, broken)
@@ -85,22 +85,33 @@ def read_csv(path: Path, schema: pa.Schema) -> CsvFile:
             [Problem(problems_by_row[n], f"{path}, row {n}") for n in sorted(problems_by_row)]
         )
     extra = tuple(name for name in header if name not in schema.names)
-    return CsvFile(table.cast(schema), extra, hashlib.sha256(data).hexdigest())
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return CsvFile(table.cast(schema), extra, digest)
 
 
 @contextmanager
-def read_errors(path: Path) -> Iterator[None]:
-    """Context in which errors of reading a file become a `TraceError`.
+def open_plain(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for reading, decompressed if its content is gzip.
 
     Raises:
-        TraceError: If the file does not exist or cannot be read.
+        TraceError: If the file does not exist, cannot be read, or is a damaged gzip file; also
+            while it is read.
     """
     try:
-        yield
+        with path.open("rb") as file:
+            is_gzip = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if is_gzip else path.open("rb") as plain:
+            yield cast("IO[bytes]", plain)
+    except UnicodeDecodeError:  # a ValueError, of whoever decodes what was read
+        raise
     except FileNotFoundError as error:
         raise TraceError(Problem("no such file", str(path))) from error
     except IsADirectoryError as error:
         raise TraceError(Problem("is a directory, not a file", str(path))) from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        text = f"is a truncated or damaged gzip file: {error}"
+        raise TraceError(Problem(text, str(path))) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise TraceError(Problem(f"cannot be read: {reason}", str(path))) from error
@@ -108,12 +119,6 @@ def read_errors(path: Path) -> Iterator[None]:
 
 def _text(data: bytes, path: Path) -> bytes:
     """The file's text as UTF-8 without byte order mark."""
-    if data.startswith(b"\x1f\x8b"):
-        try:
-            data = gzip.decompress(data)
-        except (EOFError, OSError, zlib.error) as error:
-            text = f"is a truncated or damaged gzip file: {error}"
-            raise TraceError(Problem(text, str(path))) from error
     data = data.removeprefix(b"\xef\xbb\xbf")
     if not data.strip():
         raise TraceError(Problem("is empty; a header and rows are needed", str(path)))

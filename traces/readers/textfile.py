@@ -5,11 +5,9 @@ line can be reported and skipped without affecting those after it.
 """
 
 import csv
-import gzip
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +15,7 @@ import pyarrow.csv as pacsv
 
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.readers.base import Batch
-from wattkeeper.traces.readers.csvfile import describe_odd_byte, find_odd_byte, read_errors
+from wattkeeper.traces.readers.csvfile import describe_odd_byte, find_odd_byte, open_plain
 
 BLOCK_BYTES: Final = 1 << 21
 LONGEST_LINE_BYTES: Final = 1 << 24
@@ -82,9 +80,9 @@ def text_batches(
 def first_line(path: Path, comment: str = "") -> str:
     """The first row or header line, for sniffing; empty if there is none."""
     try:
-        with _open(path) as file:
+        with open_plain(path) as file:
             data = file.read(SNIFFED_BYTES).removeprefix(BOM)
-    except (TraceError, OSError, EOFError, zlib.error, ValueError):
+    except TraceError:
         return ""
     for line in data.split(b"\n"):
         if _is_row(line, comment):
@@ -101,11 +99,8 @@ def check_text(path: Path) -> None:
     """
     if path.is_dir():
         return
-    try:
-        with _open(path) as file:
-            data = file.read(SNIFFED_BYTES)
-    except (EOFError, OSError, zlib.error) as error:
-        raise TraceError(Problem(f"cannot be read: {error}", str(path))) from error
+    with open_plain(path) as file:
+        data = file.read(SNIFFED_BYTES)
     if not data.removeprefix(BOM).strip():
         raise TraceError(Problem("is empty; a header and rows are needed", str(path)))
     whole = data[: data.rfind(b"\n") + 1] or data  # the last line may end within a letter
@@ -135,26 +130,12 @@ def one_path(paths: Sequence[Path], what: str = "file") -> Path:
     return paths[0]
 
 
-def _open(path: Path) -> IO[bytes]:
-    with read_errors(path):
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        return gzip.open(path) if packed else path.open("rb")  # type: ignore[return-value]
-
-
 def _blocks(path: Path, block_bytes: int) -> Iterator[tuple[int, list[bytes]]]:
     """Yield complete lines without line ends, with the number of the first."""
     number, rest, first = 1, b"", True
-    with _open(path) as file:
+    with open_plain(path) as file:
         while True:
-            try:
-                data = file.read(block_bytes)
-            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-                text = f"is a truncated or damaged gzip file: {error}"
-                raise TraceError(Problem(text, str(path))) from error
-            except OSError as error:
-                text = f"cannot be read: {error.strerror or error}"
-                raise TraceError(Problem(text, str(path))) from error
+            data = file.read(block_bytes)
             block = rest + data
             if first:
                 block, first = block.removeprefix(BOM), False
