@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
@@ -240,20 +239,18 @@ def _row(left: Sequence[float | None], right: Sequence[float | None], *, compara
     )
     statistics = versus(values.tolist(), baseline.tolist() if comparable else [])
     known = statistics["verdict"] is not None
+    reference, other = (
+        mean if math.isfinite(mean := float(side.mean())) else None for side in (baseline, values)
+    )
     return {
         "n": len(values),
-        "reference": _mean(baseline),
-        "other": _mean(values),
+        "reference": reference,
+        "other": other,
         "difference": float((values - baseline).mean()) if known else None,
         "difference_ci95": interval(values - baseline) if known else None,
         **statistics,
         "p": p_value(values, baseline) if known and not all_equal(values, baseline) else None,
     }
-
-
-def _mean(values: Floats) -> float | None:
-    mean = float(values.mean())
-    return mean if math.isfinite(mean) else None
 
 
 def _adjust_verdicts(rows: Sequence[Json]) -> None:

@@ -47,13 +47,6 @@ class LiveReport(TypedDict):
     attempts: NotRequired[list[FailedAttempt]]
 
 
-class Host(TypedDict):
-    """The machine that ran the scenario."""
-
-    name: str
-    platform: str
-
-
 class Manifest(TypedDict):
     """The content of `manifest.json`; `docs/results.md` describes the keys."""
 
@@ -72,6 +65,6 @@ class Manifest(TypedDict):
     events: int
     simulated_s: float
     versions: dict[str, str]
-    host: Host
+    host: dict[str, str]
     live: NotRequired[LiveReport]
     wall_s: NotRequired[float]

@@ -6,20 +6,21 @@ the nanosecond.
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from gzip import GzipFile
 from io import TextIOWrapper
 from itertools import chain, repeat
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.perfetto_lanes import Hold, Lane, assign_lanes, find_holds
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.traces.files.atomic import replace_file
@@ -143,18 +144,14 @@ def _open_trace(path: Path, about: Mapping[str, Any]) -> Iterator[WriteEvent]:
     with (
         replace_file(path) as fresh,
         fresh.open("wb") as file,
-        _compress(file, path) as content,
+        # without name and time, so that equal traces are equal bytes
+        GzipFile("", "wb", 6, file, 0) if path.suffix == ".gz" else file as content,
         TextIOWrapper(content, "utf-8", newline="\n") as out,
     ):
         openings = chain(('{"traceEvents":[\n{',), repeat(",\n{"))
         yield lambda members: out.write(f"{next(openings)}{members}}}")
         other = json.dumps(about, ensure_ascii=False)
         out.write(f'\n],\n"displayTimeUnit":"ms",\n"otherData":{other}}}\n')
-
-
-def _compress(file: IO[bytes], path: Path) -> Any:
-    """A gzip stream without name and time, so that equal traces are equal bytes."""
-    return gzip.GzipFile("", "wb", 6, file, 0) if path.suffix == ".gz" else file
 
 
 def _ns(column: pa.ChunkedArray, zero_s: float) -> list[int]:
@@ -237,16 +234,18 @@ def _write_slices(
 ) -> int:
     """Write a slice for each attempt and each GPU that it held, between preemptions."""
     begins, ends = (_ns(attempts[name], zero_s) for name in ("start_time_s", "finish_time_s"))
-    names, numbers = attempts["job_id"].to_pylist(), attempts["attempt"].to_pylist()
-    rows = {key: row for row, key in enumerate(zip(names, numbers, strict=True))}
-    format_arguments = _Arguments(attempts)
+    rows = {
+        (row[0]["job_id"], row[0]["attempt"]): row
+        for row in zip(attempts.to_pylist(), begins, ends, strict=True)
+    }
     slices = 0
     for hold, own in zip(holds, lanes, strict=True):
-        for attempt in range(hold.first, hold.last + 1):
-            row = rows[hold.job, attempt]
-            begin = hold.begin if attempt == hold.first else begins[row]
-            end = hold.end if attempt == hold.last else ends[row]
-            arguments = format_arguments(row, preempted=hold.preempted and attempt == hold.last)
+        for number in range(hold.first, hold.last + 1):
+            attempt, begin, end = rows[hold.job, number]
+            begin = hold.begin if number == hold.first else begin
+            end = hold.end if number == hold.last else end
+            preempted = hold.preempted and number == hold.last
+            arguments = _format_arguments(attempt, preempted=preempted)
             members = (f'"ph":"X","ts":{_us(begin)},"dur":{_us(end - begin)},'
                       f'"name":{_json(hold.job)},"cat":"job","args":{arguments}')  # fmt: skip
             for lane in own:
@@ -255,24 +254,12 @@ def _write_slices(
     return slices
 
 
-class _Arguments:
-    """The arguments of slices, as JSON."""
-
-    def __init__(self, attempts: pa.Table) -> None:
-        self._columns = {
-            argument: attempts[name].to_pylist() for argument, name in ARGUMENTS.items()
-        }  # fmt: skip
-        self._reached, self._early = (
-            attempts[name].to_pylist() for name in ("reached_target", "early_stopped")
-        )
-
-    def __call__(self, row: int, *, preempted: bool) -> str:
-        values = {name: column[row] for name, column in self._columns.items()}
-        outcome = ("preempted" if preempted else "done" if self._reached[row]
-                   else "stopped early" if self._early[row] else "failed")  # fmt: skip
-        return _json(
-            {name: v for name, v in values.items() if v is not None} | {"outcome": outcome}
-        )
+def _format_arguments(attempt: Json, *, preempted: bool) -> str:
+    """The arguments of an attempt's slices, as JSON."""
+    values = {name: attempt[column] for name, column in ARGUMENTS.items()}
+    outcome = ("preempted" if preempted else "done" if attempt["reached_target"]
+               else "stopped early" if attempt["early_stopped"] else "failed")  # fmt: skip
+    return _json({name: v for name, v in values.items() if v is not None} | {"outcome": outcome})
 
 
 def _write_decisions(

@@ -37,7 +37,11 @@ def savings(results: Sequence[RunResult], baseline: str) -> dict[str, Any]:
     """
     measured = not any(math.isnan(result.metrics["energy_j"]) for result in results)
     names = [name for name in SAVED if name != "energy_j" or measured]
-    by = {(result.variant, result.seed): _sums(result.metrics) for result in results}
+    by = {
+        (result.variant, result.seed): result.metrics
+        | {"time_with_overhead_s": result.metrics["time_s"] + result.metrics["overhead_s"]}
+        for result in results
+    }
     saved: dict[str, Any] = {}
     for variant in dict.fromkeys(result.variant for result in results):
         if variant == baseline:
@@ -52,10 +56,6 @@ def savings(results: Sequence[RunResult], baseline: str) -> dict[str, Any]:
             )
         }
     return saved
-
-
-def _sums(metrics: Mapping[str, float]) -> dict[str, float]:
-    return dict(metrics) | {"time_with_overhead_s": metrics["time_s"] + metrics["overhead_s"]}
 
 
 def _mean_and_interval(values: Sequence[float]) -> dict[str, Any]:

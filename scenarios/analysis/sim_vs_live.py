@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +12,7 @@ import pyarrow as pa
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis import study
-from wattkeeper.scenarios.analysis.manifest import Manifest
+from wattkeeper.scenarios.analysis.study import StoredStudy
 
 SIDES: Final = ("measured", "predicted")
 
@@ -37,31 +35,7 @@ _READ: Final = (*KEY, "group_id", "recurrence", "workload", "submit_time_s", "fi
                 *CHOSEN, "epochs", "energy_j", "time_s")  # fmt: skip
 
 
-class ComparedStudy(NamedTuple):
-    """The compared parts of a study.
-
-    Attributes:
-        folder: Its folder.
-        manifest: Its manifest.
-        attempts: The columns `_READ` of its attempts, in order of ending.
-    """
-
-    folder: Path
-    manifest: Manifest
-    attempts: pa.Table
-
-
-def read(folder: Path) -> ComparedStudy:
-    """Read a results folder.
-
-    Raises:
-        InputError: If it is no results folder, or a file in it is broken.
-    """
-    saved = study.read(folder)
-    return ComparedStudy(folder, saved.manifest, saved.table("jobs", _READ))
-
-
-def compare(measured: ComparedStudy, predicted: ComparedStudy) -> Json:
+def compare(measured: StoredStudy, predicted: StoredStudy) -> Json:
     """Compare the attempts that both runs have.
 
     Returns:
@@ -77,9 +51,9 @@ def compare(measured: ComparedStudy, predicted: ComparedStudy) -> Json:
         ``absent``: number of attempts without energy, measured and predicted.
 
     Raises:
-        InputError: If they have no attempt in common.
+        InputError: If they have no attempt in common, or a table is broken.
     """
-    joined = _join(measured.attempts, predicted.attempts)
+    joined = _join(measured.table("jobs", _READ), predicted.table("jobs", _READ))
     attempts: list[Json] = []
     unmatched: dict[str, list[Json]] = {"measured": [], "predicted": []}
     for row in joined.to_pylist():
@@ -124,7 +98,7 @@ def compare(measured: ComparedStudy, predicted: ComparedStudy) -> Json:
     }  # fmt: skip
 
 
-def _describe(results: ComparedStudy) -> Json:
+def _describe(results: StoredStudy) -> Json:
     manifest = results.manifest
     return {
         "folder": str(results.folder),
@@ -133,11 +107,11 @@ def _describe(results: ComparedStudy) -> Json:
     }
 
 
-def _list_runs(results: ComparedStudy) -> str:
+def _list_runs(results: StoredStudy) -> str:
     """Variants and seeds, for a message."""
+    runs = results.table("jobs", ("variant", "seed"))
     variants, seeds = (
-        ", ".join(str(value) for value in sorted(results.attempts[name].unique().to_pylist()))
-        for name in ("variant", "seed")
+        ", ".join(map(str, sorted(column.unique().to_pylist()))) for column in runs.columns
     )
     return f"variants {variants or 'none'}; seeds {seeds or 'none'}"
 
@@ -165,13 +139,15 @@ def _compare_attempt(row: Mapping[str, Any]) -> Json:
         attempt[name] = {side: row[f"{side}:{name}"] for side in SIDES}
     attempt["differ"] = [name for name in CHOSEN if len(set(attempt[name].values())) > 1]
     measured, predicted = (_values(row, side) for side in SIDES)
-    for name in METRICS:
-        attempt[name] = {
-            "measured": measured[name],
-            "predicted": predicted[name],
-            "error": _relative_error(measured[name], predicted[name]),
-        }
-    return attempt
+    return attempt | {name: _pair(measured[name], predicted[name]) for name in METRICS}
+
+
+def _pair(measured: float | None, predicted: float | None) -> Json:
+    """Both values, and the error of the prediction over the measured one; None if undefined."""
+    error = None
+    if measured is not None and predicted is not None and measured > 0:
+        error = predicted / measured - 1
+    return {"measured": measured, "predicted": predicted, "error": error}
 
 
 def _values(row: Mapping[str, Any], side: str) -> dict[str, float | None]:
@@ -188,13 +164,6 @@ def _values(row: Mapping[str, Any], side: str) -> dict[str, float | None]:
 
 def _known(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else value
-
-
-def _relative_error(measured: float | None, predicted: float | None) -> float | None:
-    """Error of a prediction over the measured value; None if it is not defined."""
-    if measured is None or predicted is None or measured <= 0:
-        return None
-    return predicted / measured - 1
 
 
 def _errors(attempts: Sequence[Json]) -> Json:
@@ -220,15 +189,8 @@ def _total(attempts: Sequence[Json], name: str) -> Json:
     """Sums over the attempts of which both values are known."""
     pairs = [(row[name]["measured"], row[name]["predicted"]) for row in attempts]
     known = [pair for pair in pairs if None not in pair]
-    if not known:
-        return {"n": 0, "measured": None, "predicted": None, "error": None}
-    measured, predicted = (math.fsum(side) for side in zip(*known, strict=True))
-    return {
-        "n": len(known),
-        "measured": measured,
-        "predicted": predicted,
-        "error": _relative_error(measured, predicted),
-    }
+    sums = (math.fsum(side) for side in zip(*known, strict=True)) if known else (None, None)
+    return {"n": len(known)} | _pair(*sums)
 
 
 def list_differences(sides: Mapping[str, Json]) -> Iterator[Json]:

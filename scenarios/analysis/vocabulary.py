@@ -47,10 +47,6 @@ TIMES = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 ENERGIES = (("TJ", 1e12), ("GJ", 1e9), ("MJ", 1e6), ("kJ", 1e3), ("J", 1.0))
 SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
 
-PUBLISHED = "Seeds change nothing here: rng: published takes them from group names."
-SYNTHETIC = "Energy is that of a synthetic device: it was not measured."
-NO_ENERGY = "Nothing measured energy: only time is compared."
-
 
 def shown_metrics(summary: Json) -> dict[str, str]:
     """The metrics in which variants can differ, and their labels."""
@@ -103,17 +99,17 @@ def cautions(manifest: Manifest, summary: Json) -> Iterator[str]:
     """Warnings that belong before the figures."""
     scenario = manifest["scenario"]
     if scenario["rng"] == "published" and scenario["workload"]["kind"] == "trace":
-        yield PUBLISHED
+        yield "Seeds change nothing here: rng: published takes them from group names."
     yield from describe_dropped(manifest["dropped_jobs"])
     yield from describe_ignored_types(manifest["ignored_gpu_types"])
     live = manifest.get("live")
     if live is not None:
         yield from _name_devices(live, summary["by"]["gpu_type"])
         if "synthetic" in live["energy"] and live["devices"] != ["synthetic"]:
-            yield SYNTHETIC
+            yield "Energy is that of a synthetic device: it was not measured."
         yield from _count_lost(live)
     if "saved" not in summary and summary["by"]["workload"] and not knows_energy(summary):
-        yield NO_ENERGY
+        yield "Nothing measured energy: only time is compared."
 
 
 def _name_devices(live: LiveReport, gpu_types: Collection[str]) -> Iterator[str]:

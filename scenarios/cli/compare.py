@@ -37,7 +37,7 @@ def compare(folders: tuple[Path, ...], as_json: bool) -> None:
         from wattkeeper.scenarios.analysis import sim_vs_live
         from wattkeeper.scenarios.cli.tables import sim_vs_live as table
 
-        measured, predicted = sim_vs_live.read(folders[live]), sim_vs_live.read(folders[1 - live])
+        measured, predicted = (results[index].points["{}"] for index in (live, 1 - live))
         comparison = sim_vs_live.compare(measured, predicted)
         print_tables = table.print_comparison
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 from wattkeeper.policies.profile import optimum
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
@@ -19,27 +18,16 @@ from wattkeeper.sim.engine.zoo import SimulatedZoo
 from wattkeeper.sim.results.tables import RunResult, collect
 
 
-class Runtime(NamedTuple):
-    """The parts in which simulated, live and searching runs differ.
-
-    Attributes:
-        env: The environment of the run.
-        streams: Random streams of policies and backend.
-        backend: Carries out what policies decide.
-        source: Submits jobs.
-        zoo: Stores trained models; None if the run has no zoo.
-    """
-
-    env: SimulationEnvironment
-    streams: RandomStreams
-    backend: Backend
-    source: Source
-    zoo: ZooBackend | None = None
-
-
-def build_world(spec: RunSpec, inputs: RunInputs, runtime: Runtime) -> World:
+def build_world(
+    spec: RunSpec,
+    inputs: RunInputs,
+    env: SimulationEnvironment,
+    streams: RandomStreams,
+    backend: Backend,
+    source: Source,
+    zoo: ZooBackend | None,
+) -> World:
     """The world of one variant with one seed, ready to run."""
-    env, streams, backend, source, zoo = runtime
     cluster = Cluster(inputs.cluster)
     world = World(env, cluster, source, backend, spec.policies, spec.rules, streams, zoo)
     backend.listener = world

@@ -30,7 +30,6 @@ from wattkeeper.live.wire.server import SessionServer
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.run.build import (
-    Runtime,
     build_world,
     build_zoo,
     collect_results,
@@ -52,11 +51,6 @@ HALTING: Final = (
 
 def replay(loaded: LoadedScenario, inputs: RunInputs, folder: Path) -> list[RunResult]:
     """Play the logs of live runs again, without starting anything: the decisions are the same.
-
-    Args:
-        loaded: The scenario.
-        inputs: What its runs read.
-        folder: Where the live runs are kept.
 
     Raises:
         InputError: If a log ends before its run does.
@@ -94,8 +88,7 @@ def execute(
         settings = LiveSettings(spec.rules.objective, folder, section.lease_s, environment)
         backend = LiveBackend(env, equipment.trainings, inputs.cluster, streams, settings, watch)
         zoo = build_zoo(spec, inputs, streams)
-        runtime = Runtime(env, streams, backend, source_of(inputs), zoo)
-        world = build_world(spec, inputs, runtime)
+        world = build_world(spec, inputs, env, streams, backend, source_of(inputs), zoo)
         if not again:
             backend.fleet.hands = _links(backend, log, section, inputs.cluster.capacity.tolist())
         try:

@@ -16,7 +16,8 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.manifest import LiveReport
 from wattkeeper.scenarios.inputs.clusters import search_processor
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
-from wattkeeper.scenarios.run.build import Runtime, build_world, collect_results
+from wattkeeper.scenarios.run.build import build_world, collect_results
+from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.rng import NamedStreams
@@ -26,7 +27,6 @@ from wattkeeper.traces.arrow import replace_column
 
 if TYPE_CHECKING:
     from wattkeeper.live.search.training_log import TrainingRecord
-    from wattkeeper.scenarios.spec.variants import RunSpec
 
 UNMEASURED: Final = ("cost", "regret", "last5_cost", "cluster_energy_j", "gpu_s_saved")
 
@@ -95,8 +95,7 @@ def execute(spec: RunSpec, inputs: RunInputs) -> RunResult:
         if search.stores:
             search.warm_up(getattr(configure, "matcher", None))
     source = NetworkSource(tuple(search.candidates))
-    runtime = Runtime(env, NamedStreams(spec.seed), backend, source, zoo)
-    world = build_world(spec, inputs, runtime)
+    world = build_world(spec, inputs, env, NamedStreams(spec.seed), backend, source, zoo)
     world.run()
     return _measured(collect_results(spec, inputs, world), backend.trained)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.run.build import (
-    Runtime,
     build_world,
     build_zoo,
     collect_results,
@@ -42,8 +41,7 @@ def execute(
         inputs.latencies,
     )
     zoo = build_zoo(spec, inputs, streams)
-    runtime = Runtime(env, streams, backend, source_of(inputs), zoo)
-    world = build_world(spec, inputs, runtime)
+    world = build_world(spec, inputs, env, streams, backend, source_of(inputs), zoo)
     if prepare is not None:
         prepare(world)
     world.run()

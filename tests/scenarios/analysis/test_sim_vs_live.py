@@ -15,7 +15,8 @@ import pytest
 
 from tests.conftest import Command, run_command, small
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.analysis.sim_vs_live import METRICS, ComparedStudy, compare, read
+from wattkeeper.scenarios.analysis.sim_vs_live import METRICS, compare
+from wattkeeper.scenarios.analysis.study import read
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,13 @@ def change_results(sim: Path, live: Path, **columns: Any) -> Path:
     manifest = json.loads((live / "manifest.json").read_text())
     (live / "manifest.json").write_text(json.dumps(manifest | {"backend": "live"}))
     return live
+
+
+def keep_rows(sim: Path, folder: Path, rows: pa.Table) -> Path:
+    """A copy of results with other rows in its table of jobs."""
+    shutil.copytree(sim, folder)
+    pq.write_table(rows, folder / "jobs.parquet")
+    return folder
 
 
 def compare_folders(live: Path, sim: Path) -> dict[str, Any]:
@@ -104,21 +112,25 @@ def test_attempts_with_other_decisions_are_listed_without_errors(
     assert found["errors"]["all"]["time_s"]["n"] == len(found["attempts"]) - 1
 
 
-def test_attempts_of_only_one_run_are_named(results: Path) -> None:
-    sim = read(results / "sim")
-    fewer = sim._replace(attempts=sim.attempts.slice(0, sim.attempts.num_rows - 2))
-    found = compare(fewer, sim)
+def test_attempts_of_only_one_run_are_named(results: Path, tmp_path: Path) -> None:
+    sim = results / "sim"
+    jobs = read(sim).table("jobs")
+    fewer = keep_rows(sim, tmp_path / "fewer", jobs.slice(0, jobs.num_rows - 2))
+    found = compare_folders(fewer, sim)
     assert len(found["only_predicted"]) == 2
     assert found["only_measured"] == []
     assert found["only_predicted"][0].keys() >= {"variant", "seed", "job_id", "recurrence"}
 
 
-def test_runs_with_nothing_in_common_are_refused(results: Path) -> None:
-    sim = read(results / "sim")
-    default = ComparedStudy(*sim[:2], sim.attempts.filter(pc.field("variant") == "default"))
-    zeus = ComparedStudy(*sim[:2], sim.attempts.filter(pc.field("variant") == "zeus"))
+def test_runs_with_nothing_in_common_are_refused(results: Path, tmp_path: Path) -> None:
+    sim = results / "sim"
+    jobs = read(sim).table("jobs")
+    default, zeus = (
+        keep_rows(sim, tmp_path / variant, jobs.filter(pc.field("variant") == variant))
+        for variant in ("default", "zeus")
+    )
     with pytest.raises(InputError, match=r"no attempt.*in common[\s\S]*variants zeus; seeds 1"):
-        compare(default, zeus)
+        compare_folders(default, zeus)
 
 
 def test_command_prints_differences(results: Path, inside: Command, tmp_path: Path) -> None:
@@ -164,4 +176,4 @@ def test_folders_without_results_are_refused(
         else:
             path.write_text(content)
         with pytest.raises(InputError, match=text):
-            read(tmp_path / "broken")
+            compare_folders(tmp_path / "broken", sim)
