@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from wattkeeper.live.devices.device import Device
+from wattkeeper.live.devices import nvml, rapl, synthetic
+from wattkeeper.live.devices.device import Device
+from wattkeeper.live.devices.nvml_errors import NoDriver
+from wattkeeper.live.wire.clock import run_clock
+from wattkeeper.policies.errors import InputError, NoPermission
 
 VARIABLE: Final = "WATTKEEPER_DEVICE"
 NONE: Final = "none"
@@ -27,18 +30,13 @@ def found() -> list[Device]:
     """
     if wanted := os.environ.get(VARIABLE, ""):
         return _wanted(wanted)
-    from wattkeeper.live.devices.nvml import visible
-    from wattkeeper.live.devices.nvml_errors import NoDriver
-    from wattkeeper.live.devices.rapl import packages
-    from wattkeeper.policies.errors import NoPermission
-
     try:
-        if gpus := visible():
+        if gpus := nvml.visible():
             return [*gpus]
     except NoDriver:
         pass
     try:
-        return [*packages()]
+        return [*rapl.packages()]
     except NoPermission:  # as on most hosts: the training goes on without
         return []
 
@@ -49,19 +47,15 @@ def absent() -> str:
         return f"{VARIABLE} is {NONE}: nothing is measured"
     if found():
         return ""
-    from wattkeeper.live.devices.nvml import VISIBLE, visible
-    from wattkeeper.live.devices.nvml_errors import NoDriver
-    from wattkeeper.live.devices.rapl import ROOT, packages
-    from wattkeeper.policies.errors import NoPermission
-
     try:
-        visible()
-        gpu = f"{VISIBLE}={os.environ[VISIBLE]} shows none" if VISIBLE in os.environ else "none"
+        nvml.visible()
+        shown = os.environ.get(nvml.VISIBLE)
+        gpu = "none" if shown is None else f"{nvml.VISIBLE}={shown} shows none"
     except NoDriver as error:
         gpu = str(error)
     try:
-        packages()
-        cpu = f"{ROOT} has no RAPL package, as in most virtual machines and containers"
+        rapl.packages()
+        cpu = f"{rapl.ROOT} has no RAPL package, as in most virtual machines and containers"
     except NoPermission as error:
         cpu = str(error)
     return f"GPU: {gpu}\nCPU: {cpu}"
@@ -74,27 +68,24 @@ def by_uuid(uuid: str) -> Device:
         Lost: If it is gone.
         EnvironmentLacks: If it cannot be asked.
     """
-    from wattkeeper.live.devices import nvml, synthetic
-
     if uuid.startswith(synthetic.PREFIX):
         return synthetic.SyntheticDevice(Path(uuid.removeprefix(synthetic.PREFIX)))
     return nvml.by_uuid(uuid)
 
 
 def _wanted(wanted: str) -> list[Device]:
-    from wattkeeper.live.devices.synthetic import PREFIX, SyntheticDevice, of_type
-    from wattkeeper.live.wire.clock import run_clock
-    from wattkeeper.policies.errors import InputError
-
     if wanted == NONE:
         return []
-    names = wanted.removeprefix(PREFIX)
+    prefix = synthetic.PREFIX
+    names = wanted.removeprefix(prefix)
     if not names or names == wanted:
         raise InputError(
-            f"{VARIABLE} is {wanted!r}; allowed: {NONE}, {PREFIX}GPU_TYPE, or {PREFIX}FILE with a "
+            f"{VARIABLE} is {wanted!r}; allowed: {NONE}, {prefix}GPU_TYPE, or {prefix}FILE with a "
             "/ in it; or leave it unset"
         )
     return [
-        SyntheticDevice(Path(name)) if "/" in name else of_type(name, run_clock())
+        synthetic.SyntheticDevice(Path(name))
+        if "/" in name
+        else synthetic.of_type(name, run_clock())
         for name in names.split(",")
     ]

@@ -50,11 +50,17 @@ class EnergyMeter:
         )
         if any(isinstance(one, SyntheticDevice) for one in devices):
             self.how = "synthetic"
-        if not devices or not all(map(_measures, devices)):
-            self.how, devices = "absent", ()
+        try:
+            for device in devices:
+                if not device.has_counter:
+                    device.power_w()
+        except NotSupported:
+            devices = ()
+        if not devices:
+            self.how = "absent"
         self._parts = [_Counter(one) if one.has_counter else _Power(one) for one in devices]
         self.begin()
-        waits = [one.read_every_s for one in devices if one.read_every_s is not None]
+        waits = [device.read_every_s for device in devices if device.read_every_s is not None]
         if waits:
             self._thread = threading.Thread(
                 target=self._watch, args=(min(waits),), name="wattkeeper-meter", daemon=True
@@ -141,13 +147,3 @@ class _Power:
         self._energy_j += (power_w + self._last_w) / 2 * (now_s - self._last_s)
         self._last_s, self._last_w = now_s, power_w
         return self._energy_j
-
-
-def _measures(device: Device) -> bool:
-    """Whether energy or, to be integrated, power can be read."""
-    try:
-        if not device.has_counter:
-            device.power_w()
-    except NotSupported:
-        return False
-    return True

@@ -92,11 +92,6 @@ def save(record: LimitRecord) -> None:
         new.write_text(json.dumps(record._asdict()), encoding="ascii")
 
 
-def forget(uuid: str) -> None:
-    """Remove a record."""
-    path(uuid).unlink(missing_ok=True)
-
-
 def undo(record: LimitRecord) -> RestoredLimit:
     """Put a limit back, and remove the record; where that fails it stays, as nobody's."""
     try:
@@ -106,7 +101,7 @@ def undo(record: LimitRecord) -> RestoredLimit:
     except WattkeeperError as error:
         save(record._replace(started=0))
         return RestoredLimit(record.uuid, record.before_w, str(error))
-    forget(record.uuid)
+    path(record.uuid).unlink(missing_ok=True)
     return RestoredLimit(record.uuid, record.before_w, "")
 
 
@@ -143,22 +138,20 @@ def held(uuid: str, patience_s: float = 0.0) -> Iterator[None]:
     """
     file = path(uuid).with_suffix(".lock")
     file.parent.mkdir(parents=True, exist_ok=True)
-    release = _lock(file, uuid, time.monotonic() + patience_s)
-    try:
-        yield
-    finally:
-        release()
-
-
-def _lock(file: Path, uuid: str, until_s: float) -> Callable[[], None]:
-    while True:
+    until_s = time.monotonic() + patience_s
+    release: Callable[[], None] | None = None
+    while release is None:
         try:
-            return lock(file)
+            release = lock(file)
         except BlockingIOError:
             record = load(path(uuid))
             if time.monotonic() >= until_s or (record is not None and record.owner_lives):
                 raise NoPermission(_in_use(uuid)) from None
-        time.sleep(0.01)
+            time.sleep(0.01)
+    try:
+        yield
+    finally:
+        release()
 
 
 def refuse_if_in_use(uuid: str, me: int) -> None:

@@ -47,7 +47,11 @@ class NvmlGpu:
         self.name = f"GPU {self.index} ({self.uuid})"
         self.gpu_type = gpu_type(self._ask(pynvml.nvmlDeviceGetName))
         self._refuse_mig()
-        self.has_counter = self._can(self.energy_j)
+        try:
+            self.energy_j()
+            self.has_counter = True
+        except NotSupported:
+            self.has_counter = False
         self.read_every_s: float | None = None if self.has_counter else SAMPLE_S
         self.limits = self._limits()
 
@@ -104,18 +108,8 @@ class NvmlGpu:
                 "train without measuring energy: WATTKEEPER_DEVICE=none"
             )
 
-    def _can(self, ask: Callable[[], float]) -> bool:
-        try:
-            ask()
-        except NotSupported:
-            return False
-        return True
-
     def _ask(self, function: Callable[..., Any], *arguments: object) -> Any:
-        try:
-            return function(self._handle, *arguments)
-        except self._nvml.NVMLError as error:
-            raise said(error, self.name) from None
+        return _ask(function, self._handle, *arguments, device=self.name)
 
 
 def gpus(visible: str | None = None, order: str | None = None) -> list[NvmlGpu]:
@@ -193,15 +187,6 @@ def gpu_type(name: str) -> str:
     return name
 
 
-def driver_is_there() -> bool:
-    """Whether NVML's library can be loaded, whatever it then says."""
-    try:
-        ctypes.CDLL(LIBRARY)
-    except OSError:
-        return False
-    return True
-
-
 def _meant(word: str, uuids: Sequence[str]) -> int | None:
     """Which GPU an entry of `CUDA_VISIBLE_DEVICES` means; None if there is none such."""
     if word.isdecimal():
@@ -238,7 +223,9 @@ def _start() -> None:
     try:
         import pynvml
     except ModuleNotFoundError:
-        if not driver_is_there():
+        try:
+            ctypes.CDLL(LIBRARY)
+        except OSError:
             raise NoDriver(no_driver()) from None
         raise EnvironmentLacks(
             "a driver of NVIDIA's is there, and nothing to ask it with: "
@@ -247,10 +234,10 @@ def _start() -> None:
     _ask(pynvml.nvmlInit)
 
 
-def _ask(function: Callable[..., Any], *arguments: object) -> Any:
+def _ask(function: Callable[..., Any], *arguments: object, device: str = "") -> Any:
     import pynvml
 
     try:
         return function(*arguments)
     except pynvml.NVMLError as error:
-        raise said(error) from None
+        raise said(error, device) from None

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Final, Literal, Self
 
 from wattkeeper.live.devices import limit_journal
@@ -67,12 +67,7 @@ class PowerLimiter:
             self._catch_sigterm()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def set_w(self, limit_w: float) -> bool:

@@ -26,13 +26,6 @@ LOCK_TIMEOUT_S: Final = 20.0
 """For the guard of a process that was killed just now."""
 
 
-class GuardRequest(TypedDict):
-    """What the parent writes first, as a line of JSON."""
-
-    pid: int
-    uuids: list[str]
-
-
 class GuardReply(TypedDict):
     """What it is told: whether limits may be set now, and if not, why."""
 
@@ -52,13 +45,14 @@ def main() -> int:
         line = pipe.readline()
     if not line:
         return 0
-    request: GuardRequest = json.loads(line)
+    request = json.loads(line)
+    parent, uuids = request["pid"], request["uuids"]
     with ExitStack() as locks:
         reply = GuardReply(allowed=True, why="")
         try:
-            for uuid in sorted(request["uuids"]):
+            for uuid in sorted(uuids):
                 locks.enter_context(limit_journal.held(uuid, LOCK_TIMEOUT_S))
-                _take(uuid, request["pid"])
+                _take(uuid, parent)
         except WattkeeperError as error:
             reply = GuardReply(allowed=False, why=str(error))
         except OSError as error:
@@ -66,8 +60,8 @@ def main() -> int:
             reply = GuardReply(allowed=False, why=why)
         if reply["allowed"]:
             _tell(reply)
-            _wait(request["pid"])
-        undone = [_undo(uuid, request["pid"]) for uuid in request["uuids"]]
+            _wait(parent)
+        undone = [_undo(uuid, parent) for uuid in uuids]
         if not reply["allowed"]:
             _tell(reply)
         return int(not all(undone))

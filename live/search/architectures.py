@@ -8,12 +8,9 @@ property of an earlier one (Real et al., AAAI '19).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from torch import nn
 
 MOST_STAGES: Final = 3
 MOST_BLOCKS: Final = 3
@@ -155,19 +152,3 @@ MUTATIONS: Final[dict[str, Callable[[Architecture, np.random.Generator], Archite
     "add stage": _add_stage,
 }
 """Drawn with equal probabilities; a mutation returns None where it is not possible."""
-
-
-def build(architecture: Architecture, channels: int, classes: int) -> nn.Module:
-    """The network for images of some channels, with torch's default initialisation."""
-    from torch import nn
-
-    from wattkeeper.live.search.layers import make_block
-
-    layers: list[nn.Module] = []
-    inputs = channels
-    for stage_index, stage in enumerate(architecture):
-        for block_index, (residual, kernel) in enumerate(stage.blocks):
-            stride = 2 if stage_index and not block_index else 1
-            layers.append(make_block(residual, inputs, stage.width, kernel, stride))
-            inputs = stage.width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))

@@ -1,8 +1,10 @@
-"""Blocks of the networks in `wattkeeper.live.search.architectures`."""
+"""The torch modules of the networks in `wattkeeper.live.search.architectures`."""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
+
+from wattkeeper.live.search.architectures import Architecture
 
 
 class Residual(nn.Module):
@@ -22,11 +24,20 @@ class Residual(nn.Module):
         return (branch + shortcut).relu()
 
 
-def make_block(residual: bool, inputs: int, width: int, kernel: int, stride: int) -> nn.Module:
-    """A residual pair of convolutions or a single one, with odd kernels and `width` outputs."""
-    if residual:
-        return Residual(inputs, width, kernel, stride)
-    return nn.Sequential(_convolution(inputs, width, kernel, stride), nn.ReLU())
+def build(architecture: Architecture, channels: int, classes: int) -> nn.Module:
+    """The network for images of some channels, with torch's default initialisation."""
+    layers: list[nn.Module] = []
+    inputs = channels
+    for stage_index, stage in enumerate(architecture):
+        for block_index, (residual, kernel) in enumerate(stage.blocks):
+            stride = 2 if stage_index and not block_index else 1
+            if residual:
+                layers.append(Residual(inputs, stage.width, kernel, stride))
+            else:
+                convolution = _convolution(inputs, stage.width, kernel, stride)
+                layers.append(nn.Sequential(convolution, nn.ReLU()))
+            inputs = stage.width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
 
 
 def _convolution(inputs: int, width: int, kernel: int, stride: int) -> nn.Module:

@@ -6,18 +6,15 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from wattkeeper.live import devices
+from wattkeeper.live.devices.device import Device
 from wattkeeper.live.devices.energy_meter import EnergyMeter, Reading
 from wattkeeper.live.devices.nvml import ORDER, NvmlGpu
 from wattkeeper.live.devices.rapl import CpuPackage
 from wattkeeper.live.wire.clock import run_clock
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
-
-if TYPE_CHECKING:
-    from wattkeeper.live.devices.device import Device
 
 CPU: Final = "CPU"
 
@@ -98,7 +95,13 @@ def meter(processor: Processor) -> Iterator[Callable[[], Reading]]:
     Raises:
         Lost: If the device is gone.
     """
-    synchronize = _make_synchronize(processor.torch_device)
+
+    def synchronize() -> None:
+        if processor.torch_device != CPU.lower():
+            import torch
+
+            torch.cuda.synchronize(processor.torch_device)
+
     synchronize()
     if not processor.measured:
         began_s = time.process_time()
@@ -114,12 +117,3 @@ def meter(processor: Processor) -> Iterator[Callable[[], Reading]]:
         yield read
     finally:
         energy_meter.close()
-
-
-def _make_synchronize(torch_device: str) -> Callable[[], None]:
-    """A function that waits until a device has finished its queued work."""
-    if torch_device == CPU.lower():
-        return lambda: None
-    import torch
-
-    return partial(torch.cuda.synchronize, torch_device)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from wattkeeper.live.search import dataset
-from wattkeeper.live.search.architectures import CandidateNetwork, build, draw_candidates
+from wattkeeper.live.search.architectures import CandidateNetwork, draw_candidates
 from wattkeeper.live.search.training_log import TrainingRecord, append_record, read_records
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.policies.matching.choice import warm_factor
@@ -166,6 +166,8 @@ class SearchRun:
 
     def _build(self, name: str) -> nn.Module:
         import torch
+
+        from wattkeeper.live.search.layers import build
 
         torch.manual_seed(self._derive_seed(f"weights/{name}"))
         return build(self.candidates[name].architecture, dataset.CHANNELS, dataset.CLASSES)

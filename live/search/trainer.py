@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from wattkeeper.live.search.processor import meter
-
-if TYPE_CHECKING:
-    from wattkeeper.live.devices.energy_meter import Reading
-    from wattkeeper.live.search.dataset import DatasetSplit, Digits
-    from wattkeeper.live.search.processor import Processor
+from wattkeeper.live.devices.energy_meter import Reading
+from wattkeeper.live.search.dataset import DatasetSplit, Digits
+from wattkeeper.live.search.processor import Processor, meter
 
 
 class TrainingRule(NamedTuple):

@@ -21,7 +21,6 @@ from wattkeeper.live.search.architectures import (
     KERNELS,
     MOST_STAGES,
     WIDTHS,
-    build,
     draw_candidates,
 )
 from wattkeeper.policies.errors import EnvironmentLacks
@@ -318,6 +317,8 @@ def test_training_without_improvement_restores_the_initial_weights() -> None:
     candidate = draw_candidates(1, np.random.default_rng(0))[0]
     digits = load(np.random.default_rng(0))
     torch.manual_seed(0)
+    from wattkeeper.live.search.layers import build
+
     net = build(candidate.architecture, CHANNELS, CLASSES)
     before = train(net, digits, TrainingRule(64, 0.001, 5, 3), 0, lambda _: 1.0, cpu)
     assert before.best_epoch == 3

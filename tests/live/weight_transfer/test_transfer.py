@@ -14,7 +14,8 @@ from torch import Tensor, nn  # noqa: E402
 from tests.support import torch_models as models  # noqa: E402
 from tests.support.torch_models import Encoder, FusedAttention, Recurrent, ResNet, VisionTransformer  # noqa: E402
 from wattkeeper.live import TransferReport, transfer  # noqa: E402
-from wattkeeper.live.search.architectures import Block, Stage, build  # noqa: E402
+from wattkeeper.live.search.architectures import Block, Stage  # noqa: E402
+from wattkeeper.live.search.layers import build  # noqa: E402
 from wattkeeper.policies.errors import InputError  # noqa: E402
 
 LIMIT = 1e-5
