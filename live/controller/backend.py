@@ -204,7 +204,7 @@ class LiveBackend(Backend):
                 run.attempt.train(run.since_s)
                 self._show(run, "trains")
         elif news.kind == "profiled":
-            self._profiled(run, news.payload["found"])
+            self._profiled(run, news.payload["measurements"])
         elif news.kind == "epoch":
             self._account(run, EpochReport(**_of(EpochReport, news.payload)))
             run.heard = run.last.epoch

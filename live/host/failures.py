@@ -9,16 +9,15 @@ MAX_FAILURES: Final = 3
 """Failures in a row that are taken for a fault of the script: the first may come from a busy host,
 the second from the same once more."""
 
-MEMORY_ERRORS: Final = ("MemoryError", "OutOfMemoryError")
-OUTPUT: Final = re.compile(r"MemoryError|out of memory|SIGKILL", re.IGNORECASE)
+MEMORY_ERRORS: Final = re.compile(r"MemoryError|out of memory|SIGKILL", re.IGNORECASE)
 """The kernel kills a process (SIGKILL) when the host has no memory left."""
 
 
 def is_out_of_memory(message: str) -> bool:
     """Whether an exception, as `Type: text`, says that memory did not suffice."""
-    return message.partition(":")[0] in MEMORY_ERRORS
+    return message.partition(":")[0] in {"MemoryError", "OutOfMemoryError"}
 
 
 def suggests_out_of_memory(output: str) -> bool:
     """Whether the output of a process suggests that memory did not suffice."""
-    return OUTPUT.search(output) is not None
+    return MEMORY_ERRORS.search(output) is not None

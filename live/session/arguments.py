@@ -6,10 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from wattkeeper.policies.errors import (
-    InputError,
-    Problem,
-)
+from wattkeeper.policies.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from wattkeeper.policies.registry import PolicyConfig
@@ -68,7 +65,7 @@ class SessionArguments(NamedTuple):
                 f"found power_limits_w={self.power_limits_w}; all must be above 0",
             ),
         ]
-        if problems := [Problem(message) for found, message in wrong if found]:
+        if problems := [Problem(message) for applies, message in wrong if applies]:
             raise InputError(problems)
 
 

@@ -85,12 +85,12 @@ class Ranks:
         """
         if not (is_distributed() and is_leader()):
             return
-        with suppress(InputError, RuntimeError):  # nobody is connected, or nobody is left
+        with suppress(InputError, RuntimeError):  # no process is connected, or none is left
             store = _store()
             store.set(self._key("left"), _describe_exit(error))
             began_s = time.monotonic()
             while error is None and self._calls and time.monotonic() - began_s < LAST_CALL_S:
-                if store.add(self._key(f"{self._calls} heard"), 0) >= world_size() - 1:
+                if store.add(self._key(f"{self._calls} read"), 0) >= world_size() - 1:
                     break
                 _pause(began_s)
 
@@ -102,11 +102,11 @@ class Ranks:
         left = self._key("left")
         try:
             while True:
-                over = store.check([left])  # first: what it said before it left is there
+                over = store.check([left])  # first: its last value was stored before it left
                 if store.check([key]):
-                    said = store.get(key)
-                    store.add(f"{key} heard", 1)
-                    return pickle.loads(said)
+                    value = store.get(key)
+                    store.add(f"{key} read", 1)
+                    return pickle.loads(value)
                 if over:
                     break
                 _pause(began_s)

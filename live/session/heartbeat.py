@@ -33,7 +33,7 @@ class Heartbeat:
         self._over = threading.Event()
         self._beat_s: float | None = None
         self._longest_s = 0.0
-        self._thread = threading.Thread(target=self._run, name="wattkeeper-pulse", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="wattkeeper-heartbeat", daemon=True)
 
     def begin(self) -> None:
         """Renew from now on."""

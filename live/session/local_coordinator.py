@@ -52,6 +52,7 @@ class LocalCoordinator:
         self._store, self._plan, self._lease_s = store, plan, lease_s
         self._id = self._new = uuid.uuid4().hex
         self._holder = process_identity.me()
+        self._plan_digest = digest(plan.to_json())
 
     def begin(self) -> Assignment:
         """Lease the next attempt, and ask the policies about it."""
@@ -75,8 +76,8 @@ class LocalCoordinator:
 
     def _update(self, **values: Any) -> bool:
         def write(db: sa.Connection) -> bool:
-            mine = sa.update(attempts).where(*self._is_own())
-            return db.execute(mine.values(heard_s=self._store.now_s(db), **values)).rowcount == 1
+            own = sa.update(attempts).where(*self._is_own())
+            return db.execute(own.values(heard_s=self._store.now_s(db), **values)).rowcount == 1
 
         try:
             return self._store.run(write, FIRST_S)
@@ -93,8 +94,8 @@ class LocalCoordinator:
 
     def _begin(self, db: sa.Connection) -> Assignment:
         job = self._store.job(db, self._plan.job)
-        mine = sa.select(attempts).where(*self._is_own())
-        row = db.execute(mine).mappings().one_or_none()
+        own = sa.select(attempts).where(*self._is_own())
+        row = db.execute(own).mappings().one_or_none()
         if row is None:
             living = self._end_dead_attempts(db, job)
             row = self._resume(db) or self._decide(db, job, living)
@@ -112,24 +113,11 @@ class LocalCoordinator:
             else:
                 living += 1
                 continue
+            columns = ("epochs", "time_s", "energy_j", "power_limit_w")
+            progress = {name: row[name] for name in columns}
             message = f"{row['holder']} had the lease"
-            self._close(
-                db,
-                job,
-                row,
-                AttemptResult(
-                    cause,
-                    row["epochs"],
-                    row["time_s"],
-                    row["energy_j"],
-                    row["power_limit_w"],
-                    message=message,
-                ),
-            )
+            self._close(db, job, row, AttemptResult(cause, **progress, message=message))
         return living
-
-    def _plan_digest(self) -> str:
-        return digest(self._plan.to_json())
 
     def _lease_columns(self, db: sa.Connection) -> dict[str, Any]:
         return {
@@ -142,7 +130,7 @@ class LocalCoordinator:
     def _resume(self, db: sa.Connection) -> sa.RowMapping | None:
         """Take over the first attempt that was stopped; None if there is none."""
         a = attempts.c
-        stopped = (a.job == self._plan.job, a.status == "stopped", a.terms == self._plan_digest())
+        stopped = (a.job == self._plan.job, a.status == "stopped", a.terms == self._plan_digest)
         query = sa.select(attempts).where(*stopped).order_by(a.recurrence, a.attempt).limit(1)
         row = db.execute(query).mappings().one_or_none()
         if row is None:
@@ -157,7 +145,7 @@ class LocalCoordinator:
     def _decide(self, db: sa.Connection, job: sa.RowMapping, living: int) -> sa.RowMapping:
         """Begin the next attempt of a recurrence that failed, else a new recurrence."""
         a, name = attempts.c, self._plan.job
-        failed = (a.job == name, a.again.is_(True), a.terms == self._plan_digest())
+        failed = (a.job == name, a.again.is_(True), a.terms == self._plan_digest)
         query = sa.select(attempts).where(*failed).order_by(a.recurrence).limit(1)
         before = db.execute(query).mappings().one_or_none()
         if before is None:
@@ -184,7 +172,7 @@ class LocalCoordinator:
         row: dict[str, Any] = {
             "id": self._id,
             "job": name,
-            "terms": self._plan_digest(),
+            "terms": self._plan_digest,
             "plan": self._plan.to_json(),
             "batch_size": decided.batch_size,
             "power_limit_w": limit_w if self._plan.limits_w else None,
@@ -201,7 +189,7 @@ class LocalCoordinator:
 
     def _assign(self, row: sa.RowMapping) -> Assignment:
         plan = self._plan
-        known = row["power_limit_w"]
+        limit_w = row["power_limit_w"]
         return Assignment(
             job_id=f"{plan.job}-{row['recurrence']}",
             recurrence=row["recurrence"],
@@ -209,8 +197,8 @@ class LocalCoordinator:
             batch_size=row["batch_size"],
             default_batch_size=plan.default_batch_size,
             max_epochs=plan.max_epochs,
-            power_limit_w=known if plan.limits_w else None,
-            profile_w=() if known is not None else tuple(json.loads(row["profile_w"])),
+            power_limit_w=limit_w if plan.limits_w else None,
+            profile_w=() if limit_w is not None else tuple(json.loads(row["profile_w"])),
             cost_bound=math.inf if row["cost_bound"] is None else row["cost_bound"],
             eta=plan.eta,
             max_power_w=plan.max_power_w * plan.gpus,
@@ -225,15 +213,15 @@ class LocalCoordinator:
 
     def _tune(self, db: sa.Connection, report: tuple[Measurement, ...]) -> float:
         job = self._store.job(db, self._plan.job)
-        mine = attempts.c.id == self._id
-        row = db.execute(sa.select(attempts).where(mine)).mappings().one()
+        own = attempts.c.id == self._id
+        row = db.execute(sa.select(attempts).where(own)).mappings().one()
         if row["power_limit_w"] is None:
             host = PolicyHost(self._store, db, job, self._plan, row)
             untuned = host.restore(row)
             assert isinstance(untuned, Untuned)
             limit_w = host.maker.tune(untuned, report).power_limit_w
             host.save()
-            db.execute(sa.update(attempts).where(mine).values(power_limit_w=limit_w))
+            db.execute(sa.update(attempts).where(own).values(power_limit_w=limit_w))
             return limit_w
         return float(row["power_limit_w"])
 
@@ -266,11 +254,11 @@ class LocalCoordinator:
         cost = None if plan is None else _cost(plan, outcome)
         learnt = cost is not None and not self._is_accident(db, row, outcome)
         if plan is not None and cost is not None and learnt:
-            told = cost
+            charged = cost
             if not reached and outcome.cause not in {"epochs", "bound"}:
-                told = max(cost, row["cost_bound"] or 0.0)
+                charged = max(cost, row["cost_bound"] or 0.0)
             host = PolicyHost(self._store, db, job, plan, row)
-            host.observe(row, outcome, told, reached)
+            host.observe(row, outcome, charged, reached)
             host.save()
         self._checkpoint(row["id"]).unlink(missing_ok=True)
         count = sa.update(jobs).where(jobs.c.name == job["name"])
@@ -302,9 +290,7 @@ class LocalCoordinator:
 
     def _is_accident(self, db: sa.Connection, row: sa.RowMapping, outcome: AttemptResult) -> bool:
         """Whether the end of an attempt does not follow from its batch size."""
-        if outcome.cause in CHOSEN:
-            return False
-        if is_out_of_memory(outcome.message):
+        if outcome.cause in CHOSEN or is_out_of_memory(outcome.message):
             return False
         a, o = attempts.c, observations.c
         query = (

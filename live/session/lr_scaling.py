@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import Literal, get_args
+from typing import Literal
 
 from wattkeeper.policies.errors import InputError
 
@@ -29,11 +28,8 @@ def scale_learning_rate(rate: float, batch_size: int, default_batch_size: int, r
         raise InputError(
             f"found batch sizes of {batch_size} and {default_batch_size}; must be above 0"
         )
-    ratio = batch_size / default_batch_size
-    if rule == "linear":
-        return rate * ratio
-    if rule == "square-root":
-        return rate * math.sqrt(ratio)
-    if rule == "none":
-        return rate
-    raise InputError(f"no rule {rule!r} for learning rates; there is {', '.join(get_args(Rule))}")
+    exponents = {"linear": 1.0, "square-root": 0.5, "none": 0.0}
+    if rule not in exponents:
+        raise InputError(f"no rule {rule!r} for learning rates; there is {', '.join(exponents)}")
+    factor: float = (batch_size / default_batch_size) ** exponents[rule]
+    return rate * factor

@@ -60,7 +60,7 @@ class PowerProfiler:
             return
         self._done += 1
         share = self._shares - len(self._left)
-        first, end = (at * self._steps // self._shares for at in (share, share + 1))
+        first, end = (index * self._steps // self._shares for index in (share, share + 1))
         warm = first + max(1, min(WARM_MOST, (end - first) // WARM_PART))
         if self._done == warm:
             self._mark, self._marked_at = self._read(), warm

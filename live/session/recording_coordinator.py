@@ -148,14 +148,7 @@ class RecordingCoordinator:
         types = sorted({device.gpu_type for device in self._devices})
         torch = sys.modules.get("torch")
         return {
-            "terms": {
-                "job": terms.job,
-                "batch_sizes": terms.batch_sizes,
-                "default_batch_size": terms.default_batch_size,
-                "max_epochs": terms.max_epochs,
-                "target": terms.target,
-                "higher_is_better": terms.higher_is_better,
-            },
+            "terms": dict(zip(terms._fields[:6], terms[:6], strict=True)),  # up to the direction
             "gpu_type": "+".join(types) or "cpu",
             "gpus": len(self._devices) or distributed.world_size(),
             "limits_w": common_range(self._devices),

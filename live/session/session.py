@@ -123,7 +123,7 @@ class Session:
         self._terms.check()
         self._control = power_control
         self.power_limit_w: float | None = None
-        self._kept: dict[str, checkpoint.Checkpointable] = {}
+        self._checkpointed: dict[str, checkpoint.Checkpointable] = {}
         self._restored = False
         self._cause: Cause | None = None
         self._begun = self._open = False
@@ -145,7 +145,7 @@ class Session:
         def begin() -> Assignment:
             devices = found() if distributed.is_leader() else []
             with suppress(DeviceError):
-                self.power_limit_w = min((one.limit_w() for one in devices), default=None)
+                self.power_limit_w = min((device.limit_w() for device in devices), default=None)
             off = os.environ.get(POWER_CONTROL) == "off" or not distributed.is_leader()
             limiter = PowerLimiter(devices, "off" if off else self._control)
             self._limiter = stack.enter_context(limiter)
@@ -160,11 +160,11 @@ class Session:
         self._ranks = distributed.Ranks()
         with ExitStack() as stack:
             self.assignment = begin() if is_linked() else self._ranks.call_together(begin)
-            self._pulse = Heartbeat(self._coordinator, self.assignment.lease_s)
+            self._heartbeat = Heartbeat(self._coordinator, self.assignment.lease_s)
             self._signals = Terminations()
-            self._held = stack.pop_all()
+            self._resources = stack.pop_all()
         self._objective = Objective(self.assignment.eta)
-        self._pulse.begin()
+        self._heartbeat.begin()
         try:
             if self.assignment.power_limit_w is not None:
                 self._limit(self.assignment.power_limit_w)
@@ -276,7 +276,7 @@ class Session:
         Raises:
             InputError: If the saved state does not fit.
         """
-        self._kept = dict(objects)
+        self._checkpointed = dict(objects)
         self._restored = self._continues
         if self._restored:
             self._parent = checkpoint.restore(Path(str(self.assignment.checkpoint)), objects)
@@ -327,7 +327,7 @@ class Session:
         end of the epoch, since all of them must stop at once.
         """
         self._signals.stepping = True
-        self._pulse.beat()
+        self._heartbeat.beat()
         if self._profiling is not None:
             self._profiling.step()
             self._take_profile()
@@ -360,9 +360,9 @@ class Session:
             stack.callback(self._signals.resend)
             whole = isinstance(error, Stopped) and error.whole
             stack.callback(self._ranks.leave, None if whole else error)
-            stack.push(self._held)
+            stack.push(self._resources)
             stack.callback(self._signals.restore)
-            stack.callback(self._pulse.end)
+            stack.callback(self._heartbeat.end)
             self._end(error)
         return isinstance(error, Stopped)
 
@@ -379,7 +379,7 @@ class Session:
 
     def _epoch_done(self) -> tuple[Cause | None, bool]:
         """Report an epoch; why it was the last one, and whether the training shall stop."""
-        self._pulse.rest()
+        self._heartbeat.rest()
         profiled = self._profiling is not None
         if self._profiling is not None:
             self._profiling.end_epoch()
@@ -392,13 +392,13 @@ class Session:
         if not profiled:
             self._costs.append(cost - self._spent_before)
         self._spent_before = cost
-        goes_on = self._coordinator.report_epoch(
+        continues = self._coordinator.report_epoch(
             EpochReport(self._epochs, self._metric, time_s, energy_j)
         )
-        return self._end_cause(), not goes_on or self._stop_requested()
+        return self._end_cause(), not continues or self._stop_requested()
 
     def _stop_requested(self) -> bool:
-        return self._signals.asked or self._pulse.stop.is_set()
+        return self._signals.asked or self._heartbeat.stop.is_set()
 
     def _end_cause(self) -> Cause | None:
         """Why there is no further epoch; None if there is one."""
@@ -432,14 +432,14 @@ class Session:
     def _take_profile(self) -> None:
         if self._profiling is None or not self._profiling.over:
             return
-        found = tuple(self._profiling.measurements)
+        profile = tuple(self._profiling.measurements)
         self._profiling = None
-        limit_w = self._coordinator.report_profile(found)
+        limit_w = self._coordinator.report_profile(profile)
         self._limit(limit_w)
-        for one in found:
-            if one.power_limit_w == limit_w:
-                energy_j = one.average_power_w * one.time_per_epoch_s
-                self._epoch_cost = self._cost(one.time_per_epoch_s, energy_j)
+        for point in profile:
+            if point.power_limit_w == limit_w:
+                energy_j = point.average_power_w * point.time_per_epoch_s
+                self._epoch_cost = self._cost(point.time_per_epoch_s, energy_j)
 
     def _limit(self, limit_w: float) -> None:
         if self._limiter.allowed:
@@ -494,13 +494,12 @@ class Session:
         whole = "epochs" if assignment.target is None else "reached"
         if self._warm is None or metric is None or self.outcome.cause != whole:
             return
-        if not distributed.is_leader():
-            return
-        from wattkeeper.live.session import warm_start
-
-        name = f"{assignment.job_id}.{assignment.attempt}"
+        name, warm = f"{assignment.job_id}.{assignment.attempt}", self._warm
         try:
-            refusal = warm_start.keep(self._warm, self._terms.job, name, metric, self._parent)
+            refusal = warm.zoo.add(
+                warm.graph, warm.model.state_dict(), task=self._terms.job, accuracy=metric,
+                name=name, parent=self._parent,
+            ).reason  # fmt: skip
         except (WattkeeperError, OSError) as lacks:
             refusal = str(lacks)
         if refusal:
@@ -509,10 +508,12 @@ class Session:
     def _save_checkpoint(self, error: BaseException | None) -> bool:
         """Save the state, unless a step was interrupted; whether it is saved, by any process."""
         path = self.assignment.checkpoint
-        if not (isinstance(error, Stopped) and error.whole and self._kept and path is not None):
+        if not (
+            isinstance(error, Stopped) and error.whole and self._checkpointed and path is not None
+        ):
             return False
         if distributed.is_leader():
-            checkpoint.save(Path(path), self._kept, self._parent)
+            checkpoint.save(Path(path), self._checkpointed, self._parent)
         return True
 
     def _classify_end(self, error: BaseException | None) -> tuple[Cause, str]:

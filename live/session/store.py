@@ -20,6 +20,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -50,11 +51,10 @@ jobs = sa.Table(
     sa.Column("recurrences", sa.Integer, nullable=False, default=0),
     sa.Column("observed", sa.Integer, nullable=False, default=0),
 )
-_job = sa.ForeignKey(jobs.c.name)
 states = sa.Table(
     "wattkeeper_states",
     _tables,
-    sa.Column("job", sa.Text, _job, primary_key=True),
+    sa.Column("job", sa.Text, sa.ForeignKey(jobs.c.name), primary_key=True),
     sa.Column("point", sa.Text, primary_key=True),
     sa.Column("config", sa.Text, primary_key=True),
     sa.Column("state", sa.Text, nullable=False),
@@ -134,13 +134,13 @@ class SessionStore:
     """
 
     def __init__(self, where: str | Path | None = None) -> None:
-        found = where or os.environ.get("WATTKEEPER_STORE") or state_folder() / "sessions.sqlite"
-        if "://" in str(found):
-            self._engine = _server(str(found))
+        place = where or os.environ.get("WATTKEEPER_STORE") or state_folder() / "sessions.sqlite"
+        if "://" in str(place):
+            self._engine = _server(str(place))
             self.name = self._engine.url.render_as_string(hide_password=True)
             self.checkpoints = state_folder() / "checkpoints"
         else:
-            path = Path(found).expanduser().absolute()
+            path = Path(place).expanduser().absolute()
             self.name = str(path)
             self._engine = self._file(path)
             self.checkpoints = path.with_name(f"{path.name}.checkpoints")
@@ -188,8 +188,8 @@ class SessionStore:
     def state(self, db: sa.Connection, job: str, point: str, config: str) -> str | None:
         """What a policy with that config learnt of a job, as JSON; None if nothing yet."""
         key = (states.c.job == job, states.c.point == point, states.c.config == config)
-        found: str | None = db.execute(sa.select(states.c.state).where(*key)).scalar()
-        return found
+        state: str | None = db.execute(sa.select(states.c.state).where(*key)).scalar()
+        return state
 
     def keep(self, db: sa.Connection, job: str, point: str, config: str, state: str) -> None:
         """Store what a policy learnt."""
@@ -257,32 +257,34 @@ class SessionStore:
             )
 
     def _refuse(self, error: Exception) -> NoReturn:
-        said = " ".join(str(getattr(error, "orig", None) or error).split())
+        reason = " ".join(str(getattr(error, "orig", None) or error).split())
         other = "or name another store (store=, or WATTKEEPER_STORE)"
-        told: WattkeeperError
-        if "not a database" in said or "malformed" in said:
-            told = StoreError(f"{self.name} is damaged, or no store ({said}): remove it, {other}")
-        elif "locked" in said or "lock timeout" in said:
-            told = EnvironmentLacks(
+        refusal: WattkeeperError
+        if "not a database" in reason or "malformed" in reason:
+            refusal = StoreError(
+                f"{self.name} is damaged, or no store ({reason}): remove it, {other}"
+            )
+        elif "locked" in reason or "lock timeout" in reason:
+            refusal = EnvironmentLacks(
                 f"the store {self.name} was held by another process for more than {BUSY_S:g} s: "
                 "let one that was stopped (SIGSTOP) go on, or end it"
             )
         elif "://" not in self.name:
-            told = EnvironmentLacks(
-                f"the store {self.name} cannot be written ({said}): let this user write the file "
+            refusal = EnvironmentLacks(
+                f"the store {self.name} cannot be written ({reason}): let this user write the file "
                 f"and its folder, {other}"
             )
         elif isinstance(error, sa.exc.OperationalError):
-            told = EnvironmentLacks(
-                f"the database {self.name} cannot be reached ({said}): see that the server runs, "
+            refusal = EnvironmentLacks(
+                f"the database {self.name} cannot be reached ({reason}): see that the server runs, "
                 f"and that host, user, password and database of the URL are right, {other}"
             )
         else:
-            told = EnvironmentLacks(
-                f"the database {self.name} refuses ({said}): let this user make and write tables "
+            refusal = EnvironmentLacks(
+                f"the database {self.name} refuses ({reason}): let this user make and write tables "
                 f"there, {other}"
             )
-        raise told from error
+        raise refusal from error
 
 
 def _server(url: str) -> sa.Engine:
@@ -313,23 +315,17 @@ def _server(url: str) -> sa.Engine:
 
 
 def _insert(db: sa.Connection) -> Any:
-    if db.dialect.name == "sqlite":
-        from sqlalchemy.dialects import sqlite
-
-        return sqlite.insert
-    from sqlalchemy.dialects import postgresql
-
-    return postgresql.insert
+    return import_module(f"sqlalchemy.dialects.{db.dialect.name}").insert
 
 
 def _is_transient(error: sa.exc.DBAPIError) -> bool:
     """Whether the error may pass: the server is busy, starting, stopping, or unreachable."""
-    said, state = str(error.orig), getattr(error.orig, "sqlstate", None)
+    message, state = str(error.orig), getattr(error.orig, "sqlstate", None)
     if isinstance(error.orig, sqlite3.Error):
-        return "locked" in said or "busy" in said
+        return "locked" in message or "busy" in message
     if state is None:
-        refused = "FATAL" in said and not any(
-            word in said for word in ("starting up", "shutting down", "too many", "recovery")
+        refused = "FATAL" in message and not any(
+            word in message for word in ("starting up", "shutting down", "too many", "recovery")
         )
         return not refused and isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError)
     return str(state)[:2] in {"08", "25", "40", "53", "57"}

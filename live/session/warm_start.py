@@ -111,12 +111,10 @@ def share(model: nn.Module) -> None:
     Raises:
         InputError: If it is another model there.
     """
-    state = model.state_dict()
-    box = (
-        [{name: _on_cpu(value) for name, value in state.items()}]
-        if distributed.is_leader()
-        else [{}]
-    )
+    box: list[dict[str, Any]] = [{}]
+    if distributed.is_leader():
+        state = model.state_dict().items()
+        box = [{name: v.cpu() if isinstance(v, torch.Tensor) else v for name, v in state}]
     torch.distributed.broadcast_object_list(box, src=0)
     if distributed.is_leader():
         return
@@ -126,30 +124,3 @@ def share(model: nn.Module) -> None:
         raise InputError(
             f"the model is not the one that the process of rank 0 has: {error}"
         ) from error
-
-
-def _on_cpu(value: Any) -> Any:
-    return value.cpu() if isinstance(value, torch.Tensor) else value
-
-
-def keep(warm: WarmStart, task: str, name: str, accuracy: float, parent: int | None) -> str:
-    """Offer a trained model to its zoo.
-
-    Args:
-        warm: The model.
-        task: What it was trained for.
-        name: Its name in the zoo.
-        accuracy: The larger, the better.
-        parent: Number of the model that its training started from; None: from scratch.
-
-    Returns:
-        Why it is not kept; empty if it is.
-
-    Raises:
-        StoreError: If it holds no finite weights, or the zoo is damaged.
-    """
-    added = warm.zoo.add(
-        warm.graph, warm.model.state_dict(), task=task, accuracy=accuracy, name=name,
-        parent=parent,
-    )  # fmt: skip
-    return added.reason

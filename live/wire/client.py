@@ -47,7 +47,7 @@ class RemoteCoordinator:
         self._address = host, port
         self._hello = {"token": token, "run": run, "rank": rank}
         self._lease_s = self.patience_s = lease_s
-        self._mine = local()
+        self._thread = local()
         self.now_s = 0.0
 
     def begin(self) -> Assignment:
@@ -58,7 +58,7 @@ class RemoteCoordinator:
 
     def report_profile(self, report: tuple[Measurement, ...]) -> float:
         """See `Coordinator`."""
-        return float(self._ask("profiled", found=[list(point) for point in report])["limit_w"])
+        return float(self._ask("profiled", measurements=report)["limit_w"])
 
     def report_epoch(self, report: EpochReport) -> bool:
         """See `Coordinator`."""
@@ -84,7 +84,7 @@ class RemoteCoordinator:
         pause_s = FIRST_PAUSE_S
         while True:
             try:
-                reply = self._asked(kind, more)
+                reply = self._exchange(kind, more)
                 break
             except (OSError, ValueError) as error:
                 self._hang_up()
@@ -105,31 +105,31 @@ class RemoteCoordinator:
             self.now_s = float(reply["now_s"])
         return reply
 
-    def _asked(self, kind: str, more: Mapping[str, Any]) -> dict[str, Any]:
-        mine = self._mine
-        if getattr(mine, "connection", None) is None:
-            mine.connection = socket.create_connection(self._address, timeout=self._lease_s)
-            mine.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            mine.heard = mine.connection.makefile("rb")
-            mine.number = 0
-        mine.connection.settimeout(None if kind == "sleep" else self._lease_s)
-        mine.number += 1
-        said = {**self._hello, **more, "kind": kind, "number": mine.number}
-        mine.connection.sendall(json.dumps(said).encode() + b"\n")
-        line = mine.heard.readline()
+    def _exchange(self, kind: str, more: Mapping[str, Any]) -> dict[str, Any]:
+        thread = self._thread
+        if getattr(thread, "connection", None) is None:
+            thread.connection = socket.create_connection(self._address, timeout=self._lease_s)
+            thread.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            thread.replies = thread.connection.makefile("rb")
+            thread.number = 0
+        thread.connection.settimeout(None if kind == "sleep" else self._lease_s)
+        thread.number += 1
+        request = {**self._hello, **more, "kind": kind, "number": thread.number}
+        thread.connection.sendall(json.dumps(request).encode() + b"\n")
+        line = thread.replies.readline()
         if not line.endswith(b"\n"):
             raise ConnectionResetError("it hung up")
         reply: dict[str, Any] = json.loads(line)
-        if reply["number"] != mine.number:
-            raise ValueError("it answers another question")
+        if reply["number"] != thread.number:
+            raise ValueError("it answers another request")
         return reply
 
     def _hang_up(self) -> None:
-        connection = getattr(self._mine, "connection", None)
+        connection = getattr(self._thread, "connection", None)
         if connection is not None:
-            self._mine.heard.close()
+            self._thread.replies.close()
             connection.close()
-            self._mine.connection = None
+            self._thread.connection = None
 
 
 def coordinator_from_environment() -> RemoteCoordinator:

@@ -25,7 +25,7 @@ class RemoteWallClock(WallClock):
     def __init__(self, coordinator: RemoteCoordinator) -> None:
         super().__init__()
         self._coordinator = coordinator
-        self._heard = False
+        self._answered = False
         self._ask_once()
 
     def _ask_once(self) -> None:
@@ -33,12 +33,12 @@ class RemoteWallClock(WallClock):
         patience_s, self._coordinator.patience_s = self._coordinator.patience_s, FIRST_PAUSE_S
         with suppress(EnvironmentLacks):
             self._coordinator.sleep_until(0.0)
-            self._heard = True
+            self._answered = True
         self._coordinator.patience_s = patience_s
 
     def now_s(self) -> float:
         """When the controller last answered: what this process does in between takes no time."""
-        if not self._heard:  # it was being started again when this process was
+        if not self._answered:  # it was being started again when this process was
             self._ask_once()
         return self._coordinator.now_s
 

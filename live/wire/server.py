@@ -36,8 +36,8 @@ class _Peer:
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self.run: str | None = None
-        self.heard = bytearray()
-        self.to_say = bytearray()
+        self.received = bytearray()
+        self.unsent = bytearray()
 
 
 class _Lease:
@@ -46,13 +46,12 @@ class _Lease:
     def __init__(self, lease_s: float) -> None:
         self.lease_s = lease_s
         self.ends_s = time.monotonic() + lease_s
-        self.heard = False
+        self.renewed = False
         self.stopped = False
         self.over = False
 
     def renew(self) -> None:
-        """Renew it: the run sent something."""
-        self.heard = True
+        self.renewed = True
         self.ends_s = time.monotonic() + self.lease_s
 
 
@@ -77,7 +76,7 @@ class SessionServer:
         self._post = post
         self._token = token
         self._leases: dict[str, _Lease] = {}
-        self._calls: deque[Callable[[], None]] = deque()
+        self._calls: deque[Callable[[], object]] = deque()
         self._selector = selectors.DefaultSelector()
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -88,7 +87,7 @@ class SessionServer:
         self.port: int = self._socket.getsockname()[1]
         self._socket.setblocking(False)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._selector.register(self._wake, selectors.EVENT_READ, _ignore)
+        self._selector.register(self._wake, selectors.EVENT_READ, lambda _: None)
         self._open = True
         self._thread = Thread(target=self._run, name="wattkeeper-link", daemon=True)
         self._thread.start()
@@ -97,7 +96,7 @@ class SessionServer:
         """Accept sessions; call `expect` for their runs before."""
         self._socket.listen(128)
         register, reads = self._selector.register, selectors.EVENT_READ
-        self.later(lambda: _ignore(register(self._socket, reads, self._accept)))
+        self.later(lambda: register(self._socket, reads, self._accept))
 
     def expect(self, run: str, lease_s: float) -> None:
         """Begin the lease (s) of a run that starts, or that ran while no server listened."""
@@ -113,7 +112,7 @@ class SessionServer:
 
     def forget(self, run: str) -> None:
         """Drop the lease of a run whose process is gone."""
-        self.later(lambda: _ignore(self._leases.pop(run, None)))
+        self.later(lambda: self._leases.pop(run, None))
 
     def _mark(self, run: str, *, over: bool) -> None:
         def mark() -> None:
@@ -137,11 +136,9 @@ class SessionServer:
             os.close(descriptor)
             ended()
 
-        self.later(
-            lambda: _ignore(self._selector.register(descriptor, selectors.EVENT_READ, readable))
-        )
+        self.later(lambda: self._selector.register(descriptor, selectors.EVENT_READ, readable))
 
-    def later(self, call: Callable[[], None]) -> None:
+    def later(self, call: Callable[[], object]) -> None:
         """Call a function in the server's thread; for any thread and for signal handlers."""
         self._calls.append(call)
         with contextlib.suppress(OSError):  # closed
@@ -185,8 +182,7 @@ class SessionServer:
     def _end_leases(self) -> None:
         now_s = time.monotonic()
         for run in [run for run, lease in self._leases.items() if lease.ends_s <= now_s]:
-            lease = self._leases.pop(run)
-            cause = "hung" if lease.heard else "silent"
+            cause = "hung" if self._leases.pop(run).renewed else "silent"
             self._post(run, "lost", {"cause": cause}, None)
 
     def _accept(self, _: object) -> None:
@@ -202,20 +198,20 @@ class SessionServer:
         )
 
     def _receive(self, peer: _Peer) -> None:
-        if peer.to_say:
+        if peer.unsent:
             self._write(peer)
         try:
-            heard = peer.connection.recv(1 << 16)
+            received = peer.connection.recv(1 << 16)
         except BlockingIOError:
             return
         except OSError:
-            heard = b""
-        if not heard:
+            received = b""
+        if not received:
             self._drop(peer)
             return
-        peer.heard += heard
-        *lines, rest = peer.heard.split(b"\n")
-        peer.heard = bytearray(rest)
+        peer.received += received
+        *lines, rest = peer.received.split(b"\n")
+        peer.received = bytearray(rest)
         if len(rest) > LONGEST_LINE:
             self._drop(peer)
             return
@@ -228,14 +224,14 @@ class SessionServer:
                 self._drop(peer)
                 return
 
-    def _handle(self, peer: _Peer, said: dict[str, Any]) -> None:
+    def _handle(self, peer: _Peer, request: dict[str, Any]) -> None:
         if peer.run is None:
-            if not hmac.compare_digest(str(said["token"]).encode(), self._token.encode()):
+            if not hmac.compare_digest(str(request["token"]).encode(), self._token.encode()):
                 self._drop(peer)
                 return
-            peer.run = str(said["run"])
-        number, kind = int(said["number"]), str(said["kind"])
-        said = {name: value for name, value in said.items() if name not in ENVELOPE}
+            peer.run = str(request["run"])
+        number, kind = int(request["number"]), str(request["kind"])
+        payload = {name: value for name, value in request.items() if name not in ENVELOPE}
         ticket = ReplyTicket(peer, number)
         lease = self._leases.get(peer.run)
         if lease is None:
@@ -246,25 +242,25 @@ class SessionServer:
         if kind == "alive":
             self._send(ticket, {"goes_on": not (lease.stopped or lease.over)})
         else:
-            self._post(peer.run, kind, said, ticket)
+            self._post(peer.run, kind, payload, ticket)
 
     def _send(self, ticket: ReplyTicket, reply: Mapping[str, Any]) -> None:
         peer = ticket.peer
-        peer.to_say += json.dumps({"number": ticket.number, **reply}).encode() + b"\n"
+        peer.unsent += json.dumps({"number": ticket.number, **reply}).encode() + b"\n"
         self._write(peer)
 
     def _write(self, peer: _Peer) -> None:
         if peer.connection.fileno() < 0:
             return
         try:
-            sent = peer.connection.send(peer.to_say)
+            sent = peer.connection.send(peer.unsent)
         except BlockingIOError:
             sent = 0
         except OSError:
             self._drop(peer)
             return
-        del peer.to_say[:sent]
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.to_say else 0)
+        del peer.unsent[:sent]
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.unsent else 0)
         key = self._selector.get_key(peer.connection)
         if key.events != events:
             self._selector.modify(peer.connection, events, key.data)
@@ -273,7 +269,3 @@ class SessionServer:
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(peer.connection)
         peer.connection.close()
-
-
-def _ignore(_: object) -> None:
-    pass

@@ -9,10 +9,10 @@ files are removed, the writer's lock of SQLite is held.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from wattkeeper.live.zoo.blobs import BlobStore
 from wattkeeper.policies.errors import EnvironmentLacks, Problem, StoreError
@@ -73,13 +73,6 @@ AND NOT EXISTS (
     SELECT 1 FROM leases AS other WHERE other.digest = leases.digest AND other.token != leases.token
 )
 """
-
-
-class Lease(NamedTuple):
-    """An operation in flight: what marks its rows and its folder, and what releases its lock."""
-
-    token: str
-    release: Callable[[], None]
 
 
 class Index:
@@ -177,19 +170,26 @@ class Index:
                 f"damaged: {error}. Restore it from a copy, or add its models to a new zoo"
             ) from error
 
-    def lease(self, sizes: Mapping[str, int]) -> Lease:
-        """Take a lease on tensors that may be written, given their sizes in bytes by digest."""
+    @contextmanager
+    def lease(self, sizes: Mapping[str, int]) -> Iterator[str]:
+        """Lease tensors that may be written, given their sizes in bytes by digest.
+
+        The value is the token of the lease. At its end, its tensors that no model and no other
+        lease needs are removed.
+        """
         with self.write() as db:
-            lease = Lease(*self.files.begin())
+            token, release = self.files.begin()
             rows = sizes.items()
             db.executemany("INSERT OR IGNORE INTO tensors (digest, bytes) VALUES (?, ?)", rows)
-            extend(db, lease, sizes)
-        return lease
-
-    def end(self, token: str) -> None:
-        """End a lease: its tensors that no model and no other lease needs are removed."""
-        with self.write() as db:
-            self._end(db, token)
+            extend(db, token, sizes)
+        try:
+            yield token
+        finally:
+            try:
+                with self.write() as db:
+                    self._end(db, token)
+            finally:
+                release()
 
     def _end(self, db: sqlite3.Connection, token: str) -> tuple[int, int]:
         loose = [digest for (digest,) in db.execute(LOOSE, (token,))]
@@ -212,7 +212,7 @@ class Index:
         return sum(count for count, _ in freed), sum(size for _, size in freed)
 
 
-def extend(db: sqlite3.Connection, lease: Lease, digests: Iterable[str]) -> None:
+def extend(db: sqlite3.Connection, token: str, digests: Iterable[str]) -> None:
     """Add tensors to a lease, which are removed at its end if no model refers to them."""
-    rows = ((lease.token, digest) for digest in digests)
+    rows = ((token, digest) for digest in digests)
     db.executemany("INSERT OR IGNORE INTO leases (token, digest) VALUES (?, ?)", rows)

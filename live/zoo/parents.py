@@ -93,9 +93,9 @@ def match(snapshot: ZooSnapshot, model: ZooModel, child: Graph, matcher: str) ->
     Raises:
         PolicyError: If there is no such matcher.
     """
-    by = find_matcher(matcher)
-    own = by.own(by.arrays(child))
-    score = by.score_graphs(snapshot.graph(model), child)
+    scorer = find_matcher(matcher)
+    own = scorer.own(scorer.arrays(child))
+    score = scorer.score_graphs(snapshot.graph(model), child)
     return ParentMatch(model, score, score / own if own else None)
 
 
@@ -109,11 +109,11 @@ def rank(
     Raises:
         PolicyError: If there is no such matcher.
     """
-    by = find_matcher(matcher)
-    arrays = by.arrays(child)
-    own = by.own(arrays)
+    scorer = find_matcher(matcher)
+    arrays = scorer.arrays(child)
+    own = scorer.own(arrays)
     graphs = {model.graph.digest: model.graph for model in snapshot.models()}
-    search: ParentSearch[Any] = ParentSearch(by, map(by.arrays, graphs.values()))
+    search: ParentSearch[Any] = ParentSearch(scorer, map(scorer.arrays, graphs.values()))
     if count is None:
         scores = dict(enumerate(search.scores(arrays).tolist()))
     else:

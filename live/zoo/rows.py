@@ -8,13 +8,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from wattkeeper.live.zoo.index import Lease, extend
+from wattkeeper.live.zoo.index import extend
 from wattkeeper.live.zoo.tensors import Tensors
 from wattkeeper.policies.matching.graph import Graph, digest_of
 from wattkeeper.policies.registry import build_policy, find_config
 from wattkeeper.policies.retaining import Retain, StoredModel, StoredModels
 
-SEVERAL: Final = "SELECT digest FROM parts GROUP BY digest HAVING COUNT(DISTINCT model) > 1"
 TOTAL: Final = "SELECT TOTAL(bytes) FROM tensors WHERE digest IN (SELECT digest FROM parts)"
 
 
@@ -53,7 +52,7 @@ class ZooModel(NamedTuple):
 COLUMNS: Final = ", ".join(("id", *ZooModel._fields[1:]))
 
 
-def one(db: sqlite3.Connection, query: str, *values: Any) -> Any:
+def scalar(db: sqlite3.Connection, query: str, *values: Any) -> Any:
     """The first value of the first row; None if there is no row."""
     row = db.execute(query, values).fetchone()
     return None if row is None else row[0]
@@ -61,7 +60,7 @@ def one(db: sqlite3.Connection, query: str, *values: Any) -> Any:
 
 def get(db: sqlite3.Connection, setting: str) -> Any:
     """A setting of the zoo; None if it was not set."""
-    value = one(db, "SELECT value FROM settings WHERE name = ?", setting)
+    value = scalar(db, "SELECT value FROM settings WHERE name = ?", setting)
     try:
         return None if value is None else json.loads(value)
     except ValueError as error:
@@ -108,12 +107,6 @@ def parts(db: sqlite3.Connection, model_id: int) -> dict[str, str]:
     return dict(db.execute("SELECT name, digest FROM parts WHERE model = ?", (model_id,)))
 
 
-def last_number(db: sqlite3.Connection) -> int:
-    """The largest number that a model ever had; 0 if there was none."""
-    number: int = one(db, "SELECT seq FROM sqlite_sequence WHERE name = 'models'") or 0
-    return number
-
-
 def insert(db: sqlite3.Connection, new: ZooModel, graph: Graph, tensors: Tensors) -> None:
     """Add a model whose tensors are on the disk."""
     known = (graph.digest, graph.to_json())
@@ -126,29 +119,29 @@ def insert(db: sqlite3.Connection, new: ZooModel, graph: Graph, tensors: Tensors
     )
 
 
-def delete(db: sqlite3.Connection, model_id: int, lease: Lease) -> bool:
-    """Remove a model; its files go with the lease. Whether it was there."""
+def delete(db: sqlite3.Connection, model_id: int, token: str) -> bool:
+    """Remove a model, and its files with the lease of a token; whether it was there."""
     gone = model(db, model_id)
     if gone is None:
         return False
-    extend(db, lease, parts(db, model_id).values())
+    extend(db, token, parts(db, model_id).values())
     db.execute("DELETE FROM models WHERE id = ?", (model_id,))
-    if one(db, "SELECT 1 FROM models WHERE digest = ?", gone.digest) is None:
+    if scalar(db, "SELECT 1 FROM models WHERE digest = ?", gone.digest) is None:
         db.execute("DELETE FROM graphs WHERE digest = ?", (gone.digest,))
     return True
 
 
-def graph(db: sqlite3.Connection, of: ZooModel) -> Graph:
+def graph(db: sqlite3.Connection, owner: ZooModel) -> Graph:
     """The architecture of a model that is there."""
-    text = one(db, "SELECT graph FROM graphs WHERE digest = ?", of.digest)
-    if text is None or digest_of(text) != of.digest:
-        raise sqlite3.DatabaseError(f"the graph of model {of.model_id} is another one")
-    return Graph.from_json(of.name, text)
+    text = scalar(db, "SELECT graph FROM graphs WHERE digest = ?", owner.digest)
+    if text is None or digest_of(text) != owner.digest:
+        raise sqlite3.DatabaseError(f"the graph of model {owner.model_id} is another one")
+    return Graph.from_json(owner.name, text)
 
 
 def has_graph(db: sqlite3.Connection, digest: str) -> bool:
     """Whether a model with that graph is there."""
-    return one(db, "SELECT 1 FROM graphs WHERE digest = ?", digest) is not None
+    return scalar(db, "SELECT 1 FROM graphs WHERE digest = ?", digest) is not None
 
 
 def task_key(task: str, dataset: str) -> str:
@@ -156,11 +149,11 @@ def task_key(task: str, dataset: str) -> str:
     return f"{task} on {dataset}" if dataset else task
 
 
-def stored(of: ZooModel, shared: tuple[tuple[str, int], ...] = ()) -> StoredModel:
+def view_of(row: ZooModel, shared: tuple[tuple[str, int], ...] = ()) -> StoredModel:
     """A model as the policy sees it."""
-    task = task_key(of.task, of.dataset)
+    task = task_key(row.task, row.dataset)
     return StoredModel(
-        str(of.model_id), task, of.accuracy, of.bytes, of.added, of.used, of.uses, shared
+        str(row.model_id), task, row.accuracy, row.bytes, row.added, row.used, row.uses, shared
     )
 
 
@@ -174,8 +167,9 @@ def shelf(
     capacity, known = get(db, "capacity_bytes"), models(db)
     shared: dict[int, list[tuple[str, int]]] = defaultdict(list)
     if capacity is not None and sum(each.bytes for each in (*known, new)) > capacity:
-        several = {digest for (digest,) in db.execute(SEVERAL)}
-        ours = {d for d in sizes if one(db, "SELECT 1 FROM parts WHERE digest = ?", d)}
+        query = "SELECT digest FROM parts GROUP BY digest HAVING COUNT(DISTINCT model) > 1"
+        several = {digest for (digest,) in db.execute(query)}
+        ours = {d for d in sizes if scalar(db, "SELECT 1 FROM parts WHERE digest = ?", d)}
         holders = (
             "SELECT DISTINCT model, digest, bytes FROM parts JOIN tensors USING (digest) "
             "WHERE digest = ?"
@@ -184,5 +178,5 @@ def shelf(
             for model_id, digest, size in db.execute(holders, (each,)):
                 shared[model_id].append((digest, size))
         shared[new.model_id] = [(digest, sizes[digest]) for digest in sorted(ours)]
-    views = tuple(stored(each, tuple(shared[each.model_id])) for each in known)
-    return StoredModels(capacity, views), stored(new, tuple(shared[new.model_id]))
+    views = tuple(view_of(each, tuple(shared[each.model_id])) for each in known)
+    return StoredModels(capacity, views), view_of(new, tuple(shared[new.model_id]))

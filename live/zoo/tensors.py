@@ -63,9 +63,9 @@ class RawTensor:
     @cached_property
     def digest(self) -> str:
         """Hash of type, shape and bytes, as 64 hexadecimal digits."""
-        found = blake2b(f"{self.dtype} {list(self.shape)}\n".encode(), digest_size=32)
-        found.update(self.data)
-        return found.hexdigest()
+        state = blake2b(f"{self.dtype} {list(self.shape)}\n".encode(), digest_size=32)
+        state.update(self.data)
+        return state.hexdigest()
 
     def count_not_finite(self) -> tuple[int, int]:
         """Number of its elements that are NaN, and of those that are infinite."""
@@ -127,7 +127,7 @@ def parse_safetensors(content: bytes, where: str) -> dict[str, RawTensor]:
             "reading models needs safetensors; install it: pip install 'wattkeeper[live]'"
         ) from None
     try:
-        found = safetensors.deserialize(content)  # type: ignore[no-untyped-call]
+        entries = safetensors.deserialize(content)  # type: ignore[no-untyped-call]
     except safetensors.SafetensorError as error:
         if content.startswith(PICKLES):  # so may a sound file, whose length stands there
             raise StoreError(Problem(f"no safetensors file: {CONVERT}", where)) from None
@@ -143,12 +143,12 @@ def parse_safetensors(content: bytes, where: str) -> dict[str, RawTensor]:
     _refuse_duplicates(content, where)
     problems = [
         Problem(f"tensor {name!r} has the type {about['dtype']}; {ALLOWED}", where)
-        for name, about in found
+        for name, about in entries
         if about["dtype"] not in DTYPES
     ]
     if problems:
         raise StoreError(problems)
-    return {name: RawTensor(a["dtype"], tuple(a["shape"]), a["data"]) for name, a in found}
+    return {name: RawTensor(a["dtype"], tuple(a["shape"]), a["data"]) for name, a in entries}
 
 
 def _refuse_duplicates(content: bytes, where: str) -> None:
@@ -254,9 +254,9 @@ def mismatches(tensors: Tensors, graph: Graph) -> Iterator[str]:
     for name, shape in shapes.items():
         if name not in tensors:
             yield f"tensor {name!r} of the graph, shape {list(shape)}, is missing"
-        elif _bare(tensors[name].shape) != _bare(shape):
-            found = list(tensors[name].shape)
-            yield f"tensor {name!r} has the shape {found}; in the graph it is {list(shape)}"
+        elif _strip_leading_ones(tensors[name].shape) != _strip_leading_ones(shape):
+            stored = list(tensors[name].shape)
+            yield f"tensor {name!r} has the shape {stored}; in the graph it is {list(shape)}"
     contents = {tensors[name].digest for name in shapes if name in tensors}
     for name, raw in tensors.items():
         counts = not raw.shape and raw.dtype.startswith("I")
@@ -264,6 +264,6 @@ def mismatches(tensors: Tensors, graph: Graph) -> Iterator[str]:
             yield f"tensor {name!r} is unknown to the graph"
 
 
-def _bare(shape: tuple[int, ...]) -> tuple[int, ...]:
+def _strip_leading_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
     leading = next((n for n, extent in enumerate(shape) if extent != 1), len(shape))
     return shape[min(leading, max(len(shape) - 2, 0)) :]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wattkeeper.live.zoo import rows
-from wattkeeper.live.zoo.index import Index, Lease
+from wattkeeper.live.zoo.index import Index
 from wattkeeper.live.zoo.rows import ZooModel
 from wattkeeper.live.zoo.tensors import RawTensor, check, mismatches, tensors_of_state
 from wattkeeper.policies.errors import InputError, Problem, StoreError
@@ -18,11 +17,6 @@ from wattkeeper.policies.retaining import check_retention
 
 if TYPE_CHECKING:
     import torch
-
-NEEDED: Final = "SELECT digest FROM parts UNION SELECT digest FROM leases"
-
-RETAIN: Final = "modelkeeper"
-"""The policy of a new zoo."""
 
 
 class AddResult(NamedTuple):
@@ -91,7 +85,7 @@ class Zoo:
             if capacity_bytes is not None:
                 rows.put(db, "capacity_bytes", capacity_bytes)
             known = rows.get(db, "retain")
-            chosen = retain or known or RETAIN
+            chosen = retain or known or "modelkeeper"
             if chosen != known:
                 rows.put(db, "retain", chosen)
                 rows.put(db, "state", None)
@@ -149,12 +143,13 @@ class Zoo:
             used=0,
             uses=0,
         )
-        with self._lease(sizes) as lease:
+        with self.index.lease(sizes) as token:
             for tensor in contents.values():
-                self._files.write(tensor, lease.token)
+                self._files.write(tensor, token)
             self._files.settle()
             with self.index.write() as db:
-                last, count = rows.last_number(db), (rows.get(db, "count") or 0) + 1
+                last = rows.scalar(db, "SELECT seq FROM sqlite_sequence WHERE name = 'models'") or 0
+                count = (rows.get(db, "count") or 0) + 1
                 if parent is not None and not 0 < parent <= last:
                     raise InputError(f"no model {parent} ever was in {self.path} to be the parent")
                 new = new._replace(model_id=last + 1, added=count, used=count)
@@ -163,22 +158,11 @@ class Zoo:
                 admit, evict, reason = check_retention(shelf, view, policy.retain(shelf, view))
                 rows.put(db, "state", policy.state_dict())
                 for gone in evict:
-                    rows.delete(db, int(gone), lease)
+                    rows.delete(db, int(gone), token)
                 if admit:
                     rows.put(db, "count", count)
                     rows.insert(db, new, graph, tensors)
         return AddResult(new.model_id if admit else None, tuple(map(int, evict)), reason)
-
-    @contextmanager
-    def _lease(self, sizes: Mapping[str, int]) -> Iterator[Lease]:
-        lease = self.index.lease(sizes)
-        try:
-            yield lease
-        finally:
-            try:
-                self.index.end(lease.token)
-            finally:
-                lease.release()
 
     def models(self) -> tuple[ZooModel, ...]:
         """The models, in the order of their addition."""
@@ -192,9 +176,9 @@ class Zoo:
             StoreError: If it is not in the zoo.
         """
         with self.index.read() as db:
-            found = rows.model(db, model_id)
-            if found:
-                return rows.graph(db, found)
+            model = rows.model(db, model_id)
+            if model:
+                return rows.graph(db, model)
         raise self.absent(model_id)
 
     def load(self, model_id: int) -> dict[str, torch.Tensor]:
@@ -242,15 +226,15 @@ class Zoo:
             StoreError: If it is not in the zoo.
         """
         with self.index.write() as db:
-            found = rows.model(db, model_id)
-            if found:
+            model = rows.model(db, model_id)
+            if model:
                 policy, count = rows.policy_of(db), rows.get(db, "count") + 1
-                policy.on_use(rows.stored(found))
+                policy.on_use(rows.view_of(model))
                 rows.put(db, "state", policy.state_dict())
                 rows.put(db, "count", count)
                 uses = "UPDATE models SET uses = uses + 1, used = ? WHERE id = ?"
                 db.execute(uses, (count, model_id))
-        if not found:
+        if not model:
             raise self.absent(model_id)
 
     def remove(self, model_id: int) -> None:
@@ -259,9 +243,9 @@ class Zoo:
         Raises:
             StoreError: If it is not in the zoo.
         """
-        with self._lease({}) as lease, self.index.write() as db:
-            found = rows.delete(db, model_id, lease)
-        if not found:
+        with self.index.lease({}) as token, self.index.write() as db:
+            removed = rows.delete(db, model_id, token)
+        if not removed:
             raise self.absent(model_id)
 
     def gc(self) -> FreedSpace:
@@ -276,8 +260,9 @@ class Zoo:
     def check(self) -> tuple[Problem, ...]:
         """Read all files: what is damaged, missing or not used, and which models that concerns."""
         with self.index.write() as db:  # so that nothing comes or goes meanwhile
-            verdict = rows.one(db, "PRAGMA integrity_check")
-            needed = {digest for (digest,) in db.execute(NEEDED)}
+            verdict = rows.scalar(db, "PRAGMA integrity_check")
+            query = "SELECT digest FROM parts UNION SELECT digest FROM leases"
+            needed = {digest for (digest,) in db.execute(query)}
             strange = [digest for digest in self._files.digests() if digest not in needed]
             known = rows.models(db)
         problems = [Problem(f"damaged: {verdict}", str(self.index.path))] * (verdict != "ok")
@@ -317,4 +302,4 @@ class Zoo:
     def bytes(self) -> int:
         """What the tensors of all models take on the disk, B."""
         with self.index.read() as db:
-            return int(rows.one(db, rows.TOTAL))
+            return int(rows.scalar(db, rows.TOTAL))
