@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.conftest import Command
+from tests.support.messages import assert_states
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile, expectations
 from wattkeeper.scenarios.run.run import run
@@ -55,28 +56,26 @@ def test_recorded_ends_come_at_the_recorded_time(jobs: Command, tmp_path: Path) 
 
 def test_a_group_trains_one_workload(jobs: Command, tmp_path: Path) -> None:
     done = jobs("g,1,2,image,1\nh,1,2,language,1\ng,3,4,language,1\n", code=2)
-    assert "row 3: job 'g/2' trains 'language', others of its group 'g' train" in done.stderr
+    assert_states(done.stderr, "row 3: ", "'g/2'", "'language'", "group 'g'", "image")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_job_without_a_recorded_duration(jobs: Command) -> None:
     done = jobs("g,1,1,image,1\n", "--set", "occupancy=recorded", code=2)
-    assert "1 has no recorded duration > 0 s, which occupancy: recorded needs" in done.stderr
-    assert "(first: row 1, job g/1)" in done.stderr
+    assert_states(done.stderr, "duration > 0 s", "occupancy: recorded", "row 1", "g/1")
 
 
 def test_a_cluster_too_small_for_recorded_times(jobs: Command) -> None:
     settings = ("--set", "occupancy=recorded", "--set", "cluster.gpus=1")
     done = jobs("g,1,9,image,1\nh,2,9,image,1\n", *settings, code=2)
-    assert "jobs.yaml:" in done.stderr
-    assert "h/1 finds 0 of 1 GPUs free at 2 s and asks for 1" in done.stderr
+    assert_states(done.stderr, "jobs.yaml:", "h/1", "0 of 1 GPUs", "2 s")
 
 
 def test_tune_beside_a_policy_that_sets_the_limit(inside: Command) -> None:
     done = inside(
         "validate", "quickstart", "--set", "variants.oracle.policies.tune=zeus-jit", code=2
     )
-    assert "variant 'oracle': configure: oracle sets the power limit itself" in done.stderr
+    assert_states(done.stderr, "variant 'oracle'", "tune", "configure", "power limit")
 
 
 def test_time_of_several_gpus_costs_as_many() -> None:
@@ -111,7 +110,7 @@ def test_what_was_there_stays_if_writing_fails(tmp_path: Path) -> None:
             fresh.write_text("half of it")
             raise OSError(28, "No space left on device")
 
-    with pytest.raises(EnvironmentLacks, match=r"cannot write .*kept: No space left on device"):
+    with pytest.raises(EnvironmentLacks, match=r"kept: No space left on device"):
         half()
     assert [path.name for path in folder.iterdir()] == ["kept"]
     assert (folder / "kept").read_text() == ""

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import Command
+from tests.support.messages import assert_states
 from tests.support.sweeps import SMALL, content, ended, start, units, until, workers
 from wattkeeper import scenarios
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
@@ -58,34 +59,33 @@ def test_a_list_holds_one_product_after_the_other(axes: dict[str, list[Any]], gp
 
 
 @pytest.mark.parametrize(
-    ("axes", "said"),
+    ("axes", "facts"),
     [
-        (["objective.eta=0,2,x"], ["eta: found 2; should be less", "found the text 'x'"]),
-        (["objective.etaa=0,1"], ["unknown key 'etaa' (did you mean 'eta'?)"]),
-        (["objective.eta"], ["write it as path.to.key=value,value,..."]),
+        (["objective.eta=0,2,x"], ["eta: found 2", "text 'x'"]),
+        (["objective.etaa=0,1"], ["'etaa'", "'eta'"]),
+        (["objective.eta"], ["path.to.key=value,value"]),
         (["objective.eta="], ["objective.eta has no values"]),
         (["objective.eta=0,[1"], ["not YAML"]),
-        (["objective.eta=0,0.0"], ["the point objective.eta=0.0 is the same as objective.eta=0"]),
+        (["objective.eta=0,0.0"], ["objective.eta=0.0 ", "same", "objective.eta=0"]),
         (["objective.eta=0", "objective.eta=1"], ["a second axis objective.eta"]),
         (["seeds=1,2", "name=a"], ["seeds are repetitions", "name is no axis"]),
         (["sweep.cluster.gpus=1"], ["a sweep has no sweep inside"]),
         (["objective=0", "objective.eta=1"], ["objective.eta is a part of objective"]),
-        (["variants.zuus.policies.configure.beta=1,2"], ["no variant 'zuus'; there is default"]),
+        (["variants.zuus.policies.configure.beta=1,2"], ["'zuus'", "default"]),
         (["variants={}"], ["name a key of one of them"]),
         (["cluster.gpu=V100,SYN-400W,A40"],
-         ["no profile on 1 x V100. There are: 1 x SYN-250W, 1 x SYN-400W (at cluster.gpu=V100)",
-          "no profile on 1 x A40"]),
+         ["1 x V100", "1 x SYN-250W, 1 x SYN-400W", "(at cluster.gpu=V100)", "1 x A40"]),
         (["variants.zeus.policies.tune=zeus-jit,{kind: fixed-power, power_limit_w: 111}"],
-         ["variant 'zeus': power limit 111 W was chosen"]),
+         ["variant 'zeus'", "111 W", "100, 125, 150, 175, 200, 225, 250 W"]),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_sweep_is_said_before_anything_runs(
-    axes: list[str], said: list[str], inside: Command, tmp_path: Path
+def test_a_bad_sweep_is_refused_before_anything_runs(
+    axes: list[str], facts: list[str], inside: Command, tmp_path: Path
 ) -> None:
     options = [word for axis in axes for word in ("--sweep", axis)]
     for command in ("validate", "run"):
         told = inside(command, "quickstart", *options, code=2).stderr
-        assert all(one in told for one in said), told
+        assert_states(told, *facts)
         assert all(line.startswith("--sweep ") for line in told.splitlines())
     assert not list(tmp_path.iterdir())
 

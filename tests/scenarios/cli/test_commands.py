@@ -1,0 +1,77 @@
+"""Help, `scenarios` and `validate`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from tests.conftest import Command
+from tests.support.runs import names
+from wattkeeper.scenarios.cli.main import main
+from wattkeeper.scenarios.spec.loading import shipped
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield path
+    for name, inner in group.commands.items():
+        if isinstance(inner, click.Group):
+            yield from commands(inner, (*path, name))
+        else:
+            yield (*path, name)
+
+
+@pytest.mark.parametrize("path", list(commands(main)), ids=" ".join)
+def test_help(path: tuple[str, ...]) -> None:
+    short, long = (CliRunner().invoke(main, [*path, flag]) for flag in ("-h", "--help"))
+    assert short.exit_code == long.exit_code == 0
+    assert short.stdout == long.stdout
+    assert short.stdout.startswith(f"Usage: {' '.join(('main', *path))} ")
+    assert short.stderr == ""
+    found: click.Command = main
+    for name in path:
+        assert isinstance(found, click.Group)
+        found = found.commands[name]
+    assert found.help
+    for parameter in found.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, f"{parameter.name} is not explained"
+
+
+def test_help_of_all_through_the_command(command: Command) -> None:
+    done = command("-h")
+    assert all(f"\n  {name} " in done.stdout for name in main.commands)
+    assert re.fullmatch(r"wattkeeper, version \d+\.\d+\.\d+\n", command("--version").stdout)
+
+
+def test_scenarios(inside: Command) -> None:
+    lines = inside("scenarios").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == list(shipped())
+    questions = json.loads(inside("scenarios", "--json").stdout)
+    assert list(questions) == list(shipped())
+    assert all(
+        line.endswith(question) for line, question in zip(lines, questions.values(), strict=True)
+    )
+
+
+def test_validate_shipped(inside: Command) -> None:
+    done = inside("validate", "quickstart")
+    assert done.stdout.endswith("quickstart.yaml: good; 4 variants, 20 runs\n")
+    done = inside("validate", "zeus-eta", code=2)
+    assert re.search(r"zeus-eta\.yaml:\d+:\d+: no trace named 'zeus-nsdi23'", done.stderr)
+    assert "wattkeeper traces import" in done.stderr
+
+
+def test_an_unknown_trace_tells_how_to_import(inside: Command, tmp_path: Path) -> None:
+    done = inside("run", "zeus-nsdi23", code=2)
+    assert re.match(
+        r"\S+zeus-nsdi23\.yaml:\d+:\d+: no trace named 'zeus-nsdi23': in the library \(.*\) there "
+        r"is nothing yet\. Import one with `wattkeeper traces import FORMAT PATH",
+        done.stderr,
+    )
+    assert names(tmp_path) == []

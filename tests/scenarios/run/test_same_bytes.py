@@ -1,0 +1,103 @@
+"""The same scenario and seed give the same bytes, whatever runs beside."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.conftest import ROOT, Command, run_command
+from tests.support.runs import RESULTS, VARIANTS, Ran, content, digest, seeds_of
+from wattkeeper.scenarios.spec.loading import load, shipped
+from wattkeeper.scenarios.spec.schema import SyntheticSource
+
+GOLDEN = {
+    "versions": {"python": "3.11.7", "numpy": "2.4.6", "pyarrow": "26.0.1", "simpy": "4.1.2"},
+    "quickstart": "5276c1e50a880535c3d044700b7b48cf5aacf934121d162b5f53c8a95144023b",
+}
+"""Digests of results by scenario, and what they were made with. A change of them is a change of
+results: put the new ones here if it is meant, and say so in the changelog."""
+
+
+def test_golden_digests(quick: Ran) -> None:
+    profiles = {n: getattr(load(n).scenario.workload, "profiles", None) for n in shipped()}
+    synthetic = [name for name, found in profiles.items() if isinstance(found, SyntheticSource)]
+    assert synthetic == [name for name in GOLDEN if name != "versions"]
+    manifest = quick.json("manifest")
+    versions = {key: manifest["versions"][key] for key in GOLDEN["versions"]}
+    assert manifest["results_digest"] == GOLDEN["quickstart"], f"made with {versions}"
+
+
+@pytest.mark.parametrize(("workers", "hashes"), [("2", "0"), ("1", "12345")])
+def test_workers_and_hash_seeds_change_no_byte(
+    quick: Ran, tmp_path: Path, workers: str, hashes: str
+) -> None:
+    done = run_command(
+        "run", "quickstart", "--workers", workers, "--out", "out",
+        traces=tmp_path / "library", cwd=tmp_path, PYTHONHASHSEED=hashes,
+    )  # fmt: skip
+    assert done.stdout == quick.stdout
+    again, first = content(tmp_path / "out"), content(quick.folder)
+    for name in RESULTS:
+        assert again[name] == first[name], name
+    manifests = [json.loads(files["manifest.json"]) for files in (again, first)]
+    assert all(manifest.pop("wall_s") > 0 for manifest in manifests)
+    assert manifests[0] == manifests[1]
+
+
+CLUSTER = ("run", "million-jobs", "--set", "workload.trace=some", "--set", "cluster.gpus=64")
+
+
+def test_plain_python_gives_the_same_bytes_as_the_compiled_core(
+    inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A world that a C compiler had no part in: the packages without their built modules."""
+    inside("traces", "generate", "jobs", "--name", "some", "--jobs", "3000")
+    runs = (("quickstart", ("run", "quickstart")), ("cluster", CLUSTER))
+    for name, arguments in runs:
+        inside(*arguments, "--out", f"here/{name}")
+    plain = tmp_path / "plain"
+    for floor in ("policies", "traces", "sim", "live", "scenarios"):
+        built = shutil.ignore_patterns("__pycache__", "*.so")
+        shutil.copytree(ROOT / floor, plain / "wattkeeper" / floor, ignore=built)
+    monkeypatch.setenv("PYTHONPATH", str(plain))
+    where = "import wattkeeper.sim.engine.world as world; print(world.__file__)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", where], capture_output=True, text=True, check=True
+    ).stdout
+    assert loaded.strip() == str(plain / "wattkeeper/sim/engine/world.py")
+    for name, arguments in runs:
+        inside(*arguments, "--out", f"there/{name}")
+        here, there = (content(tmp_path / side / name) for side in ("here", "there"))
+        for file in RESULTS:
+            assert here[file] == there[file], (name, file)
+
+
+def test_a_run_does_not_depend_on_the_others(quick: Ran, inside: Command, tmp_path: Path) -> None:
+    """Seeds and variants that run beside it change nothing in a run."""
+    inside("run", "quickstart", "--seeds", "3..3", "--set", "variants.oracle={}", "--out", "out")
+    ours, theirs = pd.read_parquet(tmp_path / "out/jobs.parquet"), quick.table("jobs")
+    for name in VARIANTS[:3]:
+        mine = ours[ours["variant"] == name].reset_index(drop=True)
+        other = theirs[(theirs["variant"] == name) & (theirs["seed"] == 3)].reset_index(drop=True)
+        pd.testing.assert_frame_equal(mine, other, check_exact=True)
+
+
+def test_seeds(quick: Ran, inside: Command, tmp_path: Path) -> None:
+    for text, seeds in (("3", [1, 2, 3]), ("2..4", [2, 3, 4]), ("1", [1]), ("2..2", [2])):
+        inside("run", "quickstart", "--seeds", text, "--out", text)
+        assert seeds_of(tmp_path / text) == (seeds, seeds)
+    digests = {digest(quick.folder), *(digest(tmp_path / x) for x in ("3", "2..4", "1", "2..2"))}
+    assert len(digests) == 5
+    one = json.loads((tmp_path / "1/summary.json").read_text())["variants"]["zeus"]
+    assert one["metrics"]["energy_j"]["n"] == 1
+    assert one["metrics"]["energy_j"]["std"] is one["metrics"]["energy_j"]["ci95"] is None
+    assert one["versus"]["energy_j"]["ci95"] is None
+    ours, theirs = pd.read_parquet(tmp_path / "3/jobs.parquet"), quick.table("jobs")
+    theirs = theirs[theirs["seed"] <= 3].reset_index(drop=True)
+    pd.testing.assert_frame_equal(ours, theirs, check_exact=True)

@@ -1,0 +1,14 @@
+"""Messages are checked by the facts that they state, not by their sentences."""
+
+from __future__ import annotations
+
+
+def assert_states(message: str, *facts: object) -> None:
+    """Check that a message states facts: places, names, values found and values allowed.
+
+    Args:
+        message: All of it.
+        facts: Each stands in it as its text.
+    """
+    missing = [str(fact) for fact in facts if str(fact) not in message]
+    assert not missing, f"{missing} not in: {message}"
