@@ -38,11 +38,7 @@ UNLIMITED: Final = math.inf
 
 
 class NetworkSource(Source):
-    """The networks of a search, each submitted when the one before it finished.
-
-    Args:
-        names: In order.
-    """
+    """The networks of a search in order, each submitted when the one before it finished."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
@@ -119,12 +115,6 @@ class InProcessBackend(Backend):
     """Trains a job's network when its attempt begins; the clock goes on by what that took.
 
     Its source submits one network at a time, so that none slows another one down.
-
-    Args:
-        env: The environment of the run.
-        search: What is trained.
-        batch_size: Of all trainings.
-        most_epochs: Of each training.
 
     Attributes:
         search: What is trained.

@@ -79,11 +79,8 @@ def parse_slots(chose: str) -> tuple[Slot, ...]:
 def assign_lanes(holds: Sequence[Hold]) -> list[tuple[Lane, ...]]:
     """The lanes of each hold, one for each of its GPUs; holds never overlap on a lane.
 
-    A hold takes the lowest free GPUs of its node, so that there are never more lanes than GPUs.
-    Jobs that share a GPU take its lowest free parts.
-
-    Args:
-        holds: Holds in the order of the journal.
+    Holds are in the order of the journal. Each takes the lowest free GPUs of its node, so that
+    there are never more lanes than GPUs. Jobs that share a GPU take its lowest free parts.
     """
     nodes: dict[int, _Node] = {}
     releases: list[tuple[int, int, Lane, int]] = []

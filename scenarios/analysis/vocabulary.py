@@ -113,12 +113,7 @@ def cautions(manifest: Manifest, summary: Json) -> Iterator[str]:
 
 
 def _name_devices(live: LiveReport, gpu_types: Collection[str]) -> Iterator[str]:
-    """Names the devices of a live run where the scenario gives them another GPU type.
-
-    Args:
-        live: Section `live` of the manifest.
-        gpu_types: GPU types of the results.
-    """
+    """Names the devices of a live run where the scenario gives them another GPU type."""
     if live["devices"] == ["synthetic"]:  # a rehearsal
         return
     devices = live["devices"] or ["cpu"]

@@ -70,42 +70,29 @@ def describe_input(trace: TraceProvenance) -> Element:
     )
 
 
-def details(manifest: Manifest) -> Element:
-    """What a repetition needs: scenario, seeds, versions, and digests."""
-    return tag(
-        "div",
-        facts_table(
-            {
-                "scenario": manifest["scenario"]["name"],
-                "seeds": format_seeds(manifest["seeds"]),
-                "digest of the results": manifest["results_digest"],
-                "digest of the scenario": manifest["scenario_digest"],
-            }
-            | list_sources(manifest)
-        ),
-        resolved_scenario(manifest),
-    )
+def details(manifest: Manifest, facts: Mapping[str, str], where: str = "") -> Element:
+    """What a repetition needs: the resolved scenario, seeds, versions and sources of inputs.
 
-
-def list_sources(manifest: Manifest) -> dict[str, str]:
-    """Versions of software and of inputs."""
+    Args:
+        manifest: The manifest.
+        facts: Further facts.
+        where: For which point of a sweep the scenario was resolved.
+    """
+    scenario = manifest["scenario"]
     versions = ", ".join(f"{name} {number}" for name, number in manifest["versions"].items())
-    inputs = {f"input {trace['trace']}": _provenance(trace) for trace in manifest["inputs"]}
-    return {"versions": versions} | inputs
-
-
-def facts_table(facts: Mapping[str, str]) -> Element:
-    """Facts as a table of names and values."""
+    all_facts = {
+        "scenario": scenario["name"],
+        "seeds": format_seeds(manifest["seeds"]),
+        **facts,
+        "versions": versions,
+        **{f"input {trace['trace']}": _provenance(trace) for trace in manifest["inputs"]},
+    }
     rows = [tag("tr", tag("th", name, scope="row"), tag("td", tag("code", value)))
-            for name, value in facts.items()]  # fmt: skip
-    return tag("table", tag("tbody", *rows), class_="facts")
-
-
-def resolved_scenario(manifest: Manifest, where: str = "") -> Element:
-    """The resolved scenario as JSON, collapsed."""
-    text = json.dumps(manifest["scenario"], indent=2, ensure_ascii=False)
-    return tag("details", tag("summary", f"The scenario as it was resolved{where}"),
-               tag("pre", text))  # fmt: skip
+            for name, value in all_facts.items()]  # fmt: skip
+    resolved = tag("details", tag("summary", f"The scenario as it was resolved{where}"),
+                   tag("pre", json.dumps(scenario, indent=2, ensure_ascii=False)))  # fmt: skip
+    table = tag("table", tag("tbody", *rows), class_="facts")
+    return tag("section", tag("h2", "To repeat it"), table, resolved, id="details")
 
 
 def format_seeds(seeds: list[int]) -> str:

@@ -26,12 +26,7 @@ SENTENCES = 5
 
 
 def write_sentences(summary: Json, oracles: Collection[str] = ()) -> Iterator[Element]:
-    """The change of each variant against its baseline.
-
-    Args:
-        summary: The study's summary.
-        oracles: Variants whose policy knows the future.
-    """
+    """The change of each variant against its baseline; policies of oracles know the future."""
     if "saved" in summary:
         yield from zoo_savings.write_sentences(summary)
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from xml.etree.ElementTree import Element, tostring
 
 
@@ -26,6 +26,20 @@ def tag(name: str, *content: Element | str | None, **attributes: object) -> Elem
         elif part:
             element.text = (element.text or "") + part
     return element
+
+
+def notes(lines: Iterable[str], class_: str = "note") -> list[Element]:
+    """A paragraph for each line."""
+    return [tag("p", line, class_=class_) for line in lines]
+
+
+def build_table(
+    titles: Iterable[str], rows: Iterable[Element], caption: str | None = None, **attributes: object
+) -> Element:
+    """A table with titles of its columns."""
+    heads = [tag("th", title, scope="col") for title in titles]
+    content = [tag("thead", tag("tr", *heads)), tag("tbody", *rows)]
+    return tag("table", *content, caption and tag("caption", caption), **attributes)
 
 
 def to_html(element: Element) -> str:

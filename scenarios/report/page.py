@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import cautions, notes, oracle_variants
-from wattkeeper.scenarios.report import about, headline, tables
+from wattkeeper.scenarios.report import about, headline, markup, tables
 from wattkeeper.scenarios.report.charts.chart import Chart
 from wattkeeper.scenarios.report.charts.study_charts import draw_study
 from wattkeeper.scenarios.report.markup import tag, to_html, to_script_json
@@ -39,14 +39,14 @@ def render_page(study: Study) -> str:
         header(manifest["scenario"]["name"]),
         tag("h1", manifest["scenario"]["question"] or manifest["scenario"]["name"]),
         tag("ul", *headline.write_sentences(summary, oracles), class_="answer"),
-        *(tag("p", line, class_="note")
-          for line in headline.write_remarks(len(manifest["seeds"]), summary)),
-        *(tag("p", line, class_="caution") for line in cautions(manifest, summary)),
+        *markup.notes(headline.write_remarks(len(manifest["seeds"]), summary)),
+        *markup.notes(cautions(manifest, summary), "caution"),
         about.summarise_basis(manifest),
         variant_chips(list(summary["variants"])),
         tag("section", tag("h2", "Variants"), tables.variant_table(summary),
-            *(tag("p", line, class_="note") for line in tables.explain_verdicts([summary])),
-            *(tag("p", line, class_="note") for line in _notes(study)), id="variants"),
+            *markup.notes(tables.explain_verdicts([summary])),
+            *([] if "saved" in summary else markup.notes(notes(manifest, summary))),
+            id="variants"),
         *figures(charts),
     ]  # fmt: skip
     if parts is not None:
@@ -56,13 +56,11 @@ def render_page(study: Study) -> str:
                 tag("p", "Change against the baseline, and its 95 % interval where there are "
                     "several seeds; by metric.", class_="note"), id="parts")
         )  # fmt: skip
-    body.append(tag("section", tag("h2", "To repeat it"), about.details(manifest), id="details"))
+    body.append(about.details(manifest, {
+        "digest of the results": manifest["results_digest"],
+        "digest of the scenario": manifest["scenario_digest"],
+    }))  # fmt: skip
     return assemble_page(manifest["scenario"]["name"], body, list(summary["variants"]), charts)
-
-
-def _notes(study: Study) -> list[str]:
-    """Definitions of the shown metrics."""
-    return [] if "saved" in study.summary else list(notes(study.manifest, study.summary))
 
 
 def header(name: str) -> Element:

@@ -90,12 +90,7 @@ def label_point(values: Mapping[str, Any]) -> str:
 
 
 def describe_points(selected: Sequence[PointRow], among: Sequence[PointRow]) -> str:
-    """Where points lie, as `at eta = 0.75 to 1` or `at every point`.
-
-    Args:
-        selected: The points.
-        among: All candidates, with the same axes, in the order of the sweep.
-    """
+    """Where points lie among all candidates, as `at eta = 0.75 to 1` or `at every point`."""
     if len(selected) == len(among) > 1:
         return "at every point"
     known = {path: _axis_values(path, among) for path in among[0].values}

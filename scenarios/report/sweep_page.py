@@ -11,7 +11,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.report import about, headline
+from wattkeeper.scenarios.report import about, headline, markup
 from wattkeeper.scenarios.report.charts.sweep_charts import draw_sweep
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.page import assemble_page, figures, header, variant_chips
@@ -46,8 +46,8 @@ def render_sweep_page(folder: Path) -> str:
         header(sweep["scenario"]),
         tag("h1", sweep["question"] or sweep["scenario"]),
         tag("ul", *write_sentences(sweep, points, variants), class_="answer"),
-        *(tag("p", line, class_="note") for line in remarks),
-        *(tag("p", line, class_="caution") for line in cautions),
+        *markup.notes(remarks),
+        *markup.notes(cautions, "caution"),
         *([_list_failures(failed)] if failed else []),
         _summarise_basis(sweep, len(points), first),
         variant_chips(variants),
@@ -112,28 +112,14 @@ def _points_table(sweep: Json, points: Sequence[PointRow], variants: Sequence[st
     if total > MOST_ROWS:
         text = f"The first {MOST_ROWS} of {total} rows; all are in metrics.parquet."
         table.append(tag("caption", text))
-    marks = [
-        tag("p", line, class_="note")
-        for line in explain_verdicts(point.summary for point in points)
-    ]
+    marks = markup.notes(explain_verdicts(point.summary for point in points))
     content = (tag("h2", "Points"), tag("div", table, class_="scroll"), *marks)
     return tag("section", *content, id="points")
 
 
 def _details(sweep: Json, first: str, manifest: Manifest) -> Element:
     """What a repetition needs; the digests of each point are in its manifest."""
-    axes = {
+    facts = {
         f"axis {path}": ", ".join(map(axis_text, values)) for path, values in sweep["axes"].items()
-    }
-    return tag(
-        "section",
-        tag("h2", "To repeat it"),
-        about.facts_table(
-            {"scenario": sweep["scenario"], "seeds": about.format_seeds(manifest["seeds"])}
-            | axes
-            | {"digests of the results": "of each point, in points/*/manifest.json"}
-            | about.list_sources(manifest)
-        ),
-        about.resolved_scenario(manifest, f" at point {first}"),
-        id="details",
-    )
+    } | {"digests of the results": "of each point, in points/*/manifest.json"}
+    return about.details(manifest, facts, f" at point {first}")

@@ -13,7 +13,7 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     shown_metrics,
 )
 from wattkeeper.scenarios.report import zoo_savings
-from wattkeeper.scenarios.report.markup import tag
+from wattkeeper.scenarios.report.markup import build_table, tag
 from wattkeeper.scenarios.report.phrases import WORDS, signed_change, typeset_minus, variant_label
 
 PARTS = {"workload": "workload", "gpu_type": "GPU type"}
@@ -67,11 +67,10 @@ def variant_table(summary: Json) -> Element:
     for name, about in summary["variants"].items():
         baseline = _name_baseline(name, about, summary)
         cells = [tag("th", variant_label(name, summary), baseline, scope="row")]
-        cells += [_whisker_cell(name, about, metric, heads[metric], spans.get(metric))
-                  for metric in heads]  # fmt: skip
+        cells += [value_cell(name, about, metric, title, spans.get(metric, 0.0))
+                  for metric, title in heads.items()]  # fmt: skip
         rows.append(tag("tr", *cells))
-    titles = [tag("th", title, scope="col") for title in ("variant", *heads.values())]
-    return tag("table", tag("thead", tag("tr", *titles)), tag("tbody", *rows), class_="cards")
+    return build_table(("variant", *heads.values()), rows, class_="cards")
 
 
 def _name_baseline(name: str, about: Json, summary: Json) -> Element | None:
@@ -83,29 +82,27 @@ def _name_baseline(name: str, about: Json, summary: Json) -> Element | None:
     return tag("small", f"against {baseline}") if several else None
 
 
-def _whisker_cell(name: str, about: Json, metric: str, title: str, span: float | None) -> Element:
-    cell = value_cell(name, about, metric, title, compared=bool(span))
-    versus = _versus_baseline(name, about, metric)
-    if versus and span:
-        cell.append(_whisker(versus, span))
-    return cell
+def value_cell(
+    name: str, about: Json, metric: str, title: str, span: float | None = None
+) -> Element:
+    """A value, its change against the baseline, and the verdict on the change.
 
-
-def value_cell(name: str, about: Json, metric: str, title: str, compared: bool = True) -> Element:
-    """A value, its change against the baseline, and the verdict on the change."""
+    Args:
+        name: The variant.
+        about: Its entry in the summary.
+        metric: The metric.
+        title: Its label.
+        span: Largest change that a chart of it has room for: 0 leaves out the change, None the
+            chart alone.
+    """
     mean = about["metrics"].get(metric, {}).get("mean")
     content: list[Element | None] = [tag("b", typeset_minus(format_value(mean, metric)))]
-    versus = _versus_baseline(name, about, metric)
-    if compared and versus:
+    versus = about["versus"].get(metric) if metric not in SHARES else None
+    compared = about["versus"]["baseline"] != name and span != 0
+    if compared and versus and versus["ratio"] is not None:
         content += [tag("span", signed_change(versus), class_="change"), _badge(versus)]
+        content.append(_whisker(versus, span) if span else None)
     return tag("td", *content, data_label=title)
-
-
-def _versus_baseline(name: str, about: Json, metric: str) -> Json | None:
-    """The comparison with the baseline, where there is one."""
-    versus: Json | None = about["versus"].get(metric) if metric not in SHARES else None
-    compared = versus and versus["ratio"] is not None and about["versus"]["baseline"] != name
-    return versus if compared else None
 
 
 def _badge(versus: Json) -> Element | None:
@@ -172,10 +169,8 @@ def parts_table(summary: Json) -> tuple[str, Element] | None:
             head = []
     if not rows:
         return None
-    titles = [tag("th", text, scope="col") for text in (title, "variant", *shown.values())]
-    table = tag("table", tag("thead", tag("tr", *titles)), tag("tbody", *rows[:MOST_PARTS]))
-    if len(rows) > MOST_PARTS:
-        table.append(tag("caption", f"The first {MOST_PARTS} of {len(rows)} rows."))
+    caption = f"The first {MOST_PARTS} of {len(rows)} rows." * (len(rows) > MOST_PARTS)
+    table = build_table((title, "variant", *shown.values()), rows[:MOST_PARTS], caption)
     return title, tag("div", table, class_="scroll")
 
 
@@ -184,7 +179,5 @@ def _part_cell(about: Json, metric: str, label: str) -> Element:
     if versus.get("ratio") is None:
         return tag("td", "-", data_label=label)
     change, _, interval = signed_change(versus).partition(" [")
-    content = [tag("b", change)]
-    if interval:
-        content.append(tag("span", f"[{interval}", class_="change"))
-    return tag("td", *content, _badge(versus), data_label=label)
+    bounds = tag("span", f"[{interval}", class_="change") if interval else None
+    return tag("td", tag("b", change), bounds, _badge(versus), data_label=label)

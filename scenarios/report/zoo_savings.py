@@ -7,6 +7,7 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.savings import is_noise, savings_labels, savings_note
+from wattkeeper.scenarios.report import markup
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.phrases import (
     Words,
@@ -64,6 +65,5 @@ def build_table(summary: Json) -> Element:
             cells.append(tag("td", tag("b", f"{value} {unit}"),
                              tag("span", bounds, class_="change"), data_label=title))  # fmt: skip
         rows.append(tag("tr", *cells))
-    titles = [tag("th", title, scope="col") for title in ("variant", *heads.values())]
-    return tag("table", tag("thead", tag("tr", *titles)), tag("tbody", *rows),
-               tag("caption", savings_note(summary)), class_="cards")  # fmt: skip
+    titles = ("variant", *heads.values())
+    return markup.build_table(titles, rows, savings_note(summary), class_="cards")

@@ -37,14 +37,7 @@ def build_world(
 def collect_results(
     spec: RunSpec, inputs: RunInputs, world: World, unmeasured: Collection[str] = ()
 ) -> RunResult:
-    """Tables and metrics of a world that has run.
-
-    Args:
-        spec: The run.
-        inputs: What it read.
-        world: Its world.
-        unmeasured: Workloads whose power was not measured.
-    """
+    """Tables and metrics of a world that has run; the power of unmeasured workloads is unknown."""
     objective = spec.rules.objective
     best = {key: optimum(profile, objective) for key, profile in inputs.profiles.items()}
     optima = {key: choice.cost for key, choice in best.items() if choice is not None}

@@ -76,11 +76,7 @@ def equip(
 ) -> Equipment:
     """Check that a scenario can run live here, and find the devices that it runs on.
 
-    Args:
-        loaded: The scenario.
-        inputs: What its runs read.
-        folder: Where the runs keep what they need.
-        ray: Address of the Ray cluster that trains, instead of what the scenario says.
+    The Ray cluster at the address `ray` trains, instead of what the scenario says.
 
     Raises:
         InputError: If it cannot run live at all.

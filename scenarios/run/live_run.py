@@ -67,14 +67,7 @@ def execute(
     again: bool = False,
     watch: Watch = lambda _: None,
 ) -> tuple[RunResult, list[AttemptEnding]]:
-    """Run one variant with one seed, or go on with it.
-
-    Args:
-        spec: The run.
-        inputs: What it reads.
-        equipment: What it uses.
-        again: Only play its log again.
-        watch: Called with the progress of each attempt.
+    """Run one variant with one seed, or go on with it; `again` only plays its log again.
 
     Raises:
         InputError: If it only plays its log again, which ends before the run does.

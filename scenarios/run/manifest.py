@@ -28,16 +28,7 @@ def make_manifest(
     summary: Json,
     live: LiveReport | None,
 ) -> Manifest:
-    """The manifest, but for `wall_s`.
-
-    Args:
-        scenario: The scenario.
-        inputs: What its runs read.
-        sources: The provenance of each trace that they come from.
-        results: All runs.
-        summary: The summary of the results.
-        live: What trained; None if the runs were simulated.
-    """
+    """The manifest, but for `wall_s`; without a report of what trained, runs were simulated."""
     resolved = scenario.model_dump_json()
     versions = software_versions()
     if inputs.run.search is not None:

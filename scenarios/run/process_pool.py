@@ -67,13 +67,7 @@ def run_tasks(
 
 
 class _Pool(Generic[T, R]):
-    """Workers, the tasks that they have, and tasks that are tried again.
-
-    Args:
-        tasks: They are taken from the left.
-        call: What workers call with each.
-        size: Number of workers.
-    """
+    """Workers, the tasks that they have, and tasks that are tried again."""
 
     def __init__(self, tasks: deque[T], call: Callable[[T], R], size: int) -> None:
         self._tasks = tasks

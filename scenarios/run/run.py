@@ -151,15 +151,7 @@ def conclude(
     results: list[RunResult],
     live: LiveReport | None = None,
 ) -> ScenarioResult:
-    """Summary and manifest of all runs of a scenario.
-
-    Args:
-        scenario: The scenario.
-        inputs: What its runs read.
-        sources: The provenance of each trace that they come from.
-        results: All runs, in the scenario's order.
-        live: What trained; None if the runs were simulated.
-    """
+    """Summary and manifest of all runs of a scenario, given in its order."""
     baselines = {
         name: variant.baseline or scenario.baseline for name, variant in scenario.variants.items()
     }

@@ -12,8 +12,6 @@ from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.files.user_dirs import library_folder
 from wattkeeper.traces.models.graph_arrays import read_arrays
 
-HEADER = ("parent", "child", "score", "score_over_own")
-
 
 def write_scores(
     graphs: Path,
@@ -24,12 +22,8 @@ def write_scores(
 ) -> int:
     """Write what a matcher says of every ordered pair, by child, then by parent, in file order.
 
-    Args:
-        graphs: Folder of the graphs.
-        matcher: Its name.
-        out: The file; it appears whole or not at all.
-        children: Names of the only children; empty for all.
-        progress: Told the number of children that are done, and of all.
+    The file appears whole or not at all. Without names of children, they are all graphs. The
+    progress gets the number of children that are done, and of all.
 
     Returns:
         Number of pairs.
@@ -51,7 +45,7 @@ def write_scores(
     wanted = list(dict.fromkeys(children)) or list(arrays)
     with replace_file(out) as made, made.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(HEADER)
+        writer.writerow(("parent", "child", "score", "score_over_own"))
         for done, child in enumerate(wanted):
             progress(done, len(wanted))
             own = by.own(arrays[child])

@@ -63,12 +63,7 @@ def write_results(
 ) -> None:
     """Write the results folder: beside it first, then renamed; older results there are replaced.
 
-    Args:
-        folder: Where.
-        results: All runs.
-        summary: For `summary.json`.
-        manifest: For `manifest.json`.
-        page: For `report.html`; none is stored if it is empty.
+    Without a page, there is no `report.html`.
 
     Raises:
         InputError: If the folder holds anything but results.

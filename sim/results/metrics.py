@@ -109,10 +109,6 @@ class JobOutcomes(NamedTuple):
         columns: dict[str, Any] = {name: getattr(self, name)[mask] for name in self._fields[:-1]}
         return JobOutcomes(**columns, names=self.names)
 
-    def parts(self) -> dict[str, tuple[Ints, list[str]]]:
-        """The breakdowns of results: the index of each job's part, and the names of parts."""
-        return {key: (getattr(self, key), names) for key, names in self.names.items()}
-
 
 def aggregate_attempts(
     columns: Mapping[str, pa.Array],
@@ -130,7 +126,8 @@ def aggregate_attempts(
     """
     attempt = columns["attempt"].to_numpy()
     first = attempt == 1
-    positions = _positions(number[first])
+    positions = np.zeros(int(number.max(initial=-1)) + 1, dtype=np.int64)
+    positions[number[first]] = np.arange(first.sum())
     index = positions[number]
     single = bool(first.all())
 
@@ -184,13 +181,6 @@ def aggregate_attempts(
     )
 
 
-def _positions(numbers: Ints) -> Ints:
-    """The position of each number in the array, by number."""
-    positions = np.zeros(int(numbers.max(initial=-1)) + 1, dtype=np.int64)
-    positions[numbers] = np.arange(len(numbers))
-    return positions
-
-
 def _encode(column: pa.Array) -> tuple[Ints, list[str]]:
     """An index for each value, -1 for null, and the names in alphabetical order."""
     encoded = column.dictionary_encode()
@@ -213,11 +203,7 @@ def cluster_metrics(timeline: Timeline, cluster: ClusterSpec) -> dict[str, float
 
 
 def zoo_metrics(models: Mapping[str, pa.Array]) -> dict[str, float]:
-    """The metrics of a zoo, over the trained models.
-
-    Args:
-        models: From `wattkeeper.sim.results.tables.model_columns`.
-    """
+    """The metrics of a zoo, over the trained models in columns of `schemas.MODELS`."""
     count = len(models["job_id"])
     saved = models["saved_gpu_s"].to_numpy()
     accuracy = models["accuracy"].to_numpy()

@@ -150,7 +150,8 @@ def _metrics(jobs: JobOutcomes) -> tuple[dict[str, float], dict[str, dict[str, d
     """Metrics of all jobs, and of the parts of each breakdown."""
     whole = job_metrics(jobs)
     by: dict[str, dict[str, dict[str, float]]] = {}
-    for key, (codes, names) in jobs.parts().items():
+    for key, names in jobs.names.items():
+        codes = getattr(jobs, key)
         parts = {name: jobs.select(codes == code) for code, name in enumerate(names)}
         by[key] = {n: whole if part is jobs else job_metrics(part) for n, part in parts.items()}
     return whole, by
@@ -180,6 +181,9 @@ def recorded_columns(recorder: Recorder, cluster: ClusterSpec) -> dict[str, pa.A
     ]
     types = [cluster.node_type[node_ids[0]] if node_ids else 0 for node_ids in nodes]
     replayed = ((flags & REPLAYED) > 0).astype(np.int8)
+    parents = pa.nulls(len(flags), pa.string())
+    if recorder.parents:
+        parents = pa.array([recorder.parents.get(row) for row in range(len(flags))], pa.string())
     return {
         "number": pa.array(number),
         "energy_j": pa.array(column("energy_j")),
@@ -198,7 +202,7 @@ def recorded_columns(recorder: Recorder, cluster: ClusterSpec) -> dict[str, pa.A
         "early_stopped": pa.array((flags & EARLY) > 0),
         "profiled": pa.array((flags & PROFILED) > 0),
         "replayed": _encode(REPLAYED_FROM, replayed),
-        "parent_model": _parents(recorder.parents, len(flags)),
+        "parent_model": parents,
         "preemptions": pa.array(column("preemptions")),
     }
 
@@ -214,12 +218,6 @@ def attempt_columns(
         absent = pc.is_in(known["workload"], value_set=pa.array(sorted(unmeasured), pa.string()))
         energy_j = np.where(absent.to_numpy(zero_copy_only=False), np.nan, energy_j)
     return columns | known | {"energy_j": pa.array(energy_j, mask=np.isnan(energy_j))}
-
-
-def _parents(by_row: Mapping[int, str], rows: int) -> pa.Array:
-    if not by_row:
-        return pa.nulls(rows, pa.string())
-    return pa.array([by_row.get(row) for row in range(rows)], pa.string())
 
 
 def decision_columns(journal: Journal, source: Source) -> dict[str, pa.Array]:

@@ -112,10 +112,6 @@ def derive_optima(run: RunColumns, regrets: Mapping[str, float]) -> Optima:
 
     A workload whose jobs differ in GPUs or their type has several optima, which its summed regret
     does not determine; it is left out.
-
-    Args:
-        run: The run.
-        regrets: Regret by workload.
     """
     optima: Optima = {}
     if not regrets:

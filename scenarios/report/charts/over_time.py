@@ -1,4 +1,4 @@
-"""The chart of power, GPUs in use and waiting jobs over time."""
+"""Charts over time: of power, GPUs in use and waiting jobs, and of a zoo."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.analysis.vocabulary import TIMES
+from wattkeeper.scenarios.analysis.vocabulary import SIZES, TIMES
 from wattkeeper.scenarios.report.charts.chart import (
     Axis,
     Chart,
@@ -19,15 +19,23 @@ from wattkeeper.scenarios.report.charts.chart import (
     data_axis,
     first_seed_note,
     has_values,
+    label_axis,
     points_per_line,
     to_numbers,
 )
 from wattkeeper.scenarios.report.charts.columns import split_runs, to_floats
-from wattkeeper.scenarios.report.charts.downsample import Bins, bin_steps
+from wattkeeper.scenarios.report.charts.downsample import Bins, bin_steps, spaced_indices
 
 POWER_UNITS = (("MW", 1e6), ("kW", 1e3), ("W", 1.0))
 COLUMNS = {"power_w": "power", "gpus_busy": "GPUs in use", "jobs_waiting": "waiting jobs"}
 """Columns of the timeline and the names of their panels."""
+
+ZOO_COLUMNS = (
+    ("saved_gpu_s", "GPU time saved", TIMES),
+    ("zoo_models", "models in the zoo", (("", 1.0),)),
+    ("zoo_bytes", "size of the zoo", SIZES),
+)
+"""Columns of the trained models, the names of their panels, and their units."""
 
 
 def draw_over_time(study: Study, variants: list[str]) -> Iterator[Chart]:
@@ -69,6 +77,42 @@ def draw_over_time(study: Study, variants: list[str]) -> Iterator[Chart]:
         {"panels": list(panels.values()), "xs": to_numbers((edges[:-1] - begin) / size),
          "zoom": True, "step": "middle"},
     )  # fmt: skip
+
+
+def draw_zoo(study: Study, variants: list[str]) -> Iterator[Chart]:
+    """A panel for each of `ZOO_COLUMNS`, after each trained model, of the first seed."""
+    runs = list(split_runs(study.table("models"), first_seed=True))
+    if not runs:
+        return
+    times = {run.variant: to_floats(run.rows["time_s"]) for run in runs}
+    begin = min(float(time[0]) for time in times.values())
+    time_unit, time_size = choose_time_unit(max(float(t[-1]) for t in times.values()) - begin)
+    panels: list[Panel] = []
+    for column, name, units in ZOO_COLUMNS:
+        values = {run.variant: to_floats(run.rows[column]) for run in runs}
+        if column == "saved_gpu_s":
+            values = {variant: np.cumsum(saved) for variant, saved in values.items()}
+        if all(np.isnan(series).all() for series in values.values()):
+            continue
+        unit, size = choose_unit(
+            (float(np.abs(series).max()) for series in values.values() if len(series)), units
+        )
+        lines: list[Line] = []
+        for variant, series in values.items():
+            rows = spaced_indices(len(series), min(500, points_per_line(variants)))
+            x = to_numbers((times[variant][rows] - begin) / time_size)
+            y = to_numbers(series[rows] / size)
+            lines.append({"v": variants.index(variant), "x": x, "y": y, "step": "end"})
+        time_axis = data_axis(f"time since the first model, {time_unit}")
+        panels.append({"x": time_axis, "y": {"name": label_axis(name, unit)}, "lines": lines})
+    yield Chart(
+        "zoo",
+        "Warm starts: time saved, and the zoo",
+        "GPU time of training that parents saved, summed up (modelled unless the training was "
+        "real), the number of models in the zoo, and their size; after each trained model."
+        f"{first_seed_note(study.manifest)}",
+        {"panels": panels, "zoom": True},
+    )
 
 
 def _panel(column: str, by_variant: Mapping[int, Bins], gpus: int | None, x: Axis) -> Panel | None:

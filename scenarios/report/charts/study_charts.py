@@ -15,9 +15,8 @@ from wattkeeper.scenarios.report.charts.columns import (
 )
 from wattkeeper.scenarios.report.charts.distributions import draw_distributions
 from wattkeeper.scenarios.report.charts.learning import draw_choices, draw_regret
-from wattkeeper.scenarios.report.charts.over_time import draw_over_time
+from wattkeeper.scenarios.report.charts.over_time import draw_over_time, draw_zoo
 from wattkeeper.scenarios.report.charts.pareto import draw_energy_against_time
-from wattkeeper.scenarios.report.charts.zoo import draw_zoo
 
 
 def draw_study(study: Study) -> Iterator[Chart]:

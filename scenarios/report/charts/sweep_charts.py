@@ -133,14 +133,7 @@ def _metric_views(
 ) -> dict[str, list[Panel]]:
     """A view of each metric along one axis; none if only one value of the axis is done.
 
-    Args:
-        path: The axis.
-        others: Values of the other axes, a line each.
-        points: All points.
-        variants: In the order of the page.
-        metrics: Metrics and their labels.
-        baseline: The variant that changes refer to.
-        relative: Whether cost is drawn as its change.
+    Each of the values of the other axes has a line. A relative cost is drawn as its change.
     """
     values = list({axis_text(point.values[path]): point.values[path] for point in points}.values())
     numeric = all(map(is_number, values))
