@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from wattkeeper.policies.profile import optimum
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
@@ -16,6 +16,9 @@ from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.engine.zoo import SimulatedZoo
 from wattkeeper.sim.results.tables import RunResult, collect
+
+Prepare = Callable[[World], object]
+"""Called with a world before it runs, to start SimPy processes in its environment."""
 
 
 def build_world(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.run.build import (
+    Prepare,
     build_world,
     build_zoo,
     collect_results,
@@ -15,20 +14,11 @@ from wattkeeper.scenarios.run.build import (
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.replay import Replay
-from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.results.tables import RunResult
 
 
-def execute(
-    spec: RunSpec, inputs: RunInputs, prepare: Callable[[World], object] | None = None
-) -> RunResult:
-    """Run one variant with one seed.
-
-    Args:
-        spec: The run.
-        inputs: What it reads.
-        prepare: Called with the world before it runs, to start SimPy processes in its environment.
-    """
+def execute(spec: RunSpec, inputs: RunInputs, prepare: Prepare | None = None) -> RunResult:
+    """Run one variant with one seed."""
     env, streams = SimulationEnvironment(), streams_of(spec, inputs)
     backend = Replay(
         env,
