@@ -147,16 +147,16 @@ def target_runs(tables: Tables) -> dict[str, dict[int, tuple[float, ...]]]:
     )
     table = tables["convergence"]
     names = ("workload", "batch_size", "target", "epochs")
-    found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    epochs_of: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for workload, batch_size, target, epochs in zip(
         *(table[name].to_pylist() for name in names), strict=True
     ):
         if abs(target - targets[workload]) <= TOLERANCE:
             value = float("inf") if epochs is None else float(epochs)
-            found[workload][batch_size].append(value)
+            epochs_of[workload][batch_size].append(value)
     return {
         workload: {batch_size: tuple(runs) for batch_size, runs in by_batch.items()}
-        for workload, by_batch in found.items()
+        for workload, by_batch in epochs_of.items()
     }
 
 

@@ -185,18 +185,17 @@ def validate(table: pa.Table, schema: pa.Schema, file: str) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _column_problems(found: pa.Schema, schema: pa.Schema) -> list[str]:
+def _column_problems(present: pa.Schema, schema: pa.Schema) -> list[str]:
     problems = []
     for want in schema:
-        indices = found.get_all_field_indices(want.name)
+        indices = present.get_all_field_indices(want.name)
         if len(indices) != 1:
             state = f"appears {len(indices)} times" if indices else "is missing"
-            there = ", ".join(found.names) or "nothing"
+            there = ", ".join(present.names) or "nothing"
             problems.append(f"column {want.name} {state}; found {there}")
-        elif found.field(indices[0]).type != want.type:
-            kind = found.field(indices[0]).type
+        elif (kind := present.field(indices[0]).type) != want.type:
             problems.append(f"column {want.name} has type {kind}, must be {want.type}")
-    extra = [name for name in found.names if name not in schema.names]
+    extra = [name for name in present.names if name not in schema.names]
     if extra:
         allowed = ", ".join(schema.names)
         problems.append(f"unknown column {', '.join(extra)}; allowed are {allowed}")

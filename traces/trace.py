@@ -53,10 +53,9 @@ class Trace:
         check_name(self.name)
         needed, known = KINDS[self.kind], KINDS[self.kind] | OPTIONAL[self.kind]
         if not set(needed) <= set(self.tables) <= set(known):
-            found, need = ", ".join(sorted(self.tables)), ", ".join(needed)
-            raise TraceError(
-                Problem(f"tables are {found or 'none'}; a {self.kind} trace has {need}", self.name)
-            )
+            there, need = ", ".join(sorted(self.tables)), ", ".join(needed)
+            text = f"tables are {there or 'none'}; a {self.kind} trace has {need}"
+            raise TraceError(Problem(text, self.name))
         tables = {
             name: validate(self.tables[name], schema, f"{self.name}/{name}.parquet")
             for name, schema in known.items()

@@ -1,15 +1,11 @@
 """Gaussian Thompson sampling (Zeus, NSDI '23, section 4.3, algorithms 1 and 2)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.random import Generator
+from numpy.random import Generator
 
 
 class Rewards:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+from numpy.random import Generator
 from pydantic import PositiveFloat, PositiveInt
 
 from wattkeeper.policies.configure._bandit import GaussianThompson, Rewards
 from wattkeeper.policies.configure._exploration import PruningExploration
 from wattkeeper.policies.protocols import Configuration, Configure, Context, Options, Outcome, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
-
-if TYPE_CHECKING:
-    from numpy.random import Generator
 
 NEVER_RAN = 100
 """Cost, in cost bounds, of a sequential attempt whose cost bound excluded even the first epoch."""

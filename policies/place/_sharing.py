@@ -1,17 +1,11 @@
 """Free capacity of nodes in whole and fractional GPUs: helpers of `Place` policies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Job, Placement, Slot
-
-if TYPE_CHECKING:
-    from wattkeeper.policies.arrays import Ints
-
 
 Parts = list[tuple[int, int]]
 """Nodes, and the number of GPUs that a job takes on each."""

@@ -1,12 +1,12 @@
 """Fragmentation gradient descent."""
 
-from __future__ import annotations
-
 from bisect import insort
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.place._sharing import assign_slots
 from wattkeeper.policies.place._tightest import gang, tightest_gpus
 from wattkeeper.policies.protocols import (
@@ -20,12 +20,6 @@ from wattkeeper.policies.protocols import (
     Placement,
 )
 from wattkeeper.policies.registry import Point, PolicyConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from wattkeeper.policies.arrays import Ints
-
 
 State = tuple[int, int, tuple[int, ...]]
 """State of a node: GPU type, unshared free GPUs, ascending free thousandths of shared GPUs."""

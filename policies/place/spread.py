@@ -1,11 +1,10 @@
 """Worst fit: the emptiest nodes first."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
+from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.place._sharing import Parts, count_fitting, emptiest_first, fill, of_type
 from wattkeeper.policies.protocols import (
     NEW,
@@ -18,9 +17,6 @@ from wattkeeper.policies.protocols import (
     Slot,
 )
 from wattkeeper.policies.registry import Point, PolicyConfig
-
-if TYPE_CHECKING:
-    from wattkeeper.policies.arrays import Ints
 
 
 class Spread(Place):

@@ -129,7 +129,7 @@ def _one_table_only(
 
 def _above_cap(kind: tuple[str, int], points: Mapping[str, Points]) -> Json:
     """Rows whose average power is above the cap of all their GPUs together."""
-    found: list[Json] = [
+    above: list[Json] = [
         {
             "workload": workload,
             "batch_size": batch_size,
@@ -142,19 +142,19 @@ def _above_cap(kind: tuple[str, int], points: Mapping[str, Points]) -> Json:
         if watts > limit * kind[1]
     ]
     rows = sum(len(rows_at) for *_, rows_at in _curves(points))
-    worst = max(found, key=lambda row: row["above_pct"], default=None)
-    return _on(kind) | {"rows": len(found), "of": rows, "worst": worst}
+    worst = max(above, key=lambda row: row["above_pct"], default=None)
+    return _on(kind) | {"rows": len(above), "of": rows, "worst": worst}
 
 
 def _slower(kind: tuple[str, int], points: Mapping[str, Points]) -> Json:
     """Neighbouring limits of a batch size where the higher one is slower."""
-    found: list[Json] = []
+    slower: list[Json] = []
     pairs = 0
     for workload, batch_size, rows_at in _curves(points):
         for (low, fast, _), (high, slow, _) in pairwise(rows_at):
             pairs += 1
             if slow > SLOWER * fast:
-                found.append(
+                slower.append(
                     {
                         "workload": workload,
                         "batch_size": batch_size,
@@ -162,9 +162,9 @@ def _slower(kind: tuple[str, int], points: Mapping[str, Points]) -> Json:
                         "slower_pct": 100 * (slow / fast - 1),
                     }
                 )
-    worst = max(found, key=lambda row: row["slower_pct"], default=None)
-    share = len(found) / pairs if pairs else 0.0
-    return _on(kind) | {"rows": len(found), "of": pairs, "share": share, "worst": worst}
+    worst = max(slower, key=lambda row: row["slower_pct"], default=None)
+    share = len(slower) / pairs if pairs else 0.0
+    return _on(kind) | {"rows": len(slower), "of": pairs, "share": share, "worst": worst}
 
 
 def _curves(

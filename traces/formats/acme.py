@@ -6,24 +6,11 @@ a language model), ``state``, ``submit_time``, ``start_time``, ``end_time``, ``d
 ``shared_mem_per_pod``, ``fail_time`` and ``stop_time``. Read are those that `_accounting` names.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from wattkeeper.traces.formats._accounting import COLUMNS, convert
-from wattkeeper.traces.readers.base import Batch, JobsFormat
-from wattkeeper.traces.readers.textfile import Layout, has_header, one_path, text_batches
-
-
-def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch]:
-    """Read the log of one cluster; `mapping` is not used.
-
-    Raises:
-        TraceError: If the file is wrong.
-    """
-    path = one_path(paths, "trace_seren.csv or trace_kalos.csv")
-    return text_batches(path, Layout(), (*COLUMNS, "type"))
-
+from wattkeeper.traces.readers.base import JobsFormat
+from wattkeeper.traces.readers.textfile import has_header, one_log
 
 FORMAT: Final = JobsFormat(
     name="acme",
@@ -42,6 +29,6 @@ FORMAT: Final = JobsFormat(
         "kept as it is recorded.",
     ),
     sniff=has_header(*COLUMNS, "type", "gpu_time"),
-    batches=batches,
+    batches=one_log("trace_seren.csv or trace_kalos.csv", needed=(*COLUMNS, "type")),
     convert=convert,
 )

@@ -5,23 +5,11 @@
 (s in the queue). Read are those that `_accounting` names, and ``vc``.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from wattkeeper.traces.formats._accounting import COLUMNS, convert
-from wattkeeper.traces.readers.base import Batch, JobsFormat
-from wattkeeper.traces.readers.textfile import Layout, has_header, one_path, text_batches
-
-
-def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch]:
-    """Read the log of one cluster; `mapping` is not used.
-
-    Raises:
-        TraceError: If the file is wrong.
-    """
-    return text_batches(one_path(paths, "cluster_log.csv"), Layout(), (*COLUMNS, "vc"))
-
+from wattkeeper.traces.readers.base import JobsFormat
+from wattkeeper.traces.readers.textfile import has_header, one_log
 
 FORMAT: Final = JobsFormat(
     name="helios",
@@ -39,7 +27,7 @@ FORMAT: Final = JobsFormat(
         "The zone of its dates.",
     ),
     sniff=has_header(*COLUMNS, "vc"),
-    batches=batches,
+    batches=one_log("cluster_log.csv", needed=(*COLUMNS, "vc")),
     convert=convert,
     clock="the file's clock, whose zone is not recorded",
 )

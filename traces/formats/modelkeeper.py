@@ -81,8 +81,9 @@ def _trace(paths: Sequence[Path], *, skip: bool) -> Trace:
     table, digest = _arrivals(path)
     graphs = _graphs([other for other in paths if other != path])
     rows: list[Row] = table.to_pylist()
-    lacking = [(at, row["name"]) for at, row in enumerate(rows) if key(row["name"]) not in graphs]
-    wrong = [f"{path.name}, row {at + 1}: {name!r} has no graph" for at, name in lacking]
+    names = [row["name"] for row in rows]
+    lacking = [(row, name) for row, name in enumerate(names, 1) if key(name) not in graphs]
+    wrong = [f"{path.name}, row {row}: {name!r} has no graph" for row, name in lacking]
     if (wrong and not skip) or len(lacking) == len(rows):
         raise TraceError(
             f"{path.name}: {len(wrong)} of {len(rows)} names have no graph: "
@@ -113,38 +114,39 @@ def key(name: str) -> str:
 def _arrivals(path: Path) -> tuple[pa.Table, str]:
     plain = table_schema("arrivals", [], NEEDED)
     there = read_csv(path, plain).extra
-    full = table_schema("arrivals", [], [*NEEDED, *(one for one in OPTIONAL if one.name in there)])
-    found = read_csv(path, full)
-    table = found.table
+    optional = [want for want in OPTIONAL if want.name in there]
+    full = table_schema("arrivals", [], [*NEEDED, *optional])
+    file = read_csv(path, full)
+    table = file.table
     if "task" not in table.column_names:
         task = pa.repeat(pa.scalar(path.stem), table.num_rows)
         table = table.append_column("task", task)
-    return table, found.sha256
+    return table, file.sha256
 
 
 def _graphs(folders: Sequence[Path]) -> dict[str, Graph]:
-    found: dict[str, Graph] = {}
+    graphs: dict[str, Graph] = {}
     for folder in folders:
         for graph in read_graphs(folder):
-            before = found.setdefault(key(graph.name), graph)
+            before = graphs.setdefault(key(graph.name), graph)
             if before is not graph:
                 text = f"models {before.name!r} and {graph.name!r} cannot be told apart"
                 raise TraceError(Problem(text, str(folder)))
-    return found
+    return graphs
 
 
 def _models(rows: Sequence[Row], graphs: dict[str, Graph], path: Path) -> pa.Table:
     """One row per name; rows of one name must agree on the model's attributes."""
-    found: dict[str, Row] = {}
-    for at, row in enumerate(rows):
+    models: dict[str, Row] = {}
+    for number, row in enumerate(rows, start=1):
         model = {column: row.get(column) for column in OF_MODEL}
-        before = found.setdefault(row["name"], model)
+        before = models.setdefault(row["name"], model)
         if before != model:
             text = f"{row['name']!r} has another {' or '.join(OF_MODEL)} than before"
-            raise TraceError(Problem(text, f"{path.name}, arrival {at + 1} of those with graphs"))
+            raise TraceError(Problem(text, f"{path.name}, arrival {number} of those with graphs"))
     whole = [
         {"model": name, "graph": graphs[key(name)].to_json(), **model}
-        for name, model in found.items()
+        for name, model in models.items()
     ]
     return pa.Table.from_pylist(whole, schema=MODELS)
 

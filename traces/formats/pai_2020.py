@@ -31,6 +31,7 @@ from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     Wrong,
     add_fault,
+    add_faults,
     keep_rows,
     parse_numbers,
     parse_texts,
@@ -162,8 +163,7 @@ def _gpu_tasks(batch: Batch) -> tuple[pa.Table, dict[int, str]]:
     )
     for row in np.flatnonzero(end < start).tolist():
         add_fault(wrong, row, f"end_time {end[row]:.15g} is before start_time {start[row]:.15g}")
-    for row in np.flatnonzero(np.asarray(names.is_null())).tolist():
-        add_fault(wrong, row, "job_name is empty")
+    add_faults(wrong, np.asarray(names.is_null()), "job_name is empty")
     reason[list(wrong)] = MALFORMED
     stay = np.flatnonzero(reason != NO_GPU)
     columns = {
@@ -193,8 +193,7 @@ def _demand(
         (gpus > MOST_GPUS, f"{names[0]} times {names[1]} is above {MOST_GPUS} GPUs"),
     )
     for mask, text in checks:
-        for row in np.flatnonzero(mask).tolist():
-            add_fault(wrong, row, text)
+        add_faults(wrong, mask, text)
     milli = np.where(each < 1, np.round(each * 1000), 1000.0)
     reason = np.zeros(len(each), dtype=np.int64)
     reason[np.isnan(instances)] = NO_COUNT

@@ -4,8 +4,6 @@
 (virtual cluster). Rows come in no order; a job is named after its row.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -18,18 +16,9 @@ from wattkeeper.traces.readers.columns import (
     parse_numbers,
     parse_texts,
 )
-from wattkeeper.traces.readers.textfile import Layout, has_header, one_path, text_batches
+from wattkeeper.traces.readers.textfile import has_header, one_log
 
 COLUMNS: Final = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
-
-
-def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch]:
-    """Read one CSV file; `mapping` is not used.
-
-    Raises:
-        TraceError: If the file is wrong.
-    """
-    return text_batches(one_path(paths, "CSV file"), Layout(), COLUMNS)
 
 
 def convert(batch: Batch) -> Rows:
@@ -65,7 +54,7 @@ FORMAT: Final = JobsFormat(
         "The zone of its dates.",
     ),
     sniff=has_header(*COLUMNS),
-    batches=batches,
+    batches=one_log("CSV file", needed=COLUMNS),
     convert=convert,
     clock="the file's clock, whose zone is not recorded",
 )

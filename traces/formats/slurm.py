@@ -22,15 +22,15 @@ from wattkeeper.traces.readers.columns import (
     WHOLE_BELOW,
     Wrong,
     add_fault,
+    add_faults,
     keep_rows,
     parse_each,
     parse_numbers,
     parse_texts,
     parse_times,
-    quote,
     strip_cells,
 )
-from wattkeeper.traces.readers.csvfile import ABSENT
+from wattkeeper.traces.readers.csvfile import ABSENT, quote
 from wattkeeper.traces.readers.textfile import Layout, first_line, text_batches
 
 LAYOUT: Final = Layout(delimiter="|", quotes=False)
@@ -53,8 +53,8 @@ def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch
         TraceError: If a file is wrong, or has no column that tells of GPUs.
     """
     for path in paths:
-        found = first_line(path).split("|")
-        if set(NEEDED) <= set(found) and not set(GPU_COLUMNS) & set(found):
+        header = set(first_line(path).split("|"))
+        if header.issuperset(NEEDED) and header.isdisjoint(GPU_COLUMNS):
             text = f"no column tells of GPUs; one of {', '.join(GPU_COLUMNS)} is needed"
             raise TraceError(Problem(text, f"{path}, header"))
         yield from text_batches(path, LAYOUT, NEEDED)
@@ -125,8 +125,7 @@ def _convert(table: pa.Table, dates: bool | None) -> Rows:
 
 def _elapsed_name(table: pa.Table) -> str:
     """The column of durations."""
-    found = [name for name in ("ElapsedRaw", "Elapsed") if name in table.column_names]
-    return found[0] if found else "End"
+    return next((name for name in ("ElapsedRaw", "Elapsed") if name in table.column_names), "End")
 
 
 def _elapsed(table: pa.Table, start: Floats, end: Floats, wrong: Wrong) -> Floats:
@@ -150,10 +149,10 @@ def _span(text: str, absent: Sequence[str]) -> float:
     """Seconds of ``[D-[HH:]]MM:SS`` or ``HH:MM:SS``, the formats that sacct writes."""
     if text in absent:
         return math.nan
-    found = SPAN.fullmatch(text)
-    if found is None:
+    match = SPAN.fullmatch(text)
+    if match is None:
         raise ValueError("a time span as 1-02:03:04 or 02:03:04 (D-HH:MM:SS), or 03:04 (MM:SS)")
-    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
@@ -173,8 +172,8 @@ def _gpus(table: pa.Table, wrong: Wrong) -> tuple[Floats, pa.Array, np.ndarray[A
         for code, text in enumerate(filled_in):
             total, kind, fault = _parse_request(text, name)
             parsed.append((total, kind))
-            for row in np.flatnonzero(codes == code).tolist() if fault else ():
-                add_fault(wrong, row, f"{name}: {fault}")
+            if fault:
+                add_faults(wrong, codes == code, f"{name}: {fault}")
         count = np.array([count for count, _ in parsed] or [0.0], dtype=float)[codes]
         filled = np.array([bool(text) for text in filled_in] or [False])[codes]
         if name.endswith("GRES"):
@@ -195,14 +194,14 @@ def _parse_request(text: str, column: str) -> tuple[float, str | None, str]:
     total, typed, kinds = 0.0, 0.0, []
     tres = column.endswith("TRES")
     for item in PLACES.sub("", text).split(","):
-        found = (TRES if tres else GRES).fullmatch(item)
-        if found is None:
+        match = (TRES if tres else GRES).fullmatch(item)
+        if match is None:
             continue
-        name, kind, number = found.groups()
+        name, kind, number = match.groups()
         number = "1" if number is None and not tres else number or ""
         if not COUNT.fullmatch(number):
-            value = quote(number) if number else "empty"
-            return math.nan, None, f"{name} is {value}, must be a whole number > 0, or 0 for none"
+            must = "must be a whole number > 0, or 0 for none"
+            return math.nan, None, f"{name} is {quote(number)}, {must}"
         if kind:
             kinds.append(kind)
             typed += float(number)

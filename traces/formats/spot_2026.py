@@ -22,7 +22,7 @@ from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     Wrong,
-    add_fault,
+    add_faults,
     keep_rows,
     parse_numbers,
     parse_texts,
@@ -85,8 +85,7 @@ def convert(batch: Batch) -> Rows:
         (total > MOST_GPUS, "gpu_request times worker_num is above 2147483647"),
     )
     for mask, text in checks:
-        for row in np.flatnonzero(mask).tolist():
-            add_fault(wrong, row, text)
+        add_faults(wrong, mask, text)
     columns = {
         "job_id": parse_texts(table, "job_name", ("",)),
         "user": parse_texts(table, "organization"),

@@ -4,7 +4,6 @@ Lines of 18 numbers with white space between, -1 for unknown; comments start wit
 become GPUs: those requested, or else those allocated.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +12,7 @@ import pyarrow as pa
 
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import Wrong, keep_rows, parse_numbers, parse_texts
-from wattkeeper.traces.readers.textfile import Layout, first_line, one_path, text_batches
+from wattkeeper.traces.readers.textfile import Layout, first_line, one_log
 
 COLUMNS: Final = (
     "job number",
@@ -40,15 +39,6 @@ UNKNOWN: Final = ("-1", "-1.0", "-1.00")
 STATUS: Final = {0: "failed", 1: "completed", 5: "cancelled"}
 PARTS: Final = (2, 3, 4)
 """Of a job that was swapped out: its sum has a line of its own."""
-
-
-def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch]:
-    """Read one log; `mapping` is not used.
-
-    Raises:
-        TraceError: If the file is wrong.
-    """
-    return text_batches(one_path(paths, "SWF file"), LAYOUT)
 
 
 def sniff(path: Path) -> bool:
@@ -103,6 +93,6 @@ FORMAT: Final = JobsFormat(
         "What a job computed: few logs of the archive are of training.",
     ),
     sniff=sniff,
-    batches=batches,
+    batches=one_log("SWF file", LAYOUT),
     convert=convert,
 )

@@ -127,31 +127,31 @@ def parse_graph(name: str, data: bytes, where: str) -> Graph:
             Problem("is not text in UTF-8; a graph in JSON is needed", where)
         ) from error
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        problems = [_problem(one["loc"], _format_error(one), where) for one in found]
+        details = error.errors(include_url=False)
+        problems = [_problem(detail["loc"], _format_error(detail), where) for detail in details]
         raise TraceError(problems) from error
 
 
 def _own(name: str, text: str, where: str) -> Graph:
     problems = [
-        _problem((at, 1), f"input {place} is not before the node; nodes come in order", where)
-        for at, (_, inputs, _, _) in enumerate(OWN.validate_json(text))
+        _problem((index, 1), f"input {place} is not before the node; nodes come in order", where)
+        for index, (_, inputs, _, _) in enumerate(OWN.validate_json(text))
         for place in inputs
-        if place >= at
+        if place >= index
     ]
     if problems:
         raise TraceError(problems)
     return Graph.from_json(name, text)
 
 
-def _published(found: Published, where: str) -> Graph:
-    _check(found, where)
-    order = _order(found, where)
-    place = {at: new for new, at in enumerate(order)} | {SOURCE: SOURCE}
-    nodes = (_node(found, at) for at in order)
+def _published(published: Published, where: str) -> Graph:
+    _check(published, where)
+    order = _order(published, where)
+    place = {old: new for new, old in enumerate(order)} | {SOURCE: SOURCE}
+    nodes = (_node(published, index) for index in order)
     return Graph(
-        found.model,
-        tuple(node._replace(inputs=tuple(place[at] for at in node.inputs)) for node in nodes),
+        published.model,
+        tuple(node._replace(inputs=tuple(place[old] for old in node.inputs)) for node in nodes),
     )
 
 

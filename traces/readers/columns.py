@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.traces.readers.base import Rows
-from wattkeeper.traces.readers.csvfile import ABSENT, NUMBER, SHOWN_CELL
+from wattkeeper.traces.readers.csvfile import ABSENT, NUMBER, quote
 from wattkeeper.traces.schema import JOBS
 
 Wrong = dict[int, str]
@@ -33,9 +33,16 @@ def add_fault(wrong: Wrong, row: int, text: str) -> None:
     wrong[row] = f"{wrong[row]}; {text}" if row in wrong else text
 
 
-def quote(text: str) -> str:
-    """A value as shown in messages."""
-    return repr(text if len(text) <= SHOWN_CELL else text[:SHOWN_CELL] + "...")
+def add_faults(wrong: Wrong, rows: Bools, text: str) -> None:
+    """Add a fault to those of several rows, given by a mask."""
+    for row in np.flatnonzero(rows).tolist():
+        add_fault(wrong, row, text)
+
+
+def _add_values(wrong: Wrong, rows: Bools, cells: pa.Array, name: str, must: str) -> None:
+    """Add a fault that quotes the cell to those of several rows."""
+    for row in np.flatnonzero(rows).tolist():
+        add_fault(wrong, row, f"{name} is {quote(cells[row].as_py())}, {must}")
 
 
 def strip_cells(table: pa.Table, name: str) -> pa.Array:
@@ -101,9 +108,7 @@ def parse_numbers(
             bad |= present & ~fits
     must = "a whole number below 2147483648" if whole else "a finite number"
     must += f" of {unit}" if unit else ""
-    for row in np.flatnonzero(bad).tolist():
-        text = cells[row].as_py()
-        add_fault(wrong, row, f"{name} is {quote(text) if text else 'empty'}, must be {must}")
+    _add_values(wrong, bad, cells, name, f"must be {must}")
     result[bad] = np.nan
     return result
 
@@ -126,10 +131,7 @@ def parse_dates(
     missing = np.asarray(pc.is_in(cells, value_set=pa.array(absent, pa.string())))
     seconds = _stamps(cells)
     bad = np.isnan(seconds) & (~missing | needed)
-    for row in np.flatnonzero(bad).tolist():
-        text = cells[row].as_py()
-        what = quote(text) if text else "empty"
-        add_fault(wrong, row, f"{name} is {what}, must be a time as 2020-01-31 23:59:59")
+    _add_values(wrong, bad, cells, name, "must be a time as 2020-01-31 23:59:59")
     return seconds
 
 
@@ -177,14 +179,9 @@ def parse_times(
     other = np.zeros(len(cells), dtype=bool) if dates is None else (counted if dates else dated)
     bad = ~dated & ~counted & (~missing | needed)
     others = "dates" if dates else "numbers of seconds"
-    for row in np.flatnonzero(bad | other).tolist():
-        text = cells[row].as_py()
-        must = (
-            f"the others are {others}; all must be of one kind"
-            if other[row]
-            else "must be a number of seconds or a time as 2020-01-31 23:59:59"
-        )
-        add_fault(wrong, row, f"{name} is {quote(text) if text else 'empty'}, {must}")
+    must = "must be a number of seconds or a time as 2020-01-31 23:59:59"
+    _add_values(wrong, bad & ~other, cells, name, must)
+    _add_values(wrong, other, cells, name, f"the others are {others}; all must be of one kind")
     seconds = np.where(dated, stamps, np.where(counted, values, np.nan))
     seconds[other] = np.nan
     return Times(seconds, (int(counted.sum()), int(dated.sum())))
@@ -195,35 +192,31 @@ def parse_each(table: pa.Table, name: str, parse: Callable[[str], float], wrong:
     if name not in table.column_names:
         return np.full(table.num_rows, np.nan)
     coded = strip_cells(table, name).dictionary_encode()
-    values, faults = [], {}
+    codes, values = np.asarray(coded.indices), []
     for code, text in enumerate(coded.dictionary.to_pylist()):
         try:
             values.append(parse(text))
         except ValueError as error:
             values.append(math.nan)
-            faults[code] = f"{name} is {quote(text)}, must be {error}"
-    codes = np.asarray(coded.indices)
-    for code, text in faults.items():
-        for row in np.flatnonzero(codes == code).tolist():
-            add_fault(wrong, row, text)
+            add_faults(wrong, codes == code, f"{name} is {quote(text)}, must be {error}")
     return np.array(values, dtype=float)[codes] if values else np.full(len(codes), np.nan)
 
 
-def _stamps(found: pa.Array) -> Floats:
+def _stamps(cells: pa.Array) -> Floats:
     """Seconds since 1970 of each text that is a date, NaN of others."""
-    if not pc.any(pc.match_substring_regex(found, r"^\d{4}-")).as_py():
-        return np.full(len(found), np.nan)
-    parts = pc.extract_regex(found, DATE)
+    if not pc.any(pc.match_substring_regex(cells, r"^\d{4}-")).as_py():
+        return np.full(len(cells), np.nan)
+    parts = pc.extract_regex(cells, DATE)
     return _seconds(pc.struct_field(parts, "time")) - _offsets(pc.struct_field(parts, "zone"))
 
 
-def _seconds(found: pa.Array) -> Floats:
+def _seconds(times: pa.Array) -> Floats:
     """Seconds since 1970 of each time, NaN where there is none."""
     kind = pa.timestamp("us")
     try:
-        stamps = pc.cast(found, kind)
+        stamps = pc.cast(times, kind)
     except pa.ArrowInvalid:  # one of them is no day of the calendar
-        stamps = pa.array([_stamp(text) for text in found.to_pylist()], kind)
+        stamps = pa.array([_stamp(text) for text in times.to_pylist()], kind)
     values: Floats = np.array(stamps.cast(pa.int64()).fill_null(0), dtype=float) / 1e6
     values[np.asarray(stamps.is_null())] = np.nan
     return values

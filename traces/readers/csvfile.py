@@ -31,6 +31,13 @@ BLOCK_BYTES: Final = 1 << 28
 SHOWN_CELL: Final = 40
 
 
+def quote(text: str) -> str:
+    """A value as shown in messages."""
+    if not text:
+        return "empty"
+    return repr(text if len(text) <= SHOWN_CELL else text[:SHOWN_CELL] + "...")
+
+
 class CsvFile(NamedTuple):
     """The content of a CSV file.
 
@@ -214,9 +221,7 @@ def _convert(texts: pa.ChunkedArray, want: pa.Field) -> tuple[pa.Array, dict[int
     must = "a whole number below 2147483648" if whole else "a number"
     faults = {}
     for row in np.flatnonzero(wrong).tolist():
-        text = cells[row].as_py()
-        shown = repr(text if len(text) <= SHOWN_CELL else text[:SHOWN_CELL] + "...")
-        faults[row] = f"{want.name} is {shown if text else 'empty'}, must be {must}"
+        faults[row] = f"{want.name} is {quote(cells[row].as_py())}, must be {must}"
     return values.cast(want.type), faults
 
 

@@ -5,7 +5,7 @@ line can be reported and skipped without affecting those after it.
 """
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -37,6 +37,10 @@ class Layout(NamedTuple):
     columns: tuple[str, ...] | None = None
     quotes: bool = True
     comment: str = ""
+
+
+COMMAS: Final = Layout()
+"""Of a CSV file with a header."""
 
 
 def text_batches(
@@ -112,10 +116,23 @@ def has_header(*names: str, delimiter: str = ",") -> Callable[[Path], bool]:
     """Make a sniffer: whether the first line of a file has these columns."""
 
     def sniff(path: Path) -> bool:
-        found = [name.strip().strip('"') for name in first_line(path).split(delimiter)]
-        return set(names) <= set(found)
+        header = {name.strip().strip('"') for name in first_line(path).split(delimiter)}
+        return header.issuperset(names)
 
     return sniff
+
+
+def one_log(
+    what: str, layout: Layout = COMMAS, needed: Sequence[str] = ()
+) -> Callable[[Sequence[Path], Mapping[str, str]], Iterator[Batch]]:
+    """Make the `batches` of a format that reads one file and uses no mapping; see `text_batches`.
+
+    Args:
+        what: The file, for the message where there is not exactly one.
+        layout: How lines are split into values.
+        needed: Columns that the header must have.
+    """
+    return lambda paths, _: text_batches(one_path(paths, what), layout, needed)
 
 
 def one_path(paths: Sequence[Path], what: str = "file") -> Path:
@@ -174,8 +191,7 @@ def _check_header(header: Sequence[str], needed: Sequence[str], path: Path, numb
     for name in dict.fromkeys([*header, *needed]):
         if (count := header.count(name)) != 1:
             state = f"appears {count} times" if count else "is missing"
-            found = ", ".join(header)
-            text = f"column {name} {state}; found {found if len(found) < 500 else found[:500]}"
+            text = f"column {name} {state}; found {', '.join(header)[:500]}"
             problems.append(Problem(text, f"{path}, line {number}"))
     if problems:
         raise TraceError(problems)

@@ -1,20 +1,15 @@
 """Terminal tables of benchmarks: outcomes and changes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from wattkeeper.scenarios.bench.examine import Change, EntryResult
 from wattkeeper.scenarios.bench.speed import SLOWER, core
 from wattkeeper.scenarios.spec.wording import percent, unlisted
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from wattkeeper.scenarios.bench.examine import Change, EntryResult
 
 STATES: Final = {
     "same": "as before",

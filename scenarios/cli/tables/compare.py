@@ -1,19 +1,15 @@
 """Terminal tables of the comparison of results folders."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from wattkeeper.scenarios.analysis.compare import LEVEL, is_significant
 from wattkeeper.scenarios.analysis.vocabulary import format_value
 from wattkeeper.scenarios.spec.wording import count, percent, unlisted
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 MOST_ROWS = 40
 """Rows of a table, and lines of a list; --json has all."""

@@ -1,11 +1,10 @@
 """Terminal tables of a run: comparison of variants, workloads and savings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
@@ -18,14 +17,10 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     notes,
     shown_metrics,
 )
+from wattkeeper.scenarios.run.run import ScenarioResult
+from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.wording import percent
 from wattkeeper.sim.results.metrics import LAST
-
-if TYPE_CHECKING:
-    from rich.console import Console, JustifyMethod
-
-    from wattkeeper.scenarios.run.run import ScenarioResult
-    from wattkeeper.scenarios.spec.schema import Scenario
 
 NOISE = "~"
 

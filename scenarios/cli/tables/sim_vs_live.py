@@ -1,18 +1,14 @@
 """Terminal tables of predicted against measured attempts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from wattkeeper.scenarios.analysis.sim_vs_live import CHOSEN, METRICS
 from wattkeeper.scenarios.spec.wording import count, percent, unlisted
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 MOST_ROWS = 20
 """Rows of a list; --json has all."""

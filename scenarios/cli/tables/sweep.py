@@ -1,10 +1,9 @@
 """Terminal table of a sweep: a row for each point and variant."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -13,9 +12,6 @@ from wattkeeper.scenarios.analysis.study import finished_points, read_sweep
 from wattkeeper.scenarios.analysis.vocabulary import cautions, shown_metrics
 from wattkeeper.scenarios.cli.tables.run import format_comparison, make_title, print_inputs
 from wattkeeper.scenarios.spec.wording import axis_text
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 MOST_POINTS: Final = 100
 """Points of the table."""
