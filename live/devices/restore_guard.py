@@ -61,7 +61,9 @@ def main() -> int:
         if reply["allowed"]:
             _tell(reply)
             _wait(parent)
-        undone = [_undo(uuid, parent) for uuid in uuids]
+        records = [limit_journal.load(limit_journal.path(uuid)) for uuid in uuids]
+        undone = [not limit_journal.undo(record).error for record in records
+                  if record is not None and record.pid == parent]  # fmt: skip
         if not reply["allowed"]:
             _tell(reply)
         return int(not all(undone))
@@ -82,11 +84,6 @@ def _take(uuid: str, parent: int) -> None:
     before_w = now_w if left is None else left.before_w
     limit_journal.save(limit_journal.LimitRecord(uuid, before_w, parent, proc.started(parent)))
     device.set_limit_w(now_w)
-
-
-def _undo(uuid: str, parent: int) -> bool:
-    record = limit_journal.load(limit_journal.path(uuid))
-    return record is None or record.pid != parent or not limit_journal.undo(record).error
 
 
 def _tell(reply: GuardReply) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from wattkeeper.live.controller.launchers.local import by_torchrun, check_torchrun
 from wattkeeper.live.devices.device import CommonRange
@@ -32,8 +32,6 @@ from wattkeeper.live.wire.clock import run_clock
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.traces.files.atomic import replace_file
-
-LOG_LINES: Final = 5
 
 Progress = Callable[[int, int], None]
 
@@ -289,7 +287,7 @@ class _ScriptRunner:
         size = events[0]["batch_size"] if events else request.batch_size
         batch_size = "its default batch size" if size is None else f"batch size {size}"
         output = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        last_lines = "".join(f"\n  {line}" for line in output[-LOG_LINES:])
+        last_lines = "".join(f"\n  {line}" for line in output[-5:])
         return InputError(
             f"{self._plan.title}, at {batch_size}, {fault}; finished runs are stored, and the same "
             f"command resumes the recording. Its log is {log}"

@@ -33,9 +33,6 @@ from wattkeeper.sim.engine.zoo import BYTES, FinishedModel
 UNKNOWN: Final = math.nan
 """What no meter measures, such as the power and energy of most CPUs."""
 
-UNLIMITED: Final = math.inf
-"""Power limit of what has none."""
-
 
 class NetworkSource(Source):
     """The networks of a search in order, each submitted when the one before it finished."""
@@ -131,7 +128,7 @@ class InProcessBackend(Backend):
 
     def options(self, job: Job, gpu_type: str) -> Options:
         """One batch size; there is no power limit to choose."""
-        limits_w = ((UNLIMITED,),)
+        limits_w = ((math.inf,),)
         return Options(f"{TASK}@{gpu_type}x1", gpu_type, 1, (self._batch_size,), limits_w,
                        self._batch_size, UNKNOWN, self._most_epochs)  # fmt: skip
 

@@ -42,11 +42,6 @@ def capacity_bytes(text: str) -> int:
     )
 
 
-def is_module(text: str) -> bool:
-    """Whether a text names code rather than a file."""
-    return bool(MODULE.fullmatch(text)) and not Path(text).exists()
-
-
 def check_torch() -> None:
     """Refuse to begin without PyTorch.
 
@@ -148,7 +143,7 @@ def graph_of(text: str, input_shapes: str | None) -> Graph:
     Raises:
         InputError: If there is none.
     """
-    if is_module(text):
+    if MODULE.fullmatch(text) and not Path(text).exists():
         return graph_of_module(module(text), text, input_shapes)
     if text.endswith(".onnx"):
         from wattkeeper.live.weight_transfer.onnx_graph import graph_of_onnx

@@ -69,6 +69,7 @@ def warm_start(zoo: Zoo, wanted: WarmStartRequest, out: Path) -> WarmStartResult
     """
     check_torch()
     import torch
+    from safetensors.torch import save
 
     from wattkeeper.live.weight_transfer.model_graph import graph_of, trace
     from wattkeeper.live.weight_transfer.transfer import grow
@@ -87,7 +88,9 @@ def warm_start(zoo: Zoo, wanted: WarmStartRequest, out: Path) -> WarmStartResult
     parent = _trained(match.model, state)
     inputs = example_inputs(wanted.shape, child, parent)
     report = grow(trace(parent, inputs, match.model.name), trace(child, inputs, wanted.child))
-    _save(child, out)
+    weights = {name: value.clone().contiguous() for name, value in child.state_dict().items()}
+    with replace_file(out) as fresh:
+        fresh.write_bytes(save(weights))
     with suppress(StoreError):  # it was evicted meanwhile
         zoo.used(match.model.model_id)
     return WarmStartResult(match.model, match.score, report)
@@ -170,12 +173,3 @@ def _trained(model: ZooModel, state: Mapping[str, Tensor]) -> nn.Module:
             Problem(f"does not fit the weights of model {model.model_id}: {reason}", model.source)
         ) from error
     return parent
-
-
-def _save(child: nn.Module, out: Path) -> None:
-    """Write the state of a module; the file appears whole or not at all."""
-    from safetensors.torch import save
-
-    state = {name: value.clone().contiguous() for name, value in child.state_dict().items()}
-    with replace_file(out) as made:
-        made.write_bytes(save(state))
