@@ -21,6 +21,10 @@ settings.register_profile("thorough", deadline=None, suppress_health_check=[Heal
 settings.register_profile("quick", settings.get_profile("thorough"), max_examples=25)
 settings.load_profile("quick")
 
+# The tests keep all cores busy: threads of one training would wait for each other's turns, which
+# takes several times the CPU time. Processes that tests start inherit it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 
