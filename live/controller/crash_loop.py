@@ -1,19 +1,23 @@
-"""Which workloads of a live run cannot work: their processes end before they did anything."""
+"""Ends a live run whose processes fail again and again before they complete an epoch."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Final
 
-from wattkeeper.live.controller.process_output import last_said, said
+from wattkeeper.live.controller.launchers.local import file_name
 from wattkeeper.live.controller.workloads import LiveAttempt
 from wattkeeper.live.host.failures import MAX_FAILURES, suggests_out_of_memory
 from wattkeeper.live.wire.messages import AttemptResult
 from wattkeeper.policies.errors import InputError
 
+LINE_LENGTH: Final = 300
+"""Longest part of a line of output that is shown, characters."""
+
 
 class CrashLoopGuard:
-    """Counts them, and ends a run that they would only prolong.
+    """Counts failures in a row by workload, and ends the run at the third.
 
     Args:
         folder: Where the processes' output is kept.
@@ -26,23 +30,23 @@ class CrashLoopGuard:
         self._reported: set[str] = set()
         self._failed: dict[str, AttemptResult] = {}
 
-    def began(self, workload: str) -> None:
-        """A process made a session."""
+    def note_session(self, workload: str) -> None:
+        """Note that a process made a session."""
         self._quick_ends.pop(workload, None)
 
-    def reported(self, workload: str) -> None:
-        """A session did an epoch."""
+    def note_epoch(self, workload: str) -> None:
+        """Note that a session completed an epoch."""
         self._reported.add(workload)
         self._failures.pop(workload, None)
 
-    def ended_quickly(self, workload: str, run_id: str, code: int, *, refuse: bool) -> None:
-        """A process ended with an exit code before it made a session.
+    def note_early_exit(self, workload: str, run_id: str, code: int, *, refuse: bool) -> None:
+        """Note that a process ended with an exit code before it made a session.
 
         Args:
-            workload: What it should have trained.
+            workload: Its workload.
             run_id: The process.
             code: Its exit code.
-            refuse: Whether to end the run; played again, it is over already.
+            refuse: Whether to end the run; False while its log is replayed.
 
         Raises:
             InputError: If it is the last of `MAX_FAILURES`.
@@ -52,25 +56,25 @@ class CrashLoopGuard:
             raise InputError(
                 f"workload {workload!r}: its command ended {MAX_FAILURES} times, the last time "
                 f"with exit code {code}, before it made a Session. Once it is mended, the same "
-                f"command goes on with this run; {said(self._folder, run_id)}"
+                f"command goes on with this run; {self._describe_output(run_id, 1)}"
             )
 
-    def note(self, run_id: str, outcome: AttemptResult) -> None:
-        """A process failed, or fell silent; all that it said is there once it is gone."""
+    def note_failure(self, run_id: str, outcome: AttemptResult) -> None:
+        """Note that a process failed or was silent; its output is complete once it has exited."""
         self._failed[run_id] = outcome
 
-    def killed(self, run_id: str) -> None:
-        """A process that failed did not end of that."""
+    def forget_failure(self, run_id: str) -> None:
+        """Forget the failure of a process that was killed instead of exiting."""
         if run_id in self._failed and self._failed[run_id].cause == "failed":
             del self._failed[run_id]
 
-    def gone(self, run: LiveAttempt | None, run_id: str, *, refuse: bool) -> None:
-        """A process is gone. One that was out of memory may work with another batch size.
+    def note_exit(self, run: LiveAttempt | None, run_id: str, *, refuse: bool) -> None:
+        """Note that a process has exited. Running out of memory counts as no failure.
 
         Args:
-            run: What it trained, if that is still known.
+            run: Its attempt, if that is still known.
             run_id: The process.
-            refuse: As of `ended_quickly`.
+            refuse: See `note_early_exit`.
 
         Raises:
             InputError: If it is the last of `MAX_FAILURES` that failed, and none did an epoch.
@@ -78,8 +82,8 @@ class CrashLoopGuard:
         outcome = self._failed.pop(run_id, None)
         if outcome is None or run is None or not refuse:
             return
-        workload, words = str(run.attempt.job.workload), last_said(self._folder, run_id)
-        if workload in self._reported or suggests_out_of_memory(f"{outcome.message}\n{words}"):
+        workload, output = str(run.attempt.job.workload), self._describe_output(run_id, 5)
+        if workload in self._reported or suggests_out_of_memory(f"{outcome.message}\n{output}"):
             return
         self._failures[workload] += 1
         if self._failures[workload] < MAX_FAILURES:
@@ -88,5 +92,16 @@ class CrashLoopGuard:
             f"workload {workload!r}: its script failed {MAX_FAILURES} times, one after the other, "
             f"and never did an epoch; the last time with batch size "
             f"{run.decision.batch_size}: {outcome.message}. Once it is mended, the "
-            f"same command goes on with this run. {words}"
+            f"same command goes on with this run; {output}"
         )
+
+    def _describe_output(self, run_id: str, count: int) -> str:
+        """The files of a process's output, errors first, and the last lines of the first."""
+        paths = sorted(self._folder.glob(f"{file_name(run_id)}.*"))
+        paths = [path for path in paths if path.stat().st_size]
+        if not paths:
+            return "it wrote no output"
+        text = paths[0].read_text(encoding="utf-8", errors="replace")
+        lines = [line.rstrip()[:LINE_LENGTH] for line in text.split("\n") if line.strip()]
+        end = "".join(f"\n  {line}" for line in lines[-count:])
+        return f"its output is in {' and '.join(map(str, paths))}; it ends with:{end}"

@@ -1,8 +1,7 @@
-"""A training script that does not train: it takes the time and the power that a profile says.
+"""A training script that emulates a training: it takes the time and power of a profile.
 
-`wattkeeper run SCENARIO --live` starts it for every workload that has no command, so that a
-scenario can be tried with all its processes, without a GPU. Its devices are synthetic; it uses a
-session as any script does.
+`wattkeeper run SCENARIO --live` starts it for every workload without a command, so that a
+scenario can be tried with all its processes, without a GPU. Its devices are synthetic.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ EARLY_S = 1e-6
 
 
 class Progress:
-    """How far it came, which it keeps when it is told to stop.
+    """The progress of an epoch, saved when the training is stopped.
 
     Attributes:
-        part: The share of the epoch that is done; 0 while limits are profiled, which begins anew.
+        part: Share of the epoch that is done; 0 while limits are profiled, which is repeated.
     """
 
     part = 0.0
@@ -42,19 +41,19 @@ class Progress:
 
 
 def main() -> None:
-    """Rehearse the attempt that the environment names."""
+    """Emulate the attempt that the environment names."""
     try:
-        rehearse()
+        emulate()
     except WattkeeperError as error:
         print(error, file=sys.stderr)
         raise SystemExit(error.exit_code) from None
 
 
-def rehearse() -> None:
-    """Pretend to train as `REHEARSAL` says.
+def emulate() -> None:
+    """Emulate the training that `REHEARSAL` describes.
 
     Raises:
-        InputError: If it does not say how, or the devices are not synthetic.
+        InputError: If it is not set, or the devices are not synthetic.
     """
     if REHEARSAL not in os.environ:
         raise InputError(f"{REHEARSAL} is not set: `wattkeeper run --live` starts rehearsals")
@@ -64,12 +63,11 @@ def rehearse() -> None:
     if not devices:
         raise InputError("a rehearsal needs synthetic devices (WATTKEEPER_DEVICE)")
     wall = run_clock()
-    needed = plan["epochs"]
     with Session("rehearsal", batch_sizes=[1], default_batch_size=1, max_epochs=1) as session:
         limits = session.assignment.profile_w
         steps = 2 * len(limits) or 1
-        place = Progress()
-        session.keep(place=place)
+        progress = Progress()
+        session.keep(progress=progress)
         for device in devices:
             device.draw({limit: w / len(devices) for limit, (_, w) in points.items()})
         due_s = wall.now_s()
@@ -77,21 +75,21 @@ def rehearse() -> None:
             parts = steps if epoch.number == 1 and limits else 1
             for _ in range(parts):
                 step_s = points[devices[0].limit_w()][0] / parts
-                due_s += step_s * (1 - place.part)
+                due_s += step_s * (1 - progress.part)
                 wall.sleep_until(due_s)
                 left_s = due_s - wall.now_s()
                 if left_s > EARLY_S:
-                    place.part = 1 - left_s / step_s if parts == 1 else 0.0
+                    progress.part = 1 - left_s / step_s if parts == 1 else 0.0
                     _stop(session)
-                place.part = 0.0
+                progress.part = 0.0
                 session.step()
-            session.report(epoch.number / needed)
+            session.report(epoch.number / plan["epochs"])
         for device in devices:
             device.rest()
 
 
 def _stop(session: Session) -> None:
-    """Stop at the end of a step, since the controller said so."""
+    """Stop at the end of a step, as the controller asked."""
     session.step()
     os.kill(os.getpid(), signal.SIGTERM)
     session.step()

@@ -1,4 +1,4 @@
-"""The environment of a live run: it waits for due events, and wakes on what happens outside."""
+"""The environment of a live run: it waits for due events, and wakes on external ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LiveEnvironment(SimulationEnvironment):
     """Waits where the simulator's time jumps; everything above it is the same.
 
     Events that are due come first, in order of time, then external events, in order of arrival.
-    An external event is logged before the world is told. The events of a log that is not empty are
+    An external event is logged before it is processed. The events of a log that is not empty are
     processed first, without waiting: that leads to the same state, since the world depends on
     nothing else.
 
@@ -31,26 +31,25 @@ class LiveEnvironment(SimulationEnvironment):
         log: The external events of the run so far.
 
     Attributes:
-        known: Whether an external event is a repetition: it is answered, but neither logged nor
-            told.
-        answer: Called with a repetition.
-        tell: Called with any other external event, at its time.
-        outside: Whether external events may still come.
-        caught_up: Called once the events of the log were processed.
-        held: Whether time stands still until an external event comes.
+        is_repeated: Whether an external event is a repetition, which only needs a reply.
+        reply: Called with a repetition.
+        process_external: Called with any other external event, at its time.
+        expects_external: Whether external events may still come.
+        finish_replay: Called once the events of the log were processed.
+        is_stopped: Whether time stands still until an external event comes.
     """
 
     def __init__(self, wall: WallClock, log: EventLog) -> None:
         super().__init__()
         self.wall = wall
         self.log = log
-        self.known: Callable[[ExternalEvent], bool]
-        self.answer: Callable[[ExternalEvent], None]
-        self.tell: Callable[[ExternalEvent], None]
-        self.outside: Callable[[], bool]
-        self.caught_up: Callable[[], None]
-        self.held: Callable[[], bool] = lambda: False
-        self._is_caught_up = False
+        self.is_repeated: Callable[[ExternalEvent], bool]
+        self.reply: Callable[[ExternalEvent], None]
+        self.process_external: Callable[[ExternalEvent], None]
+        self.expects_external: Callable[[], bool]
+        self.finish_replay: Callable[[], None]
+        self.is_stopped: Callable[[], bool] = lambda: False
+        self._is_replayed = False
         # Not SimpleQueue: in CPython 3.11 its `get` waits for ever if its timeout is over at once.
         self._posted: Queue[ExternalEvent] = Queue()
 
@@ -77,12 +76,12 @@ class LiveEnvironment(SimulationEnvironment):
     def run(self, until: SimTime | Event | None = None) -> Any:
         """Process the log first, then run as SimPy does, waiting for events inside and outside."""
         gc.enable()  # a live run lasts for days
-        if not self._is_caught_up:
+        if not self._is_replayed:
             for logged in self.log.events():
                 self._catch_up(logged.time_s)
-                self._tell_at(logged)
-            self._is_caught_up = True
-            self.caught_up()
+                self._process_at(logged)
+            self._is_replayed = True
+            self.finish_replay()
         return super().run(until)
 
     def step(self) -> None:
@@ -93,9 +92,9 @@ class LiveEnvironment(SimulationEnvironment):
         """
         due_s = self.peek()
         if due_s > self.now:
-            if due_s == math.inf and not self.outside():
+            if due_s == math.inf and not self.expects_external():
                 raise EmptySchedule
-            external = self.wait(math.inf if self.held() else due_s)
+            external = self.wait(math.inf if self.is_stopped() else due_s)
             if external is not None:
                 self._take(external)
                 return
@@ -104,15 +103,15 @@ class LiveEnvironment(SimulationEnvironment):
     def _take(self, external: ExternalEvent) -> None:
         now_s = max(self.now, external.time_s)
         self._catch_up(now_s)
-        if self.known(external):
-            self.answer(external)
+        if self.is_repeated(external):
+            self.reply(external)
             return
         external = external._replace(time_s=now_s)
         self.log.add(external)
-        self._tell_at(external)
+        self._process_at(external)
 
-    def _tell_at(self, external: ExternalEvent) -> None:
-        self.schedule_at(external.time_s, Callback(self.tell, external))
+    def _process_at(self, external: ExternalEvent) -> None:
+        self.schedule_at(external.time_s, Callback(self.process_external, external))
         self._catch_up(external.time_s)
 
     def _catch_up(self, now_s: float) -> None:

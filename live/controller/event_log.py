@@ -1,4 +1,4 @@
-"""What happened outside a live run, written down before the world is told."""
+"""The log of the external events of a live run, each written before it is processed."""
 
 from __future__ import annotations
 
@@ -31,11 +31,10 @@ class ExternalEvent(NamedTuple):
         time_s: When it came, s.
         job_id: The job.
         attempt: Number of its attempt.
-        run: Id of the process that carries the attempt out; a stopped attempt goes on in another
-            one.
-        kind: What happened.
+        run: Id of the attempt's process; a stopped attempt goes on in another one.
+        kind: The kind of event.
         payload: Its content, as JSON values.
-        ticket: Where an answer goes; None if none is expected.
+        ticket: The request that a reply belongs to; None if none is expected.
     """
 
     time_s: float
@@ -81,7 +80,7 @@ class EventLog:
             ) from None
 
     def add(self, event: ExternalEvent) -> None:
-        """Write an event down; it is there when this returns, whatever becomes of the process."""
+        """Append an event; it survives the process once this returns."""
         self._db.execute(
             "INSERT INTO events (time_s, job_id, attempt, run, kind, payload) "
             "VALUES (?, ?, ?, ?, ?, ?)",
@@ -101,7 +100,7 @@ class EventLog:
         return count
 
     def get(self, name: str) -> str | None:
-        """What was noted under a name; None if nothing was."""
+        """The text kept under a name; None if there is none."""
         row = self._db.execute("SELECT value FROM about WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
 

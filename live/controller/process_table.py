@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import secrets
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from wattkeeper.live.controller.launchers.local import Gpu, Launcher, LaunchRequest, shown
+from wattkeeper.live.controller.launchers.local import Gpu, Launcher, LaunchRequest, format_gpus
 from wattkeeper.live.controller.virtual_time import VirtualTime
 from wattkeeper.live.controller.workloads import (
     REHEARSAL,
-    REHEARSE,
     LiveAttempt,
-    rehearsal_of,
-    synthetic_devices,
+    make_synthetic_devices,
+    plan_rehearsal,
 )
 from wattkeeper.live.devices import VARIABLE
 from wattkeeper.live.host.wall_clock import WallClock
@@ -24,15 +24,18 @@ from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import Placement
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 
+EMULATOR: Final = "wattkeeper.live.controller.emulator"
+"""The module that emulates trainings without a command."""
+
 
 class LiveSettings(NamedTuple):
-    """What holds for a whole live run.
+    """Settings of a live run.
 
     Attributes:
-        objective: What a job costs.
-        folder: Where checkpoints, devices and output are kept.
-        lease_s: A session is given up that is silent for so long, s of the host.
-        environment: What every process finds in its environment.
+        objective: Weighs energy and time in the cost.
+        folder: Folder of checkpoints, devices and output.
+        lease_s: Lease of a session, s of the host.
+        environment: Variables that every process gets.
     """
 
     objective: Objective
@@ -42,48 +45,52 @@ class LiveSettings(NamedTuple):
 
 
 class ExternalLinks(NamedTuple):
-    """What reaches out of the controller; without it, a run is only played again.
+    """Links to sessions and processes; without them, a run is only replayed from its log.
 
     Attributes:
-        server: Hears sessions.
-        runner: Starts processes.
-        token: What sessions must tell the server.
+        server: Receives the requests of sessions.
+        launcher: Starts processes.
+        token: Secret of the sessions.
     """
 
     server: SessionServer
-    runner: Launcher
+    launcher: Launcher
     token: str
 
 
 class ProcessTable:
     """Starts the processes of attempts, each once the GPUs of its placement are free.
 
-    A GPU is given to another process only once the one that had it is gone.
+    A GPU is given to another process only once the one that had it has exited.
 
     Args:
-        cluster: Where.
-        setting: What holds for the run.
-        wall: The time of synthetic devices.
-        standstill: Is told who works.
+        cluster: The cluster.
+        settings: Settings of the run.
+        wall: The clock of synthetic devices.
+        virtual_time: Notes which processes work, and which sleep.
 
     Attributes:
-        hands: None: nothing is started.
-        starts: Whether anything is started now.
+        links: None: no process is started.
+        starts: Whether processes are started now.
     """
 
     def __init__(
-        self, cluster: ClusterSpec, setting: LiveSettings, wall: WallClock, standstill: VirtualTime
+        self,
+        cluster: ClusterSpec,
+        settings: LiveSettings,
+        wall: WallClock,
+        virtual_time: VirtualTime,
     ) -> None:
-        self.hands: ExternalLinks | None = None
+        self.links: ExternalLinks | None = None
         self.starts = False
-        self._cluster, self._setting = cluster, setting
-        self._wall, self._standstill = wall, standstill
+        self._cluster, self._settings = cluster, settings
+        self._wall, self._virtual_time = wall, virtual_time
         self._held: dict[str, tuple[Gpu, ...]] = {}
         self._attempts: dict[str, tuple[str, int]] = {}
         self._pending: list[LiveAttempt] = []
 
     def __bool__(self) -> bool:
-        """Whether a process is there."""
+        """Whether there is a process."""
         return bool(self._held)
 
     def __contains__(self, run_id: str | None) -> bool:
@@ -93,118 +100,118 @@ class ProcessTable:
         """Job and number of the attempt that a process carries out; any thread may ask."""
         return self._attempts.get(run_id, ("", 0))
 
-    def shown(self, run_id: str | None) -> str:
+    def describe_gpus(self, run_id: str | None) -> str:
         """The GPUs of a process, as text; empty if it has none."""
-        return "" if run_id is None else shown(self._held.get(run_id, ()))
+        return "" if run_id is None else format_gpus(self._held.get(run_id, ()))
 
     def launch(self, run: LiveAttempt) -> None:
-        """Start its process, or have it wait for GPUs that another one still has."""
-        if self.hands is None or not self.starts:
+        """Start the process of an attempt once its GPUs are free."""
+        if self.links is None or not self.starts:
             return
         gpus = self._free_gpus(run.attempt.placement)
         if gpus is None:
             self._pending.append(run)
             return
         run_id = f"{run.name}.{secrets.token_hex(4)}"
-        self._has(run, run_id, gpus)
-        server, runner, token = self.hands
-        environment = {**self._setting.environment, LINK: f"{runner.host}:{server.port}/{token}"}
+        self._register(run, run_id, gpus)
+        server, launcher, token = self.links
+        environment = {**self._settings.environment, LINK: f"{launcher.host}:{server.port}/{token}"}
         if run.training.command is None:
-            environment[REHEARSAL] = rehearsal_of(run)
-            environment[VARIABLE] = synthetic_devices(
-                run, gpus, self._cluster, self._setting.folder / "devices", self._wall
+            environment[REHEARSAL] = plan_rehearsal(run)
+            environment[VARIABLE] = make_synthetic_devices(
+                run, gpus, self._cluster, self._settings.folder / "devices", self._wall
             )
-        runner.start(LaunchRequest(run_id, run.training.command or REHEARSE, environment, gpus))
+        command = run.training.command or (sys.executable, "-m", EMULATOR)
+        launcher.start(LaunchRequest(run_id, command, environment, gpus))
 
     def recall(self, run: LiveAttempt) -> None:
-        """Have no process of an attempt begin that none has begun yet."""
+        """Cancel the start of an attempt that has not begun; its process is killed."""
         if run in self._pending:
             self._pending.remove(run)
-        elif run.id is not None:
-            self.kill(run.id)
-            run.id = None
+        elif run.run_id is not None:
+            self.kill(run.run_id)
+            run.run_id = None
 
     def stop(self, run_id: str) -> None:
-        """Have a process save its state and end."""
-        if self.hands is not None:
-            self.hands.server.stop(run_id)
-            self._standstill.rouse(run_id)
+        """Tell a process to save its state and exit."""
+        if self.links is not None:
+            self.links.server.stop(run_id)
+            self._virtual_time.wake(run_id)
 
-    def over(self, run_id: str | None) -> None:
-        """A process said that it is over: it has a lease to end."""
-        if self.hands is not None and run_id is not None:
-            self.hands.server.over(run_id)
+    def expect_exit(self, run_id: str | None) -> None:
+        """Give a process that reported its end one lease to exit."""
+        if self.links is not None and run_id is not None:
+            self.links.server.stop(run_id, over=True)
 
     def kill(self, run_id: str) -> None:
-        """End a process at once."""
-        if self.hands is not None:
-            self.hands.runner.kill(run_id)
+        """Kill a process."""
+        if self.links is not None:
+            self.links.launcher.kill(run_id)
 
-    def exited(self, run_id: str) -> None:
-        """A process is gone: others may have its GPUs."""
+    def release(self, run_id: str) -> None:
+        """Release the GPUs of a process that has exited, and start processes that need them."""
         self._held.pop(run_id, None)
         self._attempts.pop(run_id, None)
-        if self.hands is not None:
-            self.hands.server.forget(run_id)
+        if self.links is not None:
+            self.links.server.forget(run_id)
         pending, self._pending = self._pending, []
         for run in pending:
             self.launch(run)
-        self._standstill.leave(run_id)
+        self._virtual_time.note_exit(run_id)
 
     def take_over(self, runs: Iterable[LiveAttempt]) -> list[LiveAttempt]:
-        """Go on with the processes of an earlier controller, end those that nobody wants any more.
+        """Adopt the processes of an earlier controller, and kill those without an attempt.
 
         Returns:
-            The runs whose process is gone, though it had begun.
+            The attempts that had begun and whose process has exited.
         """
-        assert self.hands is not None
-        found, gone = self.hands.runner.found(), []
+        assert self.links is not None
+        running, exited = self.links.launcher.adopt(), []
         for run in runs:
             if run.outcome is not None:
                 continue
-            mine = [
-                each
-                for each in found
-                if each.rpartition(".")[0] == run.name and each != run.stopped
+            candidates = [
+                run_id
+                for run_id in running
+                if run_id.rpartition(".")[0] == run.name and run_id != run.stopped_run_id
             ]
-            wanted = run.id if run.begun else next(iter(mine), None)
-            if wanted in found:
-                assert wanted is not None
-                self._has(run, wanted, found.pop(wanted))
+            expected = run.run_id if run.begun else next(iter(candidates), None)
+            if expected is not None and expected in running:
+                self._register(run, expected, running.pop(expected))
                 if run.paused:
-                    self.stop(wanted)
+                    self.stop(expected)
             elif run.begun:
-                assert run.id is not None
-                self._attempts[run.id] = run.attempt.job.job_id, run.attempt.number
-                self._standstill.rise(run.id)
-                gone.append(run)
-        for each, gpus in found.items():
-            self._held[each] = gpus
-            self.kill(each)
-        return gone
+                assert run.run_id is not None
+                self._attempts[run.run_id] = run.attempt.job.job_id, run.attempt.number
+                self._virtual_time.note_work(run.run_id)
+                exited.append(run)
+        for run_id, gpus in running.items():
+            self._held[run_id] = gpus
+            self.kill(run_id)
+        return exited
 
     def close(self) -> None:
-        """End all processes that are left, and hang up."""
-        if self.hands is not None:
-            self.hands.runner.close()
-            self.hands.server.close()
+        """Kill all processes, and close the links."""
+        if self.links is not None:
+            self.links.launcher.close()
+            self.links.server.close()
 
-    def _has(self, run: LiveAttempt, run_id: str, gpus: tuple[Gpu, ...]) -> None:
-        assert self.hands is not None
-        run.id = run_id
+    def _register(self, run: LiveAttempt, run_id: str, gpus: tuple[Gpu, ...]) -> None:
+        assert self.links is not None
+        run.run_id = run_id
         self._held[run_id] = gpus
         self._attempts[run_id] = run.attempt.job.job_id, run.attempt.number
-        self._standstill.rise(run_id)
-        self.hands.server.expect(run_id, self._setting.lease_s)
+        self._virtual_time.note_work(run_id)
+        self.links.server.expect(run_id, self._settings.lease_s)
 
     def _free_gpus(self, placement: Placement) -> tuple[Gpu, ...] | None:
-        """GPUs that no process has, where the world placed an attempt; None: not all are free."""
-        taken = {gpu for gpus in self._held.values() for gpu in gpus}
+        """Free GPUs on the nodes of a placement; None if there are too few."""
+        held = {gpu for gpus in self._held.values() for gpu in gpus}
         chosen: list[Gpu] = []
-        for node, many, _ in placement:
-            there = range(int(self._cluster.capacity[node]))
-            free = [(node, gpu) for gpu in there if (node, gpu) not in taken][:many]
-            if len(free) < many:
+        for node, count, _ in placement:
+            gpus = range(int(self._cluster.capacity[node]))
+            free = [(node, gpu) for gpu in gpus if (node, gpu) not in held][:count]
+            if len(free) < count:
                 return None
             chosen += free
         return tuple(sorted(chosen))

@@ -1,7 +1,7 @@
-"""The processes of this host that belong to a live run, by what stands in their environment.
+"""The processes of live runs on this host, by the variables in their environment.
 
-Whatever an attempt starts inherits its name, whoever its parent is: so nothing is lost when a
-controller is killed, and nothing is left when an attempt is.
+All descendants of a process inherit them: a new controller finds them, and none is left when an
+attempt is killed.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 import psutil
 
 from wattkeeper.live.devices.power_limiter import GUARD
-from wattkeeper.live.wire.client import LINK, RUN
+from wattkeeper.live.wire.client import RUN
 
 KILL_TIMEOUT_S, PAUSE_S = 5.0, 0.005
-"""How long it waits for processes that it killed; one that waits for a device may take long."""
+"""How long `kill` waits for processes to end, and between two looks, s."""
 
 
 def environments() -> Iterator[tuple[int, Mapping[str, str]]]:
@@ -45,22 +45,13 @@ def _processes() -> Iterator[tuple[psutil.Process, Mapping[str, str], bool]]:
                 yield process, environment, GUARD in process.cmdline()
 
 
-def of_controller(token: str) -> dict[str, dict[int, Mapping[str, str]]]:
-    """The processes that a controller with a token started: environments by run and process id."""
-    found: dict[str, dict[int, Mapping[str, str]]] = {}
-    for pid, environment in environments():
-        if environment.get(LINK, "").endswith(f"/{token}"):
-            found.setdefault(environment[RUN], {})[pid] = environment
-    return found
-
-
 def kill(run: str, first: subprocess.Popen[bytes] | None = None) -> None:
-    """End at once all processes of a run, and what they start meanwhile.
+    """Kill all processes of a run, and those that they start meanwhile.
 
     Args:
         run: Its id.
-        first: The process that began it, if it is this one's child: it may be too young to be
-            found, since Linux shows an environment only a moment after `exec`.
+        first: Its first process, if that is a child of this one: Linux shows an environment only a
+            moment after `exec`.
     """
     if first is not None:
         first.kill()

@@ -1,4 +1,4 @@
-"""What somebody who watches a live run is told of its attempts."""
+"""The progress of the attempts of a live run."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class AttemptProgress(NamedTuple):
         job_id: Its job.
         attempt: Its number.
         state: What it does, or why it ended; `waits`: it was preempted.
-        gpu_type: What it runs on.
-        gpus: Which of them, as `node:gpu` with `,` between; empty while it has none.
+        gpu_type: Type of its GPUs.
+        gpus: Its GPUs, as `node:gpu` with `,` between; empty while it has none.
         batch_size: Global batch size, samples.
         power_limit_w: Of each GPU, W; None: it is not chosen yet.
         epoch: Epochs done.
         max_epochs: It is given up after so many.
-        metric: What was last reported; None if nothing was.
+        metric: The last one reported; None if none was.
         time_s: Seconds of training.
         energy_j: Energy of that; None where nothing measures it.
-        message: What a failed script said last.
+        message: The last message of a failed script.
     """
 
     job_id: str
@@ -51,15 +51,15 @@ class AttemptProgress(NamedTuple):
 Watch = Callable[[AttemptProgress], None]
 
 
-def seen(
+def progress_of(
     run: LiveAttempt, state: Literal["starts", "trains", "waits"] | AttemptResult, gpus: str
 ) -> AttemptProgress:
-    """An attempt as it is, or as it ended.
+    """The progress of an attempt.
 
     Args:
         run: The attempt.
-        state: What it does, or what it came to.
-        gpus: Those that it has.
+        state: What it does, or how it ended.
+        gpus: Its GPUs, as text.
     """
     attempt, last = run.attempt, run.last
     ended = state if isinstance(state, AttemptResult) else None

@@ -1,4 +1,4 @@
-"""A time that stands still while any process works: which ones work, which sleep until when."""
+"""The virtual time of rehearsals: it passes only while all processes sleep."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from wattkeeper.sim.engine.environment import Callback, ScheduledEvent
 
 
 class VirtualWallClock(WallClock):
-    """A compressed time that stands still while any process works, and passes while all wait.
+    """A clock that can be stopped; it passes faster than the host's.
 
-    What a slow host needs to start a process or to answer a message takes no time, then: a
-    rehearsal gives the same results on any host.
+    Starting a process or replying to a message takes no virtual time, so that a rehearsal gives
+    the same results on any host.
 
     Args:
         speed: Seconds of the run that pass in one of the host.
-        now_s: The time at first, at which it stands.
+        now_s: The initial time, s; the clock is stopped at first.
     """
 
     def __init__(self, speed: float, now_s: float = 0.0) -> None:
@@ -35,11 +35,11 @@ class VirtualWallClock(WallClock):
         return self._stopped_s + (time.monotonic() - since_s) * self.speed
 
     def stop(self, now_s: float) -> None:
-        """Stand still at a time of the run, s."""
+        """Stop at a time of the run, s."""
         self._stopped_s, self._since_s = now_s, None
 
     def go(self) -> None:
-        """Pass."""
+        """Let the time pass."""
         if self._since_s is None:
             self._since_s = time.monotonic()
 
@@ -49,54 +49,54 @@ class VirtualTime:
 
     Args:
         env: The environment of the run.
-        wake: Called with the ticket of a process that slept, at the end of its sleep.
+        reply: Called with the ticket of a process at the end of its sleep.
     """
 
-    def __init__(self, env: LiveEnvironment, wake: Callable[[Any], None]) -> None:
-        self._env, self._wake = env, wake
+    def __init__(self, env: LiveEnvironment, reply: Callable[[Any], None]) -> None:
+        self._env, self._reply = env, reply
         self._wall = env.wall if isinstance(env.wall, VirtualWallClock) else None
         self._awake: set[str] = set()
         self._asleep: dict[str, tuple[ScheduledEvent, Any]] = {}
-        env.held = self._is_held
+        env.is_stopped = self._is_stopped
 
     def stop(self) -> None:
-        """Stand still now."""
+        """Stop the clock."""
         if self._wall is not None:
             self._wall.stop(self._env.now)
 
-    def rise(self, run_id: str) -> None:
-        """A process works from now on."""
+    def note_work(self, run_id: str) -> None:
+        """Note that a process works from now on."""
         if self._wall is not None:
             self._awake.add(run_id)
             self.stop()
 
     def sleep(self, run_id: str, until_s: float, ticket: Any) -> None:
-        """A process does nothing until a time, s."""
+        """Note that a process sleeps until a time, s."""
         if self._wall is None or until_s <= self._env.now:
-            self._wake(ticket)
+            self._reply(ticket)
             return
-        due = Callback(self.rouse, run_id)
+        due = Callback(self.wake, run_id)
         self._asleep[run_id] = due, ticket
         self._env.schedule_at(until_s, due)
         self._awake.discard(run_id)
 
-    def rouse(self, run_id: str) -> None:
+    def wake(self, run_id: str) -> None:
         """Wake a process, if it sleeps."""
         asleep = self._asleep.pop(run_id, None)
         if asleep is not None:
             due, ticket = asleep
             due.cancel()
-            self.rise(run_id)
-            self._wake(ticket)
+            self.note_work(run_id)
+            self._reply(ticket)
 
-    def leave(self, run_id: str) -> None:
-        """A process is gone."""
+    def note_exit(self, run_id: str) -> None:
+        """Note that a process has exited."""
         asleep = self._asleep.pop(run_id, None)
         if asleep is not None:
             asleep[0].cancel()
         self._awake.discard(run_id)
 
-    def _is_held(self) -> bool:
+    def _is_stopped(self) -> bool:
         if self._wall is None or self._awake:
             return bool(self._awake)
         self._wall.go()

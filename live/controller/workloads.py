@@ -1,13 +1,13 @@
-"""How the workloads of a live run are trained, and what may be chosen for them."""
+"""Workloads of a live run: how they are trained, and the state of their attempts."""
 
 from __future__ import annotations
 
 import json
 import math
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
 from wattkeeper.policies.profile import Profile
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from wattkeeper.sim.engine.rng import RandomStreams
 
 REHEARSAL: Final = "WATTKEEPER_REHEARSAL"
-"""Environment variable: what a rehearsal shall pretend, as JSON (`rehearsal_of`)."""
+"""Environment variable: the plan of a rehearsal, as JSON (`plan_rehearsal`)."""
 
 
 class TrainingSpec(NamedTuple):
     """How a workload is trained on a number of GPUs of a type.
 
     Attributes:
-        options: What may be chosen.
-        command: What trains it; None: it is rehearsed.
+        options: Batch sizes and power limits that may be chosen.
+        command: Command of the training script; None: it is rehearsed.
         target: Value of the metric that ends it; None: it does all its epochs.
         higher_is_better: Whether the target is reached from below.
-        profile: What a rehearsal goes by.
-        force_limits: Whether power limits are put in force; else it runs at the given one.
+        profile: Times and powers of a rehearsal.
+        force_limits: Whether power limits are set; else the one in force stays.
     """
 
     options: Options
@@ -49,85 +49,69 @@ class TrainingSpec(NamedTuple):
 Trainings = Mapping[tuple[str, int, str], TrainingSpec]
 """By workload, number of GPUs and GPU type."""
 
-REHEARSE: Final = (sys.executable, "-m", "wattkeeper.live.controller.emulator")
-
-
 NOTHING: Final = EpochReport(0, None, 0.0, None)
-"""What a training that has not begun came to."""
+"""The state of an attempt before its first epoch."""
 
 
-class Carrier(Protocol):
-    """Starts and stops the processes of attempts."""
-
-    def go_on(self, run: LiveAttempt, delay_s: float) -> None:
-        """See `wattkeeper.sim.attempts.attempt.Execution`."""
-
-    def pause(self, run: LiveAttempt) -> None:
-        """See `wattkeeper.sim.attempts.attempt.Execution`."""
-
-
+@dataclass(eq=False)
 class LiveAttempt(Execution):
     """An attempt that a process carries out.
 
     Attributes:
-        decision: What policies decided of it.
+        decision: The decision of the policies.
         inheritance: What it takes over from its parent.
-        query_s: What is left of the time that the choice of the parent takes.
         training: How its workload is trained.
-        needed: Epochs to the target from scratch that its rehearsal pretends; infinite: it never
-            gets there.
-        id: The process that carries it out, or did; None before the first one.
-        begun: Whether that said that it begins.
-        paused: Whether the world took its GPUs away.
-        over: Whether the world was told of its end, or nothing is left to be done.
-        since_s: Since when its power or its idling is not accounted for.
-        last: The last epoch it told of, and what it came to.
-        heard: The last epoch that its process told of; 0 if it has not.
-        kept: What it came to when it was last stopped.
-        due: What will start its process; None: nothing waits.
-        starts_s: When that is due.
-        told: Whether its process was told to stop.
-        stopped: The process that stopped before this one.
-        answers: By epoch, whether it was told to go on: all its processes are told the same.
+        start: Starts its process, after a delay in s.
+        stop: Stops its process.
+        query_s: Remaining time of the choice of the parent, s.
+        epochs_needed: Epochs to the target from scratch in its rehearsal; infinite: it never
+            reaches the target.
+        run_id: Its process, or the last one; None before the first one.
+        begun: Whether the session of that process has begun.
+        paused: Whether it is preempted.
+        over: Whether its end is reported to the world.
+        since_s: End of the time whose power or idling is accounted for, s.
+        last: The last epoch reported.
+        process_epoch: The last epoch that its current process reported; 0 if none.
+        saved: Its state when it was last stopped.
+        pending_start: The event that will start its process; None if there is none.
+        starts_s: The time of that event, s.
+        stop_sent: Whether its process was told to stop.
+        stopped_run_id: The process that stopped before this one.
+        replies: By epoch, whether the training continues: all its processes get the same reply.
         outcome: How it ended while it was paused.
     """
 
-    def __init__(
-        self,
-        attempt: Attempt,
-        decision: Decision,
-        inheritance: Inheritance,
-        training: TrainingSpec,
-        carrier: Carrier,
-    ) -> None:
-        super().__init__(attempt)
-        self.decision = decision
-        self.inheritance = inheritance
-        self.query_s = inheritance.query_s
-        self.training = training
-        self._carrier = carrier
-        self.needed = math.nan
-        self.id: str | None = None
-        self.begun = False
-        self.paused = True
-        self.over = False
-        self.since_s = 0.0
-        self.last = self.kept = NOTHING
-        self.heard = 0
-        self.due: ScheduledEvent | None = None
-        self.starts_s = 0.0
-        self.told = False
-        self.stopped: str | None = None
-        self.answers: dict[int, bool] = {}
-        self.outcome: AttemptResult | None = None
+    attempt: Attempt
+    decision: Decision
+    inheritance: Inheritance
+    training: TrainingSpec
+    start: Callable[[LiveAttempt, float], None]
+    stop: Callable[[LiveAttempt], None]
+    query_s: float
+    epochs_needed: float = math.nan
+    run_id: str | None = None
+    begun: bool = False
+    paused: bool = True
+    over: bool = False
+    since_s: float = 0.0
+    last: EpochReport = NOTHING
+    saved: EpochReport = NOTHING
+    process_epoch: int = 0
+    pending_start: ScheduledEvent | None = None
+    starts_s: float = 0.0
+    stop_sent: bool = False
+    stopped_run_id: str | None = None
+    replies: dict[int, bool] = field(default_factory=dict)
+    outcome: AttemptResult | None = None
 
     def go_on(self, delay_s: float) -> None:
         """Start a process, which goes on where the one before it stopped."""
-        self._carrier.go_on(self, delay_s)
+        self.start(self, delay_s)
 
     def pause(self) -> None:
         """Have its process stop, after it saved its state."""
-        self._carrier.pause(self)
+        self.stop(self)
 
     @property
     def power_limit_w(self) -> float | None:
@@ -136,22 +120,22 @@ class LiveAttempt(Execution):
 
     @property
     def name(self) -> str:
-        """Names the attempt."""
+        """Name of the attempt."""
         return f"{self.attempt.job.job_id}#{self.attempt.number}"
 
     @property
     def scale(self) -> float:
-        """Its run time over the mean of its workload: a rehearsal's, since others are measured."""
+        """Run time of its job over the mean of its workload."""
         return self.attempt.job.time_scale
 
-    def leave(self) -> None:
-        """Its process is over; another one goes on with what was kept."""
-        self.last, self.stopped = self.kept, self.id
-        self.id, self.begun, self.told, self.heard = None, False, False, 0
-        self.answers.clear()
+    def detach_process(self) -> None:
+        """Part from its process, which ended; another one resumes from the saved state."""
+        self.last, self.stopped_run_id = self.saved, self.run_id
+        self.run_id, self.begun, self.stop_sent, self.process_epoch = None, False, False, 0
+        self.replies.clear()
 
     def assignment(self, eta: float, checkpoint: str, lease_s: float) -> Assignment:
-        """What its session is told."""
+        """The assignment of its session."""
         attempt, training, decision = self.attempt, self.training, self.decision
         job, options, chosen = attempt.job, training.options, decision.configuration
         rehearsed = training.command is None
@@ -170,51 +154,49 @@ class LiveAttempt(Execution):
             target=1.0 if rehearsed else training.target,
             higher_is_better=training.higher_is_better,
             checkpoint=checkpoint,
-            epochs_done=self.kept.epoch,
-            time_done_s=self.kept.time_s,
-            energy_done_j=self.kept.energy_j,
+            epochs_done=self.saved.epoch,
+            time_done_s=self.saved.time_s,
+            energy_done_j=self.saved.energy_j,
             lease_s=lease_s,
         )
 
     def totals(self, outcome: AttemptResult, reached: bool) -> AttemptTotals:
-        """What the world is told that it came to."""
+        """Its totals as the world counts them: at the mean run time of the workload."""
         time_s, energy_j = outcome.time_s / self.scale, (outcome.energy_j or 0.0) / self.scale
         saved_s = self._saved_s() if reached else 0.0
         return AttemptTotals(outcome.epochs, time_s, energy_j, reached, saved_s)
 
     def _saved_s(self) -> float:
         """Seconds that the parent saved a rehearsal, which does not take them for real."""
-        profile, left = self.training.profile, self.inheritance.epochs_left(self.needed)
-        if profile is None or self.power_limit_w is None or not left < self.needed:
+        profile, left = self.training.profile, self.inheritance.epochs_left(self.epochs_needed)
+        if profile is None or self.power_limit_w is None or not left < self.epochs_needed:
             return 0.0
         epoch_s = profile.curves[self.decision.batch_size].epoch(self.power_limit_w)[0]
-        return (self.needed - left) * epoch_s * self.scale
+        return (self.epochs_needed - left) * epoch_s * self.scale
 
-    def measured(self, found: list[list[float]]) -> tuple[Measurement, ...]:
-        """What profiling found, as profiled; what no meter can tell apart is equal."""
+    def normalise(self, points: list[list[float]]) -> tuple[Measurement, ...]:
+        """Measurements at the mean run time of the workload.
+
+        Nine digits: power limits without effect tie, as they do in a profile.
+        """
         return tuple(
-            Measurement(limit, rounded(time_s / self.scale), rounded(power_w))
-            for limit, time_s, power_w in found
+            Measurement(limit_w, float(f"{time_s / self.scale:.9g}"), float(f"{power_w:.9g}"))
+            for limit_w, time_s, power_w in points
         )
 
 
-def rounded(value: float) -> float:
-    """A number to nine digits: limits that make no difference tie, as they do in a profile."""
-    return float(f"{value:.9g}")
-
-
-def pick(run: LiveAttempt, number: int, streams: RandomStreams) -> None:
+def choose_recorded_run(run: LiveAttempt, number: int, streams: RandomStreams) -> None:
     """Choose the recorded run that a rehearsal repeats; its number leaves lost attempts out."""
     profile = run.training.profile
     if run.training.command is None and profile is not None:
         epochs = profile.curves[run.decision.batch_size].epochs
-        run.needed = epochs[streams.pick(run.attempt.job, number, len(epochs))]
+        run.epochs_needed = epochs[streams.pick(run.attempt.job, number, len(epochs))]
 
 
-def synthetic_devices(
+def make_synthetic_devices(
     run: LiveAttempt, gpus: Sequence[Gpu], cluster: ClusterSpec, folder: Path, wall: WallClock
 ) -> str:
-    """Make the devices that a rehearsal runs on; what `wattkeeper.live.devices.VARIABLE` says."""
+    """Make the devices of a rehearsal; the value of `wattkeeper.live.devices.VARIABLE`."""
     from wattkeeper.live.devices.device import PowerRange
     from wattkeeper.live.devices.synthetic import PREFIX, SyntheticDevice
 
@@ -228,8 +210,8 @@ def synthetic_devices(
     return PREFIX + ",".join(str(path.absolute()) for path in paths)
 
 
-def rehearsal_of(run: LiveAttempt) -> str:
-    """What its rehearsal shall pretend: epochs to the target, and an epoch by power limit.
+def plan_rehearsal(run: LiveAttempt) -> str:
+    """Epochs to the target of a rehearsal, and time and power of an epoch by power limit.
 
     Returns:
         JSON: `epochs`, `points` of power limit (W), seconds an epoch and mean power of all its
@@ -240,5 +222,5 @@ def rehearsal_of(run: LiveAttempt) -> str:
     curve = profile.curves[run.decision.batch_size]
     times = [time_s * run.scale for time_s in curve.time_per_epoch_s]
     points = list(zip(curve.limits_w, times, curve.average_power_w, strict=True))
-    epochs = run.inheritance.epochs_left(run.needed)
+    epochs = run.inheritance.epochs_left(run.epochs_needed)
     return json.dumps({"epochs": epochs, "points": points, "idle_w": run.attempt.idle_w})

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wattkeeper.live.devices import by_uuid
-from wattkeeper.live.host import proc
+from wattkeeper.live.host import process_identity
 from wattkeeper.policies.errors import NoPermission, WattkeeperError
 from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.files.locks import lock
@@ -46,7 +46,7 @@ class LimitRecord(NamedTuple):
     @property
     def owner_lives(self) -> bool:
         """Whether the process that changes it is still there."""
-        return self.started != 0 and proc.started(self.pid) == self.started
+        return self.started != 0 and process_identity.start_ticks(self.pid) == self.started
 
 
 class RestoredLimit(NamedTuple):
@@ -65,7 +65,7 @@ class RestoredLimit(NamedTuple):
 
 def folder() -> Path:
     """Where the records of this boot are; it need not exist."""
-    return state_folder() / "limits" / proc.boot()
+    return state_folder() / "limits" / process_identity.boot_id()
 
 
 def path(uuid: str) -> Path:

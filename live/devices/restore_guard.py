@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from typing import Final, TypedDict
 
 from wattkeeper.live.devices import by_uuid, limit_journal
-from wattkeeper.live.host import proc
+from wattkeeper.live.host import process_identity
 from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.traces.files.user_dirs import STATE
 
@@ -82,7 +82,9 @@ def _take(uuid: str, parent: int) -> None:
         device.set_limit_w(left.before_w)
     now_w = device.limit_w()
     before_w = now_w if left is None else left.before_w
-    limit_journal.save(limit_journal.LimitRecord(uuid, before_w, parent, proc.started(parent)))
+    limit_journal.save(
+        limit_journal.LimitRecord(uuid, before_w, parent, process_identity.start_ticks(parent))
+    )
     device.set_limit_w(now_w)
 
 

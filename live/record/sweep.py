@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-from wattkeeper.live.controller.launchers.local import by_torchrun, check_torchrun
+from wattkeeper.live.controller.launchers.local import check_torchrun, torchrun_command
 from wattkeeper.live.devices.device import CommonRange
 from wattkeeper.live.host import process_identity
 from wattkeeper.live.host.failures import is_out_of_memory
@@ -82,7 +82,7 @@ class RecordingPlan(NamedTuple):
         if self.torchrun is None:
             return command
         check_torchrun()
-        return by_torchrun(command, self.torchrun)
+        return torchrun_command(command, self.torchrun)
 
     def source(self) -> Path | None:
         """The script's file; None if there is none."""
@@ -262,7 +262,7 @@ class _ScriptRunner:
     def _run(self, request: RecordingRequest, log: Path) -> ScriptRun:
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="now-") as name:
             session = Path(name)
-            sent = request._replace(lease_s=self._plan.lease_s, parent=process_identity.me())
+            sent = request._replace(lease_s=self._plan.lease_s, parent=process_identity.identify())
             (session / REQUEST).write_text(json.dumps(sent._asdict()), encoding="utf-8")
             spawned_s = self._wall.now_s()
             try:

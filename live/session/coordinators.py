@@ -27,12 +27,12 @@ def is_linked() -> bool:
 
 
 def connect_coordinator(
-    terms: SessionArguments, devices: Sequence[Device], limiter: PowerControl, how: str
+    arguments: SessionArguments, devices: Sequence[Device], limiter: PowerControl, how: str
 ) -> Coordinator:
     """The coordinator of a session: the controller, the recorder, or the policies in process.
 
     Args:
-        terms: The arguments of the session.
+        arguments: The arguments of the session.
         devices: Those of this process.
         limiter: Whether power limits can be set.
         how: Source of the energy; `absent` if nothing measures it.
@@ -46,14 +46,13 @@ def connect_coordinator(
     if is_linked():
         from wattkeeper.live.wire.client import coordinator_from_environment
 
-        linked: Coordinator = coordinator_from_environment()
-        return linked
+        return coordinator_from_environment()
     if not distributed.is_leader():
         return distributed.FollowerCoordinator()
     if os.environ.get(RECORDING):
         from wattkeeper.live.session.recording_coordinator import RecordingCoordinator
 
-        return RecordingCoordinator(Path(os.environ[RECORDING]), terms, devices, limiter, how)
+        return RecordingCoordinator(Path(os.environ[RECORDING]), arguments, devices, limiter, how)
     try:
         from wattkeeper.live.session.local_coordinator import LocalCoordinator
         from wattkeeper.live.session.store import SessionStore
@@ -66,38 +65,38 @@ def connect_coordinator(
         ) from error
     from wattkeeper.live.session.policy_host import JobPlan, config_of
 
-    gpu_type, gpus, max_power_w = _hardware(terms, devices, how)
+    gpu_type, gpus, max_power_w = _hardware(arguments, devices, how)
     plan = JobPlan(
-        job=terms.job,
-        batch_sizes=tuple(sorted(set(terms.batch_sizes))),
-        default_batch_size=terms.default_batch_size,
-        max_epochs=terms.max_epochs,
-        target=terms.target,
-        higher_is_better=terms.higher_is_better,
-        eta=float(terms.eta),
+        job=arguments.job,
+        batch_sizes=tuple(sorted(set(arguments.batch_sizes))),
+        default_batch_size=arguments.default_batch_size,
+        max_epochs=arguments.max_epochs,
+        target=arguments.target,
+        higher_is_better=arguments.higher_is_better,
+        eta=float(arguments.eta),
         gpu_type=gpu_type,
         gpus=gpus,
-        limits_w=_limits(terms, devices, limiter, how),
+        limits_w=_limits(arguments, devices, limiter, how),
         max_power_w=max_power_w,
-        configure=config_of("configure", terms.configure),
-        tune=config_of("tune", terms.tune),
+        configure=config_of("configure", arguments.configure),
+        tune=config_of("tune", arguments.tune),
     )
     if len(plan.limits_w) > 1:
         plan.tune.check(plan.options)
     plan.configure.check(plan.options)
-    return LocalCoordinator(SessionStore(terms.store), plan, terms.lease_s)
+    return LocalCoordinator(SessionStore(arguments.store), plan, arguments.lease_s)
 
 
 def _hardware(
-    terms: SessionArguments, devices: Sequence[Device], how: str
+    arguments: SessionArguments, devices: Sequence[Device], how: str
 ) -> tuple[str, int, float]:
     """Type and number of the devices, and what the cost counts a second of one with, W."""
-    if how == "absent" and terms.eta > 0:
+    if how == "absent" and arguments.eta > 0:
         from wattkeeper.live.devices import absent
 
         raise EnvironmentLacks(
-            f"nothing here measures energy, so that no cost with eta={terms.eta:g} is known: say "
-            "eta=0, which counts time alone, or see with `wattkeeper doctor` what is missing\n"
+            f"nothing here measures energy, so that no cost with eta={arguments.eta:g} is known: "
+            "say eta=0, which counts time alone, or see with `wattkeeper doctor` what is missing\n"
             + absent()
         )
     if not devices:
@@ -106,16 +105,16 @@ def _hardware(
     highest = [device.limits.highest_w for device in devices if device.limits is not None]
     if len(highest) == len(devices):
         return gpu_type, len(devices), sum(highest) / len(highest)
-    if 0 < terms.eta < 1:
+    if 0 < arguments.eta < 1:
         raise EnvironmentLacks(
-            f"{gpu_type} has no highest power limit, with which a cost with eta={terms.eta:g} "
+            f"{gpu_type} has no highest power limit, with which a cost with eta={arguments.eta:g} "
             "weighs time against energy: say eta=1 (energy alone) or eta=0 (time alone)"
         )
     return gpu_type, len(devices), 1.0
 
 
 def _limits(
-    terms: SessionArguments, devices: Sequence[Device], limiter: PowerControl, how: str
+    arguments: SessionArguments, devices: Sequence[Device], limiter: PowerControl, how: str
 ) -> tuple[float, ...]:
     """The limits that all devices may be given, W, ascending; that in force if none may."""
     common = common_range(devices)
@@ -126,8 +125,8 @@ def _limits(
             return (min(device.limit_w() for device in devices),)
         except NotSupported:
             return ()
-    if terms.power_limits_w is None:
+    if arguments.power_limits_w is None:
         return power_limit_steps(*common)
-    for limit_w in terms.power_limits_w:
+    for limit_w in arguments.power_limits_w:
         common.check(limit_w)
-    return tuple(sorted({float(limit_w) for limit_w in terms.power_limits_w}))
+    return tuple(sorted({float(limit_w) for limit_w in arguments.power_limits_w}))

@@ -43,7 +43,7 @@ class LocalCoordinator:
     the store, and fail if it stays unreachable.
 
     Args:
-        store: What all sessions of the job share.
+        store: The store that all sessions of the job share.
         plan: The job, its choices and devices.
         lease_s: An attempt that does not renew its lease for so long is hung, s.
     """
@@ -51,7 +51,7 @@ class LocalCoordinator:
     def __init__(self, store: SessionStore, plan: JobPlan, lease_s: float = 60.0) -> None:
         self._store, self._plan, self._lease_s = store, plan, lease_s
         self._id = self._new = uuid.uuid4().hex
-        self._holder = process_identity.me()
+        self._holder = process_identity.identify()
         self._plan_digest = digest(plan.to_json())
 
     def begin(self) -> Assignment:
@@ -139,8 +139,8 @@ class LocalCoordinator:
         values: dict[str, Any] = self._lease_columns(db)
         if not self._checkpoint(self._id).exists():
             values |= {"epochs": 0, "time_s": 0.0, "energy_j": None}
-        db.execute(sa.update(attempts).where(a.id == self._id).values(values))
-        return db.execute(sa.select(attempts).where(a.id == self._id)).mappings().one()
+        update = sa.update(attempts).where(a.id == self._id).values(values).returning(attempts)
+        return db.execute(update).mappings().one()
 
     def _decide(self, db: sa.Connection, job: sa.RowMapping, living: int) -> sa.RowMapping:
         """Begin the next attempt of a recurrence that failed, else a new recurrence."""
@@ -184,8 +184,7 @@ class LocalCoordinator:
             **values,
             **self._lease_columns(db),
         }
-        db.execute(sa.insert(attempts).values(row))
-        return db.execute(sa.select(attempts).where(a.id == self._id)).mappings().one()
+        return db.execute(sa.insert(attempts).values(row).returning(attempts)).mappings().one()
 
     def _assign(self, row: sa.RowMapping) -> Assignment:
         plan = self._plan

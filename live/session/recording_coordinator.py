@@ -41,8 +41,8 @@ class RecordingRequest(NamedTuple):
         time_done_s: Seconds of training that these took.
         energy_done_j: Energy of that.
         checkpoint: Where it saves its state when it is told to stop.
-        lease_s: It is taken for hung that is silent for longer than this and its own lease, s.
-        parent: Process that wants to know; without it nobody does, so that the training stops.
+        lease_s: It is hung if it is silent for longer than this and its own lease, s.
+        parent: Identity of the recorder; the training stops if it has ended.
     """
 
     batch_size: int | None
@@ -63,72 +63,72 @@ class RecordingCoordinator:
 
     Args:
         folder: Holds the request; the events are written there.
-        terms: What the script says.
+        arguments: The arguments of the session.
         devices: Those of this process.
         limiter: Whether power limits can be set.
-        how: Where energy is from.
+        how: Source of the energy.
     """
 
     def __init__(
         self,
         folder: Path,
-        terms: SessionArguments,
+        arguments: SessionArguments,
         devices: Sequence[Device],
         limiter: PowerControl,
         how: str,
     ) -> None:
-        self._terms, self._devices, self._limiter, self._how = terms, devices, limiter, how
+        self._arguments, self._devices, self._limiter, self._how = arguments, devices, limiter, how
         self._events = folder / EVENTS
         self._wall = run_clock()
-        self._wanted = RecordingRequest(
+        self._request = RecordingRequest(
             **json.loads((folder / REQUEST).read_text(encoding="utf-8"))
         )
         self._report_s = 0.0
 
     def begin(self) -> Assignment:
-        """Begin what is recorded."""
-        terms, wanted = self._terms, self._wanted
-        batch_size = wanted.batch_size or terms.default_batch_size
+        """The assignment that the recorder requests."""
+        arguments, request = self._arguments, self._request
+        batch_size = request.batch_size or arguments.default_batch_size
         assignment = Assignment(
-            job_id=f"{terms.job}/{wanted.recurrence}",
-            recurrence=wanted.recurrence,
+            job_id=f"{arguments.job}/{request.recurrence}",
+            recurrence=request.recurrence,
             attempt=1,
             batch_size=batch_size,
-            default_batch_size=terms.default_batch_size,
-            max_epochs=min(terms.max_epochs, wanted.epochs or terms.max_epochs),
+            default_batch_size=arguments.default_batch_size,
+            max_epochs=min(arguments.max_epochs, request.epochs or arguments.max_epochs),
             power_limit_w=self._limit_w(),
             eta=0.0,
             max_power_w=1.0,
-            target=terms.target if wanted.epochs is None else None,
-            higher_is_better=terms.higher_is_better,
-            checkpoint=wanted.checkpoint,
-            epochs_done=wanted.epochs_done,
-            time_done_s=wanted.time_done_s,
-            energy_done_j=wanted.energy_done_j,
-            lease_s=max(terms.lease_s, wanted.lease_s),
+            target=arguments.target if request.epochs is None else None,
+            higher_is_better=arguments.higher_is_better,
+            checkpoint=request.checkpoint,
+            epochs_done=request.epochs_done,
+            time_done_s=request.time_done_s,
+            energy_done_j=request.energy_done_j,
+            lease_s=max(arguments.lease_s, request.lease_s),
         )
-        self._write("begun", assignment._asdict() | self._about())
+        self._write("begun", assignment._asdict() | self._describe_run())
         return assignment
 
     def report_profile(self, report: tuple[Measurement, ...]) -> float:
-        """Nothing is profiled within a training that is recorded."""
+        """Not called: no limits are profiled within a recorded training."""
         raise AssertionError(report)
 
     def report_epoch(self, report: EpochReport) -> bool:
-        """Write it to the events."""
+        """Append it to the events."""
         at_s = self._wall.now_s()
         self._write("epoch", report._asdict() | {"report_s": self._report_s})
         self._report_s = self._wall.now_s() - at_s
-        return report.epoch != self._wanted.stop_after and self.renew_lease()
+        return report.epoch != self._request.stop_after and self.renew_lease()
 
     def renew_lease(self) -> bool:
-        """Note a sign of life; whether the recorder still runs."""
+        """Touch the events; whether the recorder still runs."""
         with suppress(OSError):
             os.utime(self._events)
-        return not process_identity.is_dead(self._wanted.parent)
+        return not process_identity.is_dead(self._request.parent)
 
     def end(self, outcome: AttemptResult) -> None:
-        """Write it to the events."""
+        """Append it to the events."""
         self._write("ended", outcome._asdict() | {"report_s": self._report_s})
 
     def _limit_w(self) -> float | None:
@@ -136,23 +136,25 @@ class RecordingCoordinator:
             return None
         common = common_range(self._devices)
         assert common is not None  # some device takes limits
-        limit_w = self._wanted.power_limit_w
+        limit_w = self._request.power_limit_w
         if limit_w is None:
             return common.highest_w
         common.check(limit_w)
         return limit_w
 
-    def _about(self) -> dict[str, Any]:
+    def _describe_run(self) -> dict[str, Any]:
         """The arguments of the session, and the devices that it runs on."""
-        terms = self._terms
+        arguments = self._arguments
         types = sorted({device.gpu_type for device in self._devices})
         torch = sys.modules.get("torch")
         return {
-            "terms": dict(zip(terms._fields[:6], terms[:6], strict=True)),  # up to the direction
+            "terms": dict(
+                zip(arguments._fields[:6], arguments[:6], strict=True)
+            ),  # up to the direction
             "gpu_type": "+".join(types) or "cpu",
             "gpus": len(self._devices) or distributed.world_size(),
             "limits_w": common_range(self._devices),
-            "limit_w": self._in_force(),
+            "limit_w": self._limit_in_force(),
             "allowed": self._limiter.allowed,
             "why": self._limiter.why,
             "how": self._how,
@@ -163,7 +165,7 @@ class RecordingCoordinator:
             },
         }
 
-    def _in_force(self) -> float | None:
+    def _limit_in_force(self) -> float | None:
         try:
             return min((device.limit_w() for device in self._devices), default=None)
         except NotSupported:

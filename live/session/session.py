@@ -115,12 +115,12 @@ class Session:
         store: str | Path | None = None,
         lease_s: float = 60.0,
     ) -> None:
-        self._terms = SessionArguments(
+        self._arguments = SessionArguments(
             job, tuple(batch_sizes), default_batch_size, max_epochs, target, higher_is_better, eta,
             configure, tune, None if power_limits_w is None else tuple(power_limits_w), store,
             lease_s,
         )  # fmt: skip
-        self._terms.check()
+        self._arguments.check()
         self._control = power_control
         self.power_limit_w: float | None = None
         self._checkpointed: dict[str, checkpoint.Checkpointable] = {}
@@ -152,7 +152,7 @@ class Session:
             self._meter = EnergyMeter(devices, run_clock())
             stack.callback(self._meter.close)
             self._coordinator: Coordinator = connect_coordinator(
-                self._terms, devices, self._limiter, self._meter.how
+                self._arguments, devices, self._limiter, self._meter.how
             )
             return self._coordinator.begin()
 
@@ -243,7 +243,7 @@ class Session:
                 return None
             assignment, fresh = self.assignment, not self._continues
             name = f"{assignment.job_id}.{assignment.attempt}"
-            job = Job(name, self._terms.job, assignment.recurrence, None, 1, 0.0, model=name)
+            job = Job(name, self._arguments.job, assignment.recurrence, None, 1, 0.0, model=name)
             self._warm = warm_start.begin(
                 zoo, job, model, older, inputs, policy, mutated_from, fill=fresh
             )
@@ -497,7 +497,7 @@ class Session:
         name, warm = f"{assignment.job_id}.{assignment.attempt}", self._warm
         try:
             refusal = warm.zoo.add(
-                warm.graph, warm.model.state_dict(), task=self._terms.job, accuracy=metric,
+                warm.graph, warm.model.state_dict(), task=self._arguments.job, accuracy=metric,
                 name=name, parent=self._parent,
             ).reason  # fmt: skip
         except (WattkeeperError, OSError) as lacks:

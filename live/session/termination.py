@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any, Final
 
 GRACE_S: Final = 10.0
-"""A step that lasts so long after SIGTERM is interrupted, and its state is not saved."""
+"""A step that lasts longer after SIGTERM is interrupted, and its state is not saved, s."""
 
 
 class Stopped(BaseException):

@@ -102,19 +102,18 @@ class SessionServer:
         """Begin the lease (s) of a run that starts, or that ran while no server listened."""
         self.later(lambda: self._leases.__setitem__(run, _Lease(lease_s)))
 
-    def over(self, run: str) -> None:
-        """Note that a run reported its end: its process has one more lease to exit."""
-        self._mark(run, over=True)
-
-    def stop(self, run: str) -> None:
-        """Tell a run to stop at its next request."""
-        self._mark(run, over=False)
-
     def forget(self, run: str) -> None:
         """Drop the lease of a run whose process is gone."""
         self.later(lambda: self._leases.pop(run, None))
 
-    def _mark(self, run: str, *, over: bool) -> None:
+    def stop(self, run: str, *, over: bool = False) -> None:
+        """Tell a run to stop at its next request; its lease begins anew.
+
+        Args:
+            run: Its id.
+            over: Whether it reported its end; its lease is then renewed no more.
+        """
+
         def mark() -> None:
             lease = self._leases.get(run)
             if lease is not None:

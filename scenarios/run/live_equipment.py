@@ -101,7 +101,7 @@ def equip(
         with locate_errors(loaded.document, "live", "workloads", name, "command"):
             command_line(workload.command)
     if section.runner == "ray":
-        devices: HostDevices = ray_runner.anywhere(_find_devices, section.power_control)
+        devices: HostDevices = ray_runner.run_on_gpu_host(_find_devices, section.power_control)
     else:
         devices = _find_devices(section.power_control)
     _check_devices(loaded, section, devices, inputs.cluster.gpus)

@@ -22,7 +22,7 @@ from wattkeeper.live.controller.launchers.local import Launcher, LocalLauncher
 from wattkeeper.live.controller.process_table import ExternalLinks, LiveSettings
 from wattkeeper.live.controller.progress import Watch
 from wattkeeper.live.controller.virtual_time import VirtualWallClock
-from wattkeeper.live.host import proc
+from wattkeeper.live.host import process_identity
 from wattkeeper.live.host.wall_clock import STILL, WallClock
 from wattkeeper.live.session.session import POWER_CONTROL
 from wattkeeper.live.wire.client import LEASE
@@ -83,12 +83,14 @@ def execute(
         zoo = build_zoo(spec, inputs, streams)
         world = build_world(spec, inputs, env, streams, backend, source_of(inputs), zoo)
         if not again:
-            backend.fleet.hands = _links(backend, log, section, inputs.cluster.capacity.tolist())
+            backend.processes.links = _links(
+                backend, log, section, inputs.cluster.capacity.tolist()
+            )
         try:
             with _halted_by_signals(backend):
                 world.run()
         finally:
-            backend.fleet.close()
+            backend.processes.close()
     if again and backend.unfinished:
         raise InputError(f"{log.path} ends before its run does: run it live to its end first")
     unmeasured = () if equipment.measured else tuple(inputs.recurrences)
@@ -124,7 +126,7 @@ def _halted_by_signals(backend: LiveBackend) -> Iterator[None]:
 def _wall(section: LiveSection, log: EventLog) -> WallClock:
     if section.speed is not None:
         return VirtualWallClock(section.speed)
-    boot = proc.boot()
+    boot = process_identity.boot_id()
     known = json.loads(log.get("began") or "null")
     if known is None:
         known = {"boot": boot, "s": time.monotonic()}

@@ -1,4 +1,4 @@
-"""What starts the processes of attempts on this host."""
+"""Starts the processes of attempts on this host."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import os
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from shutil import which
 from typing import Final, NamedTuple, Protocol
 
 from wattkeeper.live.controller import processes
-from wattkeeper.live.wire.client import RUN
+from wattkeeper.live.wire.client import LINK, RUN
 from wattkeeper.live.wire.server import SessionServer
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 
@@ -23,8 +24,8 @@ HOLDS: Final = "WATTKEEPER_HOLDS"
 Gpu = tuple[int, int]
 """A node of the cluster, and one of its GPUs, from 0."""
 
-Exited = Callable[[str, int | None], None]
-"""Takes the run whose process is gone, and its exit code, if it is known."""
+ReportExit = Callable[[str, int | None], None]
+"""Takes the run whose process has exited, and its exit code, if it is known."""
 
 
 class LaunchRequest(NamedTuple):
@@ -32,9 +33,9 @@ class LaunchRequest(NamedTuple):
 
     Attributes:
         run: Its id.
-        command: What is executed.
-        environment: What is added to the environment.
-        gpus: Those that it holds, in ascending order.
+        command: The command.
+        environment: Variables added to the environment.
+        gpus: The GPUs that it holds, in ascending order.
     """
 
     run: str
@@ -44,28 +45,28 @@ class LaunchRequest(NamedTuple):
 
 
 class Launcher(Protocol):
-    """Starts processes, and tells when they are gone.
+    """Starts processes, and reports their exits.
 
     Attributes:
-        host: Where sessions find the controller.
+        host: Address of the controller for sessions.
     """
 
     host: str
 
-    def start(self, start: LaunchRequest) -> None:
-        """Start a process; that it is gone is told once."""
+    def start(self, request: LaunchRequest) -> None:
+        """Start a process; its exit is reported once."""
 
-    def found(self) -> dict[str, tuple[Gpu, ...]]:
-        """Runs that an earlier controller started and that go on, with the GPUs that they hold.
+    def adopt(self) -> dict[str, tuple[Gpu, ...]]:
+        """The running processes of an earlier controller, with their GPUs.
 
-        From now on it is told when they are gone.
+        Their exits are reported, too.
         """
 
     def kill(self, run: str) -> None:
-        """End a run at once, with all that it started."""
+        """Kill the processes of a run."""
 
     def close(self) -> None:
-        """End all runs that are left."""
+        """Kill the processes of all runs."""
 
 
 class LocalLauncher:
@@ -75,9 +76,9 @@ class LocalLauncher:
 
     Args:
         server: Watches them.
-        exited: Called, in the server's thread, when one is gone.
-        folder: Where their output goes.
-        token: What tells them from those of other controllers.
+        exited: Called in the server's thread when one has exited.
+        folder: Folder of the run; their output is in `output`.
+        token: Marks them as this controller's.
         first_gpu: The number of the first GPU of each node.
         torchrun: Start every command by `torch.distributed.run`, as one process a GPU.
     """
@@ -87,7 +88,7 @@ class LocalLauncher:
     def __init__(
         self,
         server: SessionServer,
-        exited: Exited,
+        exited: ReportExit,
         folder: Path,
         token: str,
         first_gpu: Sequence[int],
@@ -101,48 +102,36 @@ class LocalLauncher:
         visible = os.environ.get(VISIBLE, "")
         self._visible = [name for name in visible.split(",") if name]
 
-    def start(self, start: LaunchRequest) -> None:
+    def start(self, request: LaunchRequest) -> None:
         """See `Launcher`."""
-        command = command_line(start.command)
+        command = command_line(request.command)
         if self._torchrun:
-            command = by_torchrun(command, len(start.gpus))
-        environment = {
-            **os.environ,
-            **start.environment,
-            RUN: start.run,
-            HOLDS: shown(start.gpus),
-            VISIBLE: ",".join(self._name(gpu) for gpu in start.gpus),
-        }
-        folder = self._folder / "output"
-        folder.mkdir(parents=True, exist_ok=True)
-        stem = file_name(start.run)
-        with (folder / f"{stem}.out").open("ab") as out, (folder / f"{stem}.err").open("ab") as err:
-            try:
-                process = subprocess.Popen(
-                    command,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=err,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise EnvironmentLacks(
-                    f"{command[0]} could not be started ({error.strerror}): once that is mended, "
-                    "the next run with the same folder goes on"
-                ) from None
-        self._running[start.run] = process
-        self._watch(start.run, process.pid)
+            command = torchrun_command(command, len(request.gpus))
+        visible = ",".join(self._name(gpu) for gpu in request.gpus)
+        variables = {**request.environment, **run_variables(request), VISIBLE: visible}
+        try:
+            process = spawn(command, variables, self._folder, file_name(request.run))
+        except OSError as error:
+            raise EnvironmentLacks(
+                f"{command[0]} could not be started ({error.strerror}): once that is repaired, "
+                "the next run with the same folder goes on"
+            ) from None
+        self._running[request.run] = process
+        self._watch(request.run, process.pid)
 
-    def found(self) -> dict[str, tuple[Gpu, ...]]:
+    def adopt(self) -> dict[str, tuple[Gpu, ...]]:
         """See `Launcher`."""
-        known: dict[str, tuple[Gpu, ...]] = {}
-        for run, members in processes.of_controller(self._token).items():
-            leader = next((pid for pid in members if _leads(pid)), min(members))
+        runs = defaultdict[str, dict[int, Mapping[str, str]]](dict)
+        for pid, environment in processes.environments():
+            if environment.get(LINK, "").endswith(f"/{self._token}"):
+                runs[environment[RUN]][pid] = environment
+        gpus: dict[str, tuple[Gpu, ...]] = {}
+        for run, members in runs.items():
+            leader = next((pid for pid in members if _is_session_leader(pid)), min(members))
             self._running[run] = None
             self._watch(run, leader)
-            known[run] = read(members[leader].get(HOLDS, ""))
-        return known
+            gpus[run] = parse_gpus(members[leader].get(HOLDS, ""))
+        return gpus
 
     def kill(self, run: str) -> None:
         """See `Launcher`."""
@@ -157,25 +146,25 @@ class LocalLauncher:
     def _watch(self, run: str, pid: int) -> None:
         try:
             descriptor = os.pidfd_open(pid)
-        except ProcessLookupError:  # it is gone already
-            self._gone(run)
+        except ProcessLookupError:  # it has exited already
+            self._handle_exit(run)
             return
-        self._server.watch(descriptor, lambda: self._gone(run))
+        self._server.watch(descriptor, lambda: self._handle_exit(run))
 
-    def _gone(self, run: str) -> None:
+    def _handle_exit(self, run: str) -> None:
         process = self._running.pop(run, None)
         code = None if process is None else process.wait()
-        processes.kill(run)  # what it started, and left behind
-        self._when_guarded(run, processes.guards(run), code)
+        processes.kill(run)  # its descendants
+        self._report_exit(run, processes.guards(run), code)
 
-    def _when_guarded(self, run: str, guards: list[int], code: int | None) -> None:
-        """Tell that a run is gone once its guards have put power limits back."""
+    def _report_exit(self, run: str, guards: list[int], code: int | None) -> None:
+        """Report the exit of a run once its guards have restored power limits."""
         while guards:
             try:
                 descriptor = os.pidfd_open(guards.pop())
             except ProcessLookupError:
                 continue
-            self._server.watch(descriptor, lambda: self._when_guarded(run, guards, code))
+            self._server.watch(descriptor, lambda: self._report_exit(run, guards, code))
             return
         self._exited(run, code)
 
@@ -184,8 +173,8 @@ class LocalLauncher:
         return self._visible[number] if number < len(self._visible) else str(number)
 
 
-def _leads(pid: int) -> bool:
-    """Whether a process began the session that it is in, as those do that a runner starts."""
+def _is_session_leader(pid: int) -> bool:
+    """Whether a process leads its session, as those that a launcher started do."""
     try:
         return os.getsid(pid) == pid
     except ProcessLookupError:
@@ -206,12 +195,51 @@ def command_line(command: Sequence[str]) -> list[str]:
     return [program, *arguments]
 
 
-def by_torchrun(command: Sequence[str], count: int) -> list[str]:
-    """The command that starts so many processes of one training on this host."""
+def torchrun_command(
+    command: Sequence[str],
+    count: int,
+    rendezvous: Sequence[str] = ("--standalone", "--nnodes=1"),
+) -> list[str]:
+    """The command that starts `count` processes of one training on this host."""
     return [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nnodes=1",
-        f"--nproc-per-node={count}", "--no-python", *command,
+        sys.executable, "-m", "torch.distributed.run", *rendezvous, f"--nproc-per-node={count}",
+        "--no-python", *command,
     ]  # fmt: skip
+
+
+def run_variables(request: LaunchRequest) -> dict[str, str]:
+    """The variables that mark a process as one of a run."""
+    return {RUN: request.run, HOLDS: format_gpus(request.gpus)}
+
+
+def spawn(
+    command: Sequence[str],
+    variables: Mapping[str, str],
+    folder: Path,
+    stem: str,
+    home: str | None = None,
+    prepare: Callable[[], None] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own, whose output goes to files.
+
+    Args:
+        command: The command.
+        variables: Added to the environment.
+        folder: Folder of the live run; the files are in `output`.
+        stem: Name of the files, without suffix.
+        home: Working directory; None: this process's.
+        prepare: Called in the child before the command.
+
+    Raises:
+        OSError: If it cannot be started.
+    """
+    output = folder / "output"
+    output.mkdir(parents=True, exist_ok=True)
+    with (output / f"{stem}.out").open("ab") as out, (output / f"{stem}.err").open("ab") as err:
+        return subprocess.Popen(
+            command, env={**os.environ, **variables}, cwd=home, stdin=subprocess.DEVNULL,
+            stdout=out, stderr=err, start_new_session=True, preexec_fn=prepare,
+        )  # fmt: skip
 
 
 def check_torchrun() -> None:
@@ -226,20 +254,17 @@ def check_torchrun() -> None:
         raise EnvironmentLacks("torchrun needs torch: pip install 'wattkeeper[live]'")
 
 
-def shown(gpus: Sequence[Gpu]) -> str:
-    """GPUs as text."""
+def format_gpus(gpus: Sequence[Gpu]) -> str:
+    """GPUs as text, `node:gpu` with `,` between."""
     return ",".join(f"{node}:{gpu}" for node, gpu in gpus)
 
 
-def read(text: str) -> tuple[Gpu, ...]:
-    """GPUs from a text of `shown`."""
-    found = []
-    for part in filter(None, text.split(",")):
-        node, _, gpu = part.partition(":")
-        found.append((int(node), int(gpu)))
-    return tuple(found)
+def parse_gpus(text: str) -> tuple[Gpu, ...]:
+    """GPUs from a text of `format_gpus`."""
+    pairs = (part.split(":") for part in text.split(",") if part)
+    return tuple((int(node), int(gpu)) for node, gpu in pairs)
 
 
 def file_name(run: str) -> str:
-    """A run's id as a file may be called."""
+    """The id of a run as the stem of a file's name."""
     return re.sub(r"[^A-Za-z0-9._#-]", "_", run)

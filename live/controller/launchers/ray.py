@@ -13,14 +13,15 @@ from threading import Thread
 from typing import Any, Final
 
 from wattkeeper.live.controller.launchers.local import (
-    HOLDS,
-    Exited,
     Gpu,
     LaunchRequest,
+    ReportExit,
+    command_line,
     file_name,
-    shown,
+    run_variables,
+    spawn,
+    torchrun_command,
 )
-from wattkeeper.live.wire.client import RUN
 from wattkeeper.policies.errors import EnvironmentLacks
 
 NAMESPACE: Final = "wattkeeper"
@@ -45,7 +46,7 @@ def connect(address: str | None) -> None:
     if _ray().is_initialized():
         return
     try:
-        _knock(address)
+        _check_reachable(address)
         ray.init(
             address=address, namespace=NAMESPACE, logging_level=logging.ERROR, log_to_driver=False
         )
@@ -62,19 +63,15 @@ def _ray() -> Any:
     return import_module("ray")
 
 
-def _knock(address: str | None) -> None:
-    """Fail soon where nobody listens: Ray itself tries for minutes.
-
-    Raises:
-        OSError: If nobody does.
-    """
+def _check_reachable(address: str | None) -> None:
+    """Raise OSError at once where no server listens: Ray itself retries for minutes."""
     host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
     if colon and port.isdecimal():
         socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S).close()
 
 
-def anywhere(call: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function returns on a host of the cluster that has a GPU.
+def run_on_gpu_host(call: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function on a host of the cluster that has a GPU, and return its result.
 
     Raises:
         EnvironmentLacks: If there is none.
@@ -88,56 +85,56 @@ def anywhere(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class RayLauncher:
-    """Processes on the hosts of a Ray cluster: a `Runner`.
+    """Processes on the hosts of a Ray cluster: a `Launcher`.
 
     Each node of the scenario is a node of Ray with at least as many GPUs. An attempt on several
     GPUs is started by torchrun on each of its nodes. Processes end with the controller.
 
     Args:
-        exited: Called, in a thread, when an attempt's processes are gone.
-        folder: Where their output goes; each host needs it.
+        exited: Called in a thread when an attempt's processes have exited.
+        folder: Folder of the run; each host needs it.
         capacity: GPUs by node of the scenario.
 
     Raises:
         EnvironmentLacks: If the cluster is too small.
     """
 
-    def __init__(self, exited: Exited, folder: Path, capacity: Sequence[int]) -> None:
+    def __init__(self, exited: ReportExit, folder: Path, capacity: Sequence[int]) -> None:
         ray = self._ray = _ray()
         self._exited, self._folder = exited, folder
         self.host: str = ray.util.get_node_ip_address()
-        self._nodes = matched(capacity, ray.nodes())
+        self._nodes = match_nodes(capacity, ray.nodes())
         self._groups: dict[str, Any] = {}
         self._actors: dict[str, list[Any]] = {}
         self._ended: set[str] = set()
 
-    def start(self, start: LaunchRequest) -> None:
-        """See `Runner`."""
-        Thread(target=self._carry_out, args=(start,), daemon=True).start()
+    def start(self, request: LaunchRequest) -> None:
+        """See `Launcher`."""
+        Thread(target=self._execute, args=(request,), daemon=True).start()
 
-    def found(self) -> dict[str, tuple[Gpu, ...]]:
-        """Nothing: Ray ends the processes of a controller that is gone."""
+    def adopt(self) -> dict[str, tuple[Gpu, ...]]:
+        """No processes: Ray ends those of a controller that has exited."""
         return {}
 
     def kill(self, run: str) -> None:
-        """See `Runner`."""
+        """See `Launcher`."""
         self._ended.add(run)
         for actor in self._actors.get(run, ()):
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.get(actor.kill.remote())
 
     def close(self) -> None:
-        """See `Runner`."""
+        """See `Launcher`."""
         for run in list(self._groups):
             self.kill(run)
 
-    def _carry_out(self, start: LaunchRequest) -> None:
+    def _execute(self, request: LaunchRequest) -> None:
         """Start the processes of an attempt, and wait for their end."""
-        ray, run = self._ray, start.run
+        ray, run = self._ray, request.run
         code: int | None = None
         try:
             by_node: dict[int, int] = {}
-            for node, _ in start.gpus:
+            for node, _ in request.gpus:
                 by_node[node] = by_node.get(node, 0) + 1
             group = self._groups[run] = ray.util.placement_group(
                 [{"GPU": gpus, "CPU": CPUS} for gpus in by_node.values()],
@@ -146,7 +143,7 @@ class RayLauncher:
             )
             ray.get(group.ready())
             if run not in self._ended:
-                code = self._run(start, group, list(by_node.values()))
+                code = self._run(request, group, list(by_node.values()))
         except ray.exceptions.RayError as error:
             logging.getLogger("wattkeeper.live").warning("%s: %s", run, error)
         finally:
@@ -157,32 +154,32 @@ class RayLauncher:
                     ray.util.remove_placement_group(group)
             self._exited(run, code)
 
-    def _run(self, start: LaunchRequest, group: Any, gpus: Sequence[int]) -> int:
+    def _run(self, request: LaunchRequest, group: Any, gpus: Sequence[int]) -> int:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         ray = self._ray
         remote, home = ray.remote(_Process), str(Path.cwd())
-        actors = self._actors[start.run] = [
+        actors = self._actors[request.run] = [
             remote.options(
                 num_cpus=CPUS,
-                num_gpus=many,
+                num_gpus=count,
                 max_concurrency=2,
                 scheduling_strategy=PlacementGroupSchedulingStrategy(
-                    group, placement_group_bundle_index=at
+                    group, placement_group_bundle_index=index
                 ),
-            ).remote(str(self._folder.absolute()), home, start.run)
-            for at, many in enumerate(gpus)
+            ).remote(str(self._folder.absolute()), home, request.run)
+            for index, count in enumerate(gpus)
         ]
         master = ray.get(actors[0].address.remote()) if sum(gpus) > 1 else None
-        environment = {**start.environment, RUN: start.run, HOLDS: shown(start.gpus)}
+        variables = {**request.environment, **run_variables(request)}
         waits = [
-            actor.execute.remote(list(start.command), environment, master, len(gpus), at, many)
-            for at, (actor, many) in enumerate(zip(actors, gpus, strict=True))
+            actor.execute.remote(list(request.command), variables, master, len(gpus), rank, count)
+            for rank, (actor, count) in enumerate(zip(actors, gpus, strict=True))
         ]
         code = 0
         while waits and code == 0:
-            over, waits = ray.wait(waits)
-            code = ray.get(over[0])
+            ended, waits = ray.wait(waits)
+            code = ray.get(ended[0])
         for actor in actors:
             with contextlib.suppress(ray.exceptions.RayError):
                 ray.get(actor.kill.remote())
@@ -194,18 +191,18 @@ class _Process:
     """A process on one host, in an actor of Ray.
 
     Args:
-        folder: Where its output goes.
-        home: Where it runs, if that is there.
-        run: The attempt that it belongs to.
+        folder: Folder of the live run.
+        home: Its working directory, if that exists there.
+        run: Its id.
     """
 
     def __init__(self, folder: str, home: str, run: str) -> None:
-        self._folder, self._run = Path(folder) / "output", run
+        self._folder, self._run = Path(folder), run
         self._home = home if Path(home).is_dir() else None
         self._process: subprocess.Popen[bytes] | None = None
 
     def address(self) -> tuple[str, int]:
-        """Where the processes of an attempt may meet: this host, and a free port."""
+        """Address for the rendezvous of an attempt's processes: this host, and a free port."""
         with socket.socket() as free:
             free.bind(("", 0))
             host: str = _ray().util.get_node_ip_address()
@@ -214,46 +211,27 @@ class _Process:
     def execute(
         self,
         command: Sequence[str],
-        environment: Mapping[str, str],
+        variables: Mapping[str, str],
         master: tuple[str, int] | None,
         nodes: int,
         rank: int,
         gpus: int,
     ) -> int:
         """Run a command to its end; its exit code."""
-        import os
-        import sys
-
-        from wattkeeper.live.controller.launchers.local import command_line
-
         line = command_line(command)
         if master is not None:
-            line = [
-                sys.executable, "-m", "torch.distributed.run", f"--nnodes={nodes}",
-                f"--node-rank={rank}", f"--nproc-per-node={gpus}", f"--master-addr={master[0]}",
-                f"--master-port={master[1]}", "--no-python", *line,
-            ]  # fmt: skip
-        self._folder.mkdir(parents=True, exist_ok=True)
+            host, port = master
+            rendezvous = (f"--nnodes={nodes}", f"--node-rank={rank}", f"--master-addr={host}",
+                          f"--master-port={port}")  # fmt: skip
+            line = torchrun_command(line, gpus, rendezvous)
         stem = f"{file_name(self._run)}.{rank}"
-        with (
-            (self._folder / f"{stem}.out").open("ab") as out,
-            (self._folder / f"{stem}.err").open("ab") as err,
-        ):
-            process = subprocess.Popen(
-                line,
-                env={**os.environ, **environment},
-                cwd=self._home,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-                preexec_fn=_end_with_parent,
-            )
-            self._process = process
-            return process.wait()
+        self._process = spawn(
+            line, variables, self._folder, stem, self._home, prepare=_end_with_parent
+        )
+        return self._process.wait()
 
     def kill(self) -> None:
-        """End the attempt's processes on this host, and wait for the guards of its limits."""
+        """Kill the attempt's processes on this host, and wait for the guards of its limits."""
         import time
 
         from wattkeeper.live.controller import processes
@@ -272,32 +250,32 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(set_signal, signal.SIGKILL)
 
 
-def matched(capacity: Sequence[int], nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+def match_nodes(capacity: Sequence[int], nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     """The id of a Ray node for each node of a scenario, the smallest that suffices.
 
     Args:
         capacity: GPUs by node of the scenario.
-        nodes: As `ray.nodes` tells them.
+        nodes: Nodes of Ray, as `ray.nodes` gives them.
 
     Raises:
         EnvironmentLacks: If there are too few.
     """
-    there = [
+    alive = [
         (int(node["Resources"].get("GPU", 0)), str(node["NodeID"]))
         for node in nodes
         if node["Alive"]
     ]
-    free = sorted(there)
-    found: dict[int, str] = {}
-    for at in sorted(range(len(capacity)), key=lambda at: capacity[at]):
-        while free and free[0][0] < capacity[at]:
+    free = sorted(alive)
+    matches: dict[int, str] = {}
+    for node in sorted(range(len(capacity)), key=capacity.__getitem__):
+        while free and free[0][0] < capacity[node]:
             free.pop(0)
         if not free:
-            sizes = ", ".join(str(gpus) for gpus, _ in sorted(there, reverse=True)) or "none"
+            sizes = ", ".join(str(gpus) for gpus, _ in sorted(alive, reverse=True)) or "none"
             raise EnvironmentLacks(
                 f"the scenario has {len(capacity)} nodes with "
                 f"{', '.join(map(str, sorted(capacity, reverse=True)))} GPUs, Ray's have {sizes}: "
                 "make the cluster smaller (cluster), or add nodes to Ray"
             )
-        found[at] = free.pop(0)[1]
-    return [found[at] for at in range(len(capacity))]
+        matches[node] = free.pop(0)[1]
+    return [matches[node] for node in range(len(capacity))]

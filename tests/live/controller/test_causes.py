@@ -94,13 +94,13 @@ def test_a_lost_attempt_is_tried_again_as_it_was(lost: Path, how: str) -> None:
     assert attempts[-1]["epochs"] == 3
 
 
-def test_energy_that_nobody_measured_is_absent(lost: Path) -> None:
+def test_unmeasured_energy_is_absent(lost: Path) -> None:
     assert {row["energy_j"] for row in rows(lost, "jobs")} == {None}
     assert {row["power_w"] for row in rows(lost, "timeline")} == {None}
     assert manifest(lost)["live"]["energy"] == ["absent"]
 
 
-def test_what_nobody_knows_is_absent_by_workload_too(lost: Path) -> None:
+def test_unmeasured_energy_is_absent_by_workload(lost: Path) -> None:
     summary = json.loads((lost / "summary.json").read_text())
     for parts in summary["by"].values():
         for variants in parts.values():
@@ -112,13 +112,13 @@ def test_what_nobody_knows_is_absent_by_workload_too(lost: Path) -> None:
     assert metrics["regret"]["mean"] is metrics["cluster_energy_j"]["mean"] is None
 
 
-def test_a_failed_script_says_why(lost: Path) -> None:
+def test_the_message_of_a_failed_script_is_reported(lost: Path) -> None:
     (message,) = [one["message"] for one in manifest(lost)["live"]["attempts"]
                   if one["cause"] == "failed"]  # fmt: skip
     assert message == "ValueError: no such data"
 
 
-def test_lost_attempts_are_said_and_where_their_output_is(lost_run: tuple[Path, str]) -> None:
+def test_lost_attempts_are_counted_and_their_output_is_named(lost_run: tuple[Path, str]) -> None:
     folder, printed = lost_run
     said = " ".join(printed.split())
     causes = Counter(one["cause"] for one in manifest(folder)["live"]["attempts"])
@@ -133,9 +133,9 @@ def test_lost_attempts_are_said_and_where_their_output_is(lost_run: tuple[Path, 
 @pytest.mark.parametrize(
     ("code", "last"),
     [
-        ("print('done')", ".out; the last line: done"),
-        ("raise ValueError('no such data')", ".err; the last line: ValueError: no such data"),
-        ("pass", "it said nothing"),
+        ("print('done')", ".out; it ends with:\n  done"),
+        ("raise ValueError('no such data')", ".err; it ends with:\n  ValueError: no such data"),
+        ("pass", "it wrote no output"),
     ],
 )
 def test_a_command_without_a_session_ends_the_run(code: str, last: str, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def failing(folder: Path, how: str, recurrences: int = 1, lease_s: float = 60) -
 
 
 @pytest.mark.parametrize("how", ["raises", pytest.param("exits", marks=pytest.mark.slow)])
-def test_a_script_that_always_fails_ends_the_run_until_it_is_mended(
+def test_a_script_that_always_fails_ends_the_run_until_it_is_repaired(
     how: str, tmp_path: Path
 ) -> None:
     path = failing(tmp_path, how, recurrences=5)
@@ -200,7 +200,7 @@ def test_a_script_that_always_fails_ends_the_run_until_it_is_mended(
         f"epoch; the last time with batch size 8: {why}. Once it is mended, the same command goes" \
         in said  # fmt: skip
     assert said.rstrip().endswith("no such data"), "the last line of its log"
-    (log,) = re.findall(r"What it said is in (\S+#3\S*\.err);", said)
+    (log,) = re.findall(r"its output is in (\S+#3\S*\.err);", said)
     assert "no such data" in Path(log).read_text()
     failing(tmp_path, "mended", recurrences=5)
     run(*arguments, cwd=tmp_path, WATTKEEPER_DEVICE="none")
@@ -211,7 +211,7 @@ def test_a_script_that_always_fails_ends_the_run_until_it_is_mended(
     assert [(one["attempt"], one["message"]) for one in lost] == [(n, why) for n in (1, 2, 3)]
 
 
-def test_a_script_that_never_says_anything_ends_the_run(tmp_path: Path) -> None:
+def test_a_script_without_a_session_ends_the_run(tmp_path: Path) -> None:
     path = failing(tmp_path, "sleeps", lease_s=3)
     arguments = ("--live", "--out", "live")
     said = run(path, *arguments, cwd=tmp_path, code=2, WATTKEEPER_DEVICE="none").stderr
@@ -231,7 +231,7 @@ def test_a_script_that_hangs_in_its_first_epoch_ends_the_run(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("how", ["memory", pytest.param("later", marks=pytest.mark.slow)])
-def test_a_script_that_fails_for_want_of_memory_or_later_on_is_an_outcome(
+def test_running_out_of_memory_or_failing_later_does_not_end_the_run(
     how: str, tmp_path: Path
 ) -> None:
     path = failing(tmp_path, how, recurrences=2)
@@ -273,7 +273,7 @@ def test_what_cannot_run_live_is_refused(
     assert not out.exists()
 
 
-def test_a_refusal_names_the_variant_that_is_to_blame(tmp_path: Path) -> None:
+def test_an_error_names_the_variant(tmp_path: Path) -> None:
     variants = {"plain": {}, "knowing": {"policies": {"configure": "oracle"}}}
     path = scenario(tmp_path, REHEARSED | {"variants": variants, "baseline": "plain"})
     said = run(path, "--live", cwd=tmp_path, code=2).stderr
@@ -288,7 +288,9 @@ def test_a_workload_without_profiles_cannot_be_simulated(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("gpu", "said"), [("V100", True), ("cpu", False)])
-def test_a_scenario_that_misnames_the_devices_is_told(gpu: str, said: bool, tmp_path: Path) -> None:
+def test_other_devices_than_in_the_scenario_are_reported(
+    gpu: str, said: bool, tmp_path: Path
+) -> None:
     code = "from wattkeeper.live import Session\n"
     code += "with Session('any', batch_sizes=[8], default_batch_size=8, max_epochs=9) as session:\n"
     code += "    for epoch in session.epochs(): session.report(3)\n"
@@ -298,7 +300,7 @@ def test_a_scenario_that_misnames_the_devices_is_told(gpu: str, said: bool, tmp_
     assert ("It ran on cpu; the scenario (cluster.gpu)" in done.stdout) == said
 
 
-def test_latencies_without_profiles_are_refused_where_they_stand(tmp_path: Path) -> None:
+def test_latencies_without_profiles_are_refused_with_their_line(tmp_path: Path) -> None:
     path = scenario(tmp_path, TRAINED | {"latencies": "recorded", "live": {"workloads": {
         "some": workload("true")}}})  # fmt: skip
     said = run(path, "--live", cwd=tmp_path, code=2).stderr
@@ -334,7 +336,7 @@ open(f"rank-{rank}", "w").write(str(session.batch_size))
 
 
 @pytest.mark.slow
-def test_torchrun_starts_a_process_a_gpu_and_one_of_them_reports(tmp_path: Path) -> None:
+def test_torchrun_starts_a_process_per_gpu_and_one_reports(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "together.py").write_text(TOGETHER)
     cluster = TRAINED["cluster"] | {"gpus": 2, "gpus_per_node": 2}

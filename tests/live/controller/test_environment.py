@@ -35,11 +35,11 @@ def event(time_s: float, kind: str = "epoch", **payload: float) -> ExternalEvent
 
 def environment_on(wall: WallClock, log: EventLog) -> LiveEnvironment:
     env = LiveEnvironment(wall, log)
-    env.known = lambda news: news.kind == "asked"
-    env.answer = lambda news: None
-    env.tell = lambda news: None
-    env.outside = lambda: False
-    env.caught_up = lambda: None
+    env.is_repeated = lambda news: news.kind == "asked"
+    env.reply = lambda news: None
+    env.process_external = lambda news: None
+    env.expects_external = lambda: False
+    env.finish_replay = lambda: None
     return env
 
 
@@ -59,7 +59,7 @@ def test_waiting_takes_no_cpu_time(log: EventLog) -> None:
     assert time.thread_time() - before_s < 0.05
 
 
-def test_a_standing_wall_passes_only_while_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_virtual_clock_passes_only_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     host = ManualTime().govern(monkeypatch, virtual_time)
     wall = VirtualWallClock(1000.0, 7.0)
     host.sleep(0.01)
@@ -75,17 +75,19 @@ def test_a_standing_wall_passes_only_while_it_goes(monkeypatch: pytest.MonkeyPat
     due=st.lists(st.floats(0, 10), max_size=5),
     news=st.lists(st.floats(0, 10), max_size=5),
 )
-def test_a_log_played_again_gives_the_same_order(due: list[float], news: list[float]) -> None:
+def test_a_replayed_log_gives_the_same_order(due: list[float], news: list[float]) -> None:
     def played(log: EventLog, posted: list[float]) -> list[tuple[float, str]]:
         env = environment_on(VirtualWallClock(1e9), log)
         happened: list[tuple[float, str]] = []
-        env.tell = lambda one: happened.append((env.now, f"news {one.payload['at']}"))
+        env.process_external = lambda one: happened.append((env.now, f"news {one.payload['at']}"))
         for at in due:
             env.schedule_at(at, Callback(lambda at: happened.append((env.now, f"due {at}")), at))
         left = [event(at, at=at) for at in posted]
         for one in left:
             env.post(one)
-        env.outside = lambda: sum(what.startswith("news") for _, what in happened) < len(posted)
+        env.expects_external = lambda: (
+            sum(what.startswith("news") for _, what in happened) < len(posted)
+        )
         env.run()
         return happened
 
@@ -101,7 +103,7 @@ def test_a_log_played_again_gives_the_same_order(due: list[float], news: list[fl
     assert again == first
 
 
-def test_a_log_keeps_what_it_was_told(tmp_path: Path) -> None:
+def test_a_log_keeps_its_events(tmp_path: Path) -> None:
     log = EventLog(tmp_path / "log.sqlite")
     log.add(event(1.5, limit_w=math.inf))
     log.note("token", "secret")

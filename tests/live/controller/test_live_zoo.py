@@ -79,9 +79,7 @@ def same_rows(both: Path, table: str) -> list[Row]:
     return expected
 
 
-def test_the_log_played_again_gives_the_same_models(
-    both: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replayed_log_gives_the_same_models(both: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WATTKEEPER_TRACES", str(both / "library"))
     loaded = load(str(both / "rehearsed.yaml"), ())
     again = live_run.replay(loaded, read_inputs(loaded, live=True).run, both / "live.live")

@@ -48,7 +48,7 @@ def test_a_live_run_gives_the_simulators_energy_and_time(both: Path) -> None:
     assert energies[0] == pytest.approx(energies[1], rel=0.01)
 
 
-def test_the_manifest_says_that_it_was_live(both: Path) -> None:
+def test_the_manifest_names_the_live_backend(both: Path) -> None:
     about = manifest(both / "live")
     assert about["backend"] == "live"
     assert about["live"]["devices"] == ["synthetic"]
@@ -57,7 +57,7 @@ def test_the_manifest_says_that_it_was_live(both: Path) -> None:
     assert {row["replayed"] for row in rows(both / "live", "jobs")} == {"live"}
 
 
-def test_the_log_of_a_live_run_played_again_gives_identical_decisions(both: Path) -> None:
+def test_a_replayed_log_gives_identical_decisions(both: Path) -> None:
     loaded = load(str(both / "rehearsed.yaml"), ())
     (again,) = live_run.replay(loaded, read_inputs(loaded, live=True).run, both / "live.live")
     recorded = pq.read_table(both / "live" / "decisions.parquet")

@@ -73,7 +73,7 @@ def test_a_pipe_gets_a_line_for_each_attempt_that_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_shown_changes_nothing(tmp_path: Path) -> None:
+def test_progress_output_does_not_change_results(tmp_path: Path) -> None:
     path = scenario(tmp_path, REHEARSED, recurrences=2)
     run(path, "--live", "--out", "piped", cwd=tmp_path)
     shown(path, "--live", "--out", "seen", cwd=tmp_path)
@@ -82,7 +82,7 @@ def test_what_is_shown_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_terminal_shows_what_trains_now(tmp_path: Path) -> None:
+def test_a_terminal_shows_running_attempts(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     workload = {"command": ["python", "train.py"], "batch_sizes": [8], "default_batch_size": 8,
                 "max_epochs": 8}  # fmt: skip

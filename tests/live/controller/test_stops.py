@@ -99,7 +99,7 @@ def test_preempted_rehearsals_give_the_simulators_journal_and_results(tmp_path: 
 
 
 @pytest.mark.parametrize("how", ["keep", "lose"])
-def test_a_preempted_training_goes_on_or_starts_over(how: str, tmp_path: Path) -> None:
+def test_a_preempted_training_resumes_or_starts_over(how: str, tmp_path: Path) -> None:
     run(trained(tmp_path, how, "a", "b"), "--live", "--out", "live", cwd=tmp_path,
         WATTKEEPER_DEVICE="none")  # fmt: skip
     attempts = {row["job_id"]: row for row in rows(tmp_path / "live", "jobs")}
@@ -111,7 +111,7 @@ def test_a_preempted_training_goes_on_or_starts_over(how: str, tmp_path: Path) -
     assert manifest(tmp_path / "live")["live"]["attempts"] == []
 
 
-def test_a_script_that_does_no_epoch_is_given_up(tmp_path: Path) -> None:
+def test_a_script_without_epochs_is_given_up(tmp_path: Path) -> None:
     path = trained(tmp_path, "idle", "a", max_attempts=3)
     run(path, "--live", "--out", "live", cwd=tmp_path, WATTKEEPER_DEVICE="none")
     lost = manifest(tmp_path / "live")["live"]["attempts"]
@@ -121,7 +121,7 @@ def test_a_script_that_does_no_epoch_is_given_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_goes_on_where_it_was(number: signal.Signals, tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes(number: signal.Signals, tmp_path: Path) -> None:
     path = trained(tmp_path, "keep", "a")
     arguments = (path, "--live", "--out", "live")
     slow = tmp_path / "slow"

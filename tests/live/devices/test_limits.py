@@ -18,7 +18,7 @@ from tests.support.processes import until
 from wattkeeper.live import devices
 from wattkeeper.live.devices import limit_journal
 from wattkeeper.live.devices.power_limiter import PowerLimiter
-from wattkeeper.live.host import proc
+from wattkeeper.live.host import process_identity
 from wattkeeper.policies.errors import DeviceError, NoPermission
 
 BEFORE_MW = 320_000
@@ -97,7 +97,7 @@ def settle(uuid: str, seconds: float = 60) -> None:
 
 def gone(pid: int) -> None:
     """Wait until a process that is nobody's child here is no more."""
-    until(lambda: not proc.started(pid))
+    until(lambda: not process_identity.start_ticks(pid))
 
 
 @contextmanager
@@ -218,7 +218,7 @@ def test_forked_workers_have_no_part_in_it(driver: Driver) -> None:
         child.kill()
         settle(devices.found()[0].uuid)
         assert driver.gpu.limit_mw == BEFORE_MW
-        assert proc.started(orphan)
+        assert process_identity.start_ticks(orphan)
         os.kill(orphan, signal.SIGKILL)
 
 
@@ -362,7 +362,7 @@ def kills(driver: Driver, count: int) -> None:
             if number % 5:  # else it is killed while it starts
                 while driver.gpu.sets < sets + 2:
                     time.sleep(0.001)
-                    assert proc.started(child.pid), "it ended by itself"
+                    assert process_identity.start_ticks(child.pid), "it ended by itself"
             time.sleep(rng.uniform(0, 0.1))
             assert child.kill() == -signal.SIGKILL
             settle(uuid)

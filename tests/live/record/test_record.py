@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from tests.support.processes import until
-from wattkeeper.live.host.proc import started as started_s
+from wattkeeper.live.host.process_identity import start_ticks
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.inputs.policy_checks import check_policies
 from wattkeeper.scenarios.inputs.read import read_inputs
@@ -276,7 +276,7 @@ def test_hanging_script_is_killed(tmp_path: Path, how: str, message: str) -> Non
     (log,) = re.findall(r"Its log is (\S+); the last lines:\n  it waits for its data", done.stderr)
     assert (tmp_path / log).read_text() == "it waits for its data\n"
     (child,) = (tmp_path / "children").read_text().split()
-    assert not started_s(int(child)), "its child processes are killed, too"
+    assert not start_ticks(int(child)), "its child processes are killed, too"
 
 
 DISTRIBUTED = """\

@@ -83,7 +83,7 @@ def history() -> list[dict[str, Any]]:
 
 
 @given(st.floats(1e-6, 10.0), st.integers(1, 4096), st.integers(1, 4096))
-def test_learning_rates_go_with_the_batch_size(rate: float, size: int, default: int) -> None:
+def test_learning_rates_scale_with_the_batch_size(rate: float, size: int, default: int) -> None:
     assert scale_learning_rate(rate, size, default, "none") == rate
     assert scale_learning_rate(rate, size, default, "linear") == pytest.approx(
         rate * size / default
@@ -111,7 +111,7 @@ def test_learning_rates_go_with_the_batch_size(rate: float, size: int, default: 
         ({"configure": FixedConfig(batch_size=8)}, "batch size 8 .*; there is 16, 32"),
     ],
 )
-def test_wrong_arguments_are_told(terms: dict[str, Any], message: str) -> None:
+def test_wrong_arguments_are_refused(terms: dict[str, Any], message: str) -> None:
     with pytest.raises((InputError, PolicyError), match=message), session(**{"eta": 0, **terms}):
         pass
     assert not history()
@@ -150,7 +150,7 @@ def test_policies_that_cannot_be_asked_live_are_refused(kind: str, why: str) -> 
         pass
 
 
-def test_without_a_device_time_alone_counts() -> None:
+def test_without_a_device_only_time_counts() -> None:
     with pytest.raises(EnvironmentLacks, match=r"say eta=0, which counts time alone(.|\n)*none"):
         train(target=3.0)
     found = train(eta=0, target=3.0)
@@ -188,7 +188,7 @@ def test_limits_are_profiled_in_the_first_epoch(clock: ManualTime, device: Synth
     assert again.power_limit_w == 150.0
 
 
-def test_what_profiling_finds_leaves_warm_up_steps_out(
+def test_profiling_leaves_warm_up_steps_out(
     clock: ManualTime, device: SyntheticDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[Measurement] = []
@@ -228,7 +228,7 @@ def test_without_enough_steps_whole_epochs_are_measured(
     assert found.power_limit_w == seen[3] == history()[0]["power_limit_w"]
 
 
-def test_energy_is_the_device_s(clock: ManualTime, device: SyntheticDevice) -> None:
+def test_energy_is_that_of_the_device(clock: ManualTime, device: SyntheticDevice) -> None:
     before_s, before_j = device.wall.now_s(), device.energy_j()
     clock.sleep(1.0)
     found = train(lambda: clock.sleep(0.05 / 12), power_control="off")
@@ -244,7 +244,7 @@ def test_energy_is_the_device_s(clock: ManualTime, device: SyntheticDevice) -> N
     assert device.limit_w() == 200.0
 
 
-def test_limits_that_nobody_may_set_are_said(device: SyntheticDevice) -> None:
+def test_limits_that_may_not_be_set_are_reported(device: SyntheticDevice) -> None:
     device.set_limit_w(170.0)
     found = train(power_control="off", eta=1)
     assert found.power_limit_w == found.outcome.power_limit_w == 170.0
@@ -253,7 +253,7 @@ def test_limits_that_nobody_may_set_are_said(device: SyntheticDevice) -> None:
     assert device.limit_w() == 170.0
 
 
-def test_limits_out_of_range_are_told(device: SyntheticDevice) -> None:
+def test_limits_out_of_range_are_refused(device: SyntheticDevice) -> None:
     with pytest.raises(InputError, match="limit 90 W; allowed: 100 to 200 W"):
         train(power_limits_w=(90.0,))
     with pytest.raises(PolicyError, match=r"power limit 130 W .* there is 100, 125, 150, 175, 200"):
@@ -267,7 +267,7 @@ def test_a_loss_is_reached_from_above() -> None:
     assert (found.reached, found.outcome.epochs) == (True, 4)
 
 
-def test_the_bound_of_zeus_ends_a_training_that_does_not_get_there(clock: ManualTime) -> None:
+def test_the_cost_bound_ends_a_training_that_misses_its_target(clock: ManualTime) -> None:
     train(lambda: clock.sleep(0.1 / 12), eta=0, target=2.0)
     with session(eta=0, target=2.0) as found:
         for _ in found.epochs(range(4)):
@@ -292,7 +292,7 @@ def test_leaving_the_loop_is_an_outcome(target: float | None) -> None:
     assert [(row["reached"], row["learnt"]) for row in history()] == [(target is None, True)]
 
 
-def test_leaving_with_the_target_reached_is_reaching_it() -> None:
+def test_leaving_after_the_target_counts_as_reaching_it() -> None:
     with session(eta=0, target=1.0) as found:
         for epoch in found.epochs():
             found.report(epoch.number)
@@ -300,7 +300,7 @@ def test_leaving_with_the_target_reached_is_reaching_it() -> None:
     assert found.reached
 
 
-def test_an_exception_is_stored_and_passed_on(device: SyntheticDevice) -> None:
+def test_an_exception_is_stored_and_raised(device: SyntheticDevice) -> None:
     with pytest.raises(RuntimeError, match="bad batch"), session() as found:  # noqa: PT012
         for _ in found.epochs():
             assert device.limit_w() == 200.0
@@ -312,7 +312,7 @@ def test_an_exception_is_stored_and_passed_on(device: SyntheticDevice) -> None:
     assert device.limit_w() == 200.0
 
 
-def test_what_is_said_at_the_wrong_place_is_told() -> None:
+def test_calls_in_the_wrong_place_are_refused() -> None:
     with session(eta=0) as found:
         with pytest.raises(InputError, match="belongs into the loop"):
             found.report(0.5)
@@ -333,7 +333,7 @@ def test_what_is_said_at_the_wrong_place_is_told() -> None:
         pytest.param(50, False, marks=pytest.mark.slow),
     ],
 )
-def test_sigterm_stops_it_and_the_next_start_goes_on(
+def test_sigterm_stops_a_session_and_the_next_one_resumes(
     device: SyntheticDevice, tmp_path: Path, steps: int, kept: bool
 ) -> None:
     log = tmp_path / "log"
@@ -374,7 +374,7 @@ class Place:
 
 
 @pytest.mark.parametrize("again", ["before its first epoch", "in the middle of a step"])
-def test_a_stop_leaves_what_an_earlier_one_saved(again: str, clock: ManualTime) -> None:
+def test_a_stop_keeps_the_state_of_an_earlier_stop(again: str, clock: ManualTime) -> None:
     def stop() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -410,7 +410,7 @@ def test_a_stop_leaves_what_an_earlier_one_saved(again: str, clock: ManualTime) 
     assert third.outcome.time_s >= second.outcome.time_s
 
 
-def test_the_state_of_torch_objects_is_kept(tmp_path: Path) -> None:
+def test_the_state_of_torch_objects_is_restored(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from tests.support import session_torch
 
@@ -440,7 +440,7 @@ def test_the_state_of_torch_objects_is_kept(tmp_path: Path) -> None:
     assert lines(log, "epoch")[-1][1] == "8"
 
 
-def test_the_page_s_code_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_code_of_the_page_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     monkeypatch.setenv("WATTKEEPER_DEVICE", "synthetic:SYN-250W")
     page = (Path(__file__).parents[3] / "docs/session.md").read_text(encoding="utf-8")
@@ -595,13 +595,13 @@ def test_no_process_waits_for_a_rank_0_that_failed(tmp_path: Path) -> None:
     assert "\nwell done\n" in said
 
 
-def test_processes_that_are_not_connected_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_are_not_connected_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(InputError, match=r"call torch.distributed.init_process_group\(\) before"):
         train(eta=0)
 
 
-def test_a_state_that_does_not_fit_is_told(tmp_path: Path) -> None:
+def test_a_state_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     from wattkeeper.live.session import checkpoint
 
     class Bad:
@@ -627,7 +627,7 @@ def test_a_state_that_does_not_fit_is_told(tmp_path: Path) -> None:
 # --- a zoo
 
 
-def test_a_recurrence_starts_from_what_an_earlier_one_trained(tmp_path: Path) -> None:
+def test_a_recurrence_starts_from_the_model_of_an_earlier_one(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     from wattkeeper.live import TransferReport, Zoo
 
@@ -689,7 +689,7 @@ def test_any_policy_that_chooses_parents_can_be_named(tmp_path: Path) -> None:
         found.warm_start(torch.nn.Linear(4, 2), tmp_path / "zoo", policy="zeus")
 
 
-def test_what_the_zoo_refuses_is_no_failure_of_the_training(
+def test_a_refusal_of_the_zoo_does_not_fail_the_training(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     torch = pytest.importorskip("torch")

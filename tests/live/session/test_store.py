@@ -94,7 +94,7 @@ def check(where: str) -> list[dict[str, Any]]:
     return history
 
 
-def test_an_attempt_is_stored_with_what_it_came_to(where: str) -> None:
+def test_an_attempt_is_stored_with_its_outcome(where: str) -> None:
     session = train(where)
     assert session.reached
     (row,) = check(where)
@@ -105,7 +105,7 @@ def test_an_attempt_is_stored_with_what_it_came_to(where: str) -> None:
     assert train(where).assignment.job_id == "nightly-2"
 
 
-def test_a_recurrence_that_missed_is_tried_again(where: str) -> None:
+def test_a_recurrence_that_missed_is_retried(where: str) -> None:
     missed = train(where, gain=0.1)
     assert missed.outcome.cause == "epochs"
     again = train(where)
@@ -131,7 +131,7 @@ def test_concurrent_sessions_lose_and_double_nothing(where: str, tmp_path: Path)
     assert all(each == list(range(1, len(each) + 1)) for each in tries.values())
 
 
-def test_beside_a_running_one_the_best_so_far_is_taken(where: str) -> None:
+def test_a_concurrent_session_takes_the_best_so_far(where: str) -> None:
     with Session(**TERMS, store=where) as first, Session(**TERMS, store=where) as second:
         assert (first.assignment.recurrence, second.assignment.recurrence) == (1, 2)
         assert [session.batch_size for session in (first, second)] == [64, 64]
@@ -152,7 +152,7 @@ def test_the_same_store_gives_the_same_decision(tmp_path: Path) -> None:
     assert first[0] == first[1]
 
 
-def test_other_terms_learn_anew_and_keep_what_was_learnt(where: str) -> None:
+def test_other_arguments_learn_separately(where: str) -> None:
     train(where)
     assert train(where).batch_size == 32, "the default was explored"
     assert train(where, eta=0.0, max_epochs=6).batch_size == 64
@@ -160,7 +160,7 @@ def test_other_terms_learn_anew_and_keep_what_was_learnt(where: str) -> None:
 
 
 @pytest.mark.parametrize("sign", ["SIGKILL", "SIGSTOP"])
-def test_a_process_that_is_gone_or_silent_is_an_outcome_once(
+def test_a_dead_or_silent_process_is_recorded_once(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sign: str
 ) -> None:
     log = tmp_path / "log"
@@ -253,7 +253,7 @@ def check_after_kills(where: str, log: Path) -> None:
     ],
     indirect=["where"],
 )
-def test_killed_sessions_leave_nothing_lost_or_doubled(
+def test_killed_sessions_neither_lose_nor_repeat_attempts(
     where: str, tmp_path: Path, kills: int
 ) -> None:
     finish(killed(where, tmp_path / "log", kills))
@@ -262,7 +262,7 @@ def test_killed_sessions_leave_nothing_lost_or_doubled(
 
 @pytest.mark.parametrize("kills", [20, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("where", ["postgresql"], indirect=True)
-def test_the_same_with_the_server_restarted_under_it(
+def test_sessions_survive_restarts_of_the_server(
     where: str, postgres: Server, tmp_path: Path, kills: int
 ) -> None:
     log = tmp_path / "log"
@@ -290,9 +290,7 @@ def test_a_training_outlives_its_database(where: str, postgres: Server, tmp_path
     assert (row["cause"], row["epochs"]) == ("reached", 10)
 
 
-def test_messages_of_stores_that_are_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreachable_stores_are_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wattkeeper.live.session.store.FIRST_S", 0.1)
     other = "or name another store"
     nowhere = "postgresql://me:secret@localhost:1/none"
@@ -320,7 +318,7 @@ def test_a_store_of_a_newer_wattkeeper_is_refused(where: str) -> None:
         SessionStore(where)
 
 
-def test_a_database_that_may_not_be_written_is_named(postgres: Server) -> None:
+def test_a_read_only_database_is_named(postgres: Server) -> None:
     admin = sa.create_engine(postgres.url.replace("postgresql:", "postgresql+psycopg:"))
     with admin.begin() as db:
         db.exec_driver_sql("CREATE ROLE guest LOGIN")
@@ -331,7 +329,7 @@ def test_a_database_that_may_not_be_written_is_named(postgres: Server) -> None:
         SessionStore(postgres.url.replace("/postgres?", "/absent?"))
 
 
-def test_without_the_driver_it_says_what_to_install(tmp_path: Path) -> None:
+def test_a_missing_driver_is_named(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from wattkeeper.live.session.store import SessionStore\n"

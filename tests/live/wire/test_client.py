@@ -66,14 +66,14 @@ def test_a_coordinator_asks_the_controller(controller: Controller) -> None:
     assert kinds[2][2] == {"rank": 0, "epoch": 1, "metric": 0.5, "time_s": 2.0, "energy_j": None}
 
 
-def test_who_is_told_to_stop_learns_it_with_a_sign_of_life(controller: Controller) -> None:
+def test_a_heartbeat_learns_of_a_stop(controller: Controller) -> None:
     coordinator = controller.coordinator()
     assert coordinator.renew_lease()
     controller.server.stop(RUN)
     assert not coordinator.renew_lease()
 
 
-def test_who_is_not_expected_is_told_to_give_up(controller: Controller) -> None:
+def test_an_unexpected_run_is_told_to_give_up(controller: Controller) -> None:
     with pytest.raises(EnvironmentLacks, match="does not expect this training"):
         controller.coordinator(run="job#1.other").begin()
 
@@ -87,7 +87,7 @@ def test_a_wrong_token_is_not_answered(
     assert controller.said.empty()
 
 
-def test_what_is_no_message_hurts_nobody(controller: Controller) -> None:
+def test_malformed_messages_are_dropped(controller: Controller) -> None:
     for said in (b"\xff\n", b"[]\n", b"{}\n", b'{"token": 1}\n', b"{" * 100_000 + b"\n"):
         with socket.create_connection(("127.0.0.1", controller.server.port)) as peer:
             peer.sendall(said)
@@ -114,7 +114,7 @@ def test_a_coordinator_finds_a_restarted_controller(controller: Controller) -> N
         assert coordinator.begin() == ASSIGNMENT
 
 
-def test_a_wall_made_while_its_controller_is_away_finds_the_time_later(
+def test_a_clock_made_without_a_controller_finds_the_time_later(
     controller: Controller,
 ) -> None:
     coordinator, port = controller.coordinator(), controller.server.port

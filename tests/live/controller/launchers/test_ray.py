@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.live_runs import REHEARSED, decisions, rows, run, scenario
-from wattkeeper.live.controller.launchers.ray import matched
+from wattkeeper.live.controller.launchers.ray import match_nodes
 from wattkeeper.policies.errors import EnvironmentLacks
 
 ray = pytest.importorskip("ray")
@@ -53,7 +53,7 @@ def test_a_cluster_that_is_too_small_is_refused(address: str, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_a_ray_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_an_unreachable_ray_is_named(tmp_path: Path) -> None:
     path = scenario(tmp_path, REHEARSED)
     said = run(path, "--live", "--ray", "127.0.0.1:9", cwd=tmp_path, code=3).stderr
     assert "Ray is not reachable at 127.0.0.1:9" in said
@@ -65,6 +65,6 @@ def test_nodes_are_matched_by_their_size() -> None:
         {"NodeID": name, "Alive": name != "gone", "Resources": {"GPU": gpus} if gpus else {}}
         for name, gpus in (("large", 8), ("none", 0), ("gone", 4), ("small", 2), ("middle", 4))
     ]
-    assert matched([4, 2, 1], nodes) == ["large", "middle", "small"]
+    assert match_nodes([4, 2, 1], nodes) == ["large", "middle", "small"]
     with pytest.raises(EnvironmentLacks, match="Ray's have 8, 4, 2, 0"):
-        matched([4, 4, 4], nodes)
+        match_nodes([4, 4, 4], nodes)
