@@ -106,11 +106,11 @@ class LiveAttempt(Execution):
     outcome: AttemptResult | None = None
 
     def go_on(self, delay_s: float) -> None:
-        """Start a process, which goes on where the one before it stopped."""
+        """Start a process, which resumes from the saved state."""
         self.start(self, delay_s)
 
     def pause(self) -> None:
-        """Have its process stop, after it saved its state."""
+        """Tell its process to save its state and exit."""
         self.stop(self)
 
     @property
@@ -167,7 +167,7 @@ class LiveAttempt(Execution):
         return AttemptTotals(outcome.epochs, time_s, energy_j, reached, saved_s)
 
     def _saved_s(self) -> float:
-        """Seconds that the parent saved a rehearsal, which does not take them for real."""
+        """Time that the parent saved a rehearsal, s."""
         profile, left = self.training.profile, self.inheritance.epochs_left(self.epochs_needed)
         if profile is None or self.power_limit_w is None or not left < self.epochs_needed:
             return 0.0
@@ -186,7 +186,7 @@ class LiveAttempt(Execution):
 
 
 def choose_recorded_run(run: LiveAttempt, number: int, streams: RandomStreams) -> None:
-    """Choose the recorded run that a rehearsal repeats; its number leaves lost attempts out."""
+    """Choose the recorded run of a rehearsal; lost attempts do not count in its number."""
     profile = run.training.profile
     if run.training.command is None and profile is not None:
         epochs = profile.curves[run.decision.batch_size].epochs

@@ -32,21 +32,20 @@ class Assignment(NamedTuple):
         recurrence: 1 for the first of its group, and so on.
         attempt: 1 for the first try of this job, and so on.
         batch_size: Global batch size, samples.
-        default_batch_size: What the workload uses if nobody chooses; the learning rate of the
-            script belongs to it.
-        max_epochs: It is given up after so many.
+        default_batch_size: Batch size without a policy; the script's learning rate is for it.
+        max_epochs: It ends after so many.
         power_limit_w: Of each GPU, W; None: as it is.
         profile_w: Power limits to be measured first, in this order; the coordinator then chooses.
         cost_bound: It stops before the epoch that would make it cost more, J.
         eta: Weighs energy and time in the cost (`wattkeeper.policies.profile.Objective`).
-        max_power_w: What the cost counts a second with: largest limits of all GPUs together, W.
+        max_power_w: Sum of the largest limits of all GPUs, by which the cost weighs time, W.
         target: Value of the metric that ends it; None: it does all its epochs.
         higher_is_better: Whether the target is reached from below.
-        checkpoint: Where it saves its state when it is told to stop, and finds it when it goes on.
-        epochs_done: How many it did before it was told to stop.
-        time_done_s: Seconds of training that these took.
-        energy_done_j: Energy of that; None where nothing measures it.
-        lease_s: It is taken for hung if it does not report for so long, s of the host.
+        checkpoint: File of its state, saved when it is stopped and restored when it resumes.
+        epochs_done: Epochs done before it was stopped.
+        time_done_s: Time of these, s.
+        energy_done_j: Energy of these; None where nothing measures it.
+        lease_s: It is hung if it does not report for so long, s of the host.
     """
 
     job_id: str
