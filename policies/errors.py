@@ -46,13 +46,18 @@ class Problem:
 
 
 class WattkeeperError(Exception):
-    """Base of all exceptions; its text is a complete message for the user."""
+    """Base of all exceptions; its text is a complete message for the user.
+
+    Args:
+        problems: One or more problems, or the message of one.
+        where: The place of that one, as in `Problem`.
+    """
 
     exit_code = 2
 
-    def __init__(self, problems: str | Problem | Sequence[Problem]) -> None:
+    def __init__(self, problems: str | Problem | Sequence[Problem], where: object = "") -> None:
         if isinstance(problems, str):
-            problems = Problem(problems)
+            problems = Problem(problems, str(where))
         if isinstance(problems, Problem):
             problems = (problems,)
         self.problems = tuple(problems)

@@ -187,6 +187,10 @@ class Start(NamedTuple):
         """Key of what is learnt together: the jobs of one group on one number and type of GPUs."""
         return f"{self.job.group_id}@{self.options.key}"
 
+    def inherit(self, parent: str | None, query_s: float = 0.0) -> Configuration:
+        """The default batch size with a parent's id; None: it starts from scratch."""
+        return Configuration(self.options.default_batch_size, parent=parent, query_s=query_s)
+
 
 class Configuration(NamedTuple):
     """The configuration of an attempt.

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from wattkeeper.policies.errors import Problem, ProfileMissing, TraceError
+from wattkeeper.policies.errors import ProfileMissing, TraceError
 from wattkeeper.policies.profile import UNLIMITED_W, Curve, Profile
 from wattkeeper.traces.trace import Trace
 
@@ -82,7 +82,7 @@ def load_profiles(trace: Trace | Tables, gpu_type: str, gpus: int = 1) -> Profil
     origin = trace.origin if isinstance(trace, Trace) else "recorded"
     if "profiles" not in tables:
         name = trace.name if isinstance(trace, Trace) else ""
-        raise TraceError(Problem("holds no profiles; a trace of kind 'profiles' is needed", name))
+        raise TraceError("holds no profiles; a trace of kind 'profiles' is needed", name)
     points = power_points(tables["profiles"], gpu_type, gpus)
     runs = target_runs(tables)
     rows: dict[str, dict[str, Any]] = {

@@ -55,7 +55,7 @@ class Trace:
         if not set(needed) <= set(self.tables) <= set(known):
             there, need = ", ".join(sorted(self.tables)), ", ".join(needed)
             text = f"tables are {there or 'none'}; a {self.kind} trace has {need}"
-            raise TraceError(Problem(text, self.name))
+            raise TraceError(text, self.name)
         tables = {
             name: validate(self.tables[name], schema, f"{self.name}/{name}.parquet")
             for name, schema in known.items()
@@ -72,14 +72,13 @@ def _check_models(name: str, tables: Mapping[str, pa.Table]) -> None:
     if "models" not in tables and "trainings" not in tables:
         return
     if "models" not in tables or "trainings" not in tables:
-        text = "models and trainings come together, only one of them is there"
-        raise TraceError(Problem(text, name))
+        raise TraceError("models and trainings come together, only one of them is there", name)
     for column, where in (("job_id", "jobs"), ("model", "models")):
         known = set(tables[where][column].to_pylist())
         unknown = [value for value in tables["trainings"][column].to_pylist() if value not in known]
         if unknown:
             text = f"{column} {unknown[0]!r} has no row in {where}"
-            raise TraceError(Problem(text, f"{name}/trainings.parquet"))
+            raise TraceError(text, f"{name}/trainings.parquet")
 
 
 def _check_workloads(name: str, tables: Mapping[str, pa.Table]) -> None:

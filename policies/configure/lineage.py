@@ -2,7 +2,6 @@
 
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.configure._starting import start_from
 from wattkeeper.policies.protocols import Configuration, Configure, Context, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
@@ -14,12 +13,12 @@ class Lineage(Configure):
         """The most accurate stored model of that name and task; ties go to the first."""
         child = ctx.zoo.child(start.job)
         if child is None or child.mutated_from is None:
-            return start_from(start, None)
+            return start.inherit(None)
         origin = child.mutated_from, child.task
         stored = [model for model in ctx.zoo.models()
                   if model.usable and (model.name, model.task) == origin]  # fmt: skip
         best = max(stored, key=lambda model: model.accuracy, default=None)
-        return start_from(start, best.model_id if best else None)
+        return start.inherit(best.model_id if best else None)
 
 
 class LineageConfig(PolicyConfig):

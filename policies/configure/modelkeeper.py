@@ -9,7 +9,6 @@ import numpy as np
 from pydantic import NonNegativeFloat
 
 from wattkeeper.policies.arrays import Ints
-from wattkeeper.policies.configure._starting import start_from
 from wattkeeper.policies.matching.choice import (
     Candidate,
     Rule,
@@ -41,12 +40,12 @@ class ModelkeeperParent(Configure):
         """Start from the most similar stored model, if there is one."""
         child = ctx.zoo.child(start.job)
         if child is None:
-            return start_from(start, None)
+            return start.inherit(None)
         peers = [model for model in ctx.zoo.models() if model.task == child.task]
         if not peers:
-            return start_from(start, None)
+            return start.inherit(None)
         parent = self._parent(peers, child.task, child.graph)
-        return start_from(start, parent, self._config.query_s)
+        return start.inherit(parent, self._config.query_s)
 
     def _parent(self, peers: Sequence[TrainedModel], task: str, graph: Graph) -> str | None:
         arrays = self._matcher.arrays(graph)

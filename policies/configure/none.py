@@ -2,7 +2,6 @@
 
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.configure._starting import start_from
 from wattkeeper.policies.protocols import Configuration, Configure, Context, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
@@ -12,7 +11,7 @@ class Scratch(Configure):
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
         """Start from scratch."""
-        return start_from(start, None)
+        return start.inherit(None)
 
 
 class NoneConfig(PolicyConfig):

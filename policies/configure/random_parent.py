@@ -2,7 +2,6 @@
 
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.configure._starting import start_from
 from wattkeeper.policies.protocols import Configuration, Configure, Context, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
@@ -14,12 +13,12 @@ class RandomParent(Configure):
         """Draw a model of the task; start from scratch if there is none."""
         child = ctx.zoo.child(start.job)
         if child is None:
-            return start_from(start, None)
+            return start.inherit(None)
         peers = [model.model_id for model in ctx.zoo.models()
                  if model.usable and model.task == child.task]  # fmt: skip
         if not peers:
-            return start_from(start, None)
-        return start_from(start, peers[ctx.rng("parent").integers(len(peers))])
+            return start.inherit(None)
+        return start.inherit(peers[ctx.rng("parent").integers(len(peers))])
 
 
 class RandomParentConfig(PolicyConfig):

@@ -35,13 +35,13 @@ class Matcher(Protocol[A]):
 
     layout: type[A]
 
-    def arrays(self, graph: Graph) -> A:
+    def arrays(self, graph: Graph, /) -> A:
         """The graph in the form that this matcher takes."""
 
-    def score(self, parent: A, child: A) -> float:
+    def score(self, parent: A, child: A, /) -> float:
         """Similarity of a parent to a child; larger is more similar."""
 
-    def score_graphs(self, parent: Graph, child: Graph) -> float:
+    def score_graphs(self, parent: Graph, child: Graph, /) -> float:
         """The same for graphs; computed once for each pair."""
 
     def own(self, child: A) -> float:
@@ -67,18 +67,9 @@ class Coverage:
     """Share of the child that the alignment fills (see `coverage`): 0 to 1."""
 
     layout = Prepared
-
-    def arrays(self, graph: Graph) -> Prepared:
-        """The nodes in canonical order."""
-        return prepare(graph)
-
-    def score(self, parent: Prepared, child: Prepared) -> float:
-        """The coverage of the child by the parent."""
-        return score_prepared(parent, child)
-
-    def score_graphs(self, parent: Graph, child: Graph) -> float:
-        """The coverage of the child by the parent."""
-        return coverage(parent, child)
+    arrays = staticmethod(prepare)
+    score = staticmethod(score_prepared)
+    score_graphs = staticmethod(coverage)
 
     def own(self, child: Prepared) -> float:
         """1, or 0 if the child has no trained elements."""
@@ -104,18 +95,9 @@ class AsBuilt:
     """ModelKeeper's published raw score (see `asbuilt`)."""
 
     layout = Chains
-
-    def arrays(self, graph: Graph) -> Chains:
-        """The nodes in the graph's order."""
-        return chains(graph)
-
-    def score(self, parent: Chains, child: Chains) -> float:
-        """The raw score of the parent for the child."""
-        return raw_score(parent, child)
-
-    def score_graphs(self, parent: Graph, child: Graph) -> float:
-        """The raw score of the parent for the child."""
-        return asbuilt(parent, child)
+    arrays = staticmethod(chains)
+    score = staticmethod(raw_score)
+    score_graphs = staticmethod(asbuilt)
 
     def own(self, child: Chains) -> float:
         """The child's raw score for itself."""

@@ -132,9 +132,9 @@ def read_baselines(path: Path) -> Baselines:
         return Baselines.model_validate_json(path.read_text(encoding="utf-8"), strict=True)
     except OSError as error:
         text = f"cannot be read: {error.strerror or error}; `--update` makes one"
-        raise InputError(Problem(text, str(path))) from None
+        raise InputError(text, path) from None
     except UnicodeDecodeError:
-        raise InputError(Problem("is not UTF-8", str(path))) from None
+        raise InputError("is not UTF-8", path) from None
     except ValidationError as error:
         raise InputError([
             Problem(f"{'.'.join(map(str, detail['loc'])) or 'file'}: {detail['msg']}", str(path))
@@ -166,7 +166,7 @@ def select_entries(baselines: Baselines, names: Sequence[str], path: Path) -> li
         if name not in known:
             there = ", ".join(entry.name for entry in baselines.entries) or "nothing yet"
             text = f"has no entry {name!r}; there is {there}. `--update` adds a scenario"
-            raise InputError(Problem(text, str(path)))
+            raise InputError(text, path)
     return [
         entry
         for entry in baselines.entries

@@ -100,7 +100,7 @@ class FilteredJobs:
             return
         many, every = sum(self.dropped.values()), self.all.num_rows
         if not every:
-            raise TraceError(Problem("it holds no jobs", self._trace))
+            raise TraceError("it holds no jobs", self._trace)
         cluster = _describe(self._cluster)
         head = f"{many:,} of {every:,} jobs cannot be replayed on this cluster ({cluster})"
         advice = ", or ".join([*self._advice, *([LEAVE_OUT] if self._accepted.any() else [])])

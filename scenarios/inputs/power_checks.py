@@ -36,7 +36,7 @@ def check_cap(cluster: ClusterSpec, recorded: bool, document: YamlDocument) -> N
     cap_w, idle_w = cluster.power_cap_w, cluster.idle_power_w
     if cap_w is not None and recorded:
         what = "power_cap_w: a cap cannot be kept with occupancy: recorded; leave one of them out"
-        raise InputError(Problem(what, document.where(("cluster", "power_cap_w"))))
+        raise InputError(what, document.where(("cluster", "power_cap_w")))
     if cap_w is not None and idle_w > cap_w:
         parts = " + ".join(
             f"{cluster.most_gpus(name)} x {cluster.power[name].idle_w:g} W ({name})"
@@ -46,7 +46,7 @@ def check_cap(cluster: ClusterSpec, recorded: bool, document: YamlDocument) -> N
             f"power_cap_w: no job can ever start below {cap_w:g} W, for all GPUs draw {parts} = "
             f"{idle_w:g} W while they idle"
         )
-        raise InputError(Problem(what, document.where(("cluster", "power_cap_w"))))
+        raise InputError(what, document.where(("cluster", "power_cap_w")))
 
 
 def check_busy_power(jobs: pa.Table, cluster: ClusterSpec, document: YamlDocument) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from wattkeeper.policies.errors import InputError, Problem, ScenarioError
+from wattkeeper.policies.errors import InputError, ScenarioError
 from wattkeeper.policies.profile import Profile
 from wattkeeper.scenarios.inputs.clusters import cluster_spec, search_processor
 from wattkeeper.scenarios.inputs.job_filter import (
@@ -70,11 +70,11 @@ def read_inputs(loaded: LoadedScenario, *, live: bool = False) -> ScenarioInputs
     elif live and scenario.live is not None and scenario.live.workloads:
         return read_live(scenario, workload, document, profiles, cluster)
     elif profiles is None:
-        raise ScenarioError(Problem(
+        raise ScenarioError(
             "profiles: none, so that there is nothing to simulate: record some (`wattkeeper "
             "record`) and name them here, or run it live (--live)",
             document.where(("workload",)),
-        ))  # fmt: skip
+        )
     else:
         inputs = read_recurring(scenario, workload, document, profiles, cluster)
     if scenario.latencies is None or live:

@@ -64,16 +64,14 @@ class YamlDocument:
             raise _syntax_error(error, name) from None
         if not isinstance(self.data, dict):
             raise ScenarioError(
-                Problem(f"found {describe(self.data)}; a scenario is a mapping", f"{name}:1:1")
+                f"found {describe(self.data)}; a scenario is a mapping", f"{name}:1:1"
             )
 
     def _convert(self, loader: _Loader, node: Node, path: ValuePath) -> Any:
         self._places[path] = self._at(node)
         self._values += 1
         if self._values > MAX_VALUES:
-            raise ScenarioError(
-                Problem(f"more than {MAX_VALUES} values, aliases counted", self._at(node))
-            )
+            raise ScenarioError(f"more than {MAX_VALUES} values, aliases counted", self._at(node))
         if isinstance(node, ScalarNode):
             return self._convert_scalar(loader, node, path)
         if any(node is outer for outer in self._open):
@@ -115,7 +113,7 @@ class YamlDocument:
 
     def _wrong(self, node: Node, path: ValuePath, what: str) -> ScenarioError:
         name = next((f"{step}: " for step in reversed(path) if isinstance(step, str)), "")
-        return ScenarioError(Problem(name + what, self._at(node)))
+        return ScenarioError(name + what, self._at(node))
 
     def _convert_mapping(
         self, loader: _Loader, node: MappingNode, path: ValuePath
@@ -124,10 +122,10 @@ class YamlDocument:
         for key_node, value_node in node.value:
             where = self._at(key_node)
             if not isinstance(key_node, ScalarNode):
-                raise ScenarioError(Problem("a key must be a plain word", where))
+                raise ScenarioError("a key must be a plain word", where)
             key = key_node.value
             if key in mapping:
-                raise ScenarioError(Problem(f"the key {key!r} stands here twice", where))
+                raise ScenarioError(f"the key {key!r} stands here twice", where)
             self._key_places[(*path, key)] = where
             mapping[key] = self._convert(loader, value_node, (*path, key))
         return mapping
@@ -181,7 +179,7 @@ class YamlDocument:
             where = f"--sweep {axis}"
             path, text = _split_setting(axis, where, "path.to.key=value,value,...")
             if path in self.data["sweep"]:
-                raise ScenarioError(Problem(f"a second axis {path}; write one list", where))
+                raise ScenarioError(f"a second axis {path}; write one list", where)
             self.put(("sweep", path), _parse_value(f"[{text}]", where), where)
 
     def set_value(self, path: str, value: Any, where: str, where_key: str = "") -> None:
@@ -196,7 +194,7 @@ class YamlDocument:
         done: ValuePath = ()
         rest = path.split(".")
         if len(rest) > MAX_DEPTH:
-            raise ScenarioError(Problem(f"nested more than {MAX_DEPTH} deep", where))
+            raise ScenarioError(f"nested more than {MAX_DEPTH} deep", where)
         while True:
             key, rest = _next_key(inner, rest, where)
             done = (*done, key)
@@ -235,7 +233,7 @@ class YamlDocument:
 def _split_setting(text: str, where: str, form: str) -> tuple[str, str]:
     path, equals, value = text.partition("=")
     if not equals or not all(path.split(".")) or "\n" in text:
-        raise ScenarioError(Problem(f"write it as {form}", where))
+        raise ScenarioError(f"write it as {form}", where)
     return path, value
 
 
@@ -251,7 +249,7 @@ def _next_key(inner: Any, rest: list[str], where: str) -> tuple[str | int, list[
     if isinstance(inner, list):
         index = int(rest[0]) if re.fullmatch("[0-9]{1,9}", rest[0]) else len(inner)
         if index >= len(inner):
-            raise ScenarioError(Problem(f"no element {rest[0]} in a list of {len(inner)}", where))
+            raise ScenarioError(f"no element {rest[0]} in a list of {len(inner)}", where)
         return index, rest[1:]
     for length in range(len(rest), 0, -1):
         key = ".".join(rest[:length])
@@ -263,12 +261,12 @@ def _next_key(inner: Any, rest: list[str], where: str) -> tuple[str | int, list[
 def _step_into(inner: Any, key: str | int, path: ValuePath, where: str) -> Any:
     if isinstance(inner, dict) and inner.get(key) is None:
         if path[:-1] == ("variants",) and key not in inner:
-            raise ScenarioError(Problem(f"no variant {key!r}; there is {', '.join(inner)}", where))
+            raise ScenarioError(f"no variant {key!r}; there is {', '.join(inner)}", where)
         inner[key] = {}
     if isinstance(inner[key], str) and "policies" in path[-2:-1]:
         inner[key] = {"kind": inner[key]}
     if not isinstance(inner[key], dict | list):
-        raise ScenarioError(Problem(f"{key} is {describe(inner[key])}; it has no keys", where))
+        raise ScenarioError(f"{key} is {describe(inner[key])}; it has no keys", where)
     return inner[key]
 
 
@@ -280,18 +278,18 @@ def read(path: Path) -> YamlDocument:
     """
     try:
         if not path.is_file():
-            raise ScenarioError(Problem("is not a file", str(path)))
+            raise ScenarioError("is not a file", path)
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ScenarioError(Problem(f"cannot be read: {error.strerror}", str(path))) from None
+        raise ScenarioError(f"cannot be read: {error.strerror}", path) from None
     if len(data) > MAX_BYTES:
-        raise ScenarioError(Problem(f"is larger than {MAX_BYTES} bytes", str(path)))
+        raise ScenarioError(f"is larger than {MAX_BYTES} bytes", path)
     try:
         return YamlDocument(data.decode("utf-8-sig"), str(path))
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ScenarioError(Problem("is not UTF-8", f"{path}:{line}:1")) from None
+        raise ScenarioError("is not UTF-8", f"{path}:{line}:1") from None
 
 
 def _check_depth(text: str, name: str) -> None:
@@ -303,7 +301,7 @@ def _check_depth(text: str, name: str) -> None:
                 depth += 1
                 if depth > MAX_DEPTH:
                     where = _place(name, event.start_mark)
-                    raise ScenarioError(Problem(f"nested more than {MAX_DEPTH} deep", where))
+                    raise ScenarioError(f"nested more than {MAX_DEPTH} deep", where)
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.MarkedYAMLError as error:
@@ -311,12 +309,12 @@ def _check_depth(text: str, name: str) -> None:
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         place = f"{name}:{before.count(chr(10)) + 1}:{error.position - before.rfind(chr(10))}"
-        raise ScenarioError(Problem("not YAML: a control character", place)) from None
+        raise ScenarioError("not YAML: a control character", place) from None
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, name: str) -> ScenarioError:
     where = _place(name, error.problem_mark or error.context_mark)
-    return ScenarioError(Problem(f"not YAML: {error.problem or error.context}", where))
+    return ScenarioError(f"not YAML: {error.problem or error.context}", where)
 
 
 def _place(name: str, mark: Any) -> str:

@@ -148,10 +148,10 @@ def _check_axes(items: Sequence[Item], document: YamlDocument) -> None:
 def _check_size(items: Sequence[Item], loaded: LoadedScenario) -> None:
     many = sum(prod(len(_axis_values(axis)) for axis in axes.values()) for _, axes in items)
     runs = many * len(loaded.scenario.variants) * len(loaded.scenario.all_seeds)
-    for found, most, what in ((many, MAX_POINTS, "points"), (runs, MAX_RUNS, "runs")):
-        if found > most:
-            raise ScenarioError(Problem(f"sweep: {found:,} {what}; at most {most:,}",
-                                        loaded.document.where(("sweep",))))  # fmt: skip
+    for number, most, what in ((many, MAX_POINTS, "points"), (runs, MAX_RUNS, "runs")):
+        if number > most:
+            place = loaded.document.where(("sweep",))
+            raise ScenarioError(f"sweep: {number:,} {what}; at most {most:,}", place)
 
 
 def read_point_inputs(

@@ -220,10 +220,10 @@ def _demand(demand: Sequence[Json], console: Console) -> None:
 
 
 def _durations(report: Json, console: Console) -> None:
-    found = report["durations_s"]
+    durations = report["durations_s"]
     columns = {
-        "duration in s": {q: _number(value) for q, value in found.items()},
-        "in h or d": {q: _span(value) for q, value in found.items()},
+        "duration in s": {q: _number(value) for q, value in durations.items()},
+        "in h or d": {q: _span(value) for q, value in durations.items()},
     }
     if not any(columns["in h or d"].values()):
         del columns["in h or d"]

@@ -180,12 +180,12 @@ def _potential(rows: Iterable[Json], eta: float, console: Console) -> None:
 
 def print_list(title: str, lines: Iterable[str], console: Console) -> None:
     """Print lines under a title, wrapped at words; nothing if there are none."""
-    found = list(lines)
-    if not found:
+    items = list(lines)
+    if not items:
         return
     if title:
         console.print(f"[italic]{escape(title)}[/italic]")
-    for line in found:
+    for line in items:
         for part in wrap(line, console.width, initial_indent="- ", subsequent_indent="  ",
                          break_long_words=False, break_on_hyphens=False):  # fmt: skip
             console.print(part, markup=False, highlight=False, soft_wrap=True)

@@ -234,7 +234,7 @@ def _parse(data: bytes, file: str) -> Fit:
             e["type"] in ("json_invalid", "model_type") and not e["loc"] for e in error.errors()
         ):
             text = "is not a fit (JSON, as written by `wattkeeper traces fit`)"
-            raise TraceError(Problem(text, file)) from error
+            raise TraceError(text, file) from error
         problems = [
             Problem(
                 f"{'.'.join(map(str, e['loc'])) or 'the file'}: "

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.policies.errors import TraceError
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     Wrong,
@@ -52,7 +52,7 @@ def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch
     traces = [path for path in paths if path.suffix != ".json"]
     if len(traces) != 1 or len(tables) > 1:
         text = f"one trace and at most one .json are needed, not {len(traces)} and {len(tables)}"
-        raise TraceError(Problem(text, ", ".join(map(str, paths))))
+        raise TraceError(text, ", ".join(map(str, paths)))
     speeds = _speeds(tables[0]) if tables else {}
     layout = Layout(delimiter="\t", columns=_columns(traces[0]), quotes=False)
     for batch in text_batches(traces[0], layout):
@@ -105,17 +105,17 @@ def _speeds(path: Path) -> dict[tuple[str, int], float]:
     try:
         data = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        raise TraceError(Problem(f"is no JSON file: {error}", str(path))) from error
+        raise TraceError(f"is no JSON file: {error}", path) from error
     table = data.get(GPU) if isinstance(data, dict) else None
     if not isinstance(table, dict):
-        raise TraceError(Problem(f"has no throughputs of {GPU!r}", str(path)))
+        raise TraceError(f"has no throughputs of {GPU!r}", path)
     found = {}
     for key, row in table.items():
         kind, _, count = key.removeprefix("('").removesuffix(")").rpartition("', ")
         speed = row.get(ALONE) if isinstance(row, dict) else None
         if not kind or not count.isdecimal() or not isinstance(speed, int | float):
             text = f"{GPU}: {key!r} is no job type and scale with a throughput {ALONE!r} (steps/s)"
-            raise TraceError(Problem(text, str(path)))
+            raise TraceError(text, path)
         if speed > 0:
             found[kind, int(count)] = float(speed)
     return found

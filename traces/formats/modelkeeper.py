@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.policies.errors import TraceError
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.traces.files.names import derive_name
 from wattkeeper.traces.models.graphs import read_graphs
@@ -131,7 +131,7 @@ def _graphs(folders: Sequence[Path]) -> dict[str, Graph]:
             before = graphs.setdefault(key(graph.name), graph)
             if before is not graph:
                 text = f"models {before.name!r} and {graph.name!r} cannot be told apart"
-                raise TraceError(Problem(text, str(folder)))
+                raise TraceError(text, folder)
     return graphs
 
 
@@ -143,7 +143,7 @@ def _models(rows: Sequence[Row], graphs: dict[str, Graph], path: Path) -> pa.Tab
         before = models.setdefault(row["name"], model)
         if before != model:
             text = f"{row['name']!r} has another {' or '.join(OF_MODEL)} than before"
-            raise TraceError(Problem(text, f"{path.name}, arrival {number} of those with graphs"))
+            raise TraceError(text, f"{path.name}, arrival {number} of those with graphs")
     whole = [
         {"model": name, "graph": graphs[key(name)].to_json(), **model}
         for name, model in models.items()

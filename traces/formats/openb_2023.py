@@ -62,14 +62,14 @@ def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch
     pods = [path for path in paths if not _lists_nodes(path)]
     if not pods:
         text = "is a list of nodes; the list of pods is needed too"
-        raise TraceError(Problem(text, ", ".join(map(str, paths))))
+        raise TraceError(text, ", ".join(map(str, paths)))
     path = one_path(pods, "list of pods")
     if _lists_pods(path) and not _has_times(path):
         text = (
             f"has no times: it is one of the lists that were sampled for sizes only; needed are "
             f"the columns {', '.join(TIMES)}, as in openb_pod_list_default.csv"
         )
-        raise TraceError(Problem(text, f"{path}, line 1"))
+        raise TraceError(text, f"{path}, line 1")
     return text_batches(path, Layout(), (*SIZES, *REST, *TIMES))
 
 
@@ -119,7 +119,7 @@ def nodes(paths: Sequence[Path]) -> pa.Table | None:
         raise TraceError([Problem(text, f"{path}, row {row + 1}") for row in bare])
     table = table.filter(with_gpus)
     if not table.num_rows:
-        raise TraceError(Problem("lists no node with a GPU", str(path)))
+        raise TraceError("lists no node with a GPU", path)
     return pa.table([table["sn"], table["model"], table["gpu"]], schema=NODES)
 
 

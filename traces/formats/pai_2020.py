@@ -114,7 +114,7 @@ def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch
             "needed are pai_job_table.csv (6 columns) and pai_task_table.csv (10 columns), or "
             f"one CSV with {', '.join(SIMULATOR)}"
         )
-        raise TraceError(Problem(text, ", ".join(map(str, paths))))
+        raise TraceError(text, ", ".join(map(str, paths)))
     return _join(tables[len(JOB)], tables[len(TASK)])
 
 
@@ -139,8 +139,7 @@ def _layout(path: Path, published: tuple[str, ...]) -> Layout:
     if found == ("",):
         return Layout(columns=published)
     if sorted(found) != sorted(published):
-        text = f"names {', '.join(found)}; needed are {', '.join(published)}"
-        raise TraceError(Problem(text, str(beside)))
+        raise TraceError(f"names {', '.join(found)}; needed are {', '.join(published)}", beside)
     return Layout(columns=found)
 
 
@@ -248,9 +247,9 @@ def convert(batch: Batch) -> Rows:
     names = parse_texts(table, "job_name", ("",))
     submitted = parse_numbers(table, "start_time", wrong, absent=NO_TIME)
     parse_numbers(table, "end_time", wrong, absent=NO_TIME)
-    at = pc.index_in(names, value_set=tasks.names)
-    row = np.asarray(at.fill_null(0))
-    without: Bools = np.asarray(at.is_null())
+    position = pc.index_in(names, value_set=tasks.names)
+    row = np.asarray(position.fill_null(0))
+    without: Bools = np.asarray(position.is_null())
     reason = np.where(without, NO_GPU, _take(tasks.reason, row))
     columns = {
         "job_id": names,
@@ -259,7 +258,7 @@ def convert(batch: Batch) -> Rows:
         "duration_s": _take(tasks.duration_s, row),
         "gpus": _take(tasks.gpus, row),
         "gpu_milli": _take(tasks.milli, row),
-        "gpu_type": tasks.gpu_type.take(at),
+        "gpu_type": tasks.gpu_type.take(position),
         "status": parse_texts(table, "status"),
     }
     drops = [(REASONS[code], reason == code) for code in range(1, len(REASONS))]

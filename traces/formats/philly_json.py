@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.policies.errors import TraceError
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.csvfile import open_plain
 
@@ -57,7 +57,7 @@ def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch
     """
     if len(paths) != 1:
         where = ", ".join(map(str, paths))
-        raise TraceError(Problem(f"one JSON file is needed, not {len(paths)}", where))
+        raise TraceError(f"one JSON file is needed, not {len(paths)}", where)
     path = paths[0]
     lines: list[int] = []
     records: list[object] = []
@@ -72,7 +72,7 @@ def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch
     if records:
         yield Batch(path, np.array(lines, dtype=np.int64), records)
     if not found:
-        raise TraceError(Problem("holds no jobs: the JSON array is empty", str(path)))
+        raise TraceError("holds no jobs: the JSON array is empty", path)
 
 
 def _objects(path: Path) -> Iterator[tuple[int, object]]:
@@ -103,7 +103,7 @@ class _Window:
         self._decoder = json.JSONDecoder()
 
     def fail(self, message: str) -> None:
-        raise TraceError(Problem(message, f"{self.path}, line {self.line}"))
+        raise TraceError(message, f"{self.path}, line {self.line}")
 
     def peek(self) -> str:
         """The next character that is not white space; empty at the end."""
@@ -158,9 +158,7 @@ def _chunks(path: Path) -> Iterator[str]:
                     yield text
             decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
-        raise TraceError(
-            Problem(f"is not UTF-8 ({error.reason}); convert it", str(path))
-        ) from error
+        raise TraceError(f"is not UTF-8 ({error.reason}); convert it", path) from error
 
 
 def convert(batch: Batch) -> Rows:

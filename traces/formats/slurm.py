@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.policies.errors import TraceError
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     WHOLE_BELOW,
@@ -56,7 +56,7 @@ def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch
         header = set(first_line(path).split("|"))
         if header.issuperset(NEEDED) and header.isdisjoint(GPU_COLUMNS):
             text = f"no column tells of GPUs; one of {', '.join(GPU_COLUMNS)} is needed"
-            raise TraceError(Problem(text, f"{path}, header"))
+            raise TraceError(text, f"{path}, header")
         yield from text_batches(path, LAYOUT, NEEDED)
 
 

@@ -67,7 +67,7 @@ def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch
     jobs = [path for path in paths if not _lists_nodes(path)]
     if not jobs:
         text = "is the node table; the job table job_info_df.csv is needed too"
-        raise TraceError(Problem(text, ", ".join(map(str, paths))))
+        raise TraceError(text, ", ".join(map(str, paths)))
     return text_batches(one_path(jobs, "job table"), Layout(), COLUMNS)
 
 

@@ -38,7 +38,7 @@ def read(paths: Sequence[Path]) -> Trace:
     """
     if len(paths) != 1:
         where = ", ".join(map(str, paths))
-        raise TraceError(Problem(f"one CSV file is needed, not {len(paths)}", where))
+        raise TraceError(f"one CSV file is needed, not {len(paths)}", where)
     path = paths[0]
     file = read_csv(path, GROUPS)
     job_ids = _check_rows(file.table, path)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Bools, Floats, Ints
-from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.policies.errors import TraceError
 from wattkeeper.traces.fits import (
     DAY_S,
     DAYS,
@@ -101,19 +101,18 @@ def fit_trace(trace: Trace) -> Fit:
         TraceError: If the trace holds no jobs, fewer than two, or no run times.
     """
     if trace.kind != "jobs":
-        text = f"is a trace of {trace.kind}; a trace of jobs is needed"
-        raise TraceError(Problem(text, trace.name))
+        raise TraceError(f"is a trace of {trace.kind}; a trace of jobs is needed", trace.name)
     jobs = trace.tables["jobs"]
     submit_s = _real(jobs, "submit_time_s")
     order = np.argsort(submit_s, kind="stable")
     jobs, submit_s = jobs.take(pa.array(order)), submit_s[order]
     if len(submit_s) < LEAST_JOBS or submit_s[-1] <= submit_s[0]:
         text = "has no two jobs that were submitted at different times; a rate needs them"
-        raise TraceError(Problem(text, trace.name))
+        raise TraceError(text, trace.name)
     duration_s = _real(jobs, "duration_s")
     ran = duration_s > 0
     if not ran.any():
-        raise TraceError(Problem("no job has a run time above 0; a fit needs them", trace.name))
+        raise TraceError("no job has a run time above 0; a fit needs them", trace.name)
     absent = _lost(jobs, duration_s)
     whole = bool(np.all(submit_s % 1 == 0) and np.all(duration_s[ran] % 1 == 0))
     arrivals = _arrivals(submit_s, trace, whole, absent)

@@ -5,7 +5,6 @@ interrupted one is resumed (HTTP ranges, if the file has not changed), and a com
 repeated. Only http and https, through the proxies of the environment.
 """
 
-import hashlib
 import json
 import lzma
 import shutil
@@ -24,7 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from wattkeeper.policies.errors import EnvironmentLacks, InputError, Problem, TraceError
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, TraceError
 from wattkeeper.traces.files.atomic import move_file, replace_file
 from wattkeeper.traces.files.locks import lock
 from wattkeeper.traces.files.names import check_name
@@ -33,6 +32,7 @@ from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.library import store
 from wattkeeper.traces.library.catalogue import File, WellKnown, find_known
 from wattkeeper.traces.library.folder import META, check_free
+from wattkeeper.traces.library.importer import digest_file
 from wattkeeper.traces.readers.base import JobsFormat
 
 DOWNLOADS: Final = ".downloads"
@@ -191,24 +191,19 @@ def _claim(place: Path) -> Iterator[Path]:
 def _obtain(file: File, path: Path, progress: Progress) -> str:
     """Download a file to `path` unless it is there already; return its digest."""
     state = path.with_name(f"{path.name}.json")
-    digest = _digest(path) if _state(state).get("url") == file.url and path.is_file() else ""
+    digest = digest_file(path) if _state(state).get("url") == file.url and path.is_file() else ""
     if not digest or file.sha256 not in (None, digest):
         path.unlink(missing_ok=True)
         _download(file, path, state, progress)
-        digest = _digest(path)
+        digest = digest_file(path)
     if file.sha256 not in (None, digest):
         path.unlink()
         text = (
             f"has sha256 {digest}, not {file.sha256}: it is not the file it should be, and "
             "was removed. If you trust it, say so with --sha256"
         )
-        raise TraceError(Problem(text, file.url))
+        raise TraceError(text, file.url)
     return digest
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _state(path: Path) -> dict[str, str]:
@@ -231,7 +226,7 @@ def _download(file: File, path: Path, state: Path, progress: Progress) -> None:
         total = start + int(length) if length.isdecimal() else None
         if None not in (file.sha256, file.size_bytes, total) and total != file.size_bytes:
             text = f"has {total:,} bytes, not {file.size_bytes:,}: it is not the file it should be"
-            raise TraceError(Problem(text, file.url))
+            raise TraceError(text, file.url)
         tag = reply.headers.get("ETag", "W/")
         validator = reply.headers.get("Last-Modified", "") if tag.startswith("W/") else tag
         state.write_text(json.dumps({"url": file.url, "validator": validator}), encoding="utf-8")
@@ -342,7 +337,7 @@ def _unpack(path: Path, file: File, folder: Path, progress: Progress) -> list[Pa
                 continue
             parts = PurePosixPath(name).parts
             if name.startswith("/") or ".." in parts or "\\" in name or "\0" in name:
-                raise TraceError(Problem(f"has a member with an unsafe path: {name!r}", file.url))
+                raise TraceError(f"has a member with an unsafe path: {name!r}", file.url)
             made[ending] = folder.joinpath(*parts)
             made[ending].parent.mkdir(parents=True, exist_ok=True)
             with stream() as source, made[ending].open("wb") as out:
@@ -354,11 +349,11 @@ def _unpack(path: Path, file: File, folder: Path, progress: Progress) -> list[Pa
     except BROKEN_ARCHIVE as error:
         path.unlink()
         text = f"is a broken archive, and was removed: {error or type(error).__name__}"
-        raise TraceError(Problem(text, file.url)) from error
+        raise TraceError(text, file.url) from error
     if missing := [ending for ending in file.members if ending not in made]:
         found = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
         text = f"has no member {' or '.join(missing)}; it has {found or 'none'}"
-        raise TraceError(Problem(text, file.url))
+        raise TraceError(text, file.url)
     return [made[ending] for ending in file.members]
 
 
@@ -375,7 +370,7 @@ def _members(path: Path, url: str) -> Iterator[tuple[str, int, Callable[[], IO[b
                 if member.isreg():
                     yield member.name, member.size, partial(_extract, tape, member)
     else:
-        raise TraceError(Problem("is neither a tar nor a zip archive", url))
+        raise TraceError("is neither a tar nor a zip archive", url)
 
 
 def _extract(tape: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:

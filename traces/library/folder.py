@@ -97,11 +97,9 @@ def check_free(folder: Path, *, overwrite: bool = False) -> None:
     """
     if folder.exists() or folder.is_symlink():
         if not (folder / META).is_file():
-            raise InputError(Problem("is there and is no trace; choose another name", str(folder)))
+            raise InputError("is there and is no trace; choose another name", folder)
         if not overwrite:
-            raise InputError(
-                Problem("exists; replace it (--replace) or choose another name", str(folder))
-            )
+            raise InputError("exists; replace it (--replace) or choose another name", folder)
 
 
 def write(trace: Trace, folder: Path, *, overwrite: bool = False) -> None:
@@ -133,7 +131,7 @@ def read(folder: Path) -> Trace:
     """
     if not folder.is_dir():
         state = "is a file, not the folder of a trace" if folder.exists() else "does not exist"
-        raise TraceError(Problem(state, str(folder)))
+        raise TraceError(state, folder)
     path = folder / META
     meta = _parse_meta(_bytes(path), path)
     tables = {name: _read_table(folder / f"{name}.parquet", meta, name) for name in meta.tables}
@@ -152,15 +150,14 @@ def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise TraceError(Problem(f"is missing; a trace needs {path.name}", str(path))) from error
+        raise TraceError(f"is missing; a trace needs {path.name}", path) from error
     except OSError as error:
-        text = f"cannot be read: {error.strerror or error}"
-        raise TraceError(Problem(text, str(path))) from error
+        raise TraceError(f"cannot be read: {error.strerror or error}", path) from error
 
 
 def _parse_meta(data: bytes, path: Path) -> _Meta:
     if re.search(rb'"version": 1\b', data):
-        raise TraceError(Problem("was made by an earlier version; import it again", str(path)))
+        raise TraceError("was made by an earlier version; import it again", path)
     try:
         return _Meta.model_validate_json(data)
     except ValidationError as error:
@@ -174,13 +171,13 @@ def _parse_meta(data: bytes, path: Path) -> _Meta:
 def _read_table(path: Path, meta: _Meta, name: str) -> pa.Table:
     if name not in KINDS[meta.kind] | OPTIONAL[meta.kind]:
         need = ", ".join(KINDS[meta.kind])
-        raise TraceError(Problem(f"a {meta.kind} trace has {need}, not {name!r}", str(path)))
+        raise TraceError(f"a {meta.kind} trace has {need}, not {name!r}", path)
     data = _bytes(path)
     if hashlib.sha256(data).hexdigest() != meta.tables[name].sha256:
         text = f"is truncated or was changed: it does not fit {META}; import the trace again"
-        raise TraceError(Problem(text, str(path)))
+        raise TraceError(text, path)
     try:
         # One thread: Arrow's pools can abort a process that ends while they start.
         return pq.ParquetFile(pa.BufferReader(data), pre_buffer=False).read(use_threads=False)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise TraceError(Problem(f"is no valid Parquet file: {error}", str(path))) from error
+        raise TraceError(f"is no valid Parquet file: {error}", path) from error

@@ -137,7 +137,7 @@ def write_jobs(
             raise TraceError(_list_malformed(result, where))
         kept = result.rows - result.wrong - sum(result.dropped.values())
         if not kept:
-            raise TraceError(Problem(_explain_empty(result), where))
+            raise TraceError(_explain_empty(result), where)
         fields = _fields(form, chosen, result, kept)
         tables = {
             "jobs": (kept, _write_table(scratch, fresh / TABLE, result.first_s, skip, fields))
@@ -332,7 +332,7 @@ def _write_table(
             if len(inside):
                 table = table.filter(pa.array(keep))
             writer.write_table(table.cast(schema))
-    return _digest(path)
+    return digest_file(path)
 
 
 def _parts(path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -345,7 +345,7 @@ def _write_nodes(table: pa.Table, path: Path, fields: Mapping[str, Any]) -> tupl
     table = validate(table, NODES, path.name)
     extra = folders.origin_metadata(fields)
     pq.write_table(table.replace_schema_metadata(NODES.metadata | extra), path, compression="zstd")
-    return table.num_rows, _digest(path)
+    return table.num_rows, digest_file(path)
 
 
 def _inputs(paths: Sequence[Path]) -> dict[str, str]:
@@ -356,10 +356,11 @@ def _inputs(paths: Sequence[Path]) -> dict[str, str]:
         while name in digests:
             count += 1
             name = f"{path.name} ({count})"
-        digests[name] = _digest(path)
+        digests[name] = digest_file(path)
     return digests
 
 
-def _digest(path: Path) -> str:
+def digest_file(path: Path) -> str:
+    """SHA-256 (hex) of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -79,7 +79,7 @@ def graph_files(path: Path) -> list[Path]:
         return [path]
     files = sorted(file for file in path.iterdir() if file.suffix == ".json" and file.is_file())
     if not files:
-        raise TraceError(Problem("has no .json file; a graph a file is needed", str(path)))
+        raise TraceError("has no .json file; a graph a file is needed", path)
     return files
 
 
@@ -92,8 +92,7 @@ def read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        text = f"cannot be read: {error.strerror or error}"
-        raise TraceError(Problem(text, str(path))) from error
+        raise TraceError(f"cannot be read: {error.strerror or error}", path) from error
 
 
 def check_new(name: str, known: Collection[str], path: Path) -> None:
@@ -104,7 +103,7 @@ def check_new(name: str, known: Collection[str], path: Path) -> None:
     """
     if name in known:
         text = f"model: {name!r} is the name of another file's model; names must differ"
-        raise TraceError(Problem(text, str(path)))
+        raise TraceError(text, path)
 
 
 def parse_graph(name: str, data: bytes, where: str) -> Graph:
@@ -123,9 +122,7 @@ def parse_graph(name: str, data: bytes, where: str) -> Graph:
             return _own(name, data.decode(), where)
         return _published(Published.model_validate_json(data), where)
     except UnicodeDecodeError as error:
-        raise TraceError(
-            Problem("is not text in UTF-8; a graph in JSON is needed", where)
-        ) from error
+        raise TraceError("is not text in UTF-8; a graph in JSON is needed", where) from error
     except ValidationError as error:
         details = error.errors(include_url=False)
         problems = [_problem(detail["loc"], _format_error(detail), where) for detail in details]

@@ -81,7 +81,7 @@ def read_csv(path: Path, schema: pa.Schema) -> CsvFile:
             wrong[row] = f"{wrong[row]}; {text}" if row in wrong else text
     table = pa.Table.from_arrays(arrays, schema=pa.schema([f.with_nullable(True) for f in schema]))
     if not broken and not wrong and not table.num_rows:
-        raise TraceError(Problem("has a header and no rows", str(path)))
+        raise TraceError("has a header and no rows", path)
     for row, text in row_problems(table, schema).items():
         wrong.setdefault(row, text)
     if not wrong and not broken:
@@ -113,24 +113,23 @@ def open_plain(path: Path) -> Iterator[IO[bytes]]:
     except UnicodeDecodeError:  # a ValueError, of whoever decodes what was read
         raise
     except FileNotFoundError as error:
-        raise TraceError(Problem("no such file", str(path))) from error
+        raise TraceError("no such file", path) from error
     except IsADirectoryError as error:
-        raise TraceError(Problem("is a directory, not a file", str(path))) from error
+        raise TraceError("is a directory, not a file", path) from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        text = f"is a truncated or damaged gzip file: {error}"
-        raise TraceError(Problem(text, str(path))) from error
+        raise TraceError(f"is a truncated or damaged gzip file: {error}", path) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise TraceError(Problem(f"cannot be read: {reason}", str(path))) from error
+        raise TraceError(f"cannot be read: {reason}", path) from error
 
 
 def _text(data: bytes, path: Path) -> bytes:
     """The file's text as UTF-8 without byte order mark."""
     data = data.removeprefix(b"\xef\xbb\xbf")
     if not data.strip():
-        raise TraceError(Problem("is empty; a header and rows are needed", str(path)))
+        raise TraceError("is empty; a header and rows are needed", path)
     if (at := find_odd_byte(data)) is not None:
-        raise TraceError(Problem(describe_odd_byte(data, at), _locate(path, data, at)))
+        raise TraceError(describe_odd_byte(data, at), _locate(path, data, at))
     return data.lstrip(b"\r\n") + b"\n"
 
 
@@ -158,7 +157,7 @@ def _locate(path: Path, data: bytes, at: int) -> str:
 def _split(data: bytes, path: Path) -> tuple[pa.Table, dict[int, str], list[str]]:
     """Cells as text, rows of wrong length by row number, and the header."""
     if data.count(b'"') % 2:
-        raise TraceError(Problem("a quotation mark is never closed", str(path)))
+        raise TraceError("a quotation mark is never closed", path)
     broken: dict[int, str] = {}
 
     def note(row: pacsv.InvalidRow) -> str:
@@ -182,7 +181,7 @@ def _split(data: bytes, path: Path) -> tuple[pa.Table, dict[int, str], list[str]
             ),
         )
     except (pa.ArrowException, csv.Error, OSError, ValueError) as error:
-        raise TraceError(Problem(f"is no CSV file: {error}", str(path))) from error
+        raise TraceError(f"is no CSV file: {error}", path) from error
     header = [str(column[0].as_py()).strip() for column in table.columns]
     return table.slice(1), broken, header
 

@@ -78,7 +78,7 @@ def text_batches(
         if header is not None and lines:
             yield _batch(path, header, layout, lines, numbers)
     if header is None:
-        raise TraceError(Problem("is empty; a header and rows are needed", str(path)))
+        raise TraceError("is empty; a header and rows are needed", path)
 
 
 def first_line(path: Path, comment: str = "") -> str:
@@ -106,10 +106,10 @@ def check_text(path: Path) -> None:
     with open_plain(path) as file:
         data = file.read(SNIFFED_BYTES)
     if not data.removeprefix(BOM).strip():
-        raise TraceError(Problem("is empty; a header and rows are needed", str(path)))
+        raise TraceError("is empty; a header and rows are needed", path)
     whole = data[: data.rfind(b"\n") + 1] or data  # the last line may end within a letter
     if (at := find_odd_byte(whole)) is not None:
-        raise TraceError(Problem(describe_odd_byte(whole, at), str(path)))
+        raise TraceError(describe_odd_byte(whole, at), path)
 
 
 def has_header(*names: str, delimiter: str = ",") -> Callable[[Path], bool]:
@@ -142,8 +142,7 @@ def one_path(paths: Sequence[Path], what: str = "file") -> Path:
         TraceError: If there is not exactly one.
     """
     if len(paths) != 1:
-        text = f"one {what} is needed, not {len(paths)}"
-        raise TraceError(Problem(text, ", ".join(map(str, paths))))
+        raise TraceError(f"one {what} is needed, not {len(paths)}", ", ".join(map(str, paths)))
     return paths[0]
 
 
@@ -163,7 +162,7 @@ def _blocks(path: Path, block_bytes: int) -> Iterator[tuple[int, list[bytes]]]:
             *lines, rest = block.split(b"\n")
             if len(rest) > LONGEST_LINE_BYTES:
                 text = f"has a line longer than {LONGEST_LINE_BYTES} bytes: no log of jobs"
-                raise TraceError(Problem(text, f"{path}, line {number + len(lines)}"))
+                raise TraceError(text, f"{path}, line {number + len(lines)}")
             if b"\r" in block:
                 lines = [line.removesuffix(b"\r") for line in lines]
             if lines:
@@ -179,10 +178,10 @@ def _is_row(line: bytes, comment: str) -> bool:
 
 def _header(line: bytes, layout: Layout, path: Path, number: int) -> tuple[str, ...]:
     if text := _find_fault(line, layout.quotes):
-        raise TraceError(Problem(text, f"{path}, line {number}"))
+        raise TraceError(text, f"{path}, line {number}")
     values = _values(line, layout)
     if isinstance(values, str):
-        raise TraceError(Problem(values, f"{path}, line {number}"))
+        raise TraceError(values, f"{path}, line {number}")
     return tuple(name.strip() for name in values)
 
 
