@@ -1,7 +1,5 @@
 """Scenarios from Python: `wattkeeper.scenarios.load` and `read`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

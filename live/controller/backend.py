@@ -1,7 +1,5 @@
 """The backend of live runs: trainings are processes that report their progress."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Ends a live run whose processes fail again and again before they complete an epoch."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Final

@@ -4,8 +4,6 @@
 scenario can be tried with all its processes, without a GPU. Its devices are synthetic.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The environment of a live run: it waits for due events, and wakes on external ones."""
 
-from __future__ import annotations
-
 import gc
 import math
 from collections.abc import Callable

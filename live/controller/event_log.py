@@ -1,7 +1,5 @@
 """The log of the external events of a live run, each written before it is processed."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping

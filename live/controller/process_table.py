@@ -1,7 +1,5 @@
 """The processes of a live run: which attempt each one carries out, and which GPUs it holds."""
 
-from __future__ import annotations
-
 import secrets
 import sys
 from collections.abc import Iterable, Mapping

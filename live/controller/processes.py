@@ -4,8 +4,6 @@ All descendants of a process inherit them: a new controller finds them, and none
 attempt is killed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """The progress of the attempts of a live run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """The virtual time of rehearsals: it passes only while all processes sleep."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

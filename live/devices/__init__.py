@@ -1,7 +1,5 @@
 """What measures energy and takes power limits: GPUs, CPU packages, and a synthetic GPU."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """What all devices can be asked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 

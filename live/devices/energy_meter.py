@@ -1,7 +1,5 @@
 """Energy and time of what runs between two moments."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from typing import NamedTuple

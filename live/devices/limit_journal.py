@@ -9,8 +9,6 @@ The folder is named after the boot of the host: power limits do not outlive it, 
 a home directory keep apart.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

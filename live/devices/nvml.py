@@ -3,8 +3,6 @@
 NVML's own documentation: docs.nvidia.com/deploy/nvml-api. Its milliwatts and millijoules stay here.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What NVML's errors mean for a user, and what to do about them."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from wattkeeper.policies.errors import (

@@ -1,7 +1,5 @@
 """Sets power limits, and puts back what was there."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

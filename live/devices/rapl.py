@@ -4,8 +4,6 @@ A package counts what its cores and its cache draw, for all processes of the hos
 is left out: only some hosts count it.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 from pathlib import Path

@@ -6,8 +6,6 @@ parent's process and by a closed pipe: the pipe alone would stay open in process
 forked, as data loaders are.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -1,7 +1,5 @@
 """Recognises failures of training scripts: out of memory, and the same failure again and again."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Identity of processes, on all hosts and over reboots."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

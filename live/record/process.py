@@ -1,7 +1,5 @@
 """Process of a recorded script, which is killed when its lease expires."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

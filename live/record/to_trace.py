@@ -1,7 +1,5 @@
 """Converts a recorded sweep to a trace of profiles."""
 
-from __future__ import annotations
-
 import platform
 import socket
 from collections import defaultdict

@@ -5,8 +5,6 @@ convolution or a residual pair of them (He et al., CVPR '16). Each new candidate
 property of an earlier one (Real et al., AAAI '19).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final, NamedTuple
 

@@ -1,7 +1,5 @@
 """A search as the world sees it: its jobs, its zoo, and the backend that trains in this process."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """The torch modules of the networks in `wattkeeper.live.search.architectures`."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from wattkeeper.live.search.architectures import Architecture

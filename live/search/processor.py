@@ -1,7 +1,5 @@
 """The processor that the networks of a search are trained on, and its energy meter."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator

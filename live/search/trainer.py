@@ -1,7 +1,5 @@
 """Trains a network to convergence with early stopping."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Log of finished trainings on disk, complete after every training."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError

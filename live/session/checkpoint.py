@@ -1,7 +1,5 @@
 """The state of a training that was told to stop, in a file."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The processes of one training, as torchrun starts them: rank 0 decides for all."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Renews the lease of a training while it goes on."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -7,8 +7,6 @@ process died or hung, the recurrence is repeated; the third such attempt in a ro
 a miss. A miss costs at least its cost bound.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -1,7 +1,5 @@
 """Scales the learning rate of a script with the batch size that was chosen."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from wattkeeper.policies.errors import InputError

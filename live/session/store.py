@@ -13,8 +13,6 @@ SQLite in a file, for the processes of one host; PostgreSQL for several hosts. A
 decides, or learns, holds the row of its job (SQLite: the whole file) from its beginning.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import sqlite3

@@ -1,7 +1,5 @@
 """Stops a training on SIGTERM: at the end of a step, if the session sees steps."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Decides whether an operator of a child computes what one of its parent computes."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from typing import Final, cast

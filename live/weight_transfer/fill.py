@@ -1,7 +1,5 @@
 """Fills tensors of a child from tensors of its parent, along maps of units."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Makes layers that only the child has the identity, where the layers that follow allow it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

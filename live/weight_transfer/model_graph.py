@@ -1,7 +1,5 @@
 """Graphs of torch modules, with the names of their parameters."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

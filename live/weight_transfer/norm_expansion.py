@@ -8,8 +8,6 @@ of epsilon are the parent's, and the norm's scale undoes that. Group norm is lef
 all positions is no linear function of the units at one position.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Graphs of models in ONNX files; operators have their ONNX names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Report of a transfer: the source of each tensor, and whether the function is preserved."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Final, Literal, NamedTuple
 

@@ -6,8 +6,6 @@ wherever that preserves the function (Net2Net, Chen et al., ICLR '16; ModelKeepe
 NSDI '23, section 4.3).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final

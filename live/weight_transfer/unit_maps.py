@@ -4,8 +4,6 @@ A replicated unit preserves the function if every operator that reads it splits 
 replicas (Net2Net, Chen et al., ICLR '16, section 3.2).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import reduce

@@ -1,7 +1,5 @@
 """Follows the child's program and finds the parent's value that each of its values equals."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from torch import Tensor

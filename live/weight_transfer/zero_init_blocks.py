@@ -4,8 +4,6 @@ The last scale of a branch starts at zero (Goyal et al., 2017, section 5.1), so 
 identity in train mode, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 

@@ -1,7 +1,5 @@
 """The session's end of its link to the controller: JSON lines over TCP."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """The clock of the run that this process belongs to."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from functools import cache

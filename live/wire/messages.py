@@ -5,8 +5,6 @@ own process; what they learnt is in a store. A session that a live run started a
 over a socket. The session works the same with both.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal, NamedTuple, Protocol
 

@@ -9,8 +9,6 @@
 A file appears under its name whole or not at all.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import uuid

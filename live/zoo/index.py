@@ -6,8 +6,6 @@ then those that no model refers to and no other lease names are removed. While a
 files are removed, the writer's lock of SQLite is held.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager

@@ -1,7 +1,5 @@
 """The parent of a new model, chosen by a policy, and the models of a zoo by their similarity."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from wattkeeper.live.zoo.rows import ZooModel

@@ -1,7 +1,5 @@
 """Rows of the zoo's index, read and written in a transaction; see `wattkeeper.live.zoo.index`."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections import defaultdict

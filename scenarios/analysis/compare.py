@@ -1,7 +1,5 @@
 """Comparison of results folders, each with the first of them, paired by seed."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The types of `manifest.json`: what was run, on what input, with which software."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 

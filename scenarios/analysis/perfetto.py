@@ -4,8 +4,6 @@ Trace Event Format (Google, JSON Object Format): times are in microseconds from 
 the nanosecond.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Intervals in which jobs held GPUs, packed into lanes: one lane for each GPU of a node."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import cache
 from heapq import heappop, heappush

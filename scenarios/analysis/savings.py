@@ -1,7 +1,5 @@
 """Savings of the zoo of an architecture search against the baseline."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Comparison of a simulated with a live run, attempt by attempt."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Labels, units and notes of metrics, shared by terminal and page."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 

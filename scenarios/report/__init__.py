@@ -1,7 +1,5 @@
 """The page `report.html`: the results of a study or a sweep, in one file without network."""
 
-from __future__ import annotations
-
 from wattkeeper.scenarios.report.page import render_page
 from wattkeeper.scenarios.report.sweep_page import render_sweep_page
 

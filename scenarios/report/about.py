@@ -1,7 +1,5 @@
 """Facts on a page: what was run, on which inputs, and with which versions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from xml.etree.ElementTree import Element

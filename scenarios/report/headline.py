@@ -1,7 +1,5 @@
 """The answer of a study in sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from xml.etree.ElementTree import Element
 

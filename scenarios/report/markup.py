@@ -1,7 +1,5 @@
 """HTML as a tree, so that no text of a scenario can become markup."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from xml.etree.ElementTree import Element, tostring

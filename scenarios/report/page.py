@@ -1,7 +1,5 @@
 """The page of a study: its answer in sentences, then charts and tables."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """Parts of sentences and tables: variants, changes and lists in words."""
 
-from __future__ import annotations
-
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json

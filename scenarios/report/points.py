@@ -1,7 +1,5 @@
 """The finished points of a sweep, and the wording of where they lie."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path

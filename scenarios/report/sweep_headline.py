@@ -1,7 +1,5 @@
 """The answer of a sweep in sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element
 

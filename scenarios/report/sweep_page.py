@@ -1,7 +1,5 @@
 """The page of a sweep, from its results folder."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables of a page: metrics of the variants, and their changes by workload or GPU type."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from xml.etree.ElementTree import Element
 

@@ -1,7 +1,5 @@
 """Savings of a real architecture search with a zoo: in sentences and as a table."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 

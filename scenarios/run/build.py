@@ -1,7 +1,5 @@
 """Puts the parts of a run together: the only place that makes a `World`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 
 from wattkeeper.policies.profile import optimum

@@ -1,7 +1,5 @@
 """What live runs of a scenario use: devices, and the training of each workload."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The folder of a scenario's live runs, and its mark: which scenario, and whether it is done."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """Results of live runs: what their tables and the manifest say of attempts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Runs a scenario live: the same world, on the wall clock, with processes that train."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

@@ -1,7 +1,5 @@
 """Makes the manifest of a scenario's results."""
 
-from __future__ import annotations
-
 import platform
 import socket
 from collections.abc import Sequence

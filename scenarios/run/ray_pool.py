@@ -1,7 +1,5 @@
 """Runs on the hosts of a Ray cluster: Ray places them, and runs those of a lost host elsewhere."""
 
-from __future__ import annotations
-
 import contextlib
 from collections import deque
 from collections.abc import Callable, Generator

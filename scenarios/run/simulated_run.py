@@ -1,7 +1,5 @@
 """Simulates a run: jobs are replayed from their profiles."""
 
-from __future__ import annotations
-
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.run.build import (
     Prepare,

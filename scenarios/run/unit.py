@@ -1,7 +1,5 @@
 """The unit of work: one variant with one seed, run where there is room for it."""
 
-from __future__ import annotations
-
 import platform
 import sys
 import time

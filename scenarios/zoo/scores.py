@@ -1,7 +1,5 @@
 """Scores of all pairs of graphs in a folder, as a CSV file."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path

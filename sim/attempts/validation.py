@@ -1,7 +1,5 @@
 """What the world refuses of a policy's choice."""
 
-from __future__ import annotations
-
 import math
 from typing import cast
 

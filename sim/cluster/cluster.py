@@ -1,7 +1,5 @@
 """Which GPUs of which nodes are free."""
 
-from __future__ import annotations
-
 from bisect import insort
 from collections.abc import Mapping
 from typing import Final

@@ -1,7 +1,5 @@
 """A cluster as it would be if some jobs were gone."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterable, Mapping
 

@@ -1,7 +1,5 @@
 """Digests of results, independent of the library versions that wrote the files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any

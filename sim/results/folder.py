@@ -1,7 +1,5 @@
 """The results folder of a run or of a sweep, and the folder of its unfinished work."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Schemas of the result tables; `docs/results.md` is tested against them."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from wattkeeper.traces.schema import field

@@ -1,7 +1,5 @@
 """Statistics over few seeds: of values, and of pairs with one pair for each seed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """Statistics of runs over seeds: the content of `summary.json` and `metrics.parquet`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Result tables of one run, from what the recorder holds."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Power, busy GPUs and waiting jobs over time, from the recorder."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

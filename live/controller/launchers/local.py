@@ -1,7 +1,5 @@
 """Starts the processes of attempts on this host."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Attempts on the hosts of a Ray cluster: Ray places and starts them, in placement groups."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import socket

@@ -1,7 +1,5 @@
 """Finds which dimensions of a program's tensors hold the same units."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from wattkeeper.live.weight_transfer.dims import layer_rules, shape_rules

@@ -1,7 +1,5 @@
 """Rules for layers with weights and for products of computed tensors."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from wattkeeper.live.weight_transfer.dims.dim import (

@@ -1,7 +1,5 @@
 """The dimensions of a program's tensors, and the type of rules for operators."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 

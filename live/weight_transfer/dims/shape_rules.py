@@ -1,7 +1,5 @@
 """Rules for operators without weights, which create, rearrange, join, split or reduce tensors."""
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Derives example inputs of models from their first layer."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import torch

@@ -1,7 +1,5 @@
 """Intermediate representation of a model: operators, and the parameters that they hold."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast

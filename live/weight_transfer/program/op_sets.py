@@ -1,7 +1,5 @@
 """Sets of operators with a property in common, by ATen's names."""
 
-from __future__ import annotations
-
 from typing import Final
 
 

@@ -4,8 +4,6 @@
 is computed. A module that it cannot trace is traced by `torch.fx` first.
 """
 
-from __future__ import annotations
-
 import copy
 import logging
 import operator

@@ -1,7 +1,5 @@
 """Parts shared by all charts: their data, units of axes, and bounds on drawn points."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Required, TypedDict

@@ -1,7 +1,5 @@
 """Columns that charts are drawn from: the tables of a study, run by run."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Charts of the distributions of job completion times and queue delays."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Reduction of long columns to what can be drawn, without changing their message."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Charts of what policies learn over the recurrences of jobs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

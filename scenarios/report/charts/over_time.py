@@ -1,7 +1,5 @@
 """Charts over time: of power, GPUs in use and waiting jobs, and of a zoo."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The chart of energy against time, with its Pareto front."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, NamedTuple

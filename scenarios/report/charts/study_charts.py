@@ -1,7 +1,5 @@
 """The charts of a study, in the order of its page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from wattkeeper.scenarios.analysis.study import Study

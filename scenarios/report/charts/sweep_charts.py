@@ -1,7 +1,5 @@
 """The charts of a sweep: energy against time, and each metric along each axis."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
