@@ -60,7 +60,7 @@ DEPENDENCIES = [
     "PyYAML>=6,<7",
     "click>=8.1,<9",
     "rich>=13",
-    "simpy>=4.1,<4.2",  # the engine reads its heap, which is private
+    "simpy>=4.1,<4.2",  # the engine sets its time, which is private
 ]
 FOR_COMPILED = "librt>=0.16,<1"  # mypy's own, for compiled code
 

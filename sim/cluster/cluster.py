@@ -23,14 +23,18 @@ class _Nodes:
 
     Args:
         nodes: Number of all nodes.
+        free: Free GPUs of each node in the set.
+        gpu_type: The index of their type.
 
     Attributes:
-        listed: Whether the owner has its number of free GPUs among those that there are.
+        listed: Whether the owner has `free` among the numbers that there are.
     """
 
     listed = False
 
-    def __init__(self, nodes: int) -> None:
+    def __init__(self, nodes: int, free: i64, gpu_type: i64) -> None:
+        self.free = free
+        self.gpu_type = gpu_type
         self._bits: list[i64] = [0] * ((nodes >> 5) + 1)
         self._words = 0
 
@@ -75,9 +79,7 @@ class Cluster(ClusterView):
         self.closed: dict[int, int] = {}
         self.gpu_types = spec.gpu_types
         self.node_type, self.capacity = _frozen(spec.node_type), _frozen(spec.capacity)
-        self._types: list[i64] = spec.node_type.tolist()
         # Arrays are slow by element: they are shown, and brought up to date when asked.
-        self._count: list[i64] = spec.capacity.tolist()
         self._is_stale: list[bool] = [False] * spec.nodes
         self._stale: list[int] = []
         self._free, self._changes = spec.capacity.copy(), np.zeros(spec.nodes, dtype=np.int64)
@@ -90,7 +92,9 @@ class Cluster(ClusterView):
         self._by_free: list[dict[int, _Nodes]] = [{} for _ in self.gpu_types]
         self._levels: list[list[int]] = [[] for _ in self.gpu_types]
         self._set_of: list[_Nodes] = []
-        for node, (kind, count) in enumerate(zip(self._types, self._count, strict=True)):
+        kinds: list[int] = spec.node_type.tolist()
+        counts: list[int] = spec.capacity.tolist()
+        for node, (kind, count) in enumerate(zip(kinds, counts, strict=True)):
             nodes = self._nodes_with(count, kind)
             nodes.add(node)
             self._set_of.append(nodes)
@@ -111,7 +115,7 @@ class Cluster(ClusterView):
 
     def _show(self) -> None:
         stale = self._stale
-        self._free[stale] = [self._count[node] for node in stale]
+        self._free[stale] = [self._set_of[node].free for node in stale]
         self._changes[stale] += 1
         for node in stale:
             self._is_stale[node] = False
@@ -154,7 +158,7 @@ class Cluster(ClusterView):
     def _nodes_with(self, free: int, gpu_type: int) -> _Nodes:
         nodes = self._by_free[gpu_type].get(free)
         if nodes is None:
-            nodes = self._by_free[gpu_type][free] = _Nodes(len(self._types))
+            nodes = self._by_free[gpu_type][free] = _Nodes(self.spec.nodes, free, gpu_type)
         if not nodes.listed:
             nodes.listed = True
             insort(self._levels[gpu_type], free)
@@ -162,7 +166,7 @@ class Cluster(ClusterView):
 
     def gpu_type(self, placement: Placement) -> str:
         """The GPU type that a placement is on."""
-        return self.gpu_types[self._types[placement[0][0]]]
+        return self.gpu_types[self._set_of[placement[0][0]].gpu_type]
 
     def take(self, job: Job, placement: Placement) -> Placement:
         """Give GPUs to a job.
@@ -175,7 +179,11 @@ class Cluster(ClusterView):
         """
         if len(placement) == 1 and job.gpu_milli == WHOLE and job.gpu_type is None:
             ((node, gpus, _),) = placement
-            if gpus == job.gpus and 0 <= node < len(self._types) and gpus <= self._count[node]:
+            if (
+                gpus == job.gpus
+                and 0 <= node < len(self._set_of)
+                and gpus <= self._set_of[node].free
+            ):
                 self._count_free(node, -gpus)
                 return placement
         self._check(job, placement)
@@ -222,7 +230,7 @@ class Cluster(ClusterView):
 
     def close(self, node: int) -> int:
         """Give a node's GPUs to no further job; returns how many were free."""
-        gpus = int(self._count[node])
+        gpus = int(self._set_of[node].free)
         self._count_free(node, -gpus)
         self.closed[node] = gpus
         return gpus
@@ -235,18 +243,17 @@ class Cluster(ClusterView):
 
     def is_empty(self, node: int) -> bool:
         """Whether no job holds anything of a node."""
-        return bool(self._count[node] == self.capacity[node])
+        return bool(self._set_of[node].free == self.capacity[node])
 
     def _count_free(self, node: i64, change: i64) -> None:
         if self.closed and node in self.closed:
             self.closed[node] += change
             return
-        count = self._count[node] + change
-        self._count[node] = count
         self._touch(node)
         self.free_gpus += change
-        self._set_of[node].remove(node)
-        nodes = self._nodes_with(count, self._types[node])
+        nodes = self._set_of[node]
+        nodes.remove(node)
+        nodes = self._nodes_with(nodes.free + change, nodes.gpu_type)
         nodes.add(node)
         self._set_of[node] = nodes
 
@@ -262,15 +269,20 @@ class Cluster(ClusterView):
                     f"job {job.job_id} is placed twice on one node: {placement}", "place"
                 )
             for node, gpus, _ in placement:
-                if not 0 <= node < len(self._count) or not 0 < gpus <= self._count[node]:
+                if not 0 <= node < len(self._set_of) or not 0 < gpus <= self._set_of[node].free:
                     raise _not_free(job, node, gpus)
         else:
             self._check_shares(job, placement)
-        if len(placement) > 1 and len({self._types[node] for node, _, _ in placement}) > 1:
+        if (
+            len(placement) > 1
+            and len({self._set_of[node].gpu_type for node, _, _ in placement}) > 1
+        ):
             raise PolicyError(
                 f"job {job.job_id} is placed on GPUs of several types: {placement}", "place"
             )
-        if job.gpu_type is not None and self._types[placement[0][0]] not in self.types_for(job):
+        if job.gpu_type is not None and self._set_of[
+            placement[0][0]
+        ].gpu_type not in self.types_for(job):
             raise PolicyError(
                 f"job {job.job_id} may run on {job.gpu_type}, placed on {placement}", "place"
             )
@@ -281,11 +293,11 @@ class Cluster(ClusterView):
         if len(set(named)) < len(named):
             raise PolicyError(f"job {job.job_id} is placed twice on one GPU: {placement}", "place")
         for node, gpus, gpu in placement:
-            if gpus != 1 or not 0 <= node < len(self._count):
+            if gpus != 1 or not 0 <= node < len(self._set_of):
                 raise _not_free(job, node, gpus)
             if gpu == NEW:
                 new[node] = new.get(node, 0) + 1
-                if new[node] > self._count[node]:
+                if new[node] > self._set_of[node].free:
                     raise _not_free(job, node, new[node])
             elif self._shared.get(node, {}).get(gpu, 0) < job.gpu_milli:
                 raise _not_free(job, node, gpus)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from heapq import heappop, heappush
+from collections.abc import Callable
 from typing import Any, Final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 from simpy.core import EmptySchedule, Environment, SimTime, StopSimulation
-from simpy.events import Event
+from simpy.events import NORMAL, Event, EventPriority
 
 STOP: Final = -6
 """Priority of the end of `run(until=...)`: before anything else of its time."""
@@ -55,6 +54,63 @@ class Callback(ScheduledEvent):
         self.call(self.argument)
 
 
+class _Entry:
+    """An event in the queue; compiled code compares its numbers without making objects of them."""
+
+    def __init__(
+        self, time_s: float, priority: i64, number: i64, event: ScheduledEvent | Event
+    ) -> None:
+        self.time_s = time_s
+        self.priority = priority
+        self.number = number
+        self.event = event
+
+    def is_before(self, other: _Entry) -> bool:
+        """Whether it happens before another one."""
+        if self.time_s != other.time_s:
+            return self.time_s < other.time_s
+        if self.priority != other.priority:
+            return self.priority < other.priority
+        return self.number < other.number
+
+
+def _push(heap: list[_Entry], entry: _Entry) -> None:
+    """Add an entry to a binary heap."""
+    position: i64 = len(heap)
+    heap.append(entry)
+    while position > 0:
+        above = (position - 1) >> 1
+        parent = heap[above]
+        if parent.is_before(entry):
+            break
+        heap[position] = parent
+        position = above
+    heap[position] = entry
+
+
+def _pop(heap: list[_Entry]) -> None:
+    """Remove the first entry from a binary heap."""
+    last = heap.pop()
+    size: i64 = len(heap)
+    if not size:
+        return
+    position: i64 = 0
+    below: i64 = 1
+    while below < size:
+        child = heap[below]
+        if below + 1 < size:
+            other = heap[below + 1]
+            if other.is_before(child):
+                child = other
+                below += 1
+        if last.is_before(child):
+            break
+        heap[position] = child
+        position = below
+        below = 2 * position + 1
+    heap[position] = last
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Driven:
     """What the environment drives besides its queue: arrivals and scheduling passes."""
@@ -82,7 +138,8 @@ class SimulationEnvironment(Environment):
     already, and the pass, whose time is the present one, are merged with the queue instead of
     entering it: it would take as long again to sort them.
 
-    `_now`, `_queue` and `_eid` are SimPy's own (4.1), declared for the compiler.
+    All events wait in one heap, those of SimPy's processes too: SimPy's own queue holds an event
+    only while SimPy processes it. `_now` is SimPy's (4.1), declared for the compiler.
 
     Attributes:
         events: Number of events that were processed.
@@ -92,11 +149,11 @@ class SimulationEnvironment(Environment):
     """
 
     _now: float
-    _queue: list[tuple[float, int, int, Any]]  # type: ignore[assignment]
-    _eid: Iterator[Any]  # type: ignore[assignment]
 
     def __init__(self) -> None:
         super().__init__(initial_time=0.0)
+        self._heap: list[_Entry] = []
+        self._scheduled: i64 = 0
         self.events = 0
         self.driven: Driven
         self.next_arrival_s = NEVER
@@ -111,16 +168,20 @@ class SimulationEnvironment(Environment):
         self, time_s: float, event: ScheduledEvent | Event, priority: int = COMPLETION
     ) -> None:
         """Schedule an event at an absolute time, s."""
-        heappush(self._queue, (time_s, priority, next(self._eid), event))
+        self._scheduled += 1
+        _push(self._heap, _Entry(time_s, priority, self._scheduled, event))
+
+    def schedule(self, event: Event, priority: EventPriority = NORMAL, delay: SimTime = 0) -> None:
+        """Schedule an event of a SimPy process; see `simpy.Environment.schedule`."""
+        self.schedule_at(self._now + delay, event, priority)
 
     def peek(self) -> float:
         """The time of the next event, s; infinite if there is none."""
         if self.pass_is_due:
             return self._now
-        queue = self._queue
-        next_s = self.next_arrival_s
-        if queue and queue[0][0] < next_s:
-            next_s = queue[0][0]
+        heap, next_s = self._heap, self.next_arrival_s
+        if heap and heap[0].time_s < next_s:
+            next_s = heap[0].time_s
         return next_s
 
     def step(self) -> None:
@@ -129,11 +190,11 @@ class SimulationEnvironment(Environment):
         Raises:
             EmptySchedule: If there is none.
         """
-        queue, next_s, event = self._queue, self.next_arrival_s, None
-        if queue:
-            time_s, priority, _, first = queue[0]
-            if time_s < next_s or (time_s == next_s and priority < ARRIVAL):
-                next_s, event = time_s, first
+        heap, next_s, event = self._heap, self.next_arrival_s, None
+        if heap:
+            first = heap[0]
+            if first.time_s < next_s or (first.time_s == next_s and first.priority < ARRIVAL):
+                next_s, event = first.time_s, first.event
         if self.pass_is_due and next_s > self._now:
             self.pass_is_due = False
             self.driven.schedule()
@@ -143,11 +204,14 @@ class SimulationEnvironment(Environment):
             self._now = next_s
             self.driven.arrive()
         elif isinstance(event, ScheduledEvent):
-            heappop(queue)
+            _pop(heap)
             self._now = next_s
             if not event.cancelled:
                 event.happen()
         else:
+            _pop(heap)
+            self._now = next_s
+            super().schedule(event, NORMAL, 0.0)
             super().step()
         self.events += 1
 

@@ -125,9 +125,8 @@ class PowerBudget:
 
     def release(self, job: Job) -> None:
         """Count a job no more."""
-        held = self._held_w.pop(job.number, None)
-        if held is not None:
-            self._free_w += held[0]
+        if self.cap_w is not None:
+            self._free_w += self._held_w.pop(job.number, (0.0, 0.0))[0]
 
     def held_w(self, job: Job) -> float:
         """What a job holds of the budget, beyond its idle GPUs."""
