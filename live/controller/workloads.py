@@ -82,7 +82,9 @@ class LiveAttempt(Execution):
         outcome: How it ended while it was paused.
     """
 
-    attempt: Attempt
+    attempt: Attempt = (
+        field()
+    )  # no default: compiled, the base's own attribute would be taken for one
     decision: Decision
     inheritance: Inheritance
     training: TrainingSpec
