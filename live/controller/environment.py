@@ -6,7 +6,7 @@ from collections.abc import Callable
 from queue import Empty, Queue
 from typing import Any
 
-from simpy.core import EmptySchedule, SimTime
+from simpy.core import EmptySchedule, SimTime, StopSimulation
 from simpy.events import Event
 
 from wattkeeper.live.controller.event_log import EventLog, ExternalEvent
@@ -100,7 +100,11 @@ class LiveEnvironment(SimulationEnvironment):
 
     def _take(self, external: ExternalEvent) -> None:
         now_s = max(self.now, external.time_s)
-        self._catch_up(now_s)
+        try:
+            self._catch_up(now_s)
+        except StopSimulation:  # `run(until=...)` ends before it: the next run processes it first
+            self._posted.queue.appendleft(external)
+            raise
         if self.is_repeated(external):
             self.reply(external)
             return

@@ -103,6 +103,18 @@ def test_a_replayed_log_gives_the_same_order(due: list[float], news: list[float]
     assert again == first
 
 
+def test_an_event_after_the_end_of_a_run_is_processed_by_the_next_run(log: EventLog) -> None:
+    env = environment_on(WallClock(1.0, time.monotonic() - 0.3), log)
+    env.expects_external = lambda: True
+    processed: list[ExternalEvent] = []
+    env.process_external = processed.append
+    env.post(event(0.2, "begun"))
+    env.run(until=0.1)
+    assert (env.now, processed, list(log.events())) == (0.1, [], [])
+    env.run(until=0.25)
+    assert processed == list(log.events()) == [event(0.2, "begun")]
+
+
 def test_a_log_keeps_its_events(tmp_path: Path) -> None:
     log = EventLog(tmp_path / "log.sqlite")
     log.add(event(1.5, limit_w=math.inf))
