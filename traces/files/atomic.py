@@ -1,5 +1,6 @@
 """Files and folders that appear whole or not at all, and survive a power failure once they do."""
 
+import errno
 import os
 import re
 import shutil
@@ -71,12 +72,19 @@ def move_file(source: Path, path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file's content, or a folder's list of names, is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Wait until a file's content, or a folder's list of names, is on the disk.
+
+    Some file systems cannot sync a folder, and nobody can who may write to it but not read it.
+    """
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EINVAL, errno.ENOTSUP) or not path.is_dir():
+            raise
 
 
 def is_leftover(name: str) -> bool:
