@@ -134,6 +134,7 @@ def test_importing_a_floor_loads_no_upper_floor(floor: str, tmp_path: Path) -> N
     [
         ("policies", "import time"),
         ("policies", "from os import path"),
+        ("policies", "from pathlib import Path"),
         ("policies", "import simpy"),
         ("policies", "from wattkeeper.traces import __doc__"),
         ("traces", "import wattkeeper.sim"),
