@@ -310,14 +310,26 @@ class World(Listener):
         self._room.grow()
 
     def close_node(self, node: int) -> None:
-        """Start no further job on a node; those that run there go on. Its GPUs draw idle power."""
+        """Start no further job on a node; those that run there go on. Its GPUs draw idle power.
+
+        Raises:
+            InputError: If the node is closed already.
+        """
+        if node in self.cluster.closed:
+            raise InputError(f"node {node} is closed already: reopen it first")
         gpus = self.cluster.close(node)
         if self._nodes.vary:
             self._nodes.occupy(((node, gpus, NEW),), self.env.now)
         self._room.shrink()
 
     def reopen_node(self, node: int) -> None:
-        """Let jobs start on a closed node again."""
+        """Let jobs start on a closed node again.
+
+        Raises:
+            InputError: If the node is open.
+        """
+        if node not in self.cluster.closed:
+            raise InputError(f"node {node} is open: only a closed one can be reopened")
         gpus = self.cluster.reopen(node)
         if self._nodes.vary:
             self._nodes.vacate(((node, gpus, NEW),), self.env.now)

@@ -72,6 +72,17 @@ def test_no_job_starts_on_a_closed_node(sleep_after_s: float | None) -> None:
     assert [row.finish_time_s for row in attempts(world)] == [10.0, 40.0]
 
 
+def test_a_node_is_closed_once_at_a_time() -> None:
+    world = build_world([plain("a", 0.0, 10.0)], cluster=spec(nodes=2, gpus_per_node=2))
+    world.close_node(1)
+    with pytest.raises(InputError, match="node 1 is closed"):
+        world.close_node(1)
+    world.reopen_node(1)
+    assert world.cluster.free_gpus == 4
+    with pytest.raises(InputError, match="node 1 is open"):
+        world.reopen_node(1)
+
+
 # --- a power cap
 
 
