@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from wattkeeper.live.controller.launchers.local import Gpu, Launcher, LaunchRequest, format_gpus
+from wattkeeper.live.controller.launchers.launcher import Gpu, Launcher, LaunchRequest
+from wattkeeper.live.controller.launchers.local import format_gpus
 from wattkeeper.live.controller.virtual_time import VirtualTime
 from wattkeeper.live.controller.workloads import (
     REHEARSAL,

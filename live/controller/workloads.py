@@ -15,7 +15,7 @@ from wattkeeper.policies.protocols import Measurement, Options
 from wattkeeper.sim.attempts.attempt import AttemptTotals, Execution, Tuned, Untuned
 
 if TYPE_CHECKING:
-    from wattkeeper.live.controller.launchers.local import Gpu
+    from wattkeeper.live.controller.launchers.launcher import Gpu
     from wattkeeper.live.host.wall_clock import WallClock
     from wattkeeper.sim.attempts.attempt import Attempt, Decision, Inheritance
     from wattkeeper.sim.cluster.cluster_spec import ClusterSpec

@@ -16,7 +16,8 @@ from wattkeeper.live.controller.backend import AttemptEnding, LiveBackend
 from wattkeeper.live.controller.environment import LiveEnvironment
 from wattkeeper.live.controller.event_log import EventLog
 from wattkeeper.live.controller.launchers import ray as ray_runner
-from wattkeeper.live.controller.launchers.local import Launcher, LocalLauncher
+from wattkeeper.live.controller.launchers.launcher import Launcher
+from wattkeeper.live.controller.launchers.local import LocalLauncher
 from wattkeeper.live.controller.process_table import ExternalLinks, LiveSettings
 from wattkeeper.live.controller.progress import Watch
 from wattkeeper.live.controller.virtual_time import VirtualWallClock

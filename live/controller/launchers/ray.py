@@ -10,10 +10,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 
+from wattkeeper.live.controller.launchers.launcher import Gpu, LaunchRequest, ReportExit
 from wattkeeper.live.controller.launchers.local import (
-    Gpu,
-    LaunchRequest,
-    ReportExit,
     command_line,
     file_name,
     run_variables,
