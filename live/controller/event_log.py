@@ -4,9 +4,12 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from wattkeeper.policies.errors import StoreError
+
+VERSION: Final = "2"
+"""Of the events and their payloads."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -51,7 +54,7 @@ class EventLog:
         path: The file; it is made if it is not there.
 
     Raises:
-        StoreError: If it is no such file, or another controller holds it.
+        StoreError: If it is no such file, of another version, or another controller holds it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,7 +66,7 @@ class EventLog:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
             self._db.executescript(SCHEMA)
-            self._db.execute("INSERT OR REPLACE INTO about VALUES ('version', '1')")
+            self._db.execute("INSERT OR IGNORE INTO about VALUES ('version', ?)", (VERSION,))
         except sqlite3.OperationalError as error:
             self._db.close()
             raise StoreError(
@@ -76,6 +79,12 @@ class EventLog:
                 f"{path} is no log of a live run ({error}): remove it, or name another folder "
                 "(--out)"
             ) from None
+        if (version := self.get("version")) != VERSION:
+            self._db.close()
+            raise StoreError(
+                f"{path} is of version {version}, this wattkeeper reads version {VERSION}: go on "
+                "with the wattkeeper that began this run, or name another folder (--out)"
+            )
 
     def add(self, event: ExternalEvent) -> None:
         """Append an event; it survives the process once this returns."""

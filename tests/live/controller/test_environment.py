@@ -128,6 +128,16 @@ def test_a_log_keeps_its_events(tmp_path: Path) -> None:
     log.close()
 
 
+def test_a_log_of_another_version_is_refused(tmp_path: Path) -> None:
+    """Its events have other payloads."""
+    path = tmp_path / "log.sqlite"
+    log = EventLog(path)
+    log.note("version", "1")
+    log.close()
+    with pytest.raises(StoreError, match=r"version 1, .* version 2"):
+        EventLog(path)
+
+
 def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "log.sqlite").write_text("no database " * 100)
     with pytest.raises(StoreError, match="is no log of a live run"):
