@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from wattkeeper.live.wire.messages import EnergySource
-from wattkeeper.policies.errors import Problem, StoreError
+from wattkeeper.policies.errors import StoreError
 from wattkeeper.traces.files.atomic import replace_file
 
 
@@ -92,6 +92,6 @@ def read_records(path: Path) -> list[TrainingRecord]:
         except ValidationError as error:
             reason = error.errors()[0]["msg"]
             raise StoreError(
-                Problem(f"damaged: {reason}; remove the file to train again", f"{path}:{number}")
+                f"damaged: {reason}; remove the file to train again", f"{path}:{number}"
             ) from None
     return records

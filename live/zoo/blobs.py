@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from wattkeeper.live.zoo.tensors import RawTensor, parse_safetensors
-from wattkeeper.policies.errors import Problem, StoreError
+from wattkeeper.policies.errors import StoreError
 from wattkeeper.traces.files.atomic import sync
 from wattkeeper.traces.files.locks import lock
 
@@ -56,11 +56,9 @@ class BlobStore:
         tensors = parse_safetensors(content, str(path))
         if [tensor.digest for tensor in tensors.values()] != [digest]:
             raise StoreError(
-                Problem(
-                    "damaged: its content has not the hash in its name. Remove the models that "
-                    "have it (`Zoo.check` names them), and add them again",
-                    str(path),
-                )
+                "damaged: its content has not the hash in its name. Remove the models that "
+                "have it (`Zoo.check` names them), and add them again",
+                path,
             )
         return next(iter(tensors.values()))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from wattkeeper.live.zoo.blobs import BlobStore
-from wattkeeper.policies.errors import EnvironmentLacks, Problem, StoreError
+from wattkeeper.policies.errors import EnvironmentLacks, StoreError
 from wattkeeper.traces.files.atomic import move_file
 from wattkeeper.traces.files.locks import hold_lock
 
@@ -89,10 +89,10 @@ class Index:
     def __init__(self, root: Path) -> None:
         self.path, self.files = root / NAME, BlobStore(root)
         if root.exists() and not root.is_dir():
-            raise StoreError(Problem("a file; name the folder of a zoo", str(root)))
+            raise StoreError("a file; name the folder of a zoo", root)
         if root.is_symlink() and not root.exists():
             gone = f"a link to {root.readlink()}, which is not there; name the folder of a zoo"
-            raise StoreError(Problem(gone, str(root)))
+            raise StoreError(gone, root)
         try:
             root.mkdir(parents=True, exist_ok=True)
             with hold_lock(root / "lock", wait=True):
@@ -120,11 +120,9 @@ class Index:
         others = sorted({each.name for each in root.iterdir()} - {"lock", f"{NAME}.new"})
         if others:
             raise StoreError(
-                Problem(
-                    f"no zoo: {NAME} is not there, but {', '.join(others[:3])} is; name the folder "
-                    "of a zoo, or an empty one",
-                    str(root),
-                )
+                f"no zoo: {NAME} is not there, but {', '.join(others[:3])} is; name the folder "
+                "of a zoo, or an empty one",
+                root,
             )
         new = root / f"{NAME}.new"
         new.unlink(missing_ok=True)
@@ -136,7 +134,7 @@ class Index:
         move_file(new, self.path)
 
     def _wrong(self, message: str) -> StoreError:
-        return StoreError(Problem(message, str(self.path)))
+        return StoreError(message, self.path)
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:

@@ -114,7 +114,7 @@ def read_safetensors(path: Path) -> dict[str, RawTensor]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise StoreError(Problem(f"cannot be read: {error.strerror or error}", str(path))) from None
+        raise StoreError(f"cannot be read: {error.strerror or error}", path) from None
     return parse_safetensors(content, str(path))
 
 
@@ -130,15 +130,13 @@ def parse_safetensors(content: bytes, where: str) -> dict[str, RawTensor]:
         entries = safetensors.deserialize(content)  # type: ignore[no-untyped-call]
     except safetensors.SafetensorError as error:
         if content.startswith(PICKLES):  # so may a sound file, whose length stands there
-            raise StoreError(Problem(f"no safetensors file: {CONVERT}", where)) from None
+            raise StoreError(f"no safetensors file: {CONVERT}", where) from None
         reason = str(error).removeprefix("Error while deserializing: ")
         size = f"{len(content)} bytes" if content else "empty"
         raise StoreError(
-            Problem(
-                f"no sound safetensors file ({size}): {reason}. It may be cut off or damaged; "
-                "write it again with safetensors.torch.save_file",
-                where,
-            )
+            f"no sound safetensors file ({size}): {reason}. It may be cut off or damaged; "
+            "write it again with safetensors.torch.save_file",
+            where,
         ) from None
     _refuse_duplicates(content, where)
     problems = [

@@ -203,10 +203,8 @@ class Zoo:
             if not still_there:  # it went while it was being read
                 raise self.absent(model_id) from None
             raise StoreError(
-                Problem(
-                    f"missing, though model {model_id} has it; remove the model and add it again",
-                    str(error.filename),
-                )
+                f"missing, though model {model_id} has it; remove the model and add it again",
+                error.filename,
             ) from None
         return {name: contents[digest] for name, digest in parts.items()}
 

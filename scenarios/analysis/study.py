@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wattkeeper.policies.errors import InputError, Problem
+from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.sim.results.folder import SWEEP, is_sweep
@@ -104,12 +104,12 @@ def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) ->
         absent = sorted(set(columns or ()) - set(file.schema_arrow.names))
         if absent:
             text = f"has no column {', '.join(absent)}; run the scenario again"
-            raise InputError(Problem(text, str(path)))
+            raise InputError(text, path)
         table = file.read(columns, use_threads=False)
     except FileNotFoundError:
-        raise InputError(Problem("is missing; run the scenario again", str(path))) from None
+        raise InputError("is missing; run the scenario again", path) from None
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError(Problem(f"is no valid Parquet file: {error}", str(path))) from None
+        raise InputError(f"is no valid Parquet file: {error}", path) from None
     return table if columns is None else table.select(list(columns))
 
 
@@ -127,8 +127,7 @@ def read(folder: str | Path) -> StoredStudy:
     except (LookupError, TypeError):
         well_formed = False
     if not well_formed:
-        raise InputError(Problem("holds no manifest of results; run the scenario again",
-                                 str(folder)))  # fmt: skip
+        raise InputError("holds no manifest of results; run the scenario again", folder)
     return StoredStudy(folder, cast(Manifest, manifest), summary)
 
 
@@ -172,15 +171,13 @@ def _read_json(folder: Path, name: str) -> Json:
         state = f"has no {name}" if folder.is_dir() else "is no folder"
         if is_sweep(folder):
             text = f"is a sweep; give one of its points, as {folder}/points/0001"
-            raise InputError(Problem(text, str(folder))) from None
-        raise InputError(Problem(f"{state}; give a folder that `wattkeeper run --out` wrote",
-                                 str(folder))) from None  # fmt: skip
+            raise InputError(text, folder) from None
+        text = f"{state}; give a folder that `wattkeeper run --out` wrote"
+        raise InputError(text, folder) from None
     except (ValueError, AssertionError):
         raise _broken(folder, name) from None
     return content
 
 
 def _broken(folder: Path, name: str) -> InputError:
-    return InputError(
-        Problem(f"is no {name} of results; run the scenario again", str(folder / name))
-    )
+    return InputError(f"is no {name} of results; run the scenario again", folder / name)

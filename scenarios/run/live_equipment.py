@@ -15,7 +15,6 @@ from wattkeeper.policies.errors import (
     EnvironmentLacks,
     InputError,
     PolicyError,
-    Problem,
     ScenarioError,
 )
 from wattkeeper.policies.protocols import WHOLE, Options
@@ -131,23 +130,22 @@ def _check_workload(loaded: LoadedScenario, inputs: RunInputs, section: LiveSect
     scenario, document = loaded
     here = document.where(("workload",))
     if isinstance(scenario.workload, ArchitectureSearch):
-        raise ScenarioError(Problem("kind: a search trains for real as it is; leave out --live",
-                                    here))  # fmt: skip
+        raise ScenarioError("kind: a search trains for real as it is; leave out --live", here)
     if inputs.jobs is not None and section.workloads:
-        raise ScenarioError(Problem(
+        raise ScenarioError(
             "kind: live.workloads needs a workload of kind recurring; jobs of a trace are "
-            "rehearsed", here))  # fmt: skip
+            "rehearsed", here)  # fmt: skip
     unknown = sorted(set(section.workloads) - set(inputs.recurrences))
     if unknown and inputs.jobs is None:
-        raise ScenarioError(Problem(
+        raise ScenarioError(
             f"no workload {unknown[0]!r} recurs; there is {', '.join(inputs.recurrences)}",
-            document.where(("live", "workloads", unknown[0]))))  # fmt: skip
+            document.where(("live", "workloads", unknown[0])))  # fmt: skip
     if section.speed is not None and inputs.jobs is None and not inputs.profiles:
-        raise ScenarioError(Problem("speed: nothing is rehearsed", document.where(("live",))))
+        raise ScenarioError("speed: nothing is rehearsed", document.where(("live",)))
     if inputs.jobs is not None and any(milli != WHOLE for milli in
                                        inputs.jobs["gpu_milli"].unique().to_pylist()):  # fmt: skip
-        raise ScenarioError(Problem("trace: it has jobs that share GPUs, which no process does "
-                                    "live", here))  # fmt: skip
+        shared = "trace: it has jobs that share GPUs, which no process does live"
+        raise ScenarioError(shared, here)
 
 
 def _check_variant(loaded: LoadedScenario, variant: str) -> None:

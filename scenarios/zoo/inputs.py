@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from wattkeeper.policies.errors import EnvironmentLacks, InputError, Problem
+from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.matching.graph import Graph
 
 if TYPE_CHECKING:
@@ -80,14 +80,10 @@ def module(text: str) -> nn.Module:
             made = getattr(made, name)
         made = made()
     except Exception as error:  # whatever the user's code does
-        raise InputError(
-            Problem(f"cannot be made: {type(error).__name__}: {error}", text)
-        ) from error
+        raise InputError(f"cannot be made: {type(error).__name__}: {error}", text) from error
     if not isinstance(made, nn.Module):
         raise InputError(
-            Problem(
-                f"gave {type(made).__name__}; allowed: a callable that gives a torch module", text
-            )
+            f"gave {type(made).__name__}; allowed: a callable that gives a torch module", text
         )
     return made
 

@@ -170,6 +170,6 @@ def _trained(model: ZooModel, state: Mapping[str, Tensor]) -> nn.Module:
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise InputError(
-            Problem(f"does not fit the weights of model {model.model_id}: {reason}", model.source)
+            f"does not fit the weights of model {model.model_id}: {reason}", model.source
         ) from error
     return parent
