@@ -184,7 +184,9 @@ def record(
         first = runner.run(RecordingRequest(None, highest_w, 1))
         check(first.begun)
         _check_session(plan, first.begun)
-        sizes, limits_w = _choose_sizes(plan, first.begun), _choose_limits(plan, first.begun)
+        terms, limits_w = first.begun["terms"], _choose_limits(plan, first.begun)
+        chosen = plan.batch_sizes or terms["batch_sizes"]
+        sizes = sorted({terms["default_batch_size"], *chosen})  # every profile needs the default
         requests = [
             RecordingRequest(size, highest_w, recurrence)
             for size in sizes
@@ -321,12 +323,6 @@ def _check_session(plan: RecordingPlan, begun: Json) -> None:
             f"{begun['gpus']} GPUs, whose energy it measures: make as many visible "
             "(CUDA_VISIBLE_DEVICES)"
         )
-
-
-def _choose_sizes(plan: RecordingPlan, begun: Json) -> list[int]:
-    """The requested batch sizes and the default one, which every profile needs."""
-    terms = begun["terms"]
-    return sorted({terms["default_batch_size"], *(plan.batch_sizes or terms["batch_sizes"])})
 
 
 def _choose_limits(plan: RecordingPlan, begun: Json) -> list[float]:

@@ -75,7 +75,12 @@ def examine_host(*, look_only: bool = False) -> Report:
     try:
         present = devices.found()
         if not present:
-            device_findings.append(_report_no_device())
+            message = f"no device here measures energy\n{devices.absent()}"
+            advice = (
+                "energy of trainings is absent, and only time can be saved (eta: 0). To try "
+                f"things, {devices.VARIABLE}=synthetic:SYN-250W stands in for a GPU"
+            )
+            device_findings.append(Finding("devices", "note", message, advice))
         for device in present:  # before torch may compute on them
             readings.append(_read_device(device))
             device_findings += _describe_device(readings[-1])
@@ -148,16 +153,6 @@ def _check_state() -> Finding:
     except OSError as error:
         do = f"set {STATE} to a folder that this user may write to"
         return Finding("state", "fault", f"{error.filename}: {error.strerror}", do)
-
-
-def _report_no_device() -> Finding:
-    return Finding(
-        "devices",
-        "note",
-        f"no device here measures energy\n{devices.absent()}",
-        "energy of trainings is absent, and only time can be saved (eta: 0). To try things, "
-        f"{devices.VARIABLE}=synthetic:SYN-250W stands in for a GPU",
-    )
 
 
 def _read_device(device: Device) -> dict[str, Any]:

@@ -171,7 +171,9 @@ def _explain(detail: ErrorDetails, document: YamlDocument) -> str:
     key = str(loc[-1]) if loc else ""
     name = _key_of(detail, document)
     if kind == "extra_forbidden":
-        return _unknown_key(key, _allowed_keys(loc[:-1]))
+        allowed = _allowed_keys(loc[:-1])
+        hint = _did_you_mean(key, allowed)
+        return f"unknown key {key!r}{hint}; allowed here: {', '.join(allowed)}"
     if kind == "missing":
         return f"the key {key!r} is missing"
     if kind == "union_tag_invalid":
@@ -186,10 +188,6 @@ def _explain(detail: ErrorDetails, document: YamlDocument) -> str:
     for json_term, yaml_term in WORDS.items():
         message = message.replace(json_term, yaml_term)
     return f"{name}: found {describe(detail['input'])}; {message}"
-
-
-def _unknown_key(key: str, allowed: Sequence[str]) -> str:
-    return f"unknown key {key!r}{_did_you_mean(key, allowed)}; allowed here: {', '.join(allowed)}"
 
 
 def _did_you_mean(word: str, known: Sequence[str]) -> str:

@@ -35,13 +35,9 @@ def write_sweep(folder: Path, works: Sequence[PointWork]) -> None:
         for work in works:
             if work.done.exists():
                 link_folder(work.done, fresh / "points" / work.point.id)
-        _write_data(fresh, works)
+        _write_metrics(fresh / "metrics.parquet", works)
+        (fresh / SWEEP).write_text(to_json(_describe(works)), encoding="utf-8")
         _write_report(fresh)
-
-
-def _write_data(folder: Path, works: Sequence[PointWork]) -> None:
-    _write_metrics(folder / "metrics.parquet", works)
-    (folder / SWEEP).write_text(to_json(_describe(works)), encoding="utf-8")
 
 
 def _write_report(folder: Path) -> None:

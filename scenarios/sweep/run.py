@@ -13,7 +13,6 @@ from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
 from wattkeeper.scenarios.run.process_pool import run_tasks
 from wattkeeper.scenarios.run.run import conclude
 from wattkeeper.scenarios.run.unit import UnitResult, run_unit
-from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.scenarios.sweep.cache import load, lock_folder, remove_folder, store
 from wattkeeper.scenarios.sweep.points import SweepPoint
 from wattkeeper.scenarios.sweep.results import write_sweep
@@ -143,17 +142,15 @@ def _run_on_ray(works: Sequence[PointWork], address: str) -> Ran:
         else:
             tasks.append(task)
     with closing(
-        ray_pool.run_tasks(tasks, _spec_and_inputs, lambda path: load(path).run, address)
+        ray_pool.run_tasks(
+            tasks, lambda unit: (unit.spec, unit.inputs), lambda path: load(path).run, address
+        )
     ) as ran:
         for unit, outcome in ran:
             yield unit, outcome if isinstance(outcome, Exception) else _store_result(unit, outcome)
             work = by_point[unit.point]
             if not work.missing and not work.failures:
                 assemble_point(work)
-
-
-def _spec_and_inputs(unit: SweepUnit) -> tuple[RunSpec, Path]:
-    return unit.spec, unit.inputs
 
 
 _last_inputs: list[tuple[Path, ScenarioInputs]] = []

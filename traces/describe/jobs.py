@@ -72,7 +72,11 @@ def report(trace: Trace, gpus: int | None = None) -> Json:
         "cluster": _cluster(table, gpu_s, gpus),
         "nodes": _nodes(table, trace.tables["nodes"]) if "nodes" in trace.tables else None,
         "demand": demand,
-        "missing": _missing(table),
+        "missing": {
+            want.name: {"jobs": (n := table[want.name].null_count), "share": n / table.num_rows}
+            for want in JOBS
+            if want.nullable
+        },
         "gpus": {str(row["gpus"]): row["jobs"] for row in demand},
         **{
             key: _counts(table[column])
@@ -251,11 +255,6 @@ def _demand(gpus: Ints, gpu_s: Floats) -> list[Json]:
         }
         for n in range(len(values))
     ]
-
-
-def _missing(table: pa.Table) -> Json:
-    counts = {want.name: table[want.name].null_count for want in JOBS if want.nullable}
-    return {name: {"jobs": n, "share": n / table.num_rows} for name, n in counts.items()}
 
 
 def _users(column: pa.ChunkedArray, gpu_s: Floats) -> Json | None:

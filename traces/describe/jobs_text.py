@@ -90,8 +90,10 @@ def _facts(report: Json) -> Iterator[str]:
             f"{' of its GPU time in the span' if used else ''}"
         )
         if cluster["typed"]:
+            types = cluster["gpu_types"]
+            more = f" and {len(types) - ROWS} others" if len(types) > ROWS else ""
             yield (
-                f"{cluster['typed']} jobs name GPU types ({_join(cluster['gpu_types'])}): a "
+                f"{cluster['typed']} jobs name GPU types ({', '.join(types[:ROWS])}{more}): a "
                 "cluster must list these types, or the scenario ignore them (workload.gpu_types: "
                 "ignore)"
             )
@@ -164,11 +166,6 @@ def _span(seconds: float) -> str:
     if seconds < HOUR_S:
         return ""
     return f"{seconds / HOUR_S:.1f} h" if seconds < 2 * DAY_S else f"{seconds / DAY_S:,.1f} d"
-
-
-def _join(names: Sequence[str]) -> str:
-    more = f" and {len(names) - ROWS} others" if len(names) > ROWS else ""
-    return ", ".join(names[:ROWS]) + more
 
 
 def _doubts(report: Json) -> Iterator[str]:

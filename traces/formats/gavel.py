@@ -54,7 +54,8 @@ def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch
         text = f"one trace and at most one .json are needed, not {len(traces)} and {len(tables)}"
         raise TraceError(text, ", ".join(map(str, paths)))
     speeds = _speeds(tables[0]) if tables else {}
-    layout = Layout(delimiter="\t", columns=_columns(traces[0]), quotes=False)
+    older = len(first_line(traces[0]).split("\t")) == len(OLDER)
+    layout = Layout(delimiter="\t", columns=OLDER if older else COLUMNS, quotes=False)
     for batch in text_batches(traces[0], layout):
         yield batch._replace(context=speeds)
 
@@ -93,11 +94,6 @@ def convert(batch: Batch) -> Rows:
     }
     drops = [("asks for no GPU", gpus == 0)]
     return keep_rows(table.num_rows, columns, wrong, drops)
-
-
-def _columns(path: Path) -> tuple[str, ...]:
-    count = len(first_line(path).split("\t"))
-    return OLDER if count == len(OLDER) else COLUMNS
 
 
 def _speeds(path: Path) -> dict[tuple[str, int], float]:

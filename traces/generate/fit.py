@@ -288,15 +288,13 @@ def _users(jobs: pa.Table, submit_s: Floats, absent: list[str]) -> Users | None:
     by_chance = float((shares**2).sum())
     soon, later = (_excess(same[where], by_chance) for where in (gaps <= SOON_S, gaps > SOON_S))
     return Users(
-        shares=round_values(shares[:USERS] * (1 - 1e-6)) if len(shares) > USERS else _exact(shares),
+        shares=round_values(shares[:USERS] * (1 - 1e-6))
+        if len(shares) > USERS
+        else tuple(shares.tolist()),
         others=max(len(shares) - USERS, 0),
         repeat_soon=soon,
         repeat_later=later,
     )
-
-
-def _exact(shares: Floats) -> tuple[float, ...]:
-    return tuple(shares.tolist())
 
 
 def _excess(same: Bools, by_chance: float) -> float:

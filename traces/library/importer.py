@@ -199,7 +199,8 @@ def _convert(
             result.first_s = min(result.first_s, float(np.min(submit)))
             if not rows.absolute and (late := int((submit > YEAR_2100_S).sum())):
                 result.count(result.doubts, {LATE: late})
-            result.hashes.append(_hashes(table["job_id"]))
+            ids = table["job_id"].to_pylist()
+            result.hashes.append(np.fromiter(map(hash, ids), np.int64, len(ids)))
             file = np.full(len(lines), result.paths.index(batch.path), dtype=np.int32)
             table = table.append_column(_SCRATCH.field("file"), pa.array(file))
             table = table.append_column(_SCRATCH.field("line"), pa.array(lines))
@@ -228,10 +229,6 @@ def _check(batch: Batch, rows: Rows, result: _FirstPass) -> tuple[pa.Table, Ints
         good = np.setdiff1d(np.arange(table.num_rows), list(breaking))
         table, lines = table.take(pa.array(good)), lines[good]
     return table, lines
-
-
-def _hashes(ids: pa.ChunkedArray) -> Ints:
-    return np.fromiter((hash(text) for text in ids.to_pylist()), np.int64, len(ids))
 
 
 def _find_repeats(result: _FirstPass, scratch: Path) -> Ints:

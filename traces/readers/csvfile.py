@@ -71,7 +71,8 @@ def read_csv(path: Path, schema: pa.Schema) -> CsvFile:
         data = file.read()
     texts, broken, header = _split(_text(data, path), path)
     _check_header(header, schema, path)
-    lines = _row_numbers(texts.num_rows, broken)
+    numbers = np.arange(1, texts.num_rows + len(broken) + 1)
+    lines: list[int] = np.setdiff1d(numbers, list(broken)).tolist()
     arrays: list[pa.Array] = []
     wrong: dict[int, str] = {}
     for want in schema:
@@ -195,12 +196,6 @@ def _check_header(header: list[str], schema: pa.Schema, path: Path) -> None:
             problems.append(Problem(text + ", ".join(schema.names), f"{path}, header"))
     if problems:
         raise TraceError(problems)
-
-
-def _row_numbers(good: int, broken: dict[int, str]) -> list[int]:
-    """Row number in the file of each row of the right length."""
-    numbers = np.arange(1, good + len(broken) + 1)
-    return [int(n) for n in np.setdiff1d(numbers, list(broken))]
 
 
 def _convert(texts: pa.ChunkedArray, want: pa.Field) -> tuple[pa.Array, dict[int, str]]:

@@ -59,7 +59,9 @@ class LocalLauncher:
         command = command_line(request.command)
         if self._torchrun:
             command = torchrun_command(command, len(request.gpus))
-        visible = ",".join(self._name(gpu) for gpu in request.gpus)
+        numbers = [self._first_gpu[host] + index for host, index in request.gpus]
+        known = dict(enumerate(self._visible))
+        visible = ",".join(known.get(number, str(number)) for number in numbers)
         variables = {**request.environment, **run_variables(request), VISIBLE: visible}
         try:
             process = spawn(command, variables, self._folder, file_name(request.run))
@@ -119,10 +121,6 @@ class LocalLauncher:
             self._server.watch(descriptor, lambda: self._report_exit(run, guards, code))
             return
         self._exited(run, code)
-
-    def _name(self, gpu: Gpu) -> str:
-        number = self._first_gpu[gpu[0]] + gpu[1]
-        return self._visible[number] if number < len(self._visible) else str(number)
 
 
 def _is_session_leader(pid: int) -> bool:

@@ -31,10 +31,6 @@ def _fixed(dims: ProgramDims, op: Op) -> Dims:
     return fix_shape(op.shape)
 
 
-def _uniform(dims: ProgramDims, op: Op) -> Dims:
-    return tuple(map(free, op.shape))
-
-
 def _table(dims: ProgramDims, op: Op) -> Dims:
     units = tuple(fixed(1) if extent == 1 else free(extent) for extent in op.shape)
     dims.assign(op.tensors["weight"], units)
@@ -134,10 +130,6 @@ def _split(dims: ProgramDims, op: Op) -> list[Dims]:
     return [(*data[:axis], part, *data[axis + 1 :]) for part in parts]
 
 
-def _getitem(dims: ProgramDims, op: Op) -> Dims:
-    return dims.results[op.refs[0]][op.integer("index")]
-
-
 def _select(dims: ProgramDims, op: Op) -> Dims:
     data = dims.of(op.args["self"])
     axis = op.integer("dim") % len(data)
@@ -198,13 +190,13 @@ def _pad(dims: ProgramDims, op: Op) -> Dims:
 
 RULES: Final[dict[str, Rule]] = {
     **dict.fromkeys(("input", "constant", "unused", "arange"), _fixed),
-    **dict.fromkeys(UNIFORM, _uniform),
+    **dict.fromkeys(UNIFORM, lambda dims, op: tuple(map(free, op.shape))),
     **dict.fromkeys(TABLES, _table),
     **dict.fromkeys(VIEWS, _view),
     **dict.fromkeys(ORDERINGS, _permute),
     **dict.fromkeys(("expand", "repeat"), _expand),
     "cat": _cat,
-    "getitem": _getitem,
+    "getitem": lambda dims, op: dims.results[op.refs[0]][op.integer("index")],
     "select": _select,
     "slice": _slice,
     "pad": _pad,

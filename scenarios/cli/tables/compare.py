@@ -137,16 +137,12 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     before = ""
     for row in (rows[index] for index in sorted(shown)):
         run = _run(row)
+        verdict = row["verdict"] + " (alone)" * (is_significant(row) and not row["holds"])
         cells = (row["metric"], *(_number(row[side], row) for side in ("reference", "other")),
-                 _change(row), _effect(row["effect"]), _verdict(row))  # fmt: skip
+                 _change(row), _effect(row["effect"]), verdict)  # fmt: skip
         table.add_row("" if run == before else escape(run), *map(escape, cells))
         before = run
     return table
-
-
-def _verdict(row: Mapping[str, Any]) -> str:
-    unadjusted = is_significant(row) and not row["holds"]
-    return f"{row['verdict']} (alone)" if unadjusted else str(row["verdict"])
 
 
 def _change(row: Mapping[str, Any]) -> str:
