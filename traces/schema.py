@@ -207,10 +207,7 @@ def row_problems(
 ) -> dict[int, str]:
     """Faults of the values of each malformed row, by 0-based row, ascending.
 
-    Args:
-        table: Has the columns of the schema, with its types.
-        schema: One of the schemas above.
-        names: Column names for messages, where they differ.
+    `names`: column names for messages, where they differ from those of the schema.
     """
     problems: dict[int, list[str]] = {}
     for want in schema:

@@ -40,11 +40,7 @@ class CrashLoopGuard:
     def note_early_exit(self, workload: str, run_id: str, code: int, *, refuse: bool) -> None:
         """Note that a process ended with an exit code before it made a session.
 
-        Args:
-            workload: Its workload.
-            run_id: The process.
-            code: Its exit code.
-            refuse: Whether to end the run; False while its log is replayed.
+        `refuse`: whether to end the run; False while its log is replayed.
 
         Raises:
             InputError: If it is the last of `MAX_FAILURES`.
@@ -69,10 +65,7 @@ class CrashLoopGuard:
     def note_exit(self, run: LiveAttempt | None, run_id: str, *, refuse: bool) -> None:
         """Note that a process has exited. Running out of memory counts as no failure.
 
-        Args:
-            run: Its attempt, if that is still known.
-            run_id: The process.
-            refuse: See `note_early_exit`.
+        `run` is its attempt, if that is still known; `refuse` as in `note_early_exit`.
 
         Raises:
             InputError: If it is the last of `MAX_FAILURES` that failed, and none did an epoch.

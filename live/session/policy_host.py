@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from wattkeeper.live.session.store import SessionStore
+from wattkeeper.live.session.store import SessionStore, decisions, insert_into, states
 from wattkeeper.live.wire.messages import AttemptResult
 from wattkeeper.policies.errors import PolicyError, StoreError
 from wattkeeper.policies.profile import Objective
@@ -190,7 +190,9 @@ class PolicyHost(DecisionJournal):
             lambda point, name: self._streams.policy(point, f"{name}/{attempt}"),
         )
         policy = build_policy(config)
-        state = self._store.state(self._db, self._plan.job, config.point, _key(config))
+        s = states.c
+        key = (s.job == self._plan.job, s.point == config.point, s.config == _key(config))
+        state: str | None = self._db.execute(sa.select(s.state).where(*key)).scalar()
         if state is not None:
             try:
                 policy.load_state_dict(json.loads(state))
@@ -213,9 +215,11 @@ class PolicyHost(DecisionJournal):
         chose: str,
     ) -> None:
         """See `wattkeeper.sim.attempts.decisions.DecisionJournal`."""
-        self._store.note(
-            self._db,
-            job=self._plan.job,
+        name = self._plan.job
+        last = sa.select(sa.func.max(decisions.c.number)).where(decisions.c.job == name)
+        row = sa.insert(decisions).values(
+            job=name,
+            number=(self._db.execute(last).scalar() or 0) + 1,
             recurrence=job.recurrence,
             attempt=attempt,
             time_s=now_s,
@@ -224,13 +228,19 @@ class PolicyHost(DecisionJournal):
             saw=repr(saw),
             chose=chose,
         )
+        self._db.execute(row)
 
     def save(self) -> None:
         """Store what the policies learnt."""
         for point, engaged in self._engaged.items():
             state = _json(engaged.policy.state_dict())
-            key = _key(self._configs[point])
-            self._store.keep(self._db, self._plan.job, point, key, state)
+            row = insert_into(self._db)(states).values(
+                job=self._plan.job, point=point, config=_key(self._configs[point]), state=state
+            )
+            update = row.on_conflict_do_update(
+                index_elements=states.primary_key.columns, set_={"state": state}
+            )
+            self._db.execute(update)
 
     def restore(self, row: sa.RowMapping) -> Decision:
         """What was decided of the attempt of a row."""

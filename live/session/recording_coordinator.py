@@ -61,12 +61,8 @@ class RecordingRequest(NamedTuple):
 class RecordingCoordinator:
     """See `wattkeeper.live.wire.messages.Coordinator` for its methods.
 
-    Args:
-        folder: Holds the request; the events are written there.
-        arguments: The arguments of the session.
-        devices: Those of this process.
-        limiter: Whether power limits can be set.
-        how: Source of the energy.
+    The folder holds the request, and gets the events; for the other arguments see
+    `wattkeeper.live.session.coordinators.connect_coordinator`.
     """
 
     def __init__(

@@ -178,28 +178,10 @@ class SessionStore:
     def job(self, db: sa.Connection, name: str) -> sa.RowMapping:
         """The row of a job, made if it is not there; others wait until the transaction ends."""
         values = {"name": name, "seed": secrets.randbits(62), "begun_s": self.now_s(db)}
-        made = _insert(db)(jobs).values(recurrences=0, observed=0, **values)
+        made = insert_into(db)(jobs).values(recurrences=0, observed=0, **values)
         db.execute(made.on_conflict_do_nothing())
         query = sa.select(jobs).where(jobs.c.name == name).with_for_update()
         return db.execute(query).mappings().one()
-
-    def state(self, db: sa.Connection, job: str, point: str, config: str) -> str | None:
-        """What a policy with that config learnt of a job, as JSON; None if nothing yet."""
-        key = (states.c.job == job, states.c.point == point, states.c.config == config)
-        state: str | None = db.execute(sa.select(states.c.state).where(*key)).scalar()
-        return state
-
-    def keep(self, db: sa.Connection, job: str, point: str, config: str, state: str) -> None:
-        """Store what a policy learnt."""
-        row = _insert(db)(states).values(job=job, point=point, config=config, state=state)
-        db.execute(row.on_conflict_do_update(index_elements=states.primary_key.columns,
-                                             set_={"state": state}))  # fmt: skip
-
-    def note(self, db: sa.Connection, job: str, **decision: Any) -> None:
-        """Add a decision to the journal of a job, given the columns of its row."""
-        last = sa.select(sa.func.max(decisions.c.number)).where(decisions.c.job == job)
-        number = (db.execute(last).scalar() or 0) + 1
-        db.execute(sa.insert(decisions).values(job=job, number=number, **decision))
 
     def journal(self, job: str) -> list[dict[str, Any]]:
         """The decisions on a job, in order."""
@@ -312,7 +294,8 @@ def _server(url: str) -> sa.Engine:
     return engine
 
 
-def _insert(db: sa.Connection) -> Any:
+def insert_into(db: sa.Connection) -> Any:
+    """The `insert` of the database's dialect, which knows what to do on a conflict."""
     return import_module(f"sqlalchemy.dialects.{db.dialect.name}").insert
 
 

@@ -63,20 +63,8 @@ def begin(
     Code is never taken from the zoo: a parent is of the architecture of the model, or of one of
     the older ones.
 
-    Args:
-        path: Folder of the zoo; it is made if it is not there.
-        job: The job that trains the model; its group is the task, and models of other tasks are no
-            parents.
-        model: The model that is filled.
-        older: Modules of other architectures that parents may have; they are left as they are.
-        inputs: Positional arguments that all forwards take; by default derived.
-        policy: Policy that chooses the parent, by name or config.
-        mutated_from: Name of the model in the zoo that this one is a mutation of.
-        fill: Whether to fill the model; else it only may enter the zoo.
-
-    Raises:
-        InputError: If a module cannot be traced, or the policy chooses no parents.
-        StoreError: If the folder holds no zoo, or a damaged one.
+    Arguments and errors are those of `Session.warm_start`. The group of `job` is the task; models
+    of other tasks are no parents. Without `fill`, the model only may enter the zoo.
     """
     config = parent_policy(policy)
     modules = (model, *older)

@@ -40,13 +40,7 @@ def graph_of(module: nn.Module, example_inputs: Inputs, name: str) -> Graph:
     49))` for units of 49 pixels each. A tensor that several nodes share appears at each of them,
     under one name.
 
-    Args:
-        module: Any module; it is not changed.
-        example_inputs: Positional arguments of its forward; only shapes and types matter.
-        name: The model's name.
-
-    Raises:
-        InputError: If the module cannot be traced with these inputs.
+    Arguments and errors are those of `trace_program`.
     """
     return trace(module, example_inputs, name).graph
 

@@ -34,9 +34,7 @@ def parent_policy(
 ) -> PolicyConfig:
     """The config of a `Configure` policy that chooses parents.
 
-    Args:
-        chosen: Its name, or the config itself.
-        settings: Of a policy given by name.
+    `settings` are those of a policy given by name.
 
     Raises:
         InputError: If there is no such policy, it refuses a setting, or it chooses no parents.

@@ -22,10 +22,7 @@ def latencies_of(
 ) -> tuple[AllLatencies, Rows]:
     """The latencies of each profile that is replayed, and the recorded rows that they are from.
 
-    Args:
-        stated: The latencies that the scenario states; a text: use the recorded ones.
-        trace: The trace of the profiles.
-        profiles: The profiles that the jobs need.
+    A text as `stated`: use the recorded ones.
 
     Raises:
         InputError: If recorded ones are asked for, and none were recorded.

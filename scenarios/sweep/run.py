@@ -35,13 +35,8 @@ def run_sweep(
 ) -> list[str]:
     """Run all points of a sweep that are not done yet, and write the results folder.
 
-    Args:
-        found: The points.
-        results: The results folder; unfinished work is kept beside it.
-        workers: Number of processes on this machine.
-        ray: Address of the Ray cluster that does the runs instead.
-        progress: Called with the number of finished runs and of all runs.
-        tell: Called with a line that the user should know.
+    The results folder has unfinished work beside it. For the other arguments see
+    `wattkeeper.scenarios.run.run.run`.
 
     Returns:
         A line for each run that failed, and one that says where tracebacks are, if there are any.

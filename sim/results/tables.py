@@ -82,17 +82,9 @@ def collect(
 ) -> RunResult:
     """Make tables and metrics from what the recorder holds.
 
-    Args:
-        variant: Name of the variant.
-        seed: Seed of the run.
-        recorder: Events of the run; it is emptied.
-        source: The submitted jobs.
-        cluster: The cluster.
-        optima: Smallest expected cost (J) by workload, number of GPUs and GPU type.
-        events: Number of events that the simulator handled.
-        zoo: The zoo of the scenario, if it has one.
-        unmeasured: Workloads without measured power: their energy is absent, and so is that of the
-            cluster.
+    `recorder` is emptied. `optima`: smallest expected cost (J) by workload, number of GPUs and GPU
+    type. `unmeasured`: workloads without measured power; their energy is absent, and so is that of
+    the cluster.
     """
     number = recorder.column("number")
     gpus, milli, submit_s = (

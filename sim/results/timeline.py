@@ -49,11 +49,8 @@ def timeline(
 
     Sums are of whole units, so that power returns to exactly the idle power in the end.
 
-    Args:
-        recorder: Events of the run.
-        cluster: The cluster.
-        submit_s: Submission of each attempt's job, shape (attempts,).
-        thousandths: Thousandths of GPUs that each attempt holds, shape (attempts,).
+    The submission of each attempt's job, and the thousandths of GPUs that it holds, have the shape
+    (attempts,).
 
     Raises:
         InputError: If the power exceeds what 64-bit units can hold.

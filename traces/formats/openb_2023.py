@@ -50,9 +50,7 @@ def sniff(path: Path) -> bool:
 def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch]:
     """The pods, in batches of some thousands.
 
-    Args:
-        paths: The list of pods and, if wanted, the list of nodes; in any order.
-        columns: Ignored: the columns are known.
+    Paths: the list of pods and, if wanted, the list of nodes; in any order. The columns are known.
 
     Raises:
         TraceError: If a file is missing, or there is not one list of pods, or it has no times.

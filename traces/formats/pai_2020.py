@@ -92,10 +92,8 @@ def sniff(path: Path) -> bool:
 def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch]:
     """The jobs, in batches of some thousands, after the malformed tasks.
 
-    Args:
-        paths: The simulator's CSV, or the job and the task table (and .header files, which are
-            found without being named); in any order.
-        columns: Ignored: the columns are known.
+    Paths: the simulator's CSV, or the job and the task table (and .header files, which are found
+    without being named); in any order. The columns are known.
 
     Raises:
         TraceError: If a file is missing, or these are not the files that are needed.
@@ -178,11 +176,7 @@ def _demand(
 ) -> tuple[Floats, Floats, Ints]:
     """GPUs, thousandths of each, and why they are unknown (0: known; index into `REASONS`).
 
-    Args:
-        each: GPUs of an instance; NaN: none.
-        instances: Number of instances.
-        wrong: Receives the faults.
-        names: Names of these two columns in the source.
+    `each`: GPUs of an instance, NaN where there are none; `names`: those of the two columns.
     """
     each = np.nan_to_num(each)
     gpus = instances * np.maximum(each, 1.0)

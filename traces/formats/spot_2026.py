@@ -55,9 +55,7 @@ def sniff(path: Path) -> bool:
 def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch]:
     """The jobs, in batches of some thousands.
 
-    Args:
-        paths: The job table and, if wanted, the node table; in any order.
-        columns: Ignored: the columns are known.
+    Paths: the job table and, if wanted, the node table; in any order. The columns are known.
 
     Raises:
         TraceError: If a file is missing, or there is not one job table.

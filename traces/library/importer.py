@@ -106,14 +106,8 @@ def write_jobs(
 ) -> dict[str, Any]:
     """Import logs into the folder of a trace, atomically.
 
-    Args:
-        form: Their format.
-        paths: The paths that it takes.
-        name: The trace's name; by default that of the first path.
-        folder: The folder to create.
-        mapping: For format ``csv``: canonical column to column of the file.
-        skip_bad: Whether malformed rows are skipped and counted; otherwise they are refused.
-        overwrite: Whether an existing trace may be replaced.
+    For the arguments see `wattkeeper.traces.library.store.add`; by default the trace is named after
+    the first path.
 
     Returns:
         The fields of ``trace.json``; of each table its rows and digest.
@@ -154,14 +148,7 @@ def write_jobs(
 def import_trace(form: str, paths: Sequence[Path], name: str | None = None) -> Trace:
     """Read files into a trace in memory; `wattkeeper.traces.library.store.add` writes them to disk.
 
-    Args:
-        form: Name of the format, or `AUTO`.
-        paths: The paths that it takes.
-        name: The trace's name; by default the format chooses.
-
-    Raises:
-        InputError: If there is no such format, or the name is not allowed.
-        TraceError: If a file is missing or wrong.
+    Arguments and errors are those of `add`.
     """
     known = find_format(form, paths)
     if isinstance(known, JobsFormat):

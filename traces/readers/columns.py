@@ -156,15 +156,9 @@ def parse_times(
     needed: bool = False,
     absent: Sequence[str] = ABSENT,
 ) -> Times:
-    """A column of numbers (s) or dates.
+    """A column of numbers (s) or dates; arguments as in `parse_numbers`.
 
-    Args:
-        table: Columns of text.
-        name: The column.
-        wrong: Receives the faults.
-        dates: As in `Batch`: which of the two all times must be; None: either.
-        needed: Whether a missing value is a fault.
-        absent: Texts that stand for a missing value.
+    `dates` says, as in `Batch`, which of the two all times must be; None: either.
     """
     if name not in table.column_names:
         return Times(np.full(table.num_rows, np.nan), (0, 0))

@@ -127,10 +127,7 @@ def one_log(
 ) -> Callable[[Sequence[Path], Mapping[str, str]], Iterator[Batch]]:
     """Make the `batches` of a format that reads one file and uses no mapping; see `text_batches`.
 
-    Args:
-        what: The file, for the message where there is not exactly one.
-        layout: How lines are split into values.
-        needed: Columns that the header must have.
+    `what` names the file in the message where there is not exactly one.
     """
     return lambda paths, _: text_batches(one_path(paths, what), layout, needed)
 
