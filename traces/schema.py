@@ -160,10 +160,7 @@ def jobs_table(columns: Mapping[str, Any]) -> pa.Table:
 def validate(table: pa.Table, schema: pa.Schema, file: str) -> pa.Table:
     """Check a table against a canonical schema.
 
-    Args:
-        table: Any Arrow table.
-        schema: One of the schemas above.
-        file: Name of the table in messages.
+    `file` is the name of the table in messages.
 
     Returns:
         The same rows, columns in the schema's order and with its metadata, in one chunk.

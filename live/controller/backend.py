@@ -53,13 +53,8 @@ class LiveBackend(Backend):
     failed, hung or stayed silent is lost, and the world retries it. A GPU is given to another
     process only once the one that had it has exited.
 
-    Args:
-        env: The environment of the run.
-        trainings: How each workload is trained.
-        cluster: The cluster.
-        streams: Random streams, which choose the recorded run of a rehearsal.
-        settings: Settings of the run.
-        watch: Called with the progress of each attempt, once the log was replayed.
+    The streams choose the recorded run of a rehearsal. `watch` is called with the progress of each
+    attempt, once the log was replayed.
     """
 
     def __init__(

@@ -24,9 +24,7 @@ class LiveEnvironment(SimulationEnvironment):
     processed first, without waiting: that leads to the same state, since the world depends on
     nothing else.
 
-    Args:
-        wall: The wall clock.
-        log: The external events of the run so far.
+    `log` has the external events of the run so far.
 
     Attributes:
         is_repeated: Whether an external event is a repetition, which only needs a reply.

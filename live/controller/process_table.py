@@ -62,11 +62,7 @@ class ProcessTable:
 
     A GPU is given to another process only once the one that had it has exited.
 
-    Args:
-        cluster: The cluster.
-        settings: Settings of the run.
-        wall: The clock of synthetic devices.
-        virtual_time: Notes which processes work, and which sleep.
+    `wall` is the clock of synthetic devices; `virtual_time` notes which processes work or sleep.
 
     Attributes:
         links: None: no process is started.

@@ -54,10 +54,7 @@ def progress_of(
 ) -> AttemptProgress:
     """The progress of an attempt.
 
-    Args:
-        run: The attempt.
-        state: What it does, or how it ended.
-        gpus: Its GPUs, as text.
+    `state` is what it does, or how it ended; `gpus` are its GPUs, as text.
     """
     attempt, last = run.attempt, run.last
     ended = state if isinstance(state, AttemptResult) else None

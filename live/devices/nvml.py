@@ -21,9 +21,6 @@ SAMPLE_S: Final = 0.2
 class NvmlGpu:
     """A GPU; see `wattkeeper.live.devices.device.Device`.
 
-    Args:
-        handle: NVML's.
-
     Attributes:
         index: Its place in NVML's order, which `nvidia-smi` shows too.
         name: What NVML calls it, in messages.

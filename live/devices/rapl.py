@@ -25,8 +25,7 @@ class CpuPackage:
 
     It takes no limit from here: the cores of a host are not one training's alone.
 
-    Args:
-        zone: Its folder.
+    `zone` is its folder.
 
     Raises:
         NoPermission: If this user may not read the counter.

@@ -74,8 +74,7 @@ class SyntheticState(NamedTuple):
 class SyntheticDevice:
     """A device in a file; see `wattkeeper.live.devices.device.Device`.
 
-    Args:
-        path: The file, made by `create`.
+    `create` makes its file.
 
     Attributes:
         wall: The clock that it lives on, which its maker gave it.
@@ -103,12 +102,8 @@ class SyntheticDevice:
     ) -> SyntheticDevice:
         """Make an idle device at its default limit; a file that is there is overwritten.
 
-        Args:
-            path: Its file.
-            gpu_type: What profiles call it.
-            limits: What it may be limited to.
-            idle_w: What it draws when nothing runs on it, W.
-            wall: The clock that it lives on.
+        `gpu_type` is what profiles call it, `limits` what it may be limited to, `idle_w` what it
+        draws when nothing runs on it, W, and `wall` the clock that it lives on.
         """
         begun = (wall.speed, wall.begun_s)
         state = SyntheticState(

@@ -13,11 +13,7 @@ and RMSprop). `none`: it stays."""
 def scale_learning_rate(rate: float, batch_size: int, default_batch_size: int, rule: Rule) -> float:
     """The learning rate of a batch size.
 
-    Args:
-        rate: That of the default batch size.
-        batch_size: Samples.
-        default_batch_size: Samples.
-        rule: How it depends on the batch size.
+    `rate` is that of the default batch size; batch sizes are in samples.
 
     Raises:
         InputError: If there is no such rule, or a batch size is not above 0.

@@ -110,10 +110,6 @@ def digest(text: str) -> str:
 def config_of(point: Point, chosen: str | PolicyConfig) -> PolicyConfig:
     """The config of a policy that a session can ask.
 
-    Args:
-        point: Its decision point.
-        chosen: Its name, or its config.
-
     Raises:
         InputError: If there is none of that name, it needs a value, or it is of another point.
         PolicyError: If it needs to know what was not measured yet, or a zoo.

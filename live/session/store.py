@@ -149,9 +149,7 @@ class SessionStore:
 
         The commit may have succeeded all the same, so the work first checks whether it is done.
 
-        Args:
-            work: What to do.
-            patience_s: How long it retries, s of the host.
+        `patience_s` is how long it retries, s of the host.
 
         Raises:
             EnvironmentLacks: If the database cannot be reached for that long, or not be written.

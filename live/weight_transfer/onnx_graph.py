@@ -29,9 +29,7 @@ BUFFERS: Final = ("input_mean", "input_var")
 def graph_of_onnx(path: str | Path, name: str | None = None) -> Graph:
     """The graph of a model in an ONNX file; external weights are not loaded.
 
-    Args:
-        path: The file.
-        name: The model's name; by default the file's.
+    By default, the model has the name of the file.
 
     Raises:
         EnvironmentLacks: If the package onnx is not installed.

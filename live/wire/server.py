@@ -164,7 +164,9 @@ class SessionServer:
 
     def _serve(self) -> None:
         while self._open:
-            ready = self._selector.select(self._patience_s())
+            ends_s = min((lease.ends_s for lease in self._leases.values()), default=None)
+            patience_s = None if ends_s is None else max(0.0, ends_s - time.monotonic())
+            ready = self._selector.select(patience_s)
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._wake)
             while self._calls:  # first: a request sees what was called before it came
@@ -172,11 +174,6 @@ class SessionServer:
             for key, _ in ready:
                 key.data(key.fileobj)
             self._end_leases()
-
-    def _patience_s(self) -> float | None:
-        """Seconds until a lease may end; None if there is none."""
-        ends = min((lease.ends_s for lease in self._leases.values()), default=None)
-        return None if ends is None else max(0.0, ends - time.monotonic())
 
     def _end_leases(self) -> None:
         now_s = time.monotonic()

@@ -28,8 +28,7 @@ LOCK: Final = "lock"
 class BlobStore:
     """The folders of tensors and of operations in flight.
 
-    Args:
-        root: The zoo's folder.
+    `root` is the folder of the zoo.
     """
 
     def __init__(self, root: Path) -> None:

@@ -95,10 +95,7 @@ class EntryResult:
 def examine(entry: Entry, beside: Path, accept: bool = False) -> EntryResult:
     """Run an entry and compare it with its baseline.
 
-    Args:
-        entry: The entry.
-        beside: Folder of the file of baselines.
-        accept: Whether the results become the baseline.
+    `beside` is the folder of the file of baselines. With `accept`, the results become the baseline.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="wattkeeper-bench-") as scratch:

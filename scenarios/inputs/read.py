@@ -42,9 +42,7 @@ from wattkeeper.traces.trace import Trace
 def read_inputs(loaded: LoadedScenario, *, live: bool = False) -> ScenarioInputs:
     """Find and check the traces of a scenario.
 
-    Args:
-        loaded: The scenario.
-        live: Leave out the profiles of workloads that are trained.
+    With `live`, leave out the profiles of workloads that are trained.
 
     Raises:
         InputError: If they are absent, broken, or do not fit the scenario; the message names the

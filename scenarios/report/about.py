@@ -71,10 +71,7 @@ def describe_input(trace: TraceProvenance) -> Element:
 def details(manifest: Manifest, facts: Mapping[str, str], where: str = "") -> Element:
     """What a repetition needs: the resolved scenario, seeds, versions and sources of inputs.
 
-    Args:
-        manifest: The manifest.
-        facts: Further facts.
-        where: For which point of a sweep the scenario was resolved.
+    `where`: for which point of a sweep the scenario was resolved.
     """
     scenario = manifest["scenario"]
     versions = ", ".join(f"{name} {number}" for name, number in manifest["versions"].items())

@@ -85,13 +85,8 @@ def value_cell(
 ) -> Element:
     """A value, its change against the baseline, and the verdict on the change.
 
-    Args:
-        name: The variant.
-        about: Its entry in the summary.
-        metric: The metric.
-        title: Its label.
-        span: Largest change that a chart of it has room for: 0 leaves out the change, None the
-            chart alone.
+    `span` is the largest change that a chart of it has room for: 0 leaves out the change, None the
+    chart alone.
     """
     mean = about["metrics"].get(metric, {}).get("mean")
     content: list[Element | None] = [tag("b", typeset_minus(format_value(mean, metric)))]

@@ -204,7 +204,8 @@ def _allowed_keys(loc: Sequence[int | str]) -> list[str]:
 
 
 def _step(model: type[BaseModel], step: int | str) -> list[type[BaseModel]]:
-    if step == model.__name__ or step in _kinds(model):
+    kind = model.model_fields.get("kind")
+    if step == model.__name__ or (kind and step in get_args(kind.annotation)):
         return [model]
     field = model.model_fields.get(str(step))
     if field is None:
@@ -213,11 +214,6 @@ def _step(model: type[BaseModel], step: int | str) -> list[type[BaseModel]]:
         if isinstance(mark, OneOf):
             return list(policies(mark.point).values())
     return _models_in(field.annotation)
-
-
-def _kinds(model: type[BaseModel]) -> tuple[Any, ...]:
-    kind = model.model_fields.get("kind")
-    return get_args(kind.annotation) if kind else ()
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

@@ -123,13 +123,8 @@ class DecisionJournal:
     ) -> None:
         """Take down a decision about an attempt of a job.
 
-        Args:
-            now_s: When it was made, s.
-            point: The decision point.
-            job: The job.
-            attempt: The number of the attempt.
-            saw: What the policy was shown; its `repr` is the same in every run.
-            chose: The choice.
+        It was made at `now_s`, s. `saw` is what the policy was shown; its `repr` is the same in
+        every run.
         """
 
 

@@ -15,12 +15,7 @@ NUMBER: Final = re.compile(r"((< )?-?[\d.,]+( [%hd])?|-)?")
 
 
 def head(report: Json, console: Console) -> None:
-    """Print the trace's origin, the head of every report.
-
-    Args:
-        report: From `describe.describe`.
-        console: Where to.
-    """
+    """Print the trace's origin, the head of every report."""
     rows = ", ".join(f"{count} {name}" for name, count in report["rows"].items())
     title = f"{report['name']}: {report['kind']}, {report['origin']}, {rows}"
     console.print(f"[bold]{escape(title)}[/bold]", soft_wrap=True)

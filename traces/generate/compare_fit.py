@@ -54,9 +54,7 @@ def ks_distance(a: Floats, b: Floats) -> float:
 def dispersion(submit_s: Floats, interval_s: float) -> float | None:
     """Index of dispersion of arrivals in intervals; None if they span fewer than two.
 
-    Args:
-        submit_s: Ascending times in seconds.
-        interval_s: Length of an interval in seconds.
+    `submit_s` are ascending times, `interval_s` is the length of an interval, both in seconds.
     """
     counts = np.bincount(((submit_s - submit_s[0]) // interval_s).astype(np.int64))
     return _round(counts.var() / counts.mean()) if len(counts) > 1 else None

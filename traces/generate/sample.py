@@ -99,10 +99,7 @@ def sample(
 def rate_for_load(fit: Fit, load: float, gpus: int) -> float:
     """The rate scale at which jobs request a given share of a cluster, on average.
 
-    Args:
-        fit: The fit.
-        load: Requested GPU-seconds over available ones.
-        gpus: GPUs of the cluster.
+    `load` is requested GPU-seconds over available ones; `gpus` are those of the cluster.
     """
     return load * gpus * DAY_S / (fit.arrivals.jobs_per_day * fit.mean_gpu_s)
 

@@ -56,11 +56,7 @@ class OperatingPoint(NamedTuple):
 def point(gpu: GpuSpec, workload: WorkloadSpec, batch_size: int, limit_w: float) -> OperatingPoint:
     """Operating point of one configuration by the model.
 
-    Args:
-        gpu: The GPU type.
-        workload: The workload.
-        batch_size: Samples.
-        limit_w: Power limit in W, above the GPU's idle power.
+    The batch size is in samples, the power limit in W, above the idle power of the GPU.
     """
     used = batch_size / (batch_size + workload.half_batch)
     dynamic_w = (gpu.peak_power_w - gpu.idle_power_w) * (FLOOR + (1 - FLOOR) * used)
@@ -74,10 +70,6 @@ def point(gpu: GpuSpec, workload: WorkloadSpec, batch_size: int, limit_w: float)
 def generate(spec: SyntheticProfiles, name: str) -> Trace:
     """Generate a trace of kind ``profiles``; the same spec gives the same bytes.
 
-    Args:
-        spec: What to generate.
-        name: The trace's name.
-
     Raises:
         InputError: If the name is not allowed.
         TraceError: If numbers of the spec overflow.
@@ -89,6 +81,7 @@ def generate(spec: SyntheticProfiles, name: str) -> Trace:
             [_workload_row(workload) for workload in spec.workloads], schema=WORKLOADS
         ),
     }
+    assumptions = inspect.cleandoc(__doc__ or "").partition("\n- ")[2].split("\n- ")
     return Trace(
         name=name,
         kind="profiles",
@@ -97,7 +90,7 @@ def generate(spec: SyntheticProfiles, name: str) -> Trace:
         origin="synthetic",
         source="computed by wattkeeper.traces.generate.synthetic; measured nowhere",
         licence="CC0-1.0",
-        notes=_assumptions(),
+        notes=tuple(" ".join(text.replace("``", "").split()) for text in assumptions if text),
         parameters=spec.model_dump(mode="json"),
     )
 
@@ -156,9 +149,3 @@ def _workload_row(workload: WorkloadSpec) -> dict[str, Any]:
         "max_epochs": workload.max_epochs,
         "default_batch_size": workload.default_batch_size,
     }
-
-
-def _assumptions() -> tuple[str, ...]:
-    """The assumptions of the model, as this module states them."""
-    items = inspect.cleandoc(__doc__ or "").partition("\n- ")[2].split("\n- ")
-    return tuple(" ".join(item.replace("``", "").split()) for item in items if item)

@@ -47,17 +47,13 @@ def _read_one(file: Path, matcher: Matcher[A], cache: Path) -> tuple[str, A]:
     except OSError:
         arrays = None
     if arrays is not None:
-        return _parse_name(file, data), arrays
+        # A cached file was a valid graph when it was first read: it need not be validated again.
+        document = json.loads(data)
+        return str(document["model"]) if isinstance(document, dict) else file.stem, arrays
     graph = parse_graph(file.stem, data, str(file))
     arrays = matcher.arrays(graph)
     _write_cached(cached, pack(arrays))
     return graph.name, arrays
-
-
-def _parse_name(file: Path, data: bytes) -> str:
-    # A cached file was a valid graph when it was first read, so it need not be validated again.
-    document = json.loads(data)
-    return str(document["model"]) if isinstance(document, dict) else file.stem
 
 
 def _write_cached(path: Path, data: bytes) -> None:

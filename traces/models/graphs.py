@@ -109,10 +109,7 @@ def check_new(name: str, known: Collection[str], path: Path) -> None:
 def parse_graph(name: str, data: bytes, where: str) -> Graph:
     """The graph that a file holds.
 
-    Args:
-        name: Its name, unless the file says another one.
-        data: The file's content.
-        where: The file's name, for messages.
+    The graph has this name, unless the file says another one; `where` is the file, for messages.
 
     Raises:
         TraceError: If it is no graph.

@@ -186,10 +186,7 @@ class RayLauncher:
 class _Process:
     """A process on one host, in an actor of Ray.
 
-    Args:
-        folder: Folder of the live run.
-        home: Its working directory, if that exists there.
-        run: Its id.
+    It has the id `run`, and works in `home`, if that exists there.
     """
 
     def __init__(self, folder: str, home: str, run: str) -> None:
