@@ -35,13 +35,8 @@ def field(
 ) -> pa.Field:
     """Define a field with its unit, meaning and rule.
 
-    Args:
-        name: Column name.
-        dtype: Arrow type.
-        unit: SI unit, or empty where there is none.
-        doc: Meaning of the column.
-        rule: One of `ALLOWED`.
-        null: Whether a value may be missing.
+    `unit` is an SI unit, or empty where there is none; `rule` is one of `ALLOWED`; with `null`, a
+    value may be missing.
     """
     meta = {"unit": unit, "doc": doc, "rule": rule}
     return pa.field(name, dtype, nullable=null, metadata=meta)

@@ -30,9 +30,7 @@ class PowerLimiter:
     doctor` does. SIGTERM is handled only where nobody else handles it: a script's own handler
     stays, and decides as before.
 
-    Args:
-        devices: All of them get the same limit.
-        control: Whether limits are set at all.
+    All devices get the same limit; `control`: whether limits are set at all.
 
     Attributes:
         allowed: Whether limits can be set; known once it is entered, before anything is changed.

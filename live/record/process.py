@@ -38,13 +38,9 @@ def execute(
     Its session appends to a file of events, and touches the file while its steps progress
     (`wattkeeper.live.session.heartbeat`).
 
-    Args:
-        command: The command.
-        variables: Added to the environment.
-        log: File of its output.
-        events: File of its session's events.
-        lease_s: Longest time without progress, unless its session asks for more, s.
-        lock: File descriptor of a lock that the process inherits.
+    The variables are added to the environment; `log` is the file of its output, `events` that of
+    its session, `lock` the descriptor of a lock that it inherits. `lease_s` is the longest time
+    without progress, s, unless the session asks for more.
 
     Raises:
         LeaseExpired: If it made no progress for that long; it was killed.

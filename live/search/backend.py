@@ -65,9 +65,7 @@ class NetworkSource(Source):
 class SearchZoo:
     """The zoo on disk, as the world sees it: all that is trained is kept.
 
-    Args:
-        search: What is trained.
-        stores: Whether it is stored for others to start from.
+    `stores`: whether what is trained is stored for others to start from.
 
     Attributes:
         policy: Kind of the `Retain` policy.

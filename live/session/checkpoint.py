@@ -26,10 +26,7 @@ class Checkpointable(Protocol):
 def save(path: Path, objects: Mapping[str, Checkpointable], parent: int | None = None) -> None:
     """Save the states of objects by name; the file appears whole or not at all.
 
-    Args:
-        path: The file.
-        objects: What is saved.
-        parent: Number of the model of a zoo that the training started from, if it did.
+    `parent` is the number of the model of a zoo that the training started from, if it did.
 
     Raises:
         InputError: If a state is not of JSON values, and torch, which could save it, is not loaded.

@@ -137,12 +137,8 @@ class PolicyHost(DecisionJournal):
     the attempt, so that the same store gives the same decision. Where there is one power limit or
     none, `Tune` is not asked.
 
-    Args:
-        store: Has their states.
-        db: The transaction, which holds the row of the job.
-        job: That row.
-        plan: Of the attempt.
-        row: The attempt: its recurrence, number, and how many others of the job were in flight.
+    The transaction `db` holds `job`, the row of the job. `row` is of the attempt: its recurrence,
+    number, and how many others of the job were in flight.
 
     Attributes:
         start: The attempt.

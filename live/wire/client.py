@@ -30,13 +30,8 @@ class RemoteCoordinator:
     A request whose reply got lost is sent again; the controller ignores what it knows already.
     Each thread has its own connection, so that a heartbeat never waits for another request.
 
-    Args:
-        host: Of the controller.
-        port: Where it listens.
-        token: Its secret.
-        run: The process that asks, by its id.
-        rank: The rank of the process in its training; only rank 0 reports.
-        lease_s: How long it retries, s.
+    It asks as the process `run`, of that rank in its training; only rank 0 reports. It retries for
+    `lease_s`, s.
     """
 
     def __init__(

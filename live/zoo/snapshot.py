@@ -48,10 +48,7 @@ class ZooSnapshot:
 
     What policies ask of a model that was evicted since raises `StoreError`; see `read_zoo`.
 
-    Args:
-        zoo: The zoo.
-        child: The model that is about to be trained.
-        usable: Whether the child may start from a model.
+    `child` is about to be trained; `usable`: whether it may start from a model.
 
     Attributes:
         zoo: The zoo.

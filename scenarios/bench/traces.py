@@ -23,9 +23,7 @@ CLASSES: Final = 10
 def generate_trace(spec: JobsTrace | ModelsTrace, beside: Path) -> Trace:
     """Generate a trace, deterministically.
 
-    Args:
-        spec: The trace to generate.
-        beside: Folder that relative paths of fits refer to.
+    Relative paths of fits refer to the folder `beside`.
 
     Raises:
         InputError: If the fit does not exist.

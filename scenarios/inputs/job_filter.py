@@ -139,10 +139,7 @@ def ignore_gpu_types(jobs: pa.Table) -> tuple[pa.Table, dict[str, int]]:
 def find_unusable(jobs: pa.Table, cluster: ClusterSpec, recorded: bool) -> list[Reason]:
     """Reasons, other than a power cap, why jobs cannot be replayed.
 
-    Args:
-        jobs: The jobs of a trace.
-        cluster: Where they would run.
-        recorded: Whether they hold their GPUs for their recorded duration.
+    `recorded`: whether they hold their GPUs for their recorded duration.
     """
     duration = jobs["duration_s"].fill_null(-1.0).to_numpy()
     plain = np.asarray(jobs["workload"].is_null())

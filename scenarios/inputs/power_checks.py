@@ -78,12 +78,7 @@ def check_busy_power(jobs: pa.Table, cluster: ClusterSpec, document: YamlDocumen
 
 
 class PowerCapCheck:
-    """Finds jobs that a power cap never lets start, even on an idle cluster.
-
-    Args:
-        cluster: Its cap and its GPUs.
-        profiles: Those of the workloads that are checked.
-    """
+    """Finds jobs that a power cap never lets start, even on an idle cluster."""
 
     def __init__(self, cluster: ClusterSpec, profiles: Profiles) -> None:
         self._cluster = cluster

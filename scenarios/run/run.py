@@ -67,9 +67,7 @@ class ScenarioResult(Study):
     def save(self, folder: str | Path, with_page: bool = True) -> None:
         """Write the results folder; see `wattkeeper.sim.results.folder.write_results`.
 
-        Args:
-            folder: Where.
-            with_page: Whether to write `report.html` too, which takes a tenth of a second.
+        With `with_page`, it writes `report.html` too, which takes a tenth of a second.
         """
         from wattkeeper.scenarios.report import render_page
 

@@ -30,9 +30,7 @@ def report(trace: Trace, gpus: int | None = None) -> Json:
 
     GPU time is GPUs, or parts of GPUs, times recorded duration. Shares are in [0, 1].
 
-    Args:
-        trace: Of kind ``jobs``.
-        gpus: Size of a cluster to hold the jobs against.
+    `gpus` is the size of a cluster to hold the jobs against.
 
     Returns:
         ``quality``: counts of the import (`wattkeeper.traces.readers.base.Quality`); empty for a

@@ -8,9 +8,7 @@ from pathlib import Path
 def lock(path: Path, *, wait: bool = False) -> Callable[[], None]:
     """Lock a file, made if it is missing, for one holder in one process.
 
-    Args:
-        path: The file; its content is lost.
-        wait: Whether to wait until it is free.
+    The content of the file is lost. `wait`: whether to wait until it is free.
 
     Returns:
         The function that releases it; any thread may call it.

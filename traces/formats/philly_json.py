@@ -48,9 +48,7 @@ class _Job(NamedTuple):
 def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch]:
     """The jobs of one file as records, in batches of some thousands.
 
-    Args:
-        paths: One JSON file, plain or gzip.
-        columns: Ignored: the keys are known.
+    One path is needed, of a JSON file, plain or gzip. The keys are known, so `columns` is ignored.
 
     Raises:
         TraceError: If the file cannot be read or is no JSON array of objects.

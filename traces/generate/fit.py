@@ -86,9 +86,7 @@ class RhythmClock(NamedTuple):
 def clock_of(arrivals: Arrivals, offset_s: float = 0.0) -> RhythmClock:
     """The time scale of a fit's rhythms.
 
-    Args:
-        arrivals: Of the fit.
-        offset_s: Time of the week at which the trace begins.
+    `offset_s` is the time of the week at which the trace begins.
     """
     rates = np.outer(arrivals.day_of_week, arrivals.hour_of_day).ravel()
     return RhythmClock(offset_s, rates / rates.mean())

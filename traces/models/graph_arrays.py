@@ -22,10 +22,7 @@ def read_arrays(path: Path, matcher: Matcher[A], cache: Path) -> dict[str, A]:
     A cached entry is looked up by the content of the graph's file and verified by its checksum; a
     damaged one is computed again. A cache that cannot be written is not used.
 
-    Args:
-        path: A folder of graphs, or one graph.
-        matcher: Whose arrays are returned.
-        cache: Folder of the cache; made if it is missing.
+    The path is of a folder of graphs, or of one; `cache` is a folder, made if it is missing.
 
     Raises:
         TraceError: If there is no graph, one cannot be read, or two models have the same name.

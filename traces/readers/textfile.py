@@ -51,11 +51,7 @@ def text_batches(
 ) -> Iterator[Batch]:
     """Read a log, plain or gzip (detected by content), UTF-8 with or without byte order mark.
 
-    Args:
-        path: The file.
-        layout: How lines are split into values.
-        needed: Columns that the header must have.
-        block_bytes: Size of the text of a batch.
+    The header must have the `needed` columns; the text of a batch has about `block_bytes`.
 
     Yields:
         Batches whose ``rows`` is a table of strings and whose ``wrong`` has the malformed lines: of

@@ -172,13 +172,9 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own, whose output goes to files.
 
-    Args:
-        command: The command.
-        variables: Added to the environment.
-        folder: Folder of the live run; the files are in `output`.
-        stem: Name of the files, without suffix.
-        home: Working directory; None: this process's.
-        prepare: Called in the child before the command.
+    The variables are added to the environment. The files are in `output` of the folder, named
+    `stem`. `home` is the working directory (None: this process's); `prepare` is called in the child
+    before the command.
 
     Raises:
         OSError: If it cannot be started.

@@ -246,9 +246,7 @@ def _end_with_parent() -> None:
 def match_nodes(capacity: Sequence[int], nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     """The id of a Ray node for each node of a scenario, the smallest that suffices.
 
-    Args:
-        capacity: GPUs by node of the scenario.
-        nodes: Nodes of Ray, as `ray.nodes` gives them.
+    `capacity` is GPUs by node of the scenario; `nodes` are as `ray.nodes` gives them.
 
     Raises:
         EnvironmentLacks: If there are too few.
