@@ -48,7 +48,7 @@ class LimitRecord(NamedTuple):
 
 
 class RestoredLimit(NamedTuple):
-    """What became of a limit that somebody left behind.
+    """The outcome of restoring a limit that a process left behind.
 
     Attributes:
         uuid: Of the device.
@@ -91,7 +91,7 @@ def save(record: LimitRecord) -> None:
 
 
 def undo(record: LimitRecord) -> RestoredLimit:
-    """Put a limit back, and remove the record; where that fails it stays, as nobody's."""
+    """Restore a limit and remove its record; if that fails, the record stays, without an owner."""
     try:
         device = by_uuid(record.uuid)
         if device.limit_w() != record.before_w:
@@ -153,7 +153,7 @@ def held(uuid: str, patience_s: float = 0.0) -> Iterator[None]:
 
 
 def refuse_if_in_use(uuid: str, me: int) -> None:
-    """Refuse a device that another process controls, though nobody guards it any more.
+    """Refuse a device that another process controls, though its guard has ended.
 
     Raises:
         NoPermission: It names that process.

@@ -129,7 +129,7 @@ class InProcessBackend(Backend):
                        self._batch_size, UNKNOWN, self._most_epochs)  # fmt: skip
 
     def most_power_w(self, job: Job, gpu_type: str) -> float:
-        """Nobody knows."""
+        """Unknown: NaN."""
         return UNKNOWN
 
     def foresight(self, start: Start) -> Profile:

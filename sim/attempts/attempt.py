@@ -138,7 +138,7 @@ class Attempt:
         where: The same by its index in the journal.
         gpu_type: Their type.
         begun_s: When it first held GPUs.
-        idle_w: What its GPUs draw if nobody holds them, W.
+        idle_w: What its GPUs draw while no job holds them, W.
         has_trained: Whether it has trained, so that it must be restored if it is preempted.
         is_idle: Whether it holds its GPUs without training.
         idle_since_s: Since when it last did.

@@ -29,7 +29,7 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class GpuPower:
-    """What a GPU draws where nobody measured it: a model, W.
+    """Modelled power of a GPU where none was measured, W.
 
     Attributes:
         idle_w: While no job holds it.
@@ -116,7 +116,7 @@ class ClusterSpec:
         return {name: power.busy_w for name, power in self.power.items()}
 
     def idle_w(self, job: Job, gpu_type: str) -> float:
-        """What the GPUs of a job would draw if nobody held them, W."""
+        """What the GPUs of a job draw while no job holds them, W."""
         return self.power[gpu_type].idle_w * job.gpus_held
 
     def types_allowed(self, gpu_type: str | None) -> tuple[int, ...]:

@@ -27,8 +27,8 @@ class RandomStreams(Protocol):
 class NamedStreams:
     """Each choice depends on its name and the seed alone.
 
-    The attempts of a recurrence meet the same luck whatever the policies decided before, so that
-    variants are compared pair by pair.
+    An attempt's draws do not depend on what the policies decided before, so that variants
+    are compared pair by pair.
     """
 
     def __init__(self, seed: int) -> None:

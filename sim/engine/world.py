@@ -60,7 +60,7 @@ class World(Listener):
     At equal times completions come first, then arrivals, then a scheduling pass. A job whose
     attempt fails is tried again at once on the GPUs that it holds; under a power cap it may have to
     wait on them, before jobs that wait in the queue. A preempted job gives its GPUs up at once and
-    keeps what it did; its node is busy saving that for a while, so that whoever starts there waits
+    keeps what it did; its node is busy saving that for a while, so that a job which starts waits
     (`ClusterSpec.checkpoint_s`), and it goes on later on GPUs of the same type.
 
     Attributes:

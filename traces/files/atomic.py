@@ -74,7 +74,7 @@ def move_file(source: Path, path: Path) -> None:
 def sync(path: Path) -> None:
     """Wait until a file's content, or a folder's list of names, is on the disk.
 
-    Some file systems cannot sync a folder, and nobody can who may write to it but not read it.
+    Folders are not synced where the file system, or a missing right to read them, forbids it.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)
