@@ -84,6 +84,13 @@ def warn(reason: str) -> None:
           "several times slower", file=sys.stderr)  # fmt: skip
 
 
+def remove_compiled() -> None:
+    """Remove what was compiled in place before: Python would import it instead of the sources."""
+    for floor in FLOORS:
+        for path in Path(floor).rglob("*.so"):
+            path.unlink()
+
+
 def core() -> list[Extension]:
     """The extension modules of the core."""
     from mypyc.build import mypycify
@@ -114,6 +121,7 @@ class BuildCore(build_ext):
 
     def run(self) -> None:
         """Compile, or leave the core as it is where that fails."""
+        remove_compiled()
         self.distribution.ext_modules = core()
         self.swig_opts = None  # what it was at first: a list cannot be finalized again
         self.finalize_options()  # takes the extensions over
@@ -135,6 +143,7 @@ packages = [
 compiled = can_compile()
 if not compiled:
     warn("no C compiler with Python's headers, or WATTKEEPER_COMPILE=0")
+    remove_compiled()
 
 setup(
     packages=packages,
