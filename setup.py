@@ -30,7 +30,7 @@ CORE = (
     "sim/attempts/attempt.py",
     "sim/engine/backend.py",
     "sim/attempts/decisions.py",
-    "sim/engine/environment.py",
+    "sim/engine/event_loop.py",
     "sim/engine/feasibility.py",
     "sim/engine/inheritances.py",
     "sim/engine/node_states.py",

@@ -33,7 +33,7 @@ from wattkeeper.sim.attempts.attempt import (
 )
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.backend import Backend
-from wattkeeper.sim.engine.environment import Callback
+from wattkeeper.sim.engine.event_loop import Callback
 from wattkeeper.sim.engine.replay import RecordedRun, modelled_w
 from wattkeeper.sim.engine.rng import RandomStreams
 

@@ -3,6 +3,7 @@
 import gc
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, Queue
 from typing import Any
 
@@ -11,7 +12,8 @@ from simpy.events import Event
 
 from wattkeeper.live.controller.event_log import EventLog, ExternalEvent
 from wattkeeper.live.host.wall_clock import WallClock
-from wattkeeper.sim.engine.environment import Callback, SimulationEnvironment
+from wattkeeper.sim.engine.environment import SimulationEnvironment
+from wattkeeper.sim.engine.event_loop import Callback, process_next
 
 LONGEST_WAIT_S = 86400.0
 
@@ -94,7 +96,13 @@ class LiveEnvironment(SimulationEnvironment):
             if external is not None:
                 self._take(external)
                 return
-        super().step()
+        process_next(self)
+
+    def process_all(self) -> None:
+        """Process events inside and outside until there is none left, or one raises."""
+        with suppress(EmptySchedule):
+            while True:
+                self.step()
 
     def _take(self, external: ExternalEvent) -> None:
         now_s = max(self.now, external.time_s)
@@ -117,4 +125,4 @@ class LiveEnvironment(SimulationEnvironment):
     def _catch_up(self, now_s: float) -> None:
         """Process all events that are due until a time, s."""
         while self.peek() <= now_s:
-            super().step()
+            process_next(self)

@@ -6,7 +6,7 @@ from typing import Any
 
 from wattkeeper.live.controller.environment import LiveEnvironment
 from wattkeeper.live.host.wall_clock import WallClock
-from wattkeeper.sim.engine.environment import Callback, ScheduledEvent
+from wattkeeper.sim.engine.event_loop import Callback, ScheduledEvent
 
 
 class VirtualWallClock(WallClock):

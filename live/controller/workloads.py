@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wattkeeper.live.host.wall_clock import WallClock
     from wattkeeper.sim.attempts.attempt import Attempt, Decision, Inheritance
     from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-    from wattkeeper.sim.engine.environment import ScheduledEvent
+    from wattkeeper.sim.engine.event_loop import ScheduledEvent
     from wattkeeper.sim.engine.rng import RandomStreams
 
 REHEARSAL: Final = "WATTKEEPER_REHEARSAL"

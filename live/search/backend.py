@@ -24,7 +24,8 @@ from wattkeeper.sim.attempts.attempt import (
     Tuned,
 )
 from wattkeeper.sim.engine.backend import Backend
-from wattkeeper.sim.engine.environment import Callback, SimulationEnvironment
+from wattkeeper.sim.engine.environment import SimulationEnvironment
+from wattkeeper.sim.engine.event_loop import Callback
 from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.engine.zoo import BYTES, FinishedModel
 

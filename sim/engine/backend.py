@@ -19,7 +19,7 @@ from wattkeeper.sim.attempts.attempt import (
     Tuned,
     Untuned,
 )
-from wattkeeper.sim.engine.environment import Driven
+from wattkeeper.sim.engine.event_loop import Driven
 from wattkeeper.sim.engine.zoo import FinishedModel
 
 

@@ -22,7 +22,7 @@ from wattkeeper.sim.attempts.attempt import (
 )
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.backend import Backend
-from wattkeeper.sim.engine.environment import ScheduledEvent, SimulationEnvironment
+from wattkeeper.sim.engine.event_loop import EventLoop, ScheduledEvent, schedule_at
 from wattkeeper.sim.engine.latencies import NO_LATENCIES, AllLatencies, Latencies
 from wattkeeper.sim.engine.rng import RandomStreams
 
@@ -75,7 +75,7 @@ class _Replayed(Execution):
     def __init__(
         self,
         backend: Backend,
-        env: SimulationEnvironment,
+        env: EventLoop,
         attempt: Attempt,
         inheritance: Inheritance,
     ) -> None:
@@ -116,7 +116,7 @@ class _Replayed(Execution):
     def pause(self) -> None:
         """Keep what is left of the phase; a delay starts anew."""
         self.phases += 1
-        left_s = self.left_s - (self.env.now - self.since_s)
+        left_s = self.left_s - (self.env.now_s - self.since_s)
         if self.stage == WORK:
             self.stop_work(left_s)
         elif self.stage == QUERY:
@@ -138,15 +138,15 @@ class _Replayed(Execution):
 
     def draw(self, left_s: float, power_w: float, settled: bool) -> None:
         """Draw power (W) for a while (s); see `Listener.draws`."""
-        self.backend.listener.draws(self.attempt, power_w, self.env.now, settled)
+        self.backend.listener.draws(self.attempt, power_w, self.env.now_s, settled)
         self._enter(left_s)
 
     def _enter(self, left_s: float) -> None:
         env = self.env
         self.phases += 1
-        self.since_s = now_s = env.now
+        self.since_s = now_s = env.now_s
         self.left_s = left_s
-        env.schedule_at(now_s + left_s, _Phase(self, self.phases))
+        schedule_at(env, now_s + left_s, _Phase(self, self.phases))
 
 
 class RecordedRun(_Replayed):
@@ -160,7 +160,7 @@ class RecordedRun(_Replayed):
     def __init__(
         self,
         backend: Backend,
-        env: SimulationEnvironment,
+        env: EventLoop,
         attempt: Attempt,
         inheritance: Inheritance,
         power_w: float,
@@ -363,7 +363,7 @@ class Replay(Backend):
 
     def __init__(
         self,
-        env: SimulationEnvironment,
+        env: EventLoop,
         profiles: Profiles,
         streams: RandomStreams,
         objective: Objective,

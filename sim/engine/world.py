@@ -36,7 +36,8 @@ from wattkeeper.sim.attempts.validation import (
 )
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.engine.backend import Backend, Listener, ZooBackend
-from wattkeeper.sim.engine.environment import Callback, ScheduledEvent, SimulationEnvironment
+from wattkeeper.sim.engine.environment import SimulationEnvironment
+from wattkeeper.sim.engine.event_loop import Callback, EventLoop, ScheduledEvent, schedule_at
 from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.inheritances import Inheritances
 from wattkeeper.sim.engine.node_states import NodeStates, PowerBudget
@@ -81,6 +82,7 @@ class World(Listener):
         zoo: ZooBackend | None = None,
     ) -> None:
         self.env = env
+        self._loop: EventLoop = env  # the same: compiled code knows its attributes
         self.cluster = cluster
         self.source = source
         self.backend = backend
@@ -137,7 +139,7 @@ class World(Listener):
             InputError: If a job cannot run on the cluster.
             PolicyError: If a policy chose what is not allowed, or left a job waiting for ever.
         """
-        self.env.next_arrival_s = self._next_arrival_s()
+        self._loop.next_arrival_s = self._next_arrival_s()
         with _uncollected():
             self.env.run()
         left = [
@@ -155,14 +157,14 @@ class World(Listener):
         self._nodes.close()
 
     def arrive(self) -> None:
-        """See `wattkeeper.sim.engine.environment.Driven`."""
-        now_s = self.env.now
-        next_s = self.env.next_arrival_s
+        """See `wattkeeper.sim.engine.event_loop.Driven`."""
+        now_s = self._loop.now_s
+        next_s = self._loop.next_arrival_s
         while next_s <= now_s:
             self._arrived += 1
             self._submit(self._batch[self._arrived - 1])
             next_s = self._next_arrival_s()
-        self.env.next_arrival_s = next_s
+        self._loop.next_arrival_s = next_s
 
     def _next_arrival_s(self) -> float:
         while self._arrived == len(self._batch):
@@ -180,7 +182,7 @@ class World(Listener):
             )
         self._waiting[job.number] = job
         self._decisions.submitted(job)
-        self.env.pass_is_due = True
+        self._loop.pass_is_due = True
 
     def schedule(self) -> None:
         """Preempt and start what `Select` chooses, until it chooses nothing."""
@@ -210,12 +212,12 @@ class World(Listener):
             raise InputError(
                 f"occupancy: recorded starts every job when it is submitted, but job {job.job_id} "
                 f"finds {self.cluster.free_gpus} of {self.cluster.spec.gpus} GPUs free at "
-                f"{self.env.now:g} s and asks for {job.gpus}: give the cluster more "
+                f"{self._loop.now_s:g} s and asks for {job.gpus}: give the cluster more "
                 "(cluster.gpus)"
             )
 
     def _wake_at(self, time_s: float) -> None:
-        check_wake(time_s, self.env.now)
+        check_wake(time_s, self._loop.now_s)
         if self._wake is not None:
             if self._wake[0] == time_s:
                 return
@@ -223,18 +225,18 @@ class World(Listener):
             self._wake = None
         if time_s < math.inf:
             self._wake = time_s, Callback(self._woken)
-            self.env.schedule_at(*self._wake)
+            schedule_at(self._loop, *self._wake)
 
     def _woken(self, _: object) -> None:
         self._wake = None
-        self.env.pass_is_due = True
+        self._loop.pass_is_due = True
 
     def _start(self, job: Job, placement: Placement) -> None:
         """Start a waiting job, or go on with a preempted one."""
         if job.number not in self._waiting:
             raise PolicyError(f"job {job.job_id} was started, but does not wait", "select")
         del self._waiting[job.number]
-        now_s, cluster = self.env.now, self.cluster
+        now_s, cluster = self._loop.now_s, self.cluster
         free, waiting = cluster.free_gpus, len(self._waiting) + 1
         delay_s = self._nodes.occupy(placement, now_s) if self._nodes.vary else 0.0
         placement = cluster.take(job, placement)
@@ -277,7 +279,7 @@ class World(Listener):
                 f"job {attempt.job.job_id} goes on on {attempt.gpu_type}, placed on {placement}",
                 "place",
             )
-        self.recorder.paused(attempt.job.number, paused.since_s, self.env.now)
+        self.recorder.paused(attempt.job.number, paused.since_s, self._loop.now_s)
         attempt.placement, attempt.where = placement, where
         restore_s = cluster.spec.restore_s if attempt.has_trained else 0.0
         self._begin(paused.execution, delay_s + restore_s)
@@ -286,7 +288,7 @@ class World(Listener):
         execution = self._running.pop(job.number, None)
         if execution is None:
             raise PolicyError(f"job {job.job_id} was preempted, but does not run", "select")
-        attempt, now_s = execution.attempt, self.env.now
+        attempt, now_s = execution.attempt, self._loop.now_s
         waiting, free = len(self._waiting), self.cluster.free_gpus
         self._journal.add(
             now_s, self._by_select, job.number, attempt.number, self._preempts, waiting, free
@@ -305,7 +307,7 @@ class World(Listener):
         job = attempt.job
         self.cluster.release(job, attempt.placement)
         if self._nodes.vary:
-            self._nodes.vacate(attempt.placement, self.env.now)
+            self._nodes.vacate(attempt.placement, self._loop.now_s)
         self._budget.release(job)
         self._room.grow()
 
@@ -319,7 +321,7 @@ class World(Listener):
             raise InputError(f"node {node} is closed already: reopen it first")
         gpus = self.cluster.close(node)
         if self._nodes.vary:
-            self._nodes.occupy(((node, gpus, NEW),), self.env.now)
+            self._nodes.occupy(((node, gpus, NEW),), self._loop.now_s)
         self._room.shrink()
 
     def reopen_node(self, node: int) -> None:
@@ -332,13 +334,13 @@ class World(Listener):
             raise InputError(f"node {node} is open: only a closed one can be reopened")
         gpus = self.cluster.reopen(node)
         if self._nodes.vary:
-            self._nodes.vacate(((node, gpus, NEW),), self.env.now)
+            self._nodes.vacate(((node, gpus, NEW),), self._loop.now_s)
         self._room.grow()
         self._ask_for_pass()
 
     def holds(self, attempt: Attempt) -> None:
         """See `wattkeeper.sim.engine.backend.Listener`."""
-        now_s = self.env.now
+        now_s = self._loop.now_s
         attempt.hold(now_s)
         if attempt.power:
             self._set_power(attempt, 0, now_s)
@@ -347,7 +349,7 @@ class World(Listener):
         """See `wattkeeper.sim.engine.backend.Listener`."""
         attempt.train(since_s)
         power = whole_units(power_w - attempt.idle_w)
-        if attempt.begun_s == self.env.now and not (attempt.power or attempt.preemptions):
+        if attempt.begun_s == self._loop.now_s and not (attempt.power or attempt.preemptions):
             attempt.first_power = attempt.power = power
         elif power != attempt.power:
             self._set_power(attempt, power, since_s)
@@ -363,7 +365,7 @@ class World(Listener):
     def _ask_for_pass(self) -> None:
         """Have `Select` asked at the end of this time, if any job waits."""
         if self._waiting or self._retries.stalled:
-            self.env.pass_is_due = True
+            self._loop.pass_is_due = True
 
     def measured(self, untuned: Untuned, report: tuple[Measurement, ...]) -> Tuned:
         """See `wattkeeper.sim.engine.backend.Listener`."""
@@ -400,25 +402,25 @@ class World(Listener):
         if isinstance(decision, Tuned):
             limit_w, profiled = decision.power_limit_w, decision.profiled
         self._record_training(attempt, decision, limit_w, totals, profiled * PROFILED)
-        again = attempt.next_try(self.env.now)
+        again = attempt.next_try(self._loop.now_s)
         inheritance = self._inheritances.repeat(attempt.job)
         repeated = self._decisions.repeat(decision)
         self._begin(self.backend.train(again, repeated, inheritance), 0.0)
 
     def _retry(self, failed: Attempt) -> None:
         """Try a job again on the GPUs that it holds, once its power is allowed."""
-        attempt = failed.next_try(self.env.now)
+        attempt = failed.next_try(self._loop.now_s)
         if self._capped:
             self._running[attempt.job.number] = self._retries.add(attempt)
             self._budget.release(attempt.job)
             self._room.grow()
-            self.env.pass_is_due = True
+            self._loop.pass_is_due = True
         else:
             self._decide(attempt, 0.0)
 
     def _end(self, attempt: Attempt, saved_s: float, reached: bool) -> None:
         """End a job with its last attempt."""
-        job, now_s = attempt.job, self.env.now
+        job, now_s = attempt.job, self._loop.now_s
         self._inheritances.end(attempt, now_s, saved_s, reached)
         del self._running[job.number]
         self._release(attempt)
@@ -442,7 +444,7 @@ class World(Listener):
         return cost
 
     def _record(self, attempt: Attempt, energy_j: float, time_s: float, cost: float) -> None:
-        now_s = self.env.now
+        now_s = self._loop.now_s
         attempt.count_idle(now_s)
         if attempt.power != attempt.first_power:
             self._set_power(attempt, attempt.first_power, now_s)

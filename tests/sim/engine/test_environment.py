@@ -12,13 +12,8 @@ from hypothesis import strategies as st
 from simpy import Environment, Event, Interrupt, Resource
 from simpy.core import EmptySchedule
 
-from wattkeeper.sim.engine.environment import (
-    ARRIVAL,
-    COMPLETION,
-    Callback,
-    Driven,
-    SimulationEnvironment,
-)
+from wattkeeper.sim.engine.environment import SimulationEnvironment
+from wattkeeper.sim.engine.event_loop import ARRIVAL, COMPLETION, Callback, Driven
 
 Steps = Generator[Event, Any, Any]
 Log = list[tuple[float, Any]]

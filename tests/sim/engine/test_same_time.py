@@ -30,12 +30,8 @@ from wattkeeper.policies.protocols import (
     Start,
 )
 from wattkeeper.policies.select._queueing import InOrder
-from wattkeeper.sim.engine.environment import (
-    Callback,
-    Driven,
-    ScheduledEvent,
-    SimulationEnvironment,
-)
+from wattkeeper.sim.engine.environment import SimulationEnvironment
+from wattkeeper.sim.engine.event_loop import Callback, Driven, ScheduledEvent
 from wattkeeper.sim.engine.sources import RecurringSource
 
 
