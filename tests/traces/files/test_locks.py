@@ -14,10 +14,10 @@ import os, sys, time
 from pathlib import Path
 from wattkeeper.traces.files.locks import lock
 release = lock(Path(sys.argv[1]))
-if os.fork() == 0:
+if os.fork() == 0:  # it has dropped what it inherited of the lock by now
+    print(flush=True)
     sys.stdin.read()
     os._exit(0)
-print(flush=True)
 time.sleep(60)
 """
 
