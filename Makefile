@@ -89,7 +89,6 @@ $(BIN)/python:
 
 $(INSTALLED): $(PACKAGING) | $(BIN)/python
 	@echo "Installing wattkeeper into $(VENV) ..."
-	@$(MAKE) -s interpreted
 	@$(PIP) install --no-compile -e .
 	@$(COMPILE)
 	@$(SAY_CORE)
@@ -97,7 +96,6 @@ $(INSTALLED): $(PACKAGING) | $(BIN)/python
 
 $(INSTALLED_TEST): $(PACKAGING) | $(BIN)/python
 	@echo "Installing wattkeeper and its test tools into $(VENV) ..."
-	@$(MAKE) -s interpreted
 	@$(PIP) install --no-compile -e '.[test]'
 	@$(COMPILE)
 	@$(SAY_CORE)
@@ -105,7 +103,6 @@ $(INSTALLED_TEST): $(PACKAGING) | $(BIN)/python
 
 $(INSTALLED_DOCS): $(PACKAGING) | $(BIN)/python
 	@echo "Installing wattkeeper and what makes its site into $(VENV) ..."
-	@$(MAKE) -s interpreted
 	@$(PIP) install --no-compile -e '.[docs]'
 	@$(COMPILE)
 	@$(SAY_CORE)

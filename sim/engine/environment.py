@@ -9,7 +9,9 @@ from wattkeeper.sim.engine.event_loop import (
     COMPLETION,
     NEVER,
     STOP,
+    Callback,
     EventLoop,
+    ScheduledEvent,
     process_next,
     schedule_at,
 )
@@ -34,16 +36,19 @@ class SimulationEnvironment(EventLoop, Environment):
     def _now(self, now_s: float) -> None:
         self.now_s = float(now_s)
 
-    def schedule_at(self, time_s: float, event: object, priority: int = COMPLETION) -> None:
-        """Schedule a `ScheduledEvent` or an event of SimPy at an absolute time, s."""
+    def schedule_at(
+        self, time_s: float, event: ScheduledEvent | Event, priority: int = COMPLETION
+    ) -> None:
+        """Schedule an event, of the simulator or of SimPy, at an absolute time, s."""
+        if isinstance(event, Event):
+            event = Callback(self._process, event)
         schedule_at(self, time_s, event, priority)
 
     def schedule(self, event: Event, priority: EventPriority = NORMAL, delay: SimTime = 0) -> None:
         """Schedule an event of a SimPy process; see `simpy.Environment.schedule`."""
-        schedule_at(self, self.now_s + delay, event, priority)
+        self.schedule_at(self.now_s + delay, event, priority)
 
-    def process_simpy_event(self, event: Event) -> None:
-        """Process an event of SimPy, whose time has come."""
+    def _process(self, event: Event) -> None:
         Environment.schedule(self, event)
         Environment.step(self)
 

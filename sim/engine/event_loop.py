@@ -23,13 +23,19 @@ NEVER: Final = math.inf
 
 
 class ScheduledEvent:
-    """An event of the simulator itself: one call, without SimPy's callbacks and value.
+    """An event of the queue; it is scheduled once. Compiled, its place there is plain numbers.
 
     Attributes:
         cancelled: Whether nothing happens when its time comes.
+        time_s: Its time, s.
+        priority: What happens first at one time: the lowest.
+        order: What happens first at one time and priority: what was scheduled first.
     """
 
     cancelled = False
+    time_s = 0.0
+    priority: i64 = 0
+    order: i64 = 0
 
     @abstractmethod
     def happen(self) -> None:
@@ -52,40 +58,30 @@ class Callback(ScheduledEvent):
         self.call(self.argument)
 
 
-class _Entry:
-    """An event in the queue; compiled code compares its numbers without making objects of them."""
-
-    def __init__(self, time_s: float, priority: i64, number: i64, event: object) -> None:
-        self.time_s = time_s
-        self.priority = priority
-        self.number = number
-        self.event = event
-
-    def is_before(self, other: _Entry) -> bool:
-        """Whether it happens before another one."""
-        if self.time_s != other.time_s:
-            return self.time_s < other.time_s
-        if self.priority != other.priority:
-            return self.priority < other.priority
-        return self.number < other.number
+def _is_before(one: ScheduledEvent, other: ScheduledEvent) -> bool:
+    if one.time_s != other.time_s:
+        return one.time_s < other.time_s
+    if one.priority != other.priority:
+        return one.priority < other.priority
+    return one.order < other.order
 
 
-def _push(heap: list[_Entry], entry: _Entry) -> None:
-    """Add an entry to a binary heap."""
+def _push(heap: list[ScheduledEvent], event: ScheduledEvent) -> None:
+    """Add an event to a binary heap."""
     position: i64 = len(heap)
-    heap.append(entry)
+    heap.append(event)
     while position > 0:
         above = (position - 1) >> 1
         parent = heap[above]
-        if parent.is_before(entry):
+        if _is_before(parent, event):
             break
         heap[position] = parent
         position = above
-    heap[position] = entry
+    heap[position] = event
 
 
-def _pop(heap: list[_Entry]) -> None:
-    """Remove the first entry from a binary heap."""
+def _pop(heap: list[ScheduledEvent]) -> None:
+    """Remove the first event from a binary heap."""
     last = heap.pop()
     size: i64 = len(heap)
     if not size:
@@ -96,10 +92,10 @@ def _pop(heap: list[_Entry]) -> None:
         child = heap[below]
         if below + 1 < size:
             other = heap[below + 1]
-            if other.is_before(child):
+            if _is_before(other, child):
                 child = other
                 below += 1
-        if last.is_before(child):
+        if _is_before(last, child):
             break
         heap[position] = child
         position = below
@@ -150,7 +146,7 @@ class EventLoop:
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.heap: list[_Entry] = []
+        self.heap: list[ScheduledEvent] = []
         self.scheduled: i64 = 0
         self.events = 0
         self.driven: Driven
@@ -162,24 +158,26 @@ class EventLoop:
         while process_next(self):
             pass
 
-    @abstractmethod
-    def process_simpy_event(self, event: Any) -> None:
-        """Process an event of SimPy, whose time has come."""
 
-
-def schedule_at(loop: EventLoop, time_s: float, event: object, priority: int = COMPLETION) -> None:
-    """Schedule a `ScheduledEvent` or an event of SimPy at an absolute time, s."""
+def schedule_at(
+    loop: EventLoop, time_s: float, event: ScheduledEvent, priority: i64 = COMPLETION
+) -> None:
+    """Schedule an event at an absolute time, s."""
     loop.scheduled += 1
-    _push(loop.heap, _Entry(time_s, priority, loop.scheduled, event))
+    event.time_s = time_s
+    event.priority = priority
+    event.order = loop.scheduled
+    _push(loop.heap, event)
 
 
 def process_next(loop: EventLoop) -> bool:
     """Process the next event; False if there is none."""
-    heap, next_s, event = loop.heap, loop.next_arrival_s, None
+    heap, next_s = loop.heap, loop.next_arrival_s
+    event: ScheduledEvent | None = None
     if heap:
         first = heap[0]
         if first.time_s < next_s or (first.time_s == next_s and first.priority < ARRIVAL):
-            next_s, event = first.time_s, first.event
+            next_s, event = first.time_s, first
     if loop.pass_is_due and next_s > loop.now_s:
         loop.pass_is_due = False
         loop.driven.schedule()
@@ -191,9 +189,7 @@ def process_next(loop: EventLoop) -> bool:
     else:
         _pop(heap)
         loop.now_s = next_s
-        if not isinstance(event, ScheduledEvent):
-            loop.process_simpy_event(event)
-        elif not event.cancelled:
+        if not event.cancelled:
             event.happen()
     loop.events += 1
     return True

@@ -15,7 +15,7 @@ class Inheritances:
 
     Args:
         zoo: The zoo; None if the run has none.
-        sets_parent: Whether `Configure` sets parents.
+        sets_parent: Whether `Configure` sets parents; False if there is no zoo.
         decisions: Asks it.
         backend: Knows what a job draws.
         recorder: Is told of parents and of what the zoo admits.
@@ -30,7 +30,7 @@ class Inheritances:
         recorder: Recorder,
     ) -> None:
         self._zoo = zoo
-        self._asks = sets_parent and zoo is not None
+        self._asks = sets_parent
         self._decisions = decisions
         self._backend = backend
         self._recorder = recorder

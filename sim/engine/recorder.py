@@ -157,11 +157,14 @@ class Journal(DecisionJournal):
         """Forget the decisions."""
         self._rows = _Rows(_DECIDED)
 
-    def add_maker(self, point: str, policy: str) -> int:
-        """Add the policy of a decision point; returns its index."""
+    def add_maker(self, point: str, policy: str) -> None:
+        """Add the policy of a decision point."""
         self.makers.append((point, policy))
         self._points.append(point)
-        return len(self.makers) - 1
+
+    def maker_of(self, point: str) -> int:
+        """The index of a decision point's policy."""
+        return self._points.index(point)
 
     def choice(self, chose: Placement | str) -> int:
         """The index of a choice."""
@@ -212,8 +215,9 @@ class Journal(DecisionJournal):
         chose: str,
     ) -> None:
         """See `wattkeeper.sim.attempts.decisions.DecisionJournal`."""
-        maker = self._points.index(point)
-        self.add(now_s, maker, job.number, attempt, self.choice(chose), digest_of(saw))
+        self.add(
+            now_s, self.maker_of(point), job.number, attempt, self.choice(chose), digest_of(saw)
+        )
 
     def decisions(self, gpus_of: Callable[[Ints], Ints]) -> dict[str, npt.NDArray[Any]]:
         """The decisions, those of a start one by one, as columns.
@@ -239,7 +243,7 @@ class Journal(DecisionJournal):
         columns = {name: np.repeat(raw[name], 1 + starts) for name in _DECIDED}
         placed = np.flatnonzero(starts) + np.arange(1, 1 + int(starts.sum()))
         columns["chose"][placed - 1] = self.choice("start")
-        columns["maker"][placed] = self._points.index("place")
+        columns["maker"][placed] = self.maker_of("place")
         columns["seen"][placed] = gpus_of(columns["number"][placed])
         digest = np.zeros(len(columns["time_s"]), dtype=np.uint64)
         for name in ("time_s", "number", "attempt", "seen", "also_seen"):

@@ -92,7 +92,6 @@ class World(Listener):
         self.zoo = zoo
         self.recorder = Recorder()
         self._journal = self.recorder.journal
-        self._by_select = 0  # its index among the makers of the journal
         select = self._engage("select", policies.select)
         place = self._engage("place", policies.place)
         configure = self._engage("configure", policies.configure)
@@ -102,6 +101,7 @@ class World(Listener):
             configure, tune, self._journal, (select, place), sets_parent
         )
         self._inheritances = Inheritances(zoo, sets_parent, self._decisions, backend, self.recorder)
+        self._by_select = self._journal.maker_of("select")
         self._select: Select = select.policy
         self._select_ctx = select.ctx
         self._waiting: dict[int, Job] = {}
