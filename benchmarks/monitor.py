@@ -130,7 +130,7 @@ def main() -> None:
     pairs = int(sys.argv[1]) if len(sys.argv) > 1 else PAIRS
     with tempfile.TemporaryDirectory() as folder:
         os.environ["WATTKEEPER_STATE"] = folder
-        there = devices.found()
+        there = devices.find_devices()
         if not there:
             path = Path(folder) / "gpu"
             there = [

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 
 from wattkeeper.live.controller.workloads import REHEARSAL
-from wattkeeper.live.devices import found
+from wattkeeper.live.devices import find_devices
 from wattkeeper.live.devices.synthetic import SyntheticDevice
 from wattkeeper.live.session.session import Session
 from wattkeeper.live.wire.clock import run_clock
@@ -57,7 +57,7 @@ def emulate() -> None:
         raise InputError(f"{REHEARSAL} is not set: `wattkeeper run --live` starts rehearsals")
     plan = json.loads(os.environ[REHEARSAL])
     points = {limit: (time_s, power_w) for limit, time_s, power_w in plan["points"]}
-    devices = [device for device in found() if isinstance(device, SyntheticDevice)]
+    devices = [device for device in find_devices() if isinstance(device, SyntheticDevice)]
     if not devices:
         raise InputError("a rehearsal needs synthetic devices (WATTKEEPER_DEVICE)")
     wall = run_clock()

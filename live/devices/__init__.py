@@ -14,7 +14,7 @@ VARIABLE: Final = "WATTKEEPER_DEVICE"
 NONE: Final = "none"
 
 
-def found() -> list[Device]:
+def find_devices() -> list[Device]:
     """The devices of this process; empty if nothing measures energy here (`absent` says why).
 
     `WATTKEEPER_DEVICE` decides if it is set: `none`, or `synthetic:` and a GPU type or files of
@@ -27,7 +27,7 @@ def found() -> list[Device]:
         InputError: If `WATTKEEPER_DEVICE` or `CUDA_VISIBLE_DEVICES` does not say what is meant.
     """
     if wanted := os.environ.get(VARIABLE, ""):
-        return _wanted(wanted)
+        return _find_named(wanted)
     try:
         if gpus := nvml.visible():
             return [*gpus]
@@ -40,10 +40,10 @@ def found() -> list[Device]:
 
 
 def absent() -> str:
-    """Why `found` finds nothing, and what to do; empty if it finds something."""
+    """Why `find_devices` finds none, and what to do; empty if it finds one."""
     if os.environ.get(VARIABLE) == NONE:
         return f"{VARIABLE} is {NONE}: nothing is measured"
-    if found():
+    if find_devices():
         return ""
     try:
         nvml.visible()
@@ -71,7 +71,7 @@ def by_uuid(uuid: str) -> Device:
     return nvml.by_uuid(uuid)
 
 
-def _wanted(wanted: str) -> list[Device]:
+def _find_named(wanted: str) -> list[Device]:
     if wanted == NONE:
         return []
     prefix = synthetic.PREFIX

@@ -115,7 +115,7 @@ def recover(ended: int | None = None) -> list[RestoredLimit]:
         if record is None or (record.owner_lives and record.pid != ended):
             continue
         try:
-            with held(record.uuid):
+            with hold_lock(record.uuid):
                 if again := load(file):
                     undone.append(undo(again))
         except NoPermission:
@@ -124,7 +124,7 @@ def recover(ended: int | None = None) -> list[RestoredLimit]:
 
 
 @contextmanager
-def held(uuid: str, patience_s: float = 0.0) -> Iterator[None]:
+def hold_lock(uuid: str, patience_s: float = 0.0) -> Iterator[None]:
     """Hold the lock of a device.
 
     Args:

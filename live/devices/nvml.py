@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from wattkeeper.live.devices.device import PowerRange
-from wattkeeper.live.devices.nvml_errors import LIBRARY, NoDriver, no_driver, said
+from wattkeeper.live.devices.nvml_errors import LIBRARY, NoDriver, convert_error, no_driver
 from wattkeeper.policies.errors import DeviceLost, EnvironmentLacks, InputError, NotSupported
 
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
@@ -169,7 +169,7 @@ def by_uuid(uuid: str) -> NvmlGpu:
             f"no GPU has the UUID {uuid}: it was taken out, or has fallen off"
         ) from None
     except pynvml.NVMLError as error:
-        raise said(error) from None
+        raise convert_error(error) from None
 
 
 def gpu_type(name: str) -> str:
@@ -235,4 +235,4 @@ def _ask(function: Callable[..., Any], *arguments: object, device: str = "") -> 
     try:
         return function(*arguments)
     except pynvml.NVMLError as error:
-        raise said(error, device) from None
+        raise convert_error(error, device) from None

@@ -31,12 +31,12 @@ def no_driver() -> str:
     )
 
 
-def said(error: Any, device: str = "") -> EnvironmentLacks:
-    """What an error of NVML means.
+def convert_error(error: Any, device: str = "") -> EnvironmentLacks:
+    """The error to raise for one of NVML, with its meaning and advice.
 
     Args:
         error: A `pynvml.NVMLError`.
-        device: Whom it is about; empty if it is about the driver, or the way to a device.
+        device: Its device; empty if it is about the driver, or the way to a device.
     """
     code = error.value
     if code == LIBRARY_NOT_FOUND:

@@ -49,7 +49,7 @@ def main() -> int:
         reply = GuardReply(allowed=True, why="")
         try:
             for uuid in sorted(uuids):
-                locks.enter_context(limit_journal.held(uuid, LOCK_TIMEOUT_S))
+                locks.enter_context(limit_journal.hold_lock(uuid, LOCK_TIMEOUT_S))
                 _take(uuid, parent)
         except WattkeeperError as error:
             reply = GuardReply(allowed=False, why=str(error))

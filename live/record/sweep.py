@@ -348,12 +348,12 @@ def _measure_settle_s(limits_w: Sequence[float]) -> float:
     """Time until a power limit is in force, s: the median over these limits."""
     from statistics import median
 
-    from wattkeeper.live.devices import found
+    from wattkeeper.live.devices import find_devices
     from wattkeeper.live.devices.power_limiter import PowerLimiter
 
     durations_s = []
     wall = run_clock()
-    with PowerLimiter(found()) as limiter:
+    with PowerLimiter(find_devices()) as limiter:
         for limit_w in limits_w:
             began_s = wall.now_s()
             limiter.set_w(limit_w)

@@ -57,7 +57,7 @@ def find_processor(gpu_type: str) -> Processor:
     """
     if is_unmeasured(gpu_type):
         return Processor(CPU, "cpu", ())
-    available = devices.found()
+    available = devices.find_devices()
     for index, device in enumerate(available):
         if device.gpu_type != gpu_type:
             continue

@@ -137,13 +137,13 @@ class Session:
         self._parent: int | None = None
 
     def __enter__(self) -> Session:
-        from wattkeeper.live.devices import found
+        from wattkeeper.live.devices import find_devices
         from wattkeeper.live.devices.energy_meter import EnergyMeter
         from wattkeeper.live.devices.power_limiter import PowerLimiter
         from wattkeeper.live.wire.clock import run_clock
 
         def begin() -> Assignment:
-            devices = found() if distributed.is_leader() else []
+            devices = find_devices() if distributed.is_leader() else []
             with suppress(DeviceError):
                 self.power_limit_w = min((device.limit_w() for device in devices), default=None)
             off = os.environ.get(POWER_CONTROL) == "off" or not distributed.is_leader()

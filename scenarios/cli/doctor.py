@@ -73,7 +73,7 @@ def examine_host(*, look_only: bool = False) -> Report:
     readings: list[dict[str, Any]] = []
     device_findings: list[Finding] = []
     try:
-        present = devices.found()
+        present = devices.find_devices()
         if not present:
             message = f"no device here measures energy\n{devices.absent()}"
             advice = (

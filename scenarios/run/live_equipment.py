@@ -98,9 +98,9 @@ def equip(
         with locate_errors(loaded.document, "live", "workloads", name, "command"):
             command_line(workload.command)
     if section.runner == "ray":
-        devices: HostDevices = ray_runner.run_on_gpu_host(_find_devices, section.power_control)
+        devices: HostDevices = ray_runner.run_on_gpu_host(_find_host_devices, section.power_control)
     else:
-        devices = _find_devices(section.power_control)
+        devices = _find_host_devices(section.power_control)
     _check_devices(loaded, section, devices, inputs.cluster.gpus)
     gpus = inputs.gpus
     for name, workload in section.workloads.items():
@@ -187,12 +187,12 @@ def _check_devices(
         )
 
 
-def _find_devices(control: Literal["auto", "off"]) -> HostDevices:
-    from wattkeeper.live.devices import found
+def _find_host_devices(control: Literal["auto", "off"]) -> HostDevices:
+    from wattkeeper.live.devices import find_devices
     from wattkeeper.live.devices.energy_meter import EnergyMeter
     from wattkeeper.live.devices.power_limiter import PowerLimiter
 
-    devices = found()
+    devices = find_devices()
     meter = EnergyMeter(devices, WallClock())
     meter.close()
     with PowerLimiter(devices, control) as limiter:

@@ -198,17 +198,17 @@ def test_a_meter_on_a_compressed_clock(tmp_path: Path) -> None:
 def test_which_device_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def found(wanted: str) -> list[str]:
         monkeypatch.setenv("WATTKEEPER_DEVICE", wanted)
-        return [device.gpu_type for device in devices.found()]
+        return [device.gpu_type for device in devices.find_devices()]
 
     assert found("none") == []
     assert found("synthetic:SYN-250W") == ["SYN-250W"]
-    (gpu,) = devices.found()
+    (gpu,) = devices.find_devices()
     assert gpu.power_w() == 250, "nobody says what it draws: it is busy"
     gpu.set_limit_w(120)
-    assert devices.found()[0].power_w() == 120, "it is the same device"
+    assert devices.find_devices()[0].power_w() == 120, "it is the same device"
     assert devices.by_uuid(gpu.uuid).power_w() == 120
     monkeypatch.setenv("WATTKEEPER_SPEED", "10")
-    assert devices.found()[0].power_w() == 250, "a clock of another run: a new device"
+    assert devices.find_devices()[0].power_w() == 250, "a clock of another run: a new device"
     path = tmp_path / "gpu"
     synthetic(path)
     assert found(f"synthetic:{path},{path}") == ["V100", "V100"]

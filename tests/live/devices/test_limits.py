@@ -62,7 +62,7 @@ def _write(file: int, what: object) -> None:
 
 def trains(say: Callable[[object], None]) -> None:
     """Sets a limit, says who guards it, and goes on until somebody ends it."""
-    with PowerLimiter(devices.found()) as limiter:
+    with PowerLimiter(devices.find_devices()) as limiter:
         assert limiter.set_w(150), limiter.why
         say(guard_of(limiter))
         time.sleep(600)
@@ -87,7 +87,7 @@ def settle(uuid: str, seconds: float = 60) -> None:
     deadline_s = time.monotonic() + seconds
     while True:
         try:
-            with limit_journal.held(uuid, seconds):
+            with limit_journal.hold_lock(uuid, seconds):
                 if not limit_journal.path(uuid).exists() or time.monotonic() > deadline_s:
                     return
         except NoPermission:
@@ -105,7 +105,7 @@ def before(driver: Driver) -> Iterator[None]:
     """In the end all is as it was."""
     driver.gpu.limit_mw = BEFORE_MW
     yield
-    for device in devices.found():
+    for device in devices.find_devices():
         settle(device.uuid)
     assert driver.gpu.limit_mw == BEFORE_MW
     assert all(driver.state.gpu[at].limit_mw == 400_000 for at in range(1, driver.state.gpus))
@@ -115,7 +115,7 @@ def before(driver: Driver) -> Iterator[None]:
 @on_gpus(2)
 def test_a_limit_holds_while_it_is_entered(driver: Driver) -> None:
     with before(driver):
-        with PowerLimiter(devices.found()) as limiter:
+        with PowerLimiter(devices.find_devices()) as limiter:
             assert limiter.allowed
             assert limiter.why == ""
             assert driver.gpu.limit_mw == BEFORE_MW, "nothing is changed by looking"
@@ -131,7 +131,7 @@ def test_a_limit_holds_while_it_is_entered(driver: Driver) -> None:
 @on_gpus(1)
 def test_an_error_puts_it_back(driver: Driver) -> None:
     with before(driver):
-        limiter = PowerLimiter(devices.found())
+        limiter = PowerLimiter(devices.find_devices())
         with pytest.raises(ZeroDivisionError), limiter:
             print(1 / (limiter.set_w(150) - 1))
         assert driver.gpu.limit_mw == BEFORE_MW
@@ -139,7 +139,7 @@ def test_an_error_puts_it_back(driver: Driver) -> None:
 
 @on_gpus(1)
 def test_power_control_off_touches_nothing(driver: Driver) -> None:
-    with PowerLimiter(devices.found(), "off") as limiter:
+    with PowerLimiter(devices.find_devices(), "off") as limiter:
         assert not limiter.allowed
         assert limiter.why == "power control is off: limits stay as they are"
         assert not limiter.set_w(150)
@@ -165,7 +165,7 @@ def test_handlers_of_the_script_stay(driver: Driver) -> None:
 
             if early:
                 signal.signal(signal.SIGTERM, handler)
-            with PowerLimiter(devices.found()) as limiter:
+            with PowerLimiter(devices.find_devices()) as limiter:
                 limiter.set_w(150)
                 if not early:
                     signal.signal(signal.SIGTERM, handler)
@@ -186,10 +186,10 @@ def test_handlers_of_the_script_stay(driver: Driver) -> None:
 def test_an_ignored_sigterm_stays_ignored(driver: Driver) -> None:
     with before(driver):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        with PowerLimiter(devices.found()):
+        with PowerLimiter(devices.find_devices()):
             os.kill(os.getpid(), signal.SIGTERM)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        with PowerLimiter(devices.found()):
+        with PowerLimiter(devices.find_devices()):
             assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
@@ -199,7 +199,7 @@ def test_forked_workers_have_no_part_in_it(driver: Driver) -> None:
     """One ends by itself, one is terminated; one outlives its parent, and holds its pipe open."""
 
     def loads(say: Callable[[object], None]) -> None:
-        with PowerLimiter(devices.found()) as limiter:
+        with PowerLimiter(devices.find_devices()) as limiter:
             limiter.set_w(150)
             assert Child(closes(limiter)).wait() == 0
             sleeper = Child(sleeps)
@@ -216,7 +216,7 @@ def test_forked_workers_have_no_part_in_it(driver: Driver) -> None:
         assert child.hears() == "150000"
         orphan = int(child.hears())
         child.kill()
-        settle(devices.found()[0].uuid)
+        settle(devices.find_devices()[0].uuid)
         assert driver.gpu.limit_mw == BEFORE_MW
         assert process_identity.start_ticks(orphan)
         os.kill(orphan, signal.SIGKILL)
@@ -234,7 +234,7 @@ def test_a_signal_to_the_group_leaves_the_guard(driver: Driver) -> None:
 
 @on_gpus(1)
 def test_a_killed_guard_is_replaced(driver: Driver) -> None:
-    with before(driver), PowerLimiter(devices.found()) as limiter:
+    with before(driver), PowerLimiter(devices.find_devices()) as limiter:
         limiter.set_w(150)
         first = guard_of(limiter)
         os.kill(first, signal.SIGKILL)
@@ -247,7 +247,7 @@ def test_a_killed_guard_is_replaced(driver: Driver) -> None:
 @on_gpus(1)
 def test_without_its_guard_it_puts_limits_back_itself(driver: Driver) -> None:
     with before(driver):
-        with PowerLimiter(devices.found()) as limiter:
+        with PowerLimiter(devices.find_devices()) as limiter:
             limiter.set_w(150)
             os.kill(guard_of(limiter), signal.SIGKILL)
         assert driver.gpu.limit_mw == BEFORE_MW
@@ -263,10 +263,10 @@ def test_when_both_are_killed_the_next_start_puts_limits_back(driver: Driver) ->
         gone(guard)
         assert driver.gpu.limit_mw == 150_000
 
-    (uuid,) = (device.uuid for device in devices.found())
+    (uuid,) = (device.uuid for device in devices.find_devices())
     with before(driver):
         kill_both()
-        with PowerLimiter(devices.found()) as limiter:
+        with PowerLimiter(devices.find_devices()) as limiter:
             assert limiter.undone == [(uuid, 320, "")]
             assert driver.gpu.limit_mw == BEFORE_MW
             assert limiter.allowed
@@ -288,22 +288,22 @@ def test_one_process_at_a_time_controls_a_gpu(driver: Driver) -> None:
         child = Child(trains)
         guard = int(child.hears())
         for _ in range(2):
-            with PowerLimiter(devices.found()[1:]) as limiter:
+            with PowerLimiter(devices.find_devices()[1:]) as limiter:
                 assert not limiter.allowed
                 assert f"process {child.pid} of wattkeeper controls" in limiter.why
             assert driver.gpu.limit_mw == 150_000
             os.kill(guard, signal.SIGKILL)  # it still trains, and is still the one
             gone(guard)
         child.kill(signal.SIGTERM)
-    with before(driver), PowerLimiter(devices.found()[:1]) as limiter:
+    with before(driver), PowerLimiter(devices.find_devices()[:1]) as limiter:
         assert limiter.allowed
-        with PowerLimiter(devices.found()[1:]) as other:
+        with PowerLimiter(devices.find_devices()[1:]) as other:
             assert other.allowed
 
 
 @on_gpus(1)
 def test_a_gpu_that_is_lost_while_it_is_limited(driver: Driver) -> None:
-    with PowerLimiter(devices.found()) as limiter:
+    with PowerLimiter(devices.find_devices()) as limiter:
         limiter.set_w(150)
         driver.gpu.lost_at_s = 1
         driver.advance(1)
@@ -316,7 +316,7 @@ def test_a_gpu_that_is_lost_while_it_is_limited(driver: Driver) -> None:
 @on_gpus(1)
 def test_a_guard_that_cannot_start(driver: Driver) -> None:
     python, sys.executable = sys.executable, "/bin/false"
-    with PowerLimiter(devices.found()) as limiter:
+    with PowerLimiter(devices.find_devices()) as limiter:
         assert not limiter.allowed
         assert "does not answer (exit code 1), and without it none is set" in limiter.why
     sys.executable = python
@@ -326,7 +326,7 @@ def test_a_guard_that_cannot_start(driver: Driver) -> None:
 @on_gpus(1)
 def test_without_a_folder_for_records_nothing_is_set(driver: Driver) -> None:
     os.environ["WATTKEEPER_STATE"] = "/proc/wattkeeper"
-    with PowerLimiter(devices.found()) as limiter:
+    with PowerLimiter(devices.find_devices()) as limiter:
         assert not limiter.allowed
         assert "WATTKEEPER_STATE names another folder" in limiter.why
     assert driver.gpu.sets == 0
@@ -335,7 +335,7 @@ def test_without_a_folder_for_records_nothing_is_set(driver: Driver) -> None:
 @on_gpus(0)
 def test_the_limit_of_a_synthetic_gpu(driver: Driver) -> None:
     os.environ["WATTKEEPER_DEVICE"] = "synthetic:SYN-250W"
-    (gpu,) = devices.found()
+    (gpu,) = devices.find_devices()
     child = Child(trains)
     child.hears()
     assert gpu.limit_w() == 150
@@ -348,12 +348,12 @@ def kills(driver: Driver, count: int) -> None:
     """Kill at random moments a process that changes the limit all the time."""
 
     def changes(say: Callable[[object], None]) -> None:
-        with PowerLimiter(devices.found()) as limiter:
+        with PowerLimiter(devices.find_devices()) as limiter:
             assert limiter.allowed, limiter.why
             while True:
                 limiter.set_w(random.uniform(100, 400))
 
-    (uuid,) = (device.uuid for device in devices.found())
+    (uuid,) = (device.uuid for device in devices.find_devices())
     rng = random.Random(1)
     with before(driver):
         for number in range(count):

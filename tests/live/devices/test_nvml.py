@@ -29,11 +29,11 @@ from wattkeeper.policies.errors import (
 
 def meter(driver: Driver) -> EnergyMeter:
     """On the driver's clock."""
-    return EnergyMeter(devices.found(), cast(WallClock, driver))
+    return EnergyMeter(devices.find_devices(), cast(WallClock, driver))
 
 
 def one() -> NvmlGpu:
-    (gpu,) = devices.found()
+    (gpu,) = devices.find_devices()
     assert isinstance(gpu, NvmlGpu)
     return gpu
 
@@ -61,7 +61,7 @@ def test_energy_of_counters(driver: Driver) -> None:
     assert measured.read() == (0, 0, "counter")
     driver.advance(10)
     assert measured.read() == (10, 6000, "counter")
-    for gpu in devices.found():
+    for gpu in devices.find_devices():
         gpu.set_limit_w(150)
     driver.advance(10)
     assert measured.read() == (20, 9000, "counter")
@@ -96,7 +96,7 @@ def test_energy_is_absent_where_one_gpu_tells_nothing(driver: Driver) -> None:
     driver.advance(3)
     assert measured.read() == (3, None, "absent")
     with pytest.raises(NotSupported, match=r"GPU 0 \(GPU-0a.*does not do that"):
-        devices.found()[0].energy_j()
+        devices.find_devices()[0].energy_j()
 
 
 @on_gpus(1)
@@ -133,7 +133,7 @@ def test_permission_refused(driver: Driver) -> None:
     driver.gpu.may_set = 0
     with pytest.raises(NoPermission, match="Setting power limits takes root"):
         one().set_limit_w(200)
-    with PowerLimiter(devices.found()) as limiter:
+    with PowerLimiter(devices.find_devices()) as limiter:
         assert not limiter.allowed
         assert "takes root" in limiter.why
         assert not limiter.set_w(200)
@@ -164,7 +164,7 @@ def test_a_gpu_that_is_lost_in_mid_run(driver: Driver) -> None:
     for ask in (measured.read, gpu.power_w, gpu.utilisation, gpu.limit_w, gpu.energy_j):
         with pytest.raises(DeviceLost, match=r"fallen off the bus. Look at `dmesg`"):
             ask()
-    for find in (devices.found, lambda: devices.by_uuid(gpu.uuid)):
+    for find in (devices.find_devices, lambda: devices.by_uuid(gpu.uuid)):
         with pytest.raises(DeviceLost):
             find()
     with pytest.raises(DeviceLost, match="no GPU has the UUID GPU-9: it was taken out"):
@@ -189,12 +189,12 @@ def test_a_gpu_that_is_lost_while_its_power_is_integrated(driver: Driver) -> Non
 def test_mig(driver: Driver) -> None:
     driver.gpu.mig = 1
     with pytest.raises(NotSupported, match=r"is in MIG mode: .* Turn MIG off \(nvidia-smi -i 0 -m"):
-        devices.found()
+        devices.find_devices()
     os.environ["CUDA_VISIBLE_DEVICES"] = "MIG-1234"
     with pytest.raises(NotSupported, match="names MIG-1234, an instance of a GPU in MIG mode"):
-        devices.found()
+        devices.find_devices()
     os.environ["WATTKEEPER_DEVICE"] = "none"
-    assert devices.found() == []
+    assert devices.find_devices() == []
     assert devices.absent() == "WATTKEEPER_DEVICE is none: nothing is measured"
 
 
@@ -254,7 +254,7 @@ def test_drivers_that_do_not_answer(driver: Driver) -> None:
     ):
         driver.state.init_error = code
         with pytest.raises(kind, match=says):
-            devices.found()
+            devices.find_devices()
 
 
 @on_gpus(1)
@@ -262,7 +262,7 @@ def test_a_driver_that_is_not_loaded(driver: Driver) -> None:
     driver.state.init_error = 9
     with pytest.raises(NoDriver, match=r"no driver is loaded. Load it"):
         gpus()
-    assert devices.found() == []
+    assert devices.find_devices() == []
     assert "no driver is loaded" in devices.absent()
 
 
@@ -270,4 +270,4 @@ def test_a_driver_that_is_not_loaded(driver: Driver) -> None:
 def test_no_pynvml(driver: Driver) -> None:
     sys.modules["pynvml"] = None  # type: ignore[assignment]  # as if it were not installed
     with pytest.raises(EnvironmentLacks, match="nothing to ask it with: pip install 'wattkeeper"):
-        devices.found()
+        devices.find_devices()
