@@ -115,7 +115,7 @@ class ModelkeeperParentConfig(PolicyConfig):
     rule: Rule = "best"
     """`best`: the most similar model, ties to the one that loses the fewest of its parameters;
     `bucketed`: the most accurate of the most similar ones, as published. The latter scores every
-        stored model."""
+    stored model."""
     minimum: float = 0.01
     """Smallest similarity of a parent, relative to the child's similarity to itself."""
     query_s: NonNegativeFloat = 0.0
