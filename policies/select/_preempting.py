@@ -15,7 +15,7 @@ SLACK = 1e-6
 """Order difference up to which a running job is not preempted: it may be a rounding error."""
 
 
-class RunningJob:
+class TrackedJob:
     """A waiting or running job and its attained service.
 
     Attributes:
@@ -54,7 +54,7 @@ class RunningJob:
         self.border_s = math.inf
 
 
-Entry = tuple[float, int, RunningJob]
+Entry = tuple[float, int, TrackedJob]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -69,19 +69,19 @@ class Preempting(Select):
     """
 
     def __init__(self) -> None:
-        self._runs: dict[int, RunningJob] = {}
+        self._runs: dict[int, TrackedJob] = {}
         self._waiting: dict[Key, list[Entry]] = {}
         self._running: list[Entry] = []
         self._barred: set[Key] = set()
         self._passed_s = -math.inf
 
     @abstractmethod
-    def waiting_order(self, run: RunningJob) -> float:
+    def waiting_order(self, run: TrackedJob) -> float:
         """Priority value of a waiting job, smallest first."""
         raise NotImplementedError
 
     @abstractmethod
-    def running_order(self, run: RunningJob) -> float:
+    def running_order(self, run: TrackedJob) -> float:
         """Priority value of a running job; minus `shift`, comparable to those of waiting jobs."""
         raise NotImplementedError
 
@@ -98,7 +98,7 @@ class Preempting(Select):
 
     def on_submit(self, ctx: Context, job: Job) -> None:
         """Enqueue the job."""
-        self._runs[job.number] = run = RunningJob(job)
+        self._runs[job.number] = run = TrackedJob(job)
         self._wait(run)
 
     def on_end(self, ctx: Context, job: Job) -> None:
@@ -122,7 +122,7 @@ class Preempting(Select):
         heads = sorted(heap[0] for key, heap in self._waiting.items() if key not in self._barred)
         for _, _, run in heads:
             job = run.job
-            victims: list[RunningJob] = []
+            victims: list[TrackedJob] = []
             if not capacity.fits(job):
                 victims = self._victims(capacity, run, now)
                 if not victims:
@@ -135,13 +135,13 @@ class Preempting(Select):
             return Selection((job,), tuple(victim.job for victim in victims))
         return NOTHING
 
-    def _victims(self, capacity: CapacityView, run: RunningJob, now: float) -> list[RunningJob]:
+    def _victims(self, capacity: CapacityView, run: TrackedJob, now: float) -> list[TrackedJob]:
         """The jobs to preempt for a job that does not fit; empty if preemption does not help."""
         running, shift, job = self._running, self.shift(now), run.job
         first = bisect_right(running, run.order + SLACK, key=lambda entry: entry[0] - shift)
         worst = (running[index][2] for index in range(len(running) - 1, first - 1, -1))
         behind = (other for other in worst if other.started_s != now)
-        victims: list[RunningJob] = []
+        victims: list[TrackedJob] = []
         gpus = capacity.free_gpus
         for other in behind:
             victims.append(other)
@@ -162,11 +162,11 @@ class Preempting(Select):
             few += 1 + bisect_left(range(few + 1, len(victims)), True, key=enough)
         return _needed(capacity, job, victims[:few])
 
-    def _wait(self, run: RunningJob) -> None:
+    def _wait(self, run: TrackedJob) -> None:
         run.order = self.waiting_order(run)
         heappush(self._waiting.setdefault(run.key, []), (run.order, run.job.number, run))
 
-    def _start(self, run: RunningJob, now: float) -> None:
+    def _start(self, run: TrackedJob, now: float) -> None:
         heap = self._waiting[run.key]
         heappop(heap)
         if not heap:
@@ -175,17 +175,17 @@ class Preempting(Select):
         run.began_s = now - run.attained_s
         self._enter(run)
 
-    def _enter(self, run: RunningJob) -> None:
+    def _enter(self, run: TrackedJob) -> None:
         run.order = self.running_order(run)
         insort(self._running, (run.order, run.job.number, run))
 
-    def _stop(self, run: RunningJob, now: float) -> None:
+    def _stop(self, run: TrackedJob, now: float) -> None:
         self._leave(run)
         if run.started_s != now:
             run.attained_s = now - run.began_s
         run.started_s = math.nan
 
-    def _leave(self, run: RunningJob) -> None:
+    def _leave(self, run: TrackedJob) -> None:
         del self._running[bisect_left(self._running, (run.order, run.job.number))]
 
     def _reorder(self) -> None:
@@ -211,7 +211,7 @@ class Levelled(Preempting):
 
     def __init__(self) -> None:
         super().__init__()
-        self._borders: list[tuple[float, int, RunningJob]] = []
+        self._borders: list[tuple[float, int, TrackedJob]] = []
 
     @abstractmethod
     def limit_gpu_s(self, level: int) -> float:
@@ -237,11 +237,11 @@ class Levelled(Preempting):
         """
         raise NotImplementedError
 
-    def waiting_order(self, run: RunningJob) -> float:
+    def waiting_order(self, run: TrackedJob) -> float:
         """By level."""
         return self.order_of(run.level)
 
-    def running_order(self, run: RunningJob) -> float:
+    def running_order(self, run: TrackedJob) -> float:
         """By level."""
         return self.order_of(run.level)
 
@@ -272,7 +272,7 @@ class Levelled(Preempting):
                 wake_s = passes_s
         return wake_s
 
-    def _start(self, run: RunningJob, now: float) -> None:
+    def _start(self, run: TrackedJob, now: float) -> None:
         super()._start(run, now)
         if self._border_s(run) <= now:  # by rounding
             self._leave(run)
@@ -281,25 +281,25 @@ class Levelled(Preempting):
         else:
             self._watch(run)
 
-    def _stop(self, run: RunningJob, now: float) -> None:
+    def _stop(self, run: TrackedJob, now: float) -> None:
         super()._stop(run, now)
         run.border_s = math.inf
 
-    def _climb(self, run: RunningJob, now: float) -> None:
+    def _climb(self, run: TrackedJob, now: float) -> None:
         while self._border_s(run) <= now:
             run.level += 1
         self._watch(run)
 
-    def _watch(self, run: RunningJob) -> None:
+    def _watch(self, run: TrackedJob) -> None:
         run.border_s = self._border_s(run)
         if run.border_s < math.inf:
             heappush(self._borders, (run.border_s, run.job.number, run))
 
-    def _border_s(self, run: RunningJob) -> float:
+    def _border_s(self, run: TrackedJob) -> float:
         return run.began_s + self.limit_gpu_s(run.level) / run.gpus
 
 
-def _needed(capacity: CapacityView, job: Job, victims: list[RunningJob]) -> list[RunningJob]:
+def _needed(capacity: CapacityView, job: Job, victims: list[TrackedJob]) -> list[TrackedJob]:
     """Drop victims without whose GPUs the job fits as well, those of highest priority first."""
     parts = any(other.gpu_milli < WHOLE for other in (job, *(run.job for run in victims)))
     spare = capacity.free_gpus + sum(run.job.gpus for run in victims) - job.gpus

@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.select._preempting import Preempting, RunningJob
+from wattkeeper.policies.select._preempting import Preempting, TrackedJob
 
 
 class Srtf(Preempting):
     """See `SrtfConfig`."""
 
-    def waiting_order(self, run: RunningJob) -> float:
+    def waiting_order(self, run: TrackedJob) -> float:
         """Remaining time, s."""
         return run.job.duration_s - run.attained_s
 
-    def running_order(self, run: RunningJob) -> float:
+    def running_order(self, run: TrackedJob) -> float:
         """Expected end, s."""
         return run.began_s + run.job.duration_s
 
