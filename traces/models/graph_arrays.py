@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from wattkeeper.policies.arrays import Ints
-from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.policies.matching.matchers import Matcher
 from wattkeeper.policies.matching.packing import pack, unpack
-from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.models.graphs import check_new, graph_files, parse_graph, read_bytes
 
 A = TypeVar("A", bound=tuple[Ints, ...])
@@ -49,11 +47,8 @@ def _read_one(file: Path, matcher: Matcher[A], cache: Path) -> tuple[str, A]:
         return str(document["model"]) if isinstance(document, dict) else file.stem, arrays
     graph = parse_graph(file.stem, data, str(file))
     arrays = matcher.arrays(graph)
-    _write_cached(cached, pack(arrays))
+    with suppress(OSError):
+        cache.mkdir(parents=True, exist_ok=True)
+        # Without `replace_file`, which syncs: the checksum reveals a file that was cut short.
+        cached.write_bytes(pack(arrays))
     return graph.name, arrays
-
-
-def _write_cached(path: Path, data: bytes) -> None:
-    with suppress(EnvironmentLacks), replace_file(path) as fresh:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_bytes(data)
