@@ -32,8 +32,8 @@ from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.library import store
 from wattkeeper.traces.library.catalogue import File, WellKnown, find_known
 from wattkeeper.traces.library.folder import META, check_free
-from wattkeeper.traces.library.importer import digest_file
 from wattkeeper.traces.readers.base import JobsFormat
+from wattkeeper.traces.readers.csvfile import digest_file
 
 DOWNLOADS: Final = ".downloads"
 TIMEOUT_S: Final = 30

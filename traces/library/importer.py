@@ -6,7 +6,6 @@ submission, leaves out repeated jobs, and writes the table. Besides a batch, mem
 per job: a hash of its id, so that only ids with equal hashes are compared.
 """
 
-import hashlib
 import tempfile
 from bisect import insort
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from wattkeeper.traces.files.names import check_name, derive_name
 from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.library import folder as folders
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Quality, Rows
+from wattkeeper.traces.readers.csvfile import digest_file
 from wattkeeper.traces.schema import JOBS, NODES, jobs_table, row_problems, validate
 from wattkeeper.traces.trace import Trace
 
@@ -106,8 +106,8 @@ def write_jobs(
 ) -> dict[str, Any]:
     """Import logs into the folder of a trace, atomically.
 
-    For the arguments see `wattkeeper.traces.library.store.add`; by default the trace is named after
-    the first path.
+    `folder` is made; for the other arguments see `wattkeeper.traces.library.store.add`, where
+    `overwrite` is `replace`. By default the trace is named after the first path.
 
     Returns:
         The fields of ``trace.json``; of each table its rows and digest.
@@ -342,9 +342,3 @@ def _inputs(paths: Sequence[Path]) -> dict[str, str]:
             name = f"{path.name} ({count})"
         digests[name] = digest_file(path)
     return digests
-
-
-def digest_file(path: Path) -> str:
-    """SHA-256 (hex) of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

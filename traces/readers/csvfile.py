@@ -93,9 +93,13 @@ def read_csv(path: Path, schema: pa.Schema) -> CsvFile:
             [Problem(problems_by_row[n], f"{path}, row {n}") for n in sorted(problems_by_row)]
         )
     extra = tuple(name for name in header if name not in schema.names)
+    return CsvFile(table.cast(schema), extra, digest_file(path))
+
+
+def digest_file(path: Path) -> str:
+    """SHA-256 (hex) of a file."""
     with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return CsvFile(table.cast(schema), extra, digest)
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
@@ -111,7 +115,7 @@ def open_plain(path: Path) -> Iterator[IO[bytes]]:
             is_gzip = file.read(2) == b"\x1f\x8b"
         with gzip.open(path) if is_gzip else path.open("rb") as plain:
             yield cast("IO[bytes]", plain)
-    except UnicodeDecodeError:  # a ValueError, of whoever decodes what was read
+    except UnicodeDecodeError:  # a ValueError too, of the caller that decodes the content
         raise
     except FileNotFoundError as error:
         raise TraceError("no such file", path) from error
