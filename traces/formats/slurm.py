@@ -157,7 +157,10 @@ def _span(text: str, absent: Sequence[str]) -> float:
 
 
 def _gpus(table: pa.Table, wrong: Wrong) -> tuple[Floats, pa.Array, np.ndarray[Any, Any]]:
-    """GPUs of each job (allocated, else requested), types, and whether any were allocated."""
+    """GPUs of each job (allocated, else requested), types, and whether any were allocated.
+
+    Where no column tells of an allocation, all count as allocated.
+    """
     rows = table.num_rows
     nodes = parse_numbers(table, "NNodes", wrong, whole=True)
     nodes = np.where(nodes > 0, nodes, 1)
@@ -190,7 +193,7 @@ def _gpus(table: pa.Table, wrong: Wrong) -> tuple[Floats, pa.Array, np.ndarray[A
 
 
 def _parse_request(text: str, column: str) -> tuple[float, str | None, str]:
-    """GPUs in a list of resources: of all nodes (TRES), or of each (GRES)."""
+    """GPUs in a list of resources, of all nodes (TRES) or each (GRES); types; fault, if any."""
     total, typed, kinds = 0.0, 0.0, []
     tres = column.endswith("TRES")
     for item in PLACES.sub("", text).split(","):

@@ -182,7 +182,10 @@ def parse_times(
 
 
 def parse_each(table: pa.Table, name: str, parse: Callable[[str], float], wrong: Wrong) -> Floats:
-    """Parse a column of few distinct texts to numbers; NaN if there is no such column."""
+    """Parse a column of few distinct texts to numbers; NaN if there is no such column.
+
+    `parse` returns a number or NaN; the text of its `ValueError` says what a value must be.
+    """
     if name not in table.column_names:
         return np.full(table.num_rows, np.nan)
     coded = strip_cells(table, name).dictionary_encode()
