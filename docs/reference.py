@@ -23,8 +23,8 @@ from wattkeeper.traces.schema import KINDS, OPTIONAL
 Json = Mapping[str, Any]
 
 QUESTIONS = {
-    "configure": "How shall this job run? Batch size, parent model, epochs. Asked once, before it "
-    "starts.",
+    "configure": "How shall this job run? Batch size, parent model, cost bound. Asked once, before "
+    "it starts.",
     "tune": "Which knobs of what runs change now? Power limit. Asked when an attempt starts and "
     "when profiling is done.",
     "select": "Which of the waiting and the running jobs run now? Asked on each scheduling pass.",
@@ -97,8 +97,8 @@ def _type(of: Json, parts: Json) -> str:
         return f"[{refs[0]}](#{anchor(refs[0])})" if refs[0] in parts else refs[0]
     for union in ("anyOf", "oneOf"):
         if union in of:
-            found = dict.fromkeys(_type(each, parts) for each in of[union])
-            return " or ".join(kind for kind in found if kind != "null")
+            kinds = dict.fromkeys(_type(each, parts) for each in of[union])
+            return " or ".join(kind for kind in kinds if kind != "null")
     if "enum" in of or "const" in of:
         return ", ".join(f"`{word}`" for word in of.get("enum", [of.get("const")]))
     if of["type"] == "array":
@@ -134,7 +134,7 @@ def files() -> str:
     lines += ["", "## Results", ""]
     for name, schema in {**TABLES, "metrics": VALUES}.items():
         lines += [f"### `{name}.parquet`", "", *_columns(schema), ""]
-    lines += ["## Traces", "", "A trace is a folder with `meta.json` and these tables."]
+    lines += ["## Traces", "", "A trace is a folder with `trace.json` and these tables."]
     for kind, tables in KINDS.items():
         for name, schema in (tables | OPTIONAL[kind]).items():
             more = ", where there is one" if name in OPTIONAL[kind] else ""

@@ -1,7 +1,7 @@
 """Makes the site: `python docs/site.py [FOLDER]`, by default `build/docs`; needs no network.
 
-The pages of `docs/` stay as they are: what Sphinx reads, those of `reference.py` among it, is put
-together in a folder of its own. Commands and Python of the pages in `EXECUTED` run while the site
+The pages of `docs/` stay as they are: what Sphinx reads, with the pages of `reference.py`, is
+assembled in a folder of its own. Commands and Python of the pages in `EXECUTED` run while the site
 is made, and their output stands under them.
 """
 
@@ -38,7 +38,7 @@ SECTIONS = {
 """Pages by section; those that are not there are left out, others come under `More`."""
 
 
-def put_together(source: Path) -> None:
+def assemble_pages(source: Path) -> None:
     """Write all pages, with the output of what they show, into a folder for Sphinx."""
     from reference import PAGES
 
@@ -48,29 +48,29 @@ def put_together(source: Path) -> None:
     for page in sorted(DOCS.glob("*.md")):
         text = page.read_text(encoding="utf-8")
         if page.name in EXECUTED:
-            text = executed(text)
+            text = execute(text)
         (source / page.name).write_text(text, encoding="utf-8")
     index = source / "index.md"
-    index.write_text(index.read_text(encoding="utf-8") + trees(source), encoding="utf-8")
+    index.write_text(index.read_text(encoding="utf-8") + contents(source), encoding="utf-8")
     (source / "conf.py").write_bytes((DOCS / "conf.py").read_bytes())
 
 
-def trees(source: Path) -> str:
-    """The navigation."""
-    there = {str(page.relative_to(source).with_suffix("")) for page in source.rglob("*.md")}
+def contents(source: Path) -> str:
+    """The navigation: a table of contents a section."""
+    names = {str(page.relative_to(source).with_suffix("")) for page in source.rglob("*.md")}
     listed = {page for pages in SECTIONS.values() for page in pages}
-    sections = {**SECTIONS, "More": tuple(sorted(there - listed))}
-    found = ""
+    sections = {**SECTIONS, "More": tuple(sorted(names - listed))}
+    text = ""
     for title, pages in sections.items():
-        kept = [page for page in pages if page in there and page != "index"]
-        if kept:
-            lines = "\n".join(kept)
-            found += f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{lines}\n```\n"
-    return found
+        present = [page for page in pages if page in names and page != "index"]
+        if present:
+            lines = "\n".join(present)
+            text += f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{lines}\n```\n"
+    return text
 
 
-def executed(page: str) -> str:
-    """A page whose commands and Python ran, with their output under them.
+def execute(page: str) -> str:
+    """Run the commands and the Python of a page, and put their output under them.
 
     Raises:
         SystemExit: If one fails.
@@ -82,18 +82,18 @@ def executed(page: str) -> str:
         install_here()
         names: dict[str, object] = {"__name__": "__main__"}
 
-        def run(found: re.Match[str]) -> str:
-            kind, block = found.groups()
-            if kind == "python" and page[: found.start()].rstrip().endswith("`:"):
-                return found[0]  # a file, saved before
-            said = _python(block, names) if kind == "python" else _commands(block)
-            return found[0] + (f"\n```text\n{said.rstrip()}\n```\n" if said.strip() else "")
+        def run(match: re.Match[str]) -> str:
+            kind, block = match.groups()
+            if kind == "python" and page[: match.start()].rstrip().endswith("`:"):
+                return match[0]  # a file, saved before
+            output = _python(block, names) if kind == "python" else _commands(block)
+            return match[0] + (f"\n```text\n{output.rstrip()}\n```\n" if output.strip() else "")
 
         return BLOCK.sub(run, page)
 
 
 def install_here() -> None:
-    """What `pip install` does with the entry points of a `pyproject.toml` in this folder."""
+    """Install the entry points of a `pyproject.toml` in this folder, as `pip install` does."""
     import tomllib
 
     project = Path("pyproject.toml")
@@ -112,7 +112,7 @@ def install_here() -> None:
 
 
 def _commands(block: str) -> str:
-    said = ""
+    output = ""
     for line in block.splitlines():
         words = shlex.split(line.removeprefix("$ "))
         if words[0] != "wattkeeper":
@@ -121,22 +121,22 @@ def _commands(block: str) -> str:
             "COLUMNS": "110", "WATTKEEPER_TRACES": str(Path("traces").resolve()),
             "WATTKEEPER_STATE": str(Path("state").resolve()), "TMPDIR": tempfile.gettempdir(),
         }  # fmt: skip
-        asked = [sys.executable, "-m", "wattkeeper.scenarios", *words[1:]]
-        done = subprocess.run(asked, capture_output=True, text=True, env=env, check=False)
+        command = [sys.executable, "-m", "wattkeeper.scenarios", *words[1:]]
+        done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
         if done.returncode:
             raise SystemExit(f"{line}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-        said += done.stdout.replace(str(Path.cwd()), ".")
-    return said
+        output += done.stdout.replace(str(Path.cwd()), ".")
+    return output
 
 
 def _python(block: str, names: dict[str, object]) -> str:
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        with redirect_stdout(said):
+        with redirect_stdout(output):
             exec(compile(block, "example", "exec"), names)
     except Exception:
         raise SystemExit(f"an example fails:\n{block}\n{traceback.format_exc()}") from None
-    return said.getvalue()
+    return output.getvalue()
 
 
 def build(target: Path) -> int:
@@ -145,7 +145,7 @@ def build(target: Path) -> int:
 
     with tempfile.TemporaryDirectory(prefix="wattkeeper-site-") as scratch:
         source = Path(scratch) / "pages"
-        put_together(source)
+        assemble_pages(source)
         return main(["-q", "-W", "--keep-going", "-n", "-E", "-b", "html",
                      "-d", f"{scratch}/trees", str(source), str(target)])  # fmt: skip
 
