@@ -351,6 +351,7 @@ def test_interrupted_sweep_resumes(tmp_path: Path, number: int) -> None:
                                env=environment(tmp_path, "none"),
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
     until(lambda: (tmp_path / "waits").exists() or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
     process.send_signal(number)
     waiting.unlink()
     _, error = process.communicate(timeout=120)
