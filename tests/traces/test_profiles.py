@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.support.traces import import_trace
 from wattkeeper.policies.errors import ProfileMissing, TraceError
-from wattkeeper.traces.library.importer import import_trace
 from wattkeeper.traces.profiles import load_profiles
 from wattkeeper.traces.schema import CONVERGENCE, PROFILES, WORKLOADS
 from wattkeeper.traces.trace import Trace

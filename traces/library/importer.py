@@ -6,10 +6,9 @@ submission, leaves out repeated jobs, and writes the table. Besides a batch, mem
 per job: a hash of its id, so that only ids with equal hashes are compared.
 """
 
-import tempfile
 from bisect import insort
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -22,12 +21,10 @@ from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import SHOWN, Problem, TraceError
 from wattkeeper.traces.files.atomic import replace_folder
 from wattkeeper.traces.files.names import check_name, derive_name
-from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.library import folder as folders
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Quality, Rows
 from wattkeeper.traces.readers.csvfile import digest_file
 from wattkeeper.traces.schema import JOBS, NODES, jobs_table, row_problems, validate
-from wattkeeper.traces.trace import Trace
 
 ROW_GROUP: Final = 1 << 16
 LAST_DATE_S: Final = 2.5e11
@@ -145,21 +142,6 @@ def write_jobs(
     return fields
 
 
-def import_trace(form: str, paths: Sequence[Path], name: str | None = None) -> Trace:
-    """Read files into a trace in memory; `wattkeeper.traces.library.store.add` writes them to disk.
-
-    Arguments and errors are those of `add`.
-    """
-    known = find_format(form, paths)
-    if isinstance(known, JobsFormat):
-        with tempfile.TemporaryDirectory() as scratch:
-            folder = Path(scratch) / "trace"
-            write_jobs(known, paths, name, folder)
-            return folders.read(folder)
-    trace = known.read(paths)
-    return trace if name is None else replace(trace, name=name)
-
-
 def default_name(paths: Sequence[Path]) -> str:
     """The name of a trace of these files, derived from the first."""
     name = paths[0].absolute().name
@@ -238,9 +220,9 @@ def _find_repeats(result: _FirstPass, scratch: Path) -> Ints:
         for row, job, file, line in zip(rows.tolist(), *columns.values(), strict=True):
             before = first.setdefault(job, (file, line))
             if before != (file, line):
-                there = f"{result.paths[before[0]].name}, line {before[1]}"
+                first_place = f"{result.paths[before[0]].name}, line {before[1]}"
                 name = result.names.get("job_id", "job_id")
-                text = f"{name} {job!r} repeats {there}; must be unique"
+                text = f"{name} {job!r} repeats {first_place}; must be unique"
                 result.fault(file, line, text)
                 skip.append(start + row)
         start += part.num_rows

@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import Command
 from tests.support.messages import assert_states
+from tests.support.traces import import_trace
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile, expectations
 from wattkeeper.scenarios.run.run import run
@@ -19,7 +20,6 @@ from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.event_loop import Callback
 from wattkeeper.traces.files.atomic import replace_file, replace_folder
 from wattkeeper.traces.library import store
-from wattkeeper.traces.library.importer import import_trace
 
 HEADER = "group,start_time,end_time,dataset,runtime_ratio\n"
 SCENARIO = """\

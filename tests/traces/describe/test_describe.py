@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from tests.conftest import Command
+from tests.support.traces import import_trace
 from wattkeeper.policies.errors import InputError, ProfileMissing
 from wattkeeper.policies.profile import Curve, ExpectedCost, Profile
 from wattkeeper.traces.describe.potential import Choice, Potential, frontier, potential
 from wattkeeper.traces.describe.report import Report, describe, render
 from wattkeeper.traces.generate.synthetic import SyntheticProfiles, generate
-from wattkeeper.traces.library.importer import import_trace
 from wattkeeper.traces.profiles import load_profiles
 from wattkeeper.traces.schema import NODES, jobs_table
 from wattkeeper.traces.trace import Trace

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.traces import import_trace
 from wattkeeper.policies.errors import TraceError, WattkeeperError
 from wattkeeper.traces.formats import find_format, philly_json, registry
 from wattkeeper.traces.library import folder as folders
-from wattkeeper.traces.library.importer import import_trace, write_jobs
+from wattkeeper.traces.library.importer import write_jobs
 from wattkeeper.traces.readers.base import JobsFormat
 from wattkeeper.traces.trace import Trace
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.traces import import_trace
 from wattkeeper.policies.errors import InputError, Problem, TraceError
 from wattkeeper.traces import formats
 from wattkeeper.traces.formats import registry
-from wattkeeper.traces.library.importer import import_trace
 from wattkeeper.traces.trace import Trace
 
 SHARED = Path(__file__).resolve().parents[4] / "shared"

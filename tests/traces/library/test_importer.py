@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import Command
+from tests.support.traces import import_trace
 from wattkeeper.policies.errors import InputError, Problem, TraceError
 from wattkeeper.traces.formats import find_format, registry
 from wattkeeper.traces.library import store
-from wattkeeper.traces.library.importer import import_trace
 from wattkeeper.traces.readers import textfile
 from wattkeeper.traces.readers.base import JobsFormat
 from wattkeeper.traces.schema import JOBS
