@@ -53,8 +53,8 @@ class Curve(NamedTuple):
         reached = [epochs for epochs in self.epochs if epochs <= max_epochs]
         if not reached:
             return math.inf
-        chance = len(reached) / len(self.epochs)
-        return math.fsum(reached) / len(reached) + (1 - chance) / chance * max_epochs
+        share = len(reached) / len(self.epochs)
+        return math.fsum(reached) / len(reached) + (1 - share) / share * max_epochs
 
 
 class Profile(NamedTuple):

@@ -1,11 +1,14 @@
-"""Arrow: the memory pool of a process, and tables with a changed column."""
+"""Arrow: the memory pool of a process, and operations on columns."""
 
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from types import ModuleType
 
+import numpy as np
 import pyarrow as pa
+
+from wattkeeper.policies.arrays import Ints
 
 
 class _Hidden(MetaPathFinder):
@@ -33,6 +36,12 @@ def configure_arrow() -> None:
         pa.array([0])
     finally:
         sys.meta_path.remove(hidden)
+
+
+def encode(column: pa.ChunkedArray) -> tuple[Ints, list[str]]:
+    """Index of each text among the distinct values, -1 for null, and these values."""
+    coded = column.combine_chunks().dictionary_encode()
+    return np.asarray(coded.indices.fill_null(-1)).astype(np.int64), coded.dictionary.to_pylist()
 
 
 def replace_column(table: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:

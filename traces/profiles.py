@@ -89,10 +89,10 @@ def load_profiles(trace: Trace | Tables, gpu_type: str, gpus: int = 1) -> Profil
         row["workload"]: row for row in tables["workloads"].to_pylist()
     }
     usable = {
-        name: {b: at for b, at in sorted(by_batch.items()) if b in runs.get(name, {})}
+        name: {b: curve for b, curve in sorted(by_batch.items()) if b in runs.get(name, {})}
         for name, by_batch in points.items()
     }
-    limits = [p[0] for by_batch in usable.values() for at in by_batch.values() for p in at]
+    limits = [p[0] for by_batch in usable.values() for curve in by_batch.values() for p in curve]
     max_power_w = max(limits, default=0.0)
     profiles, absent = {}, dict.fromkeys(rows, f"no power was recorded on {gpus} x {gpu_type}")
     for name, by_batch in usable.items():
@@ -109,8 +109,8 @@ def load_profiles(trace: Trace | Tables, gpu_type: str, gpus: int = 1) -> Profil
             max_epochs=rows[name]["max_epochs"],
             default_batch_size=default,
             max_power_w=max_power_w,
-            curves={b: _curve(b, at, runs[name][b]) for b, at in by_batch.items()},
-            measured=not any(math.isnan(p[2]) for at in by_batch.values() for p in at),
+            curves={b: _curve(b, curve, runs[name][b]) for b, curve in by_batch.items()},
+            measured=not any(math.isnan(p[2]) for curve in by_batch.values() for p in curve),
         )
     return ProfileSet(gpu_type, gpus, origin, max_power_w, profiles, absent)
 
@@ -123,15 +123,15 @@ def power_points(table: pa.Table, gpu_type: str, gpus: int) -> dict[str, Points]
     """
     points: dict[str, Points] = {}
     columns = [table[name].to_pylist() for name in table.schema.names]
-    there: dict[tuple[str, int], None] = {}
+    recorded: dict[tuple[str, int], None] = {}
     for workload, kind, number, batch_size, limit, time_s, watts in zip(*columns, strict=True):
-        there[kind, number] = None
+        recorded[kind, number] = None
         if kind == gpu_type and number == gpus:
             point = (UNLIMITED_W if limit is None else limit, time_s,
                      math.nan if watts is None else watts)  # fmt: skip
             points.setdefault(workload, {}).setdefault(batch_size, []).append(point)
     if not points:
-        known = ", ".join(f"{number} x {kind}" for kind, number in there)
+        known = ", ".join(f"{number} x {kind}" for kind, number in recorded)
         raise ProfileMissing(f"no profile on {gpus} x {gpu_type}. There are: {known}")
     return points
 
@@ -170,7 +170,9 @@ def _unusable(usable: Points, default: int) -> str:
     return ""
 
 
-def _curve(batch_size: int, at: list[tuple[float, float, float]], runs: tuple[float, ...]) -> Curve:
-    limits, times, watts = zip(*sorted(at), strict=True)
+def _curve(
+    batch_size: int, points: list[tuple[float, float, float]], runs: tuple[float, ...]
+) -> Curve:
+    limits, times, watts = zip(*sorted(points), strict=True)
     known = tuple(0.0 if math.isnan(value) else value for value in watts)
     return Curve(batch_size, limits, times, known, runs)

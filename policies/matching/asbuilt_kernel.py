@@ -33,7 +33,7 @@ def score(parent: Arrays, child: Arrays) -> float:
     kinds = np.empty((branches, widest), dtype=np.int64)
     taken = np.empty((branches, widest), dtype=np.int64)
     heads = np.empty(branches, dtype=np.int64)
-    used = np.empty(branches, dtype=np.int64)
+    used_rows = np.empty(branches, dtype=np.int64)
     for j in range(columns):
         before = child_before[child_starts[j] : child_starts[j + 1]]
         if before.size == 1:
@@ -49,7 +49,7 @@ def score(parent: Arrays, child: Arrays) -> float:
             else:
                 _candidates(table, before, parents, i, pair, values, kinds, taken)
                 table[j + 1, i + 1] = _join(
-                    before.size, parents.size + 1, values, taken, heads, used
+                    before.size, parents.size + 1, values, taken, heads, used_rows
                 )
     return float(table[columns, rows])
 
@@ -80,22 +80,22 @@ def _follow(last: Floats, mine: Floats, parent: Arrays, kind: int) -> None:
 
 
 @njit(cache=True)
-def _join_two(one: Floats, two: Floats, row: int, above: int, pair: float) -> float:
+def _join_two(first: Floats, second: Floats, row: int, above: int, pair: float) -> float:
     """Sum of two branches at a parent node with one predecessor.
 
     Each branch has two candidates in different rows, so the one that yields takes its other one.
     """
-    skip_one, match_one = one[row] - CHILD_SKIPPED, one[above] + pair
-    skip_two, match_two = two[row] - CHILD_SKIPPED, two[above] + pair
-    matches_one = match_one > skip_one or (match_one == skip_one and pair > 0)
-    matches_two = match_two > skip_two or (match_two == skip_two and pair > 0)
-    head_one = match_one if matches_one else skip_one
-    head_two = match_two if matches_two else skip_two
-    if matches_one != matches_two:
-        return float(head_one + head_two)
-    if head_one >= head_two:
-        return float(head_one + (skip_two if matches_two else match_two))
-    return float(head_two + (skip_one if matches_one else match_one))
+    skip_first, match_first = first[row] - CHILD_SKIPPED, first[above] + pair
+    skip_second, match_second = second[row] - CHILD_SKIPPED, second[above] + pair
+    matches_first = match_first > skip_first or (match_first == skip_first and pair > 0)
+    matches_second = match_second > skip_second or (match_second == skip_second and pair > 0)
+    head_first = match_first if matches_first else skip_first
+    head_second = match_second if matches_second else skip_second
+    if matches_first != matches_second:
+        return float(head_first + head_second)
+    if head_first >= head_second:
+        return float(head_first + (skip_second if matches_second else match_second))
+    return float(head_second + (skip_first if matches_first else match_first))
 
 
 @njit(cache=True)
@@ -112,13 +112,13 @@ def _candidates(
     """List the candidates of each branch in descending order: their values and rows."""
     for branch in range(before.size):
         last = table[before[branch] + 1]
-        for at in range(parents.size + 1):
-            if at == 0:
+        for candidate in range(parents.size + 1):
+            if candidate == 0:
                 value, kind, row = last[i + 1] - CHILD_SKIPPED, SKIP_CHILD, i + 1
             else:
-                row = parents[at - 1] + 1
+                row = parents[candidate - 1] + 1
                 value, kind = last[row] + pair, MATCH if pair > 0 else OTHER
-            place = at
+            place = candidate
             while place > 0 and (
                 values[branch, place - 1] < value
                 or (values[branch, place - 1] == value and kinds[branch, place - 1] > kind)
@@ -132,7 +132,7 @@ def _candidates(
 
 @njit(cache=True)
 def _join(
-    branches: int, length: int, values: Floats, taken: Ints, heads: Ints, used: Ints
+    branches: int, length: int, values: Floats, taken: Ints, heads: Ints, used_rows: Ints
 ) -> float:
     """Sum of the branches' best candidates, at most one in each row."""
     heads[:branches] = 0
@@ -146,11 +146,11 @@ def _join(
                 best = branch
         row = taken[best, heads[best]]
         free = True
-        for at in range(added):
-            free &= used[at] != row
+        for index in range(added):
+            free &= used_rows[index] != row
         if free:
             total += values[best, heads[best]]
-            used[added] = row
+            used_rows[added] = row
             added += 1
             heads[best] = length
         else:

@@ -94,8 +94,8 @@ class Graph:
         """The graph as a matcher takes it, computed by `make` once for each layout."""
         if layout not in self._arrays:
             self._arrays[layout] = make(self)
-        found: A = self._arrays[layout]
-        return found
+        arrays: A = self._arrays[layout]
+        return arrays
 
     @cached_property
     def _arrays(self) -> dict[type[Any], Any]:

@@ -168,9 +168,9 @@ def _trait(node: Node, repeated: frozenset[str]) -> _Trait:
     return _Trait(kind(node), extents(node), passable(node), shapes)
 
 
-def _arrays(order: Ints, sorts: Ints, met: list[_Sort]) -> Prepared:
-    shapes = _columns([shape for sort in met for shape in sort.trait.trained], 3)
-    starts = np.cumsum([0, *(len(sort.trait.trained) for sort in met)], dtype=np.int64)
+def _arrays(order: Ints, sorts: Ints, distinct: list[_Sort]) -> Prepared:
+    shapes = _columns([shape for sort in distinct for shape in sort.trait.trained], 3)
+    starts = np.cumsum([0, *(len(sort.trait.trained) for sort in distinct)], dtype=np.int64)
     total = np.cumsum([0, *shapes.prod(axis=0)], dtype=np.int64)
     kinds, inputs, outputs, task_inputs, task_outputs, *place = _columns(
         [
@@ -185,7 +185,7 @@ def _arrays(order: Ints, sorts: Ints, met: list[_Sort]) -> Prepared:
                 sort.after,
                 sort.stage,
             )
-            for sort in met
+            for sort in distinct
         ],
         10,
     )

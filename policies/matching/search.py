@@ -15,11 +15,11 @@ class ScoredParent(NamedTuple):
     """A parent found by a search.
 
     Attributes:
-        at: Its index among the parents.
+        parent: Its index among the parents.
         score: Its score for the child.
     """
 
-    at: int
+    parent: int
     score: float
 
 
@@ -99,12 +99,12 @@ class ParentSearch(Generic[A]):
         for index in order.tolist():
             if len(ranked) >= count and bounds[index] < ranked[-1].score:
                 break
-            surely_later = len(ranked) >= count and index > ranked[-1].at
+            surely_later = len(ranked) >= count and index > ranked[-1].parent
             if surely_later and bounds[index] == ranked[-1].score and not ties:
                 continue
             self.scored += 1
             ranked.append(ScoredParent(index, score(index)))
-            ranked.sort(key=lambda parent: (-parent.score, parent.at))
+            ranked.sort(key=lambda scored: (-scored.score, scored.parent))
             last = ranked[min(count, len(ranked)) - 1].score
             while len(ranked) > count and not (ties and ranked[-1].score == last):
                 del ranked[-1]

@@ -33,13 +33,13 @@ class ModelkeeperRetention(Retain):
             return refusal
         value = {model.model_id: DECAY * self._of(model) for model in store.models}
         value[new.model_id] = 1.0
-        gone = _left_out(store, new, value)
-        evicted = tuple(m.model_id for m in store.models if m.model_id in gone)
-        if new.model_id in gone:
+        left_out = _left_out(store, new, value)
+        evicted = tuple(m.model_id for m in store.models if m.model_id in left_out)
+        if new.model_id in left_out:
             return Retention(
                 False, evicted, "the models that are there are worth more than it for their size"
             )
-        self._value = {name: worth for name, worth in value.items() if name not in gone}
+        self._value = {name: worth for name, worth in value.items() if name not in left_out}
         return Retention(True, evicted)
 
     def on_use(self, model: StoredModel) -> None:
@@ -98,23 +98,22 @@ def _left_out(store: StoredModels, new: StoredModel, value: dict[str, float]) ->
     model alone suffices.
     """
 
-    def fits(left_out: set[str]) -> bool:
-        return store.excess_bytes(None if new.model_id in left_out else new, left_out) <= 0
+    def excess_bytes(left_out: set[str]) -> int:
+        return store.excess_bytes(None if new.model_id in left_out else new, left_out)
 
     left_out: set[str] = set()
-    while not fits(left_out):
+    while (excess := excess_bytes(left_out)) > 0:
         kept = [model for model in (*store.models, new) if model.model_id not in left_out]
         sizes = _shares(kept)
-        need = min(
-            store.excess_bytes(None if new.model_id in left_out else new, left_out), sizes.sum()
-        )
+        need = min(excess, int(sizes.sum()))
         values = np.array([value[model.model_id] for model in kept])
-        left_out |= {kept[index].model_id for index in cheapest_cover(values, sizes, int(need))}
+        left_out |= {kept[index].model_id for index in cheapest_cover(values, sizes, need)}
     for name in sorted(left_out, key=lambda name: (-value[name], name)):
-        if fits(left_out - {name}):
+        if excess_bytes(left_out - {name}) <= 0:
             left_out.remove(name)
     alone = {new.model_id}
-    return alone if fits(alone) and sum(map(value.__getitem__, left_out)) > 1.0 else left_out
+    fits_alone = excess_bytes(alone) <= 0
+    return alone if fits_alone and sum(map(value.__getitem__, left_out)) > 1.0 else left_out
 
 
 def _shares(models: Sequence[StoredModel]) -> Ints:

@@ -50,7 +50,7 @@ class FairShare(Select):
 
     def on_end(self, ctx: Context, job: Job) -> None:
         """Account the released GPUs to the user."""
-        self._hold(self._users[job.user], -_width(job), ctx.now_s)
+        self._hold(self._users[job.user], -job.gpus_held, ctx.now_s)
 
     def select(self, ctx: Context, capacity: CapacityView) -> Selection:
         """The first job that fits of the user with the least usage."""
@@ -72,7 +72,7 @@ class FairShare(Select):
             first.values(), key=lambda job: (self._usage(self._users[job.user], now), _order(job))
         )
         self._take(job)
-        self._hold(self._users[job.user], _width(job), now)
+        self._hold(self._users[job.user], job.gpus_held, now)
         return Selection((job,))
 
     def state_dict(self) -> dict[str, Any]:
@@ -122,10 +122,6 @@ class FairShareConfig(PolicyConfig):
     half_life_s: float = Field(604800.0, gt=0)
     """Time after which usage counts half, s; as Slurm's `PriorityDecayHalfLife`, whose default is
     seven days."""
-
-
-def _width(job: Job) -> float:
-    return job.gpus_held
 
 
 def _order(job: Job) -> tuple[float, int]:

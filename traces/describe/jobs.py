@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.policies.json_types import Json
+from wattkeeper.traces.arrow import encode
 from wattkeeper.traces.describe.rhythm import rates
 from wattkeeper.traces.library.importer import LATE
 from wattkeeper.traces.schema import JOBS
@@ -56,7 +57,7 @@ def report(trace: Trace, gpus: int | None = None) -> Json:
     known = np.isfinite(duration)
     width: Floats = np.asarray(table["gpus"]) * (np.asarray(table["gpu_milli"]) / 1000)
     gpu_s = width * np.where(known, duration, 0)
-    group = _codes(table["group_id"])[0]
+    group = encode(table["group_id"])[0]
     sizes = np.bincount(group[group >= 0])
     overlapping = int(_overlaps(group, submit, duration).sum())
     demand = _demand(np.asarray(table["gpus"]), gpu_s)
@@ -102,15 +103,9 @@ def report(trace: Trace, gpus: int | None = None) -> Json:
     }
 
 
-def _codes(column: pa.ChunkedArray) -> tuple[Ints, list[str]]:
-    """Index of each text among the distinct values, -1 for null, and these values."""
-    coded = column.combine_chunks().dictionary_encode()
-    return np.asarray(coded.indices.fill_null(-1)).astype(np.int64), coded.dictionary.to_pylist()
-
-
 def _counts(column: pa.ChunkedArray) -> dict[str, int]:
     """Rows by value, sorted by value; missing values under the empty text."""
-    codes, names = _codes(column)
+    codes, names = encode(column)
     counts = np.bincount(codes + 1, minlength=len(names) + 1).tolist()
     return {name: n for name, n in sorted(zip(["", *names], counts, strict=True)) if n}
 
@@ -182,7 +177,7 @@ def _cluster(table: pa.Table, gpu_s: Floats, gpus: int | None) -> Json | None:
     """
     if gpus is None:
         return None
-    codes, names = _codes(table["gpu_type"])
+    codes, names = encode(table["gpu_type"])
     large = np.asarray(table["gpus"]) > gpus
     submit = np.asarray(table["submit_time_s"])
     span_s = float(submit.max() - submit.min())
@@ -205,13 +200,13 @@ def _nodes(jobs: pa.Table, nodes: pa.Table) -> Json:
         ``over_a_node``: jobs that fit, though on no single node.
         ``no_such_type``: jobs allowed only on types that no node has; not counted above.
     """
-    codes, names = _codes(nodes["gpu_type"])
+    codes, names = encode(nodes["gpu_type"])
     sizes = np.asarray(nodes["gpus"]).astype(np.int64)
     all_of = np.bincount(codes, sizes, len(names)).astype(np.int64)
     largest: Ints = np.zeros(len(names), dtype=np.int64)
     np.maximum.at(largest, codes, sizes)
     by_name = {name: n for n, name in enumerate(names)}
-    code, names_wanted = _codes(jobs["gpu_type"])
+    code, names_wanted = encode(jobs["gpu_type"])
     total, largest_of = [], []
     for text in names_wanted:
         types = [by_name[name] for name in text.split("|") if name in by_name]
@@ -263,7 +258,7 @@ def _users(column: pa.ChunkedArray, gpu_s: Floats) -> Json | None:
         users, with most jobs in all jobs with a user; ``gpu_s_top_one``, ``gpu_s_top_ten``: the
         same by GPU time, possibly of other users.
     """
-    codes, names = _codes(column)
+    codes, names = encode(column)
     named = codes >= 0
     if not names or not named.any():
         return None
@@ -344,7 +339,7 @@ def _oddities(
     table: pa.Table, duration: Floats, group: Ints, doubts: Mapping[str, int]
 ) -> list[Json]:
     submit = np.asarray(table["submit_time_s"])
-    workload = _codes(table["workload"])[0]
+    workload = encode(table["workload"])[0]
     trained = _different([group, workload], (group >= 0) & (workload >= 0))[0]
     moment = np.unique(submit, return_inverse=True)[1].reshape(-1)
     together = _different([group, moment], group >= 0)[1]

@@ -80,7 +80,7 @@ def report(trace: Trace, gpu_type: str | None, eta: float) -> Json:
 
 def _coverage(profiles: ProfileSet, points: Mapping[str, Points]) -> Iterator[Json]:
     for workload, by_batch in points.items():
-        limits = {b: {point[0] for point in rows_at} for b, rows_at in by_batch.items()}
+        limits = {b: {point[0] for point in curve} for b, curve in by_batch.items()}
         grid = sorted(set().union(*limits.values()))
         missing = [[b, limit] for b in sorted(limits) for limit in grid if limit not in limits[b]]
         profile = profiles.profiles.get(workload)
@@ -137,11 +137,11 @@ def _above_cap(kind: tuple[str, int], points: Mapping[str, Points]) -> Json:
             "average_power_w": watts,
             "above_pct": 100 * (watts / (limit * kind[1]) - 1),
         }
-        for workload, batch_size, rows_at in _curves(points)
-        for limit, _, watts in rows_at
+        for workload, batch_size, curve in _curves(points)
+        for limit, _, watts in curve
         if watts > limit * kind[1]
     ]
-    rows = sum(len(rows_at) for *_, rows_at in _curves(points))
+    rows = sum(len(curve) for *_, curve in _curves(points))
     worst = max(above, key=lambda row: row["above_pct"], default=None)
     return _on(kind) | {"rows": len(above), "of": rows, "worst": worst}
 
@@ -150,8 +150,8 @@ def _slower(kind: tuple[str, int], points: Mapping[str, Points]) -> Json:
     """Neighbouring limits of a batch size where the higher one is slower."""
     slower: list[Json] = []
     pairs = 0
-    for workload, batch_size, rows_at in _curves(points):
-        for (low, fast, _), (high, slow, _) in pairwise(rows_at):
+    for workload, batch_size, curve in _curves(points):
+        for (low, fast, _), (high, slow, _) in pairwise(curve):
             pairs += 1
             if slow > SLOWER * fast:
                 slower.append(
@@ -171,8 +171,8 @@ def _curves(
     points: Mapping[str, Points],
 ) -> Iterator[tuple[str, int, list[tuple[float, float, float]]]]:
     for workload, by_batch in points.items():
-        for batch_size, rows_at in sorted(by_batch.items()):
-            yield workload, batch_size, sorted(rows_at)
+        for batch_size, curve in sorted(by_batch.items()):
+            yield workload, batch_size, sorted(curve)
 
 
 def _never_reached(workloads: Mapping[str, Json], runs: Runs) -> Iterator[Json]:

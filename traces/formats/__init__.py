@@ -26,8 +26,8 @@ def registry() -> Mapping[str, Format | JobsFormat]:
         for module in pkgutil.iter_modules(__path__)
         if not module.name.startswith("_")
     )
-    found: list[Format | JobsFormat] = [module.FORMAT for module in modules]
-    return {form.name: form for form in sorted(found, key=lambda form: form.name)}
+    formats: list[Format | JobsFormat] = [module.FORMAT for module in modules]
+    return {form.name: form for form in sorted(formats, key=lambda form: form.name)}
 
 
 def find_format(form: str, paths: Sequence[Path]) -> Format | JobsFormat:

@@ -105,7 +105,7 @@ def _speeds(path: Path) -> dict[tuple[str, int], float]:
     table = data.get(GPU) if isinstance(data, dict) else None
     if not isinstance(table, dict):
         raise TraceError(f"has no throughputs of {GPU!r}", path)
-    found = {}
+    speeds = {}
     for key, row in table.items():
         kind, _, count = key.removeprefix("('").removesuffix(")").rpartition("', ")
         speed = row.get(ALONE) if isinstance(row, dict) else None
@@ -113,8 +113,8 @@ def _speeds(path: Path) -> dict[tuple[str, int], float]:
             text = f"{GPU}: {key!r} is no job type and scale with a throughput {ALONE!r} (steps/s)"
             raise TraceError(text, path)
         if speed > 0:
-            found[kind, int(count)] = float(speed)
-    return found
+            speeds[kind, int(count)] = float(speed)
+    return speeds
 
 
 FORMAT: Final = JobsFormat(

@@ -113,8 +113,8 @@ def key(name: str) -> str:
 
 def _arrivals(path: Path) -> tuple[pa.Table, str]:
     plain = table_schema("arrivals", [], NEEDED)
-    there = read_csv(path, plain).extra
-    optional = [want for want in OPTIONAL if want.name in there]
+    extra = read_csv(path, plain).extra
+    optional = [want for want in OPTIONAL if want.name in extra]
     full = table_schema("arrivals", [], [*NEEDED, *optional])
     file = read_csv(path, full)
     table = file.table

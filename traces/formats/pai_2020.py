@@ -133,12 +133,12 @@ def _layout(path: Path, published: tuple[str, ...]) -> Layout:
     if "job_name" in [name.strip().strip('"') for name in first_line(path).split(",")]:
         return Layout()
     beside = path.with_name(path.name.split(".")[0] + ".header")
-    found = tuple(name.strip() for name in first_line(beside).split(","))
-    if found == ("",):
+    columns = tuple(name.strip() for name in first_line(beside).split(","))
+    if columns == ("",):
         return Layout(columns=published)
-    if sorted(found) != sorted(published):
-        raise TraceError(f"names {', '.join(found)}; needed are {', '.join(published)}", beside)
-    return Layout(columns=found)
+    if sorted(columns) != sorted(published):
+        raise TraceError(f"names {', '.join(columns)}; needed are {', '.join(published)}", beside)
+    return Layout(columns=columns)
 
 
 def _no_tasks() -> pa.Table:

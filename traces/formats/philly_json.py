@@ -21,6 +21,7 @@ import pyarrow as pa
 from wattkeeper.policies.errors import TraceError
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.csvfile import open_plain
+from wattkeeper.traces.readers.textfile import one_path
 
 CHUNK_BYTES: Final = 1 << 20
 LONGEST_OBJECT: Final = 1 << 22
@@ -53,15 +54,12 @@ def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch
     Raises:
         TraceError: If the file cannot be read or is no JSON array of objects.
     """
-    if len(paths) != 1:
-        where = ", ".join(map(str, paths))
-        raise TraceError(f"one JSON file is needed, not {len(paths)}", where)
-    path = paths[0]
+    path = one_path(paths, "JSON file")
     lines: list[int] = []
     records: list[object] = []
-    found = False
+    is_empty = True
     for line, record in _objects(path):
-        found = True
+        is_empty = False
         lines.append(line)
         records.append(record)
         if len(records) == BATCH_JOBS:
@@ -69,7 +67,7 @@ def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch
             lines, records = [], []
     if records:
         yield Batch(path, np.array(lines, dtype=np.int64), records)
-    if not found:
+    if is_empty:
         raise TraceError("holds no jobs: the JSON array is empty", path)
 
 
@@ -113,9 +111,9 @@ class _Window:
 
     def expect(self, character: str, message: str) -> None:
         """Consume a character."""
-        if (found := self.peek()) != character:
-            there = repr(found) if found else "the end of the file"
-            self.fail(f"{message}: found {there}, expected {character!r}")
+        if (present := self.peek()) != character:
+            text = repr(present) if present else "the end of the file"
+            self.fail(f"{message}: found {text}, expected {character!r}")
         self._at += 1
 
     def element(self) -> object:

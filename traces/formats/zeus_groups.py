@@ -17,6 +17,7 @@ from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.files.names import derive_name
 from wattkeeper.traces.readers.base import Format
 from wattkeeper.traces.readers.csvfile import read_csv
+from wattkeeper.traces.readers.textfile import one_path
 from wattkeeper.traces.schema import field, jobs_table, table_schema
 from wattkeeper.traces.trace import Trace
 
@@ -36,10 +37,7 @@ def read(paths: Sequence[Path]) -> Trace:
         TraceError: If the file is wrong, a job ends before it starts, or the rows of a group are
             not ordered by ``start_time``.
     """
-    if len(paths) != 1:
-        where = ", ".join(map(str, paths))
-        raise TraceError(f"one CSV file is needed, not {len(paths)}", where)
-    path = paths[0]
+    path = one_path(paths, "CSV file")
     file = read_csv(path, GROUPS)
     job_ids = _check_rows(file.table, path)
     start, end = (np.asarray(file.table[name]) for name in ("start_time", "end_time"))

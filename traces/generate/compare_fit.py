@@ -73,8 +73,8 @@ def daily_rates(submit_s: Floats) -> Floats | None:
     return _over_mean(rates(submit_s, DAY_S, DAYS))
 
 
-def _over_mean(rates_: Floats | None) -> Floats | None:
-    return None if rates_ is None else rates_ / rates_.mean()
+def _over_mean(rhythm: Floats | None) -> Floats | None:
+    return None if rhythm is None else rhythm / rhythm.mean()
 
 
 def compare(real: Trace, sampled: Trace) -> dict[str, Any]:
@@ -139,8 +139,8 @@ def _figures(side: JobColumns, demands: list[float]) -> dict[str, Any]:
     }
 
 
-def _to_list(rates_: Floats | None) -> list[float] | None:
-    return None if rates_ is None else [_round(rate) for rate in rates_]
+def _to_list(rhythm: Floats | None) -> list[float] | None:
+    return None if rhythm is None else [_round(rate) for rate in rhythm]
 
 
 def _round(value: Any) -> float:

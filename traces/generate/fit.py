@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.policies.errors import TraceError
+from wattkeeper.traces.arrow import encode
 from wattkeeper.traces.fits import (
     DAY_S,
     DAYS,
@@ -267,12 +268,6 @@ def _memory(z: Floats) -> tuple[Memory, ...]:
     return ()
 
 
-def _codes(column: pa.ChunkedArray) -> Ints:
-    """Index of each row's value; -1 where it is missing."""
-    codes = column.combine_chunks().dictionary_encode().indices
-    return np.asarray(codes.fill_null(-1)).astype(np.int64)
-
-
 def _users(jobs: pa.Table, submit_s: Floats, absent: list[str]) -> Users | None:
     known = np.asarray(pc.is_valid(jobs["user"]))
     if not known.any():
@@ -280,7 +275,7 @@ def _users(jobs: pa.Table, submit_s: Floats, absent: list[str]) -> Users | None:
         return None
     if not known.all():
         absent.append(f"users: {int((~known).sum())} jobs name none; theirs are as of the others")
-    codes = _codes(jobs["user"])[known]
+    codes = encode(jobs["user"])[0][known]
     shares = np.sort(np.bincount(codes))[::-1] / len(codes)
     same, gaps = codes[1:] == codes[:-1], np.diff(submit_s[known])
     by_chance = float((shares**2).sum())
@@ -303,7 +298,7 @@ def _excess(same: Bools, by_chance: float) -> float:
 
 
 def _groups(jobs: pa.Table, ran: Any, duration_s: Floats, absent: list[str]) -> Groups | None:
-    codes = _codes(jobs["group_id"])
+    codes = encode(jobs["group_id"])[0]
     grouped = np.flatnonzero(codes >= 0)
     if not len(grouped):
         absent.append("groups: the trace names none")

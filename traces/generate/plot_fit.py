@@ -98,8 +98,8 @@ _TEXTS = (
 def _steps(axis: Any, values: Floats, style: dict[str, str]) -> None:
     """An empirical distribution function on a logarithmic axis."""
     ordered = np.sort(values[~np.isnan(values)])
-    at = np.unique(np.linspace(0, len(ordered) - 1, 2000).astype(np.int64))
-    axis.plot(ordered[at], (at + 1) / len(ordered), **style)
+    index = np.unique(np.linspace(0, len(ordered) - 1, 2000).astype(np.int64))
+    axis.plot(ordered[index], (index + 1) / len(ordered), **style)
     axis.set_xscale("log")
 
 

@@ -58,11 +58,11 @@ def point(gpu: GpuSpec, workload: WorkloadSpec, batch_size: int, limit_w: float)
 
     The batch size is in samples, the power limit in W, above the idle power of the GPU.
     """
-    used = batch_size / (batch_size + workload.half_batch)
-    dynamic_w = (gpu.peak_power_w - gpu.idle_power_w) * (FLOOR + (1 - FLOOR) * used)
+    utilisation = batch_size / (batch_size + workload.half_batch)
+    dynamic_w = (gpu.peak_power_w - gpu.idle_power_w) * (FLOOR + (1 - FLOOR) * utilisation)
     clock = min(1.0, ((limit_w - gpu.idle_power_w) / dynamic_w) ** (1 / EXPONENT))
     stretch = workload.compute_share / clock + 1 - workload.compute_share
-    throughput = gpu.relative_speed * workload.peak_samples_per_s * used / stretch
+    throughput = gpu.relative_speed * workload.peak_samples_per_s * utilisation / stretch
     power_w = min(gpu.idle_power_w + dynamic_w * clock**EXPONENT, limit_w)
     return OperatingPoint(clock, throughput, power_w)
 
@@ -100,8 +100,8 @@ def _profile_rows(spec: SyntheticProfiles) -> Iterator[dict[str, Any]]:
         for workload in spec.workloads:
             for batch_size in sorted(workload.batch_sizes):
                 for limit_w in gpu.limits_w:
-                    at = point(gpu, workload, batch_size, limit_w)
-                    seconds = round(workload.samples_per_epoch / at.throughput, DIGITS)
+                    state = point(gpu, workload, batch_size, limit_w)
+                    seconds = round(workload.samples_per_epoch / state.throughput, DIGITS)
                     yield {
                         "workload": workload.name,
                         "gpu_type": gpu.name,
@@ -109,7 +109,7 @@ def _profile_rows(spec: SyntheticProfiles) -> Iterator[dict[str, Any]]:
                         "batch_size": batch_size,
                         "power_limit_w": limit_w,
                         "time_per_epoch_s": max(seconds, 10.0**-DIGITS),
-                        "average_power_w": min(round(at.power_w, DIGITS), limit_w),
+                        "average_power_w": min(round(state.power_w, DIGITS), limit_w),
                     }
 
 

@@ -351,8 +351,8 @@ def _unpack(path: Path, file: File, folder: Path, progress: Progress) -> list[Pa
         text = f"is a broken archive, and was removed: {error or type(error).__name__}"
         raise TraceError(text, file.url) from error
     if missing := [ending for ending in file.members if ending not in made]:
-        found = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
-        text = f"has no member {' or '.join(missing)}; it has {found or 'none'}"
+        present = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+        text = f"has no member {' or '.join(missing)}; it has {present or 'none'}"
         raise TraceError(text, file.url)
     return [made[ending] for ending in file.members]
 
@@ -382,10 +382,10 @@ def _extract(tape: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
 def _inputs(folder: Path) -> dict[str, str]:
     """Input digests of a trace in the library; empty if there is none or it is broken."""
     try:
-        found = json.loads((folder / META).read_bytes())["inputs"]
+        inputs = json.loads((folder / META).read_bytes())["inputs"]
     except (OSError, ValueError, KeyError, TypeError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return inputs if isinstance(inputs, dict) else {}
 
 
 def _record(folder: Path, digests: Mapping[str, str], files: Mapping[str, File]) -> None:

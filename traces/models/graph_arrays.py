@@ -17,10 +17,9 @@ A = TypeVar("A", bound=tuple[Ints, ...])
 def read_arrays(path: Path, matcher: Matcher[A], cache: Path) -> dict[str, A]:
     """Read the graphs of a folder, or of one file, as a matcher's arrays, by name of the model.
 
-    A cached entry is looked up by the content of the graph's file and verified by its checksum; a
-    damaged one is computed again. A cache that cannot be written is not used.
-
-    The path is of a folder of graphs, or of one; `cache` is a folder, made if it is missing.
+    `cache` is a folder, made if it is missing. An entry is looked up by the content of the graph's
+    file and verified by its checksum; a damaged one is computed again. A cache that cannot be
+    written is not used.
 
     Raises:
         TraceError: If there is no graph, one cannot be read, or two models have the same name.

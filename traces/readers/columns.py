@@ -282,10 +282,10 @@ def _take(values: Any, kept: Ints, kind: pa.DataType) -> pa.Array:
     if isinstance(values, pa.Array):
         return values.take(pa.array(kept))
     chosen = np.asarray(values, dtype=float)[kept]
-    gone = np.isnan(chosen)
+    missing = np.isnan(chosen)
     if pa.types.is_integer(kind):
-        return pa.array(np.where(gone, 0, chosen).astype(np.int32), kind, mask=gone)
-    return pa.array(chosen, kind, mask=gone)
+        return pa.array(np.where(missing, 0, chosen).astype(np.int32), kind, mask=missing)
+    return pa.array(chosen, kind, mask=missing)
 
 
 def number_jobs(lines: Ints, header_lines: int = 1) -> pa.Array:

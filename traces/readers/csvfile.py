@@ -133,8 +133,8 @@ def _text(data: bytes, path: Path) -> bytes:
     data = data.removeprefix(b"\xef\xbb\xbf")
     if not data.strip():
         raise TraceError("is empty; a header and rows are needed", path)
-    if (at := find_odd_byte(data)) is not None:
-        raise TraceError(describe_odd_byte(data, at), _locate(path, data, at))
+    if (index := find_odd_byte(data)) is not None:
+        raise TraceError(describe_odd_byte(data, index), _locate(path, data, index))
     return data.lstrip(b"\r\n") + b"\n"
 
 
@@ -148,13 +148,13 @@ def find_odd_byte(data: bytes) -> int | None:
     return nul if nul >= 0 else None
 
 
-def describe_odd_byte(data: bytes, at: int) -> str:
+def describe_odd_byte(data: bytes, index: int) -> str:
     """Error message for an odd byte."""
-    return f"is not text (UTF-8): byte 0x{data[at]:02x} at byte {at + 1}"
+    return f"is not text (UTF-8): byte 0x{data[index]:02x} at byte {index + 1}"
 
 
-def _locate(path: Path, data: bytes, at: int) -> str:
-    start = max(data.rfind(b"\n", 0, at), data.rfind(b"\r", 0, at)) + 1
+def _locate(path: Path, data: bytes, index: int) -> str:
+    start = max(data.rfind(b"\n", 0, index), data.rfind(b"\r", 0, index)) + 1
     row = sum(1 for line in data[:start].splitlines() if line)
     return f"{path}, row {row}" if row else f"{path}, header"
 

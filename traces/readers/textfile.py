@@ -104,8 +104,8 @@ def check_text(path: Path) -> None:
     if not data.removeprefix(BOM).strip():
         raise TraceError("is empty; a header and rows are needed", path)
     whole = data[: data.rfind(b"\n") + 1] or data  # the last line may end within a letter
-    if (at := find_odd_byte(whole)) is not None:
-        raise TraceError(describe_odd_byte(whole, at), path)
+    if (index := find_odd_byte(whole)) is not None:
+        raise TraceError(describe_odd_byte(whole, index), path)
 
 
 def has_header(*names: str, delimiter: str = ",") -> Callable[[Path], bool]:
@@ -248,8 +248,8 @@ def _has_faults(lines: list[bytes], quotes: bool) -> bool:
 
 def _find_fault(line: bytes, quotes: bool) -> str:
     """Why a line cannot be split; empty if it can."""
-    if (at := find_odd_byte(line)) is not None:
-        return describe_odd_byte(line, at)
+    if (index := find_odd_byte(line)) is not None:
+        return describe_odd_byte(line, index)
     if b"\r" in line:
         return "holds a carriage return; lines must end with LF or CR LF"
     if quotes and line.count(b'"') % 2:

@@ -56,7 +56,7 @@ def test_only_allowed_parents_are_found(name: str) -> None:
     odd = np.arange(1, 20, 2)
     for child in children[:20]:
         (found,) = search.best(child, among=odd)
-        assert found.at == odd[search.scores(child)[odd].argmax()]
+        assert found.parent == odd[search.scores(child)[odd].argmax()]
     assert search.best(children[0], among=odd[:0]) == []
     assert len(search.best(children[0], 50)) == 20
 
