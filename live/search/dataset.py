@@ -47,6 +47,8 @@ class Digits(NamedTuple):
 def load(rng: np.random.Generator) -> Digits:
     """Load the 1,797 images of 8 x 8 pixels (Alpaydin and Kaynak, UCI, 1998), brightness 0 to 1.
 
+    `rng` draws the split.
+
     Raises:
         EnvironmentLacks: If scikit-learn is absent.
     """

@@ -2,6 +2,7 @@
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 import numpy as np
@@ -76,8 +77,12 @@ def _constants(op: Op) -> list[object]:
     ]
 
 
-def product_scale(program: Program, index: int) -> tuple[float, frozenset[int]]:
+def product_scale(
+    program: Program, users: Mapping[int, Sequence[int]], index: int
+) -> tuple[float, frozenset[int]]:
     """The scale of a product of two computed tensors, applied to its factors or its result.
+
+    `users` is the result of `find_users`.
 
     Returns:
         The scale, and the operators that apply it.
@@ -98,7 +103,6 @@ def product_scale(program: Program, index: int) -> tuple[float, frozenset[int]]:
                 scale *= factor
                 scalings.add(source)
             source = program.ops[source].refs[0]
-    users = find_users(program)
     while len(users[index]) == 1 and op.kind != "scaled_dot_product_attention":
         (index,) = users[index]
         factor = scalar_factor(program.ops[index])
@@ -138,11 +142,7 @@ class EquivalenceCheck:
             return {op.kind, parent_op.kind} <= op_sets.VIEWS
         ignored = set(op_sets.SIZES)
         if "padding" in op.args and "weight" in op.tensors and "weight" in parent_op.tensors:
-            offsets = (
-                _kernel_offsets(op, self.child.program),
-                _kernel_offsets(parent_op, self.parent.program),
-            )
-            if offsets[0] != offsets[1]:
+            if _kernel_offsets(self.child, op) != _kernel_offsets(self.parent, parent_op):
                 return False
             ignored.add("padding")
         if op.kind == "pad":
@@ -300,9 +300,9 @@ def _padding_of_fixed(op: Op, dims: tuple[Dim, ...]) -> tuple[object, ...]:
     return pads, op.args.get("mode"), op.args.get("value")
 
 
-def _kernel_offsets(op: Op, program: Program) -> list[float]:
+def _kernel_offsets(traced: TracedModule, op: Op) -> list[float]:
     """Offset of a convolution's kernel centre from its output's position, along each axis."""
-    kernel = program.shapes[op.tensors["weight"]][2:]
+    kernel = traced.program.shapes[op.tensors["weight"]][2:]
     reach = [
         step * (extent - 1) / 2
         for step, extent in zip(op.integers("dilation"), kernel, strict=True)

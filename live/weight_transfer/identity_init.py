@@ -87,7 +87,8 @@ def init_batch_norm(
 ) -> IdentityInit | None:
     """Give a batch norm the scale that undoes its statistics, the identity in eval mode.
 
-    With the statistics that a batch has on average, it changes little in train mode.
+    With the statistics that a batch has on average (`moments` of its input, if known), it changes
+    little in train mode.
     """
     if not {"weight", "bias", "running_mean", "running_var"} <= op.tensors.keys():
         return None
@@ -128,7 +129,8 @@ def init_linear(
 ) -> IdentityInit | None:
     """Give a convolution or linear layer the identity as its weight.
 
-    `outputs` and `inputs` are the parent's units of each of its outputs and inputs.
+    With strides, each of its positions is the mean of as many of the input. `outputs` and `inputs`
+    are the parent's units of each of its outputs and inputs.
     """
     shares = None if np.array_equal(outputs, inputs) else maps.draw_shares(inputs, len(outputs))
     weight = _identity_weight(op, own[op.tensors["weight"]], outputs, inputs, shares)

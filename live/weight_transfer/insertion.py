@@ -13,7 +13,7 @@ from wattkeeper.live.weight_transfer.identity_init import (
     init_layer_norm,
     init_linear,
 )
-from wattkeeper.live.weight_transfer.program.ir import Op, Ref
+from wattkeeper.live.weight_transfer.program.ir import Ref, Shape
 from wattkeeper.live.weight_transfer.program.op_sets import CLAMPS, CONVOLUTIONS, MEANS
 from wattkeeper.live.weight_transfer.zero_init_blocks import InsertedBlocks
 
@@ -32,6 +32,7 @@ class LayerInsertion:
         self.check, self.origins, self.blocks = check, origins, blocks
         self.users, self.parent_users = users, parent_users
         self.child, self.parent, self.maps = check.child, check.parent, check.maps
+        self.own, self.parent_state = state_tensors(check.child), state_tensors(check.parent)
 
     def is_compatible(self, index: int, source: int) -> bool:
         """Whether the operators up to the next activation pass on the parent's value `source`."""
@@ -54,14 +55,17 @@ class LayerInsertion:
 
     def find_identity(self, index: int, source: int) -> IdentityInit | None:
         """Values that make an operator pass on the parent's value `source`; None if none do."""
-        op, own = self.child.program.ops[index], state_tensors(self.child)
+        op, own = self.child.program.ops[index], self.own
         if op.kind == "batch_norm":
             return init_batch_norm(op, own, self._estimate_moments(index, source))
         if op.kind == "layer_norm":
             return init_layer_norm(op, own) if self._is_renormalised(index) else None
         if op.kind not in CONVOLUTIONS | {"linear"} or "weight" not in op.tensors:
             return None
-        if not self._keeps_positions(op) and not self._is_averaged(index, op):
+        inputs_shape = self.child.program.ops[op.refs[0]].shape
+        if len(inputs_shape) != len(op.shape):
+            return None
+        if op.kind != "linear" and not self._keeps_or_averages(index, inputs_shape[2:]):
             return None
         channel_axis = -1 if op.kind == "linear" else 1
         parent_dim = self.parent.dims.results[source][0][channel_axis]
@@ -77,31 +81,23 @@ class LayerInsertion:
         units = self.maps.map_units(
             self.child.dims.results[index][0][1], self.parent.dims.results[source][0][1]
         )
-        moments = estimate_moments(program, state_tensors(self.parent), source)
+        moments = estimate_moments(program, self.parent_state, source)
         if moments is None or units is None or (units < 0).any():
             return None
         positions = math.prod(program.ops[source].shape[2:])
         return moments.select(units, positions / math.prod(self.child.program.ops[index].shape[2:]))
 
-    def _keeps_positions(self, op: Op) -> bool:
-        """Whether a linear layer or convolution has one output for each position of its input."""
-        inputs = self.child.program.ops[op.refs[0]].shape
-        if len(inputs) != len(op.shape):
-            return False
-        return op.kind == "linear" or (
-            inputs[2:] == op.shape[2:] and set(op.integers("stride")) == {1}
-        )
+    def _keeps_or_averages(self, index: int, positions: Shape) -> bool:
+        """Whether a convolution has one output for each position of its input, or may average them.
 
-    def _is_averaged(self, index: int, op: Op) -> bool:
-        """Whether a strided convolution may average positions, because the model does so later."""
-        inputs = self.child.program.ops[op.refs[0]].shape
-        if op.kind == "linear" or len(inputs) != len(op.shape):
-            return False
+        With strides it may if the model does so later. `positions` is the shape of the input
+        without batch and channels.
+        """
+        op = self.child.program.ops[index]
         strides = op.integers("stride")
-        if any(
-            extent % step or extent != out * step
-            for extent, out, step in zip(inputs[2:], op.shape[2:], strides, strict=True)
-        ):
+        if set(strides) == {1}:
+            return positions == op.shape[2:]
+        if positions != tuple(out * step for out, step in zip(op.shape[2:], strides, strict=True)):
             return False
         while True:
             users = [user for user in self.users[index] if user not in self.blocks.inside]

@@ -15,7 +15,7 @@ from wattkeeper.live.weight_transfer.program.tracing import Inputs, trace_progra
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor
 
 Layout = int | str | tuple[int | str, ...]
-"""Of one dimension: the product of its fixed extents, `units`, or both in order."""
+"""Of one dimension: its extent if it is fixed, `units`, or fixed extents and `units` in order."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -134,7 +134,8 @@ def expand_norm_tensor(
 ) -> Tensor:
     """The scale or shift of a norm of which some units carry the mean of all others.
 
-    Those units get unequal values, so that their readers learn from them and they diverge.
+    `value` has the shape (units,), `role` is `weight` or `bias`. Those units get unequal values, so
+    that their readers learn from them and they diverge.
     """
     is_copied = torch.from_numpy(maps.map_any(*dims) >= 0).to(value.device)
     unequal = torch.from_numpy(rng.exponential(size=len(value))).to(value)

@@ -110,10 +110,7 @@ class _Transfer:
                 self.holders[name].append(index)
         shared = {index for ops in self.holders.values() if len(ops) > 1 for index in ops}
         self.blocks = find_inserted_blocks(child.program, frozenset({*origins, *shared}))
-        self.parent_users, self.users = (
-            find_users(parent.program),
-            find_users(child.program),
-        )
+        self.parent_users, self.users = find_users(parent.program), find_users(child.program)
 
     def run(self) -> TransferReport:
         self._relate_units()
@@ -154,12 +151,14 @@ class _Transfer:
         parent_scales: dict[Dim, float] = {}
         scalings: set[int] = set()
         for index, dim in self.parent.dims.contracted.items():
-            parent_scales.setdefault(dim.find(), product_scale(self.parent.program, index)[0])
+            parent_scales.setdefault(
+                dim.find(), product_scale(self.parent.program, self.parent_users, index)[0]
+            )
         for index, dim in self.child.dims.contracted.items():
             leaf = dim.find()
             origin = self.maps.origins.get(leaf)
             if origin in parent_scales:
-                scale, steps = product_scale(self.child.program, index)
+                scale, steps = product_scale(self.child.program, self.users, index)
                 self.maps.scales[leaf] = parent_scales[origin] / scale
                 scalings |= steps
         return frozenset(scalings)

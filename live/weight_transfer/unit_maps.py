@@ -49,7 +49,7 @@ class UnitMaps:
             self.origins.setdefault(child.find(), parent.find())
 
     def map_units(self, child: Dim, parent: Dim) -> Ints | None:
-        """The parent's unit of each unit of the child, `NO_UNIT` where there is none.
+        """The parent's unit of each unit of the child, shape (child's extent,), or `NO_UNIT`.
 
         None if the dimensions have different structures, or a fixed extent differs.
         """
@@ -193,9 +193,9 @@ class UnitMaps:
     def draw_shares(self, units: Ints, rows: int) -> Floats:
         """Draw how each reader splits its weight among the replicas of a unit.
 
-        The shares, shape (rows, units), are positive and sum to 1 over the replicas of a unit. They
-        differ from reader to reader, so that gradients of replicas differ in direction, and the
-        replicas diverge at the first step of any optimiser.
+        The shares, shape (rows, units), are positive and sum to 1 over the replicas of a unit;
+        those of `NO_UNIT` are 0. They differ from reader to reader, so that gradients of replicas
+        differ in direction, and the replicas diverge at the first step of any optimiser.
         """
         raw = self._rng.exponential(size=(rows, len(units)))
         raw[:, units < 0] = 0

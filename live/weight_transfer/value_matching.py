@@ -4,10 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from wattkeeper.live.weight_transfer.equivalence import (
-    is_clamp_redundant,
-    resolve_op,
-)
+from wattkeeper.live.weight_transfer.equivalence import is_clamp_redundant, resolve_op
 from wattkeeper.live.weight_transfer.fill import input_axis
 from wattkeeper.live.weight_transfer.insertion import LayerInsertion
 from wattkeeper.live.weight_transfer.program.ir import Op
@@ -115,8 +112,7 @@ class ValueMatching:
             return known[0]
         if op.kind != "unused":
             self.report.lose_function(
-                difference
-                or f"{self.child.program.ops[index].name(index)} has no counterpart in the parent"
+                difference or f"{op.name(index)} has no counterpart in the parent"
             )
         return None
 

@@ -3,12 +3,7 @@
 from typing import Final
 
 from wattkeeper.live.weight_transfer.dims import layer_rules, shape_rules
-from wattkeeper.live.weight_transfer.dims.program_dims import (
-    Dims,
-    ProgramDims,
-    Rule,
-    fix_shape,
-)
+from wattkeeper.live.weight_transfer.dims.program_dims import Dims, ProgramDims, Rule, fix_shape
 from wattkeeper.live.weight_transfer.program.ir import Op, Program
 
 RULES: Final[dict[str, Rule]] = layer_rules.RULES | shape_rules.RULES
