@@ -69,12 +69,14 @@ def store(path: Path, content: object) -> None:
     """Write a value to a file, whole or not at all.
 
     A digest stands before it, so that a file which a power failure cut short counts as absent.
+
+    Raises:
+        EnvironmentLacks: If the file system refuses.
     """
     data = pickle.dumps(content, protocol=5)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replace_file(path) as fresh, fresh.open("wb") as file:
-        file.write(sha256(data).digest())
-        file.write(data)
+    with replace_file(path, durable=False) as fresh, fresh.open("wb") as file:
+        file.writelines((sha256(data).digest(), data))
 
 
 def is_stored(path: Path) -> bool:

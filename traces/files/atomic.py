@@ -44,11 +44,12 @@ def replace_folder(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replace_file(path: Path) -> Iterator[Path]:
+def replace_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Inside, the name of a fresh file to be written; it takes the place of `path` at the end.
 
     If anything fails, what was there before stays. A kill leaves the fresh one beside the place;
     see `is_leftover`. Only writing belongs inside: any OSError there is reported as one of writing.
+    A file that is not `durable` costs no sync, but may be cut short by a power failure.
 
     Raises:
         EnvironmentLacks: If the file system refuses.
@@ -56,7 +57,10 @@ def replace_file(path: Path) -> Iterator[Path]:
     fresh = _beside(path, "new")
     try:
         yield fresh
-        move_file(fresh, path)
+        if durable:
+            move_file(fresh, path)
+        else:
+            fresh.replace(path)
     except OSError as error:
         raise _refused(path, error) from error
     finally:
