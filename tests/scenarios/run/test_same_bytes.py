@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -54,7 +55,7 @@ CLUSTER = ("run", "million-jobs", "--set", "workload.trace=some", "--set", "clus
 
 
 def test_plain_python_gives_the_same_bytes_as_the_compiled_core(
-    inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    inside: Command, tmp_path: Path
 ) -> None:
     """A world that a C compiler had no part in: the packages without their built modules."""
     inside("traces", "generate", "jobs", "--name", "some", "--jobs", "3000")
@@ -65,14 +66,17 @@ def test_plain_python_gives_the_same_bytes_as_the_compiled_core(
     for floor in ("policies", "traces", "sim", "live", "scenarios"):
         built = shutil.ignore_patterns("__pycache__", "*.so")
         shutil.copytree(ROOT / floor, plain / "wattkeeper" / floor, ignore=built)
-    monkeypatch.setenv("PYTHONPATH", str(plain))
     where = "import wattkeeper.sim.engine.world as world; print(world.__file__)"
     loaded = subprocess.run(
-        [sys.executable, "-c", where], capture_output=True, text=True, check=True
-    ).stdout
+        [sys.executable, "-c", where], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": str(plain)},
+    ).stdout  # fmt: skip
     assert loaded.strip() == str(plain / "wattkeeper/sim/engine/world.py")
     for name, arguments in runs:
-        inside(*arguments, "--out", f"there/{name}")
+        run_command(
+            *arguments, "--out", f"there/{name}",
+            traces=tmp_path / "library", cwd=tmp_path, PYTHONPATH=str(plain),
+        )  # fmt: skip
         here, there = (content(tmp_path / side / name) for side in ("here", "there"))
         for file in RESULTS:
             assert here[file] == there[file], (name, file)
