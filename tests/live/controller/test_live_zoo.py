@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import run_command
 from tests.sim.engine.test_zoo import save_arrivals
-from tests.support.live_runs import REHEARSED, Row, decisions, rows, run, scenario
+from tests.support.live_runs import REHEARSED, Row, decisions, manifest, rows, run, scenario
 from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.run import live_run
 from wattkeeper.scenarios.spec.loading import load
@@ -52,6 +52,9 @@ def test_a_live_run_gives_the_simulators_journal(both: Path) -> None:
 
 def test_a_live_run_gives_the_simulators_parents_and_models(both: Path) -> None:
     jobs = same_rows(both, "jobs")
+    modelled = manifest(both / "live")["modelled"]
+    assert "power of GPUs that run jobs without a profile (busy_power_w)" in modelled
+    assert modelled == manifest(both / "sim")["modelled"]
     assert {row["workload"] is None for row in jobs if row["parent_model"]} == {True, False}
     asked_s = {}
     waited_s = []
@@ -72,7 +75,9 @@ def same_rows(both: Path, table: str) -> list[Row]:
     assert len(found) == len(expected)
     for mine, theirs in zip(found, expected, strict=True):
         for name, value in theirs.items():
-            if name != "replayed":
+            if name == "replayed":
+                assert mine[name] == {"profile": "live", "duration": "duration"}[value]
+            else:
                 number = isinstance(value, float)
                 wanted = pytest.approx(value, rel=1e-6, nan_ok=True) if number else value
                 assert mine[name] == wanted, (name, mine, theirs)
