@@ -177,7 +177,7 @@ def record(
     key = json.dumps([command, plan.digest(), str(Path.cwd())])
     folder = folder / hashlib.sha256(key.encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
-    with _alone(folder) as lock, _interrupt_on_sigterm():
+    with _lock_folder(folder) as lock, _interrupt_on_sigterm():
         runner = _ScriptRunner(plan, command, folder, lock)
         highest_w = None if plan.power_limits_w is None else max(plan.power_limits_w)
         progress(0, 1)
@@ -362,7 +362,7 @@ def _measure_settle_s(limits_w: Sequence[float]) -> float:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[int]:
+def _lock_folder(folder: Path) -> Iterator[int]:
     """Hold the folder's lock, which a killed recording's training still holds until it ends."""
     # Not by `traces.files.locks`: the training inherits this lock, and outlives its recorder.
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)

@@ -86,9 +86,9 @@ def build_trace(
     inputs = {Path(plan.source() or plan.script).name: plan.digest()}
     if before is not None:
         tables = _merge(before, tables, key)
-        held = before.parameters
-        recordings = [*(r for r in held["recordings"] if _key(r) != key), *recordings]
-        latencies = [*(r for r in held["latencies"] if _key(r) != key), *latencies]
+        old = before.parameters
+        recordings = [*(r for r in old["recordings"] if _key(r) != key), *recordings]
+        latencies = [*(r for r in old["latencies"] if _key(r) != key), *latencies]
         inputs = dict(before.inputs) | inputs
     return Trace(
         name=name,
@@ -202,12 +202,12 @@ def _mean(epochs: Sequence[EpochUsage]) -> EpochUsage:
 def _latencies(recording: Recording, key: _ProfileKey) -> Json:
     """Median latencies of the runs, s; None where nothing could be measured."""
     stopped, *resumed = recording.stopped
-    ran = [run for run in (*recording.full, *recording.limited) if run.fits]
+    fitting = [run for run in (*recording.full, *recording.limited) if run.fits]
     is_saved = bool(resumed) and stopped.ended["cause"] == "stopped"
     return key._asdict() | {
-        "start_s": median(_startup_s(run) for run in ran),
-        "stop_s": median(run.exited_s - run.epochs[-1]["at_s"] for run in ran),
-        "report_s": median(run.ended["report_s"] for run in ran),
+        "start_s": median(_startup_s(run) for run in fitting),
+        "stop_s": median(run.exited_s - run.epochs[-1]["at_s"] for run in fitting),
+        "report_s": median(run.ended["report_s"] for run in fitting),
         "settle_s": recording.settle_s,
         "checkpoint_s": stopped.exited_s - stopped.epochs[-1]["at_s"] if is_saved else None,
         "restore_s": _startup_s(resumed[0]) if resumed else None,

@@ -1,4 +1,4 @@
-"""A search as the world sees it: its jobs, its zoo, and the backend that trains in this process."""
+"""The jobs and the zoo of a search, and the backend that trains in this process."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.engine.zoo import BYTES, FinishedModel
 
 UNKNOWN: Final = math.nan
-"""What no meter measures, such as the power and energy of most CPUs."""
+"""A quantity that no meter measures, such as the power and energy of most CPUs."""
 
 
 class NetworkSource(Source):
@@ -38,7 +38,7 @@ class NetworkSource(Source):
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
-        self._submitted_s: list[float] = []
+        self._jobs: list[Job] = []
 
     def arrivals(self) -> Iterator[list[Job]]:
         """The first one."""
@@ -46,32 +46,28 @@ class NetworkSource(Source):
 
     def finished(self, job: Job, now_s: float) -> Job | None:
         """The next one."""
-        return self._job(now_s) if len(self._submitted_s) < len(self._names) else None
+        return self._job(now_s) if len(self._jobs) < len(self._names) else None
 
     def _job(self, now_s: float) -> Job:
-        number = len(self._submitted_s)
-        self._submitted_s.append(now_s)
+        number = len(self._jobs)
         name = self._names[number]
-        return Job(name, name, 1, TASK, 1, now_s, number=number, model=name)
+        self._jobs.append(Job(name, name, 1, TASK, 1, now_s, number=number, model=name))
+        return self._jobs[-1]
 
     def column(self, name: str, numbers: npt.NDArray[np.int64]) -> pa.Array:
         """See `wattkeeper.sim.engine.sources.Source`."""
-        jobs = [
-            Job(self._names[at], self._names[at], 1, TASK, 1, self._submitted_s[at])
-            for at in numbers.tolist()
-        ]
-        return pa.array([getattr(job, name) for job in jobs])
+        return pa.array([getattr(self._jobs[number], name) for number in numbers.tolist()])
 
 
 class SearchZoo:
-    """The zoo on disk, as the world sees it: all that is trained is kept.
+    """The world's zoo of a search, which keeps all trained networks.
 
-    `stores`: whether what is trained is stored for others to start from.
+    `stores` says whether they are stored on disk, as parents of later ones.
 
     Attributes:
         policy: Kind of the `Retain` policy.
         done: The models that were trained, in order.
-        size_bytes: What their parameters take.
+        size_bytes: Size of their parameters.
     """
 
     def __init__(self, search: SearchRun, stores: bool) -> None:
@@ -90,11 +86,11 @@ class SearchZoo:
         return self._search.models
 
     def work(self, job: Job, parent: str) -> float:
-        """What a parent is worth shows when the job was trained."""
+        """Unknown: NaN. The benefit of a parent is measured by the training."""
         return UNKNOWN
 
     def finished(self, job: Job, now_s: float, parent: str | None, saved_s: float) -> Retention:
-        """Show the model to those that come after it."""
+        """Show the model to policies from now on."""
         assert job.model is not None
         training = self._search.finish(job.model)
         self.size_bytes += BYTES * training.parameters
@@ -106,12 +102,12 @@ class SearchZoo:
 
 
 class InProcessBackend(Backend):
-    """Trains a job's network when its attempt begins; the clock goes on by what that took.
+    """Trains a job's network when its attempt begins; the clock advances by the measured time.
 
     Its source submits one network at a time, so that none slows another one down.
 
     Attributes:
-        search: What is trained.
+        search: The search.
         trained: The trainings, in the order in which they ended.
     """
 
@@ -147,7 +143,7 @@ class InProcessBackend(Backend):
 
 
 class _InProcessTraining(Execution):
-    """A training that is over when others learn of it."""
+    """A training that is over before the clock reaches its end."""
 
     def __init__(self, backend: InProcessBackend, attempt: Attempt, decision: Decision) -> None:
         super().__init__(attempt)
@@ -174,7 +170,7 @@ class _InProcessTraining(Execution):
         """Refuse.
 
         Raises:
-            PolicyError: A training in this process is over when others learn of it.
+            PolicyError: The training is over already.
         """
         raise PolicyError(
             f"{self.attempt.job.job_id} cannot be preempted: it trains in process", "select"
