@@ -1,4 +1,4 @@
-"""What measures energy and takes power limits: GPUs, CPU packages, and a synthetic GPU."""
+"""Devices that measure energy and take power limits: GPUs, CPU packages, a synthetic GPU."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ NONE: Final = "none"
 
 
 def find_devices() -> list[Device]:
-    """The devices of this process; empty if nothing measures energy here (`absent` says why).
+    """The devices of this process; empty if none measures energy (see `explain_absence`).
 
     `WATTKEEPER_DEVICE` decides if it is set: `none`, or `synthetic:` and a GPU type or files of
     synthetic devices with commas between. Else: the GPUs of `CUDA_VISIBLE_DEVICES`; where CUDA has
@@ -29,7 +29,7 @@ def find_devices() -> list[Device]:
     if wanted := os.environ.get(VARIABLE, ""):
         return _find_named(wanted)
     try:
-        if gpus := nvml.visible():
+        if gpus := nvml.visible_gpus():
             return [*gpus]
     except NoDriver:
         pass
@@ -39,14 +39,14 @@ def find_devices() -> list[Device]:
         return []
 
 
-def absent() -> str:
+def explain_absence() -> str:
     """Why `find_devices` finds none, and what to do; empty if it finds one."""
     if os.environ.get(VARIABLE) == NONE:
         return f"{VARIABLE} is {NONE}: nothing is measured"
     if find_devices():
         return ""
     try:
-        nvml.visible()
+        nvml.visible_gpus()
         shown = os.environ.get(nvml.VISIBLE)
         gpu = "none" if shown is None else f"{nvml.VISIBLE}={shown} shows none"
     except NoDriver as error:
@@ -59,16 +59,16 @@ def absent() -> str:
     return f"GPU: {gpu}\nCPU: {cpu}"
 
 
-def by_uuid(uuid: str) -> Device:
+def find_device(uuid: str) -> Device:
     """The device with a UUID that takes power limits.
 
     Raises:
-        Lost: If it is gone.
+        DeviceLost: If it is gone.
         EnvironmentLacks: If it cannot be asked.
     """
     if uuid.startswith(synthetic.PREFIX):
         return synthetic.SyntheticDevice(Path(uuid.removeprefix(synthetic.PREFIX)))
-    return nvml.by_uuid(uuid)
+    return nvml.find_gpu(uuid)
 
 
 def _find_named(wanted: str) -> list[Device]:
@@ -84,6 +84,6 @@ def _find_named(wanted: str) -> list[Device]:
     return [
         synthetic.SyntheticDevice(Path(name))
         if "/" in name
-        else synthetic.of_type(name, run_clock())
+        else synthetic.open_by_type(name, run_clock())
         for name in names.split(",")
     ]

@@ -1,4 +1,4 @@
-"""What all devices can be asked."""
+"""The methods that all devices have, and ranges of power limits."""
 
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol

@@ -1,4 +1,4 @@
-"""Energy and time of what runs between two moments."""
+"""Measures the energy and time of devices between two moments."""
 
 import threading
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from wattkeeper.policies.errors import DeviceError, DeviceLost, NotSupported
 
 
 class Reading(NamedTuple):
-    """What was used since the beginning.
+    """Time and energy since the beginning of a measurement.
 
     Attributes:
         time_s: Seconds of the run.
@@ -34,34 +34,30 @@ class EnergyMeter:
         wall: The clock; that of the devices if they are synthetic.
 
     Raises:
-        Lost: If a device is gone.
+        DeviceLost: If a device is gone.
     """
 
     def __init__(self, devices: Sequence[Device], wall: WallClock) -> None:
         self._wall = wall
         self._lock = threading.Lock()
         self._error: DeviceError | None = None
-        self._over = threading.Event()
+        self._closed = threading.Event()
         self._thread: threading.Thread | None = None
-        self.how: EnergySource = (
-            "counter" if all(one.has_counter for one in devices) else "integrated"
-        )
-        if any(isinstance(one, SyntheticDevice) for one in devices):
+        is_counted = all(device.has_counter for device in devices)
+        self.how: EnergySource = "counter" if is_counted else "integrated"
+        if any(isinstance(device, SyntheticDevice) for device in devices):
             self.how = "synthetic"
+        self._parts = [_Counter(item) if item.has_counter else _Power(item) for item in devices]
         try:
-            for device in devices:
-                if not device.has_counter:
-                    device.power_w()
+            self.begin()
         except NotSupported:
-            devices = ()
-        if not devices:
+            self._parts = []
+        if not self._parts:
             self.how = "absent"
-        self._parts = [_Counter(one) if one.has_counter else _Power(one) for one in devices]
-        self.begin()
-        waits = [device.read_every_s for device in devices if device.read_every_s is not None]
-        if waits:
+        every_s = [s for part in self._parts if (s := part.device.read_every_s) is not None]
+        if every_s:
             self._thread = threading.Thread(
-                target=self._watch, args=(min(waits),), name="wattkeeper-meter", daemon=True
+                target=self._watch, args=(min(every_s),), name="wattkeeper-meter", daemon=True
             )
             self._thread.start()
 
@@ -69,14 +65,14 @@ class EnergyMeter:
         """Count from now on."""
         with self._lock:
             self._begun_s = self._wall.now_s()
-            for one in self._parts:
-                one.begin(self._begun_s)
+            for part in self._parts:
+                part.begin(self._begun_s)
 
     def read(self) -> Reading:
-        """What was used since `begin`, or since the meter was made.
+        """Time and energy since `begin`, or since the meter was made.
 
         Raises:
-            Lost: If a device is gone, now or since the last reading.
+            DeviceLost: If a device is gone, now or since the last reading.
         """
         with self._lock:
             if self._error is not None:
@@ -85,23 +81,23 @@ class EnergyMeter:
             time_s = now_s - self._begun_s
             if self.how == "absent":
                 return Reading(time_s, None, "absent")
-            energy_j = sum(one.read(now_s) for one in self._parts)
+            energy_j = sum(part.read(now_s) for part in self._parts)
             return Reading(time_s, energy_j, self.how)
 
     def close(self) -> None:
         """Stop reading."""
-        self._over.set()
+        self._closed.set()
         if self._thread is not None:
             self._thread.join()
 
     def _watch(self, every_s: float) -> None:
-        while not self._over.wait(every_s):
+        while not self._closed.wait(every_s):
             with self._lock:
                 now_s = self._wall.now_s()
                 try:
-                    for one in self._parts:
-                        if one.device.read_every_s is not None:
-                            one.read(now_s)
+                    for part in self._parts:
+                        if part.device.read_every_s is not None:
+                            part.read(now_s)
                 except DeviceError as error:
                     self._error = error
                     return

@@ -1,4 +1,4 @@
-"""What was in force before a power limit was changed: files that outlive whoever changed it.
+"""Records of the power limits before a process changes them, in files that outlive the process.
 
 ::
 
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from wattkeeper.live.devices import by_uuid
+from wattkeeper.live.devices import find_device
 from wattkeeper.live.host import process_identity
 from wattkeeper.policies.errors import NoPermission, WattkeeperError
 from wattkeeper.traces.files.atomic import replace_file
@@ -26,11 +26,11 @@ from wattkeeper.traces.files.user_dirs import state_folder
 
 
 class LimitRecord(NamedTuple):
-    """What was in force.
+    """The power limit of a device before a process changed it.
 
     Attributes:
         uuid: Of the device.
-        before_w: The power limit that is to be put back, W.
+        before_w: The power limit to restore, W.
         pid: The process that changes it.
         started: When that process started, in ticks since the boot: process ids come again. 0 if
             it is done with the device.
@@ -43,7 +43,7 @@ class LimitRecord(NamedTuple):
 
     @property
     def owner_lives(self) -> bool:
-        """Whether the process that changes it is still there."""
+        """Whether the process that changes it still runs."""
         return self.started != 0 and process_identity.start_ticks(self.pid) == self.started
 
 
@@ -52,8 +52,8 @@ class RestoredLimit(NamedTuple):
 
     Attributes:
         uuid: Of the device.
-        before_w: What was, or should be, put back, W.
-        error: Why it could not be; empty if it was.
+        before_w: The power limit that was, or should be, restored, W.
+        error: Why it was not restored; empty if it was.
     """
 
     uuid: str
@@ -62,17 +62,17 @@ class RestoredLimit(NamedTuple):
 
 
 def folder() -> Path:
-    """Where the records of this boot are; it need not exist."""
+    """The folder of the records of this boot; it need not exist."""
     return state_folder() / "limits" / process_identity.boot_id()
 
 
 def path(uuid: str) -> Path:
-    """The record of a device, by its UUID."""
+    """The file of a device's record."""
     return folder() / f"{hashlib.sha256(uuid.encode()).hexdigest()[:32]}.json"
 
 
 def load(file: Path) -> LimitRecord | None:
-    """What a record says; None if there is none."""
+    """Read a record; None if there is none."""
     try:
         return LimitRecord(**json.loads(file.read_bytes()))
     except FileNotFoundError:
@@ -83,7 +83,7 @@ def load(file: Path) -> LimitRecord | None:
 
 
 def save(record: LimitRecord) -> None:
-    """Write a record so that it survives the host's sudden end."""
+    """Write a record durably."""
     file = path(record.uuid)
     file.parent.mkdir(parents=True, exist_ok=True)
     with replace_file(file) as new:
@@ -93,7 +93,7 @@ def save(record: LimitRecord) -> None:
 def undo(record: LimitRecord) -> RestoredLimit:
     """Restore a limit and remove its record; if that fails, the record stays, without an owner."""
     try:
-        device = by_uuid(record.uuid)
+        device = find_device(record.uuid)
         if device.limit_w() != record.before_w:
             device.set_limit_w(record.before_w)
     except WattkeeperError as error:
@@ -104,10 +104,9 @@ def undo(record: LimitRecord) -> RestoredLimit:
 
 
 def recover(ended: int | None = None) -> list[RestoredLimit]:
-    """Put back what others left behind, guard and all; who still trains is left alone.
+    """Restore the limits that other processes left behind, except those that still run.
 
-    Args:
-        ended: A process that lives and is done with its limits all the same.
+    `ended` is a process that still runs, and is done with its limits all the same.
     """
     undone = []
     for file in sorted(folder().glob("*.json")):

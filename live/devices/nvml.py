@@ -23,11 +23,11 @@ class NvmlGpu:
 
     Attributes:
         index: Its place in NVML's order, which `nvidia-smi` shows too.
-        name: What NVML calls it, in messages.
+        name: Its index and UUID, for messages.
 
     Raises:
         NotSupported: If it is in MIG mode.
-        Lost: If it is gone.
+        DeviceLost: If it is gone.
     """
 
     def __init__(self, handle: Any) -> None:
@@ -74,12 +74,12 @@ class NvmlGpu:
         self._ask(self._nvml.nvmlDeviceSetPowerManagementLimit, round(limit_w * 1e3))
 
     def others(self) -> tuple[int, ...]:
-        """Process ids of what else computes on it, as far as the driver shows them."""
+        """Ids of the other processes that compute on it, as far as the driver shows them."""
         try:
-            found = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses)
+            processes = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses)
         except NotSupported:  # an old driver
             return ()
-        return tuple(sorted({int(one.pid) for one in found} - {os.getpid()}))
+        return tuple(sorted({int(process.pid) for process in processes} - {os.getpid()}))
 
     def _limits(self) -> PowerRange | None:
         nvml = self._nvml
@@ -136,27 +136,27 @@ def gpus(visible: str | None = None, order: str | None = None) -> list[NvmlGpu]:
     uuids = [str(_ask(pynvml.nvmlDeviceGetUUID, handle)) for handle in handles]
     chosen: list[int] = []
     for word in words:
-        at = _meant(word, uuids)
-        if at is None:
+        index = _find_index(word, uuids)
+        if index is None:
             break
-        if at in chosen:  # CUDA then shows none at all
-            raise InputError(f"{VISIBLE} is {visible!r}, which names {uuids[at]} twice")
-        chosen.append(at)
+        if index in chosen:  # CUDA then shows none at all
+            raise InputError(f"{VISIBLE} is {visible!r}, which names {uuids[index]} twice")
+        chosen.append(index)
     if order != "PCI_BUS_ID" and any(word.isdecimal() for word in words[: len(chosen)]):
         _refuse_ambiguous(handles, visible)
-    return [NvmlGpu(handles[at]) for at in chosen]
+    return [NvmlGpu(handles[index]) for index in chosen]
 
 
-def visible() -> list[NvmlGpu]:
+def visible_gpus() -> list[NvmlGpu]:
     """The GPUs that CUDA shows this process, as its environment says; errors as of `gpus`."""
     return gpus(os.environ.get(VISIBLE), os.environ.get(ORDER))
 
 
-def by_uuid(uuid: str) -> NvmlGpu:
+def find_gpu(uuid: str) -> NvmlGpu:
     """The GPU with a UUID.
 
     Raises:
-        Lost: If it is gone.
+        DeviceLost: If it is gone.
         EnvironmentLacks: If no driver can be asked.
     """
     _start()
@@ -173,7 +173,7 @@ def by_uuid(uuid: str) -> NvmlGpu:
 
 
 def gpu_type(name: str) -> str:
-    """What NVML calls a GPU type, without the maker's name: `NVIDIA A100-SXM4-40GB` is A100-...
+    """NVML's name of a GPU type without the maker's: of `NVIDIA A100-SXM4-40GB`, A100-...
 
     The rest stays as it is, since forms of one chip differ in their limits and speed.
     """
@@ -182,18 +182,18 @@ def gpu_type(name: str) -> str:
     return name
 
 
-def _meant(word: str, uuids: Sequence[str]) -> int | None:
-    """Which GPU an entry of `CUDA_VISIBLE_DEVICES` means; None if there is none such."""
+def _find_index(word: str, uuids: Sequence[str]) -> int | None:
+    """The index of the GPU that an entry of `CUDA_VISIBLE_DEVICES` names; None if none has it."""
     if word.isdecimal():
         return int(word) if int(word) < len(uuids) else None
     if not word.startswith("GPU-"):
         return None
-    found = [at for at, uuid in enumerate(uuids) if uuid.lower().startswith(word.lower())]
-    return found[0] if len(found) == 1 else None
+    indices = [i for i, uuid in enumerate(uuids) if uuid.lower().startswith(word.lower())]
+    return indices[0] if len(indices) == 1 else None
 
 
 def _refuse_ambiguous(handles: Sequence[Any], visible: str) -> None:
-    """CUDA puts the fastest first, NVML sorts by bus; that differs only between types."""
+    """Refuse indices of GPUs of several types: CUDA puts the fastest first, NVML sorts by bus."""
     import pynvml
 
     types = sorted({gpu_type(_ask(pynvml.nvmlDeviceGetName, handle)) for handle in handles})
@@ -214,7 +214,7 @@ def _handles() -> list[Any]:
 
 
 def _start() -> None:
-    """Initialise NVML, which counts how often; nobody shuts it down before the process ends."""
+    """Initialise NVML, which counts how often; it is never shut down before the process ends."""
     try:
         import pynvml
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""What NVML's errors mean for a user, and what to do about them."""
+"""Converts errors of NVML to errors with their meaning and advice."""
 
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ class NoDriver(EnvironmentLacks):
 
 
 def no_driver() -> str:
-    """What to do where NVML's library is not there."""
+    """The message where NVML's library is missing."""
     return (
         f"no driver of NVIDIA's runs here ({LIBRARY} is not to be found). If this host has such a "
         "GPU, install the driver; in a container, start it with the GPU (docker run --gpus all)"

@@ -1,4 +1,4 @@
-"""Sets power limits, and puts back what was there."""
+"""Sets power limits, and restores those that were in force before."""
 
 import json
 import os
@@ -19,23 +19,22 @@ Control = Literal["auto", "off"]
 
 GUARD: Final = "wattkeeper.live.devices.restore_guard"
 GUARD_TIMEOUT_S: Final = 120.0
-"""How long a guard may take to answer, or to put limits back."""
+"""Longest time that a guard takes to answer, or to restore limits."""
 
 
 class PowerLimiter:
     """Sets the power limit of devices while it is entered.
 
-    On leaving, on an error and on SIGTERM what was in force before is put back; if this process is
+    On leaving, on an error and on SIGTERM the limits before are restored; if this process is
     killed, its guard does that; if that is killed too, the next limiter of this user or `wattkeeper
-    doctor` does. SIGTERM is handled only where nobody else handles it: a script's own handler
-    stays, and decides as before.
+    doctor` does. SIGTERM is handled only where a script has no handler of its own.
 
-    All devices get the same limit; `control`: whether limits are set at all.
+    All devices get the same limit; `control` says whether limits are set at all.
 
     Attributes:
         allowed: Whether limits can be set; known once it is entered, before anything is changed.
         why: If not, why not, and what to do.
-        undone: What others had left behind, and what became of it on entering.
+        undone: Limits that killed processes left behind, as they were restored on entering.
     """
 
     def __init__(self, devices: Sequence[Device], control: Control = "auto") -> None:
@@ -74,9 +73,9 @@ class PowerLimiter:
 
         Raises:
             DeviceError: If it is out of range.
-            Lost: If a device is gone.
+            DeviceLost: If a device is gone.
         """
-        if self._guard is not None and self._guard.poll() is not None:  # somebody killed it
+        if self._guard is not None and self._guard.poll() is not None:  # it was killed
             self._start()
         if not self.allowed:
             return False
@@ -85,7 +84,7 @@ class PowerLimiter:
         return True
 
     def close(self) -> None:
-        """Put back what was in force before; a second call does nothing."""
+        """Restore the limits before; a second call does nothing."""
         guard, self._guard = self._guard, None
         if guard is None or os.getpid() != self._pid:  # a forked process has no part in it
             return
@@ -127,7 +126,7 @@ class PowerLimiter:
         self._handles_sigterm = False
 
     def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
-        """Put limits back, then die of the signal as if nobody had caught it."""
+        """Restore the limits, then end by the signal as without a handler."""
         self.close()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
@@ -135,7 +134,7 @@ class PowerLimiter:
 
 
 def _ask(guard: subprocess.Popen[bytes], request: str) -> tuple[bool, str]:
-    """Send a request; whether limits may be set, and if not, why."""
+    """Send a request; return whether limits may be set, and if not, why."""
     assert guard.stdin is not None
     assert guard.stdout is not None
     with suppress(BrokenPipeError):
@@ -154,7 +153,7 @@ def _ask(guard: subprocess.Popen[bytes], request: str) -> tuple[bool, str]:
 
 
 def _end(guard: subprocess.Popen[bytes]) -> bool:
-    """Let a guard put limits back and end; whether it did."""
+    """Let a guard restore the limits and end; return whether it did."""
     assert guard.stdin is not None
     assert guard.stdout is not None
     with suppress(BrokenPipeError):

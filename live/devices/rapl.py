@@ -16,20 +16,20 @@ ROOT: Final = Path("/sys/class/powercap")
 CPU: Final = Path("/proc/cpuinfo")
 ZONE: Final = re.compile(r"intel-rapl:\d+")  # AMD's packages have the same name
 MOST_W: Final = 1000.0
-"""No package draws more: what bounds how soon a counter can wrap."""
+"""No package draws more, so that a counter cannot wrap sooner."""
 SELDOM_S: Final = 60.0
 
 
 class CpuPackage:
     """A CPU package; see `wattkeeper.live.devices.device.Device`.
 
-    It takes no limit from here: the cores of a host are not one training's alone.
+    It takes no power limit: other processes use the cores of a host, too.
 
     `zone` is its folder.
 
     Raises:
         NoPermission: If this user may not read the counter.
-        Lost: If it is not there.
+        DeviceLost: If it is not there.
     """
 
     limits: PowerRange | None = None
@@ -103,13 +103,13 @@ def packages(root: Path = ROOT) -> list[CpuPackage]:
 
 
 def cpu_type(info: Path = CPU) -> str:
-    """What the host calls its CPUs; `CPU` if it does not say."""
+    """The host's name of its CPUs; `CPU` if it has none."""
     try:
         text = info.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return "CPU"
-    found = re.search(r"^model name\s*:\s*(\S.*?)\s*$", text, re.MULTILINE)
-    return found[1] if found else "CPU"
+    match = re.search(r"^model name\s*:\s*(\S.*?)\s*$", text, re.MULTILINE)
+    return match[1] if match else "CPU"
 
 
 def _kind(zone: Path) -> str:

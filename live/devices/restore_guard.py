@@ -1,9 +1,8 @@
-"""The process that puts power limits back when the one that changed them is no more.
+"""The process that restores power limits when the process that changed them has ended.
 
-`Limiter` starts it before the first change. It finds out what is in force and whether this user may
-change it, writes that to a record, and waits for the end of its parent. It sees that end by the
-parent's process and by a closed pipe: the pipe alone would stay open in processes that the parent
-forked, as data loaders are.
+`PowerLimiter` starts it before the first change. It checks whether this user may change the limits,
+records them, and waits for the end of its parent: until that process has ended or has closed the
+pipe. The pipe alone would stay open in processes that the parent forked, as data loaders are.
 """
 
 import json
@@ -13,19 +12,19 @@ import signal
 from contextlib import ExitStack, suppress
 from typing import Final, TypedDict
 
-from wattkeeper.live.devices import by_uuid, limit_journal
+from wattkeeper.live.devices import find_device, limit_journal
 from wattkeeper.live.host import process_identity
 from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.traces.files.user_dirs import STATE
 
 LOOK_EVERY_MS: Final = 500
-"""Where the kernel cannot tell of a process's end, before Linux 5.3."""
+"""Where the kernel cannot signal the end of a process, before Linux 5.3."""
 LOCK_TIMEOUT_S: Final = 20.0
 """For the guard of a process that was killed just now."""
 
 
 class GuardReply(TypedDict):
-    """What it is told: whether limits may be set now, and if not, why."""
+    """The answer to the parent: whether limits may be set now, and if not, why."""
 
     allowed: bool
     why: str
@@ -35,7 +34,7 @@ def main() -> int:
     """Guard the devices that a line on the standard input names.
 
     Returns:
-        0 if all is as it was before.
+        0 if all limits are restored.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it ends when its parent has
@@ -68,14 +67,14 @@ def main() -> int:
 
 
 def _take(uuid: str, parent: int) -> None:
-    """Record what is in force, and set just that, to see whether this user may.
+    """Record the limit in force, and set it again, to check whether this user may.
 
-    A record that is there already is the parent's own, whose former guard was killed, or was left
-    behind by two that are no more: what stood before it is what is put back in the end.
+    An existing record is the parent's own, whose former guard was killed, or was left behind by a
+    process that was killed with its guard: the limit in that record is the one to restore.
     """
     limit_journal.refuse_if_in_use(uuid, parent)
     left = limit_journal.load(limit_journal.path(uuid))
-    device = by_uuid(uuid)
+    device = find_device(uuid)
     if left is not None and left.pid != parent:
         device.set_limit_w(left.before_w)
     now_w = device.limit_w()
@@ -92,7 +91,7 @@ def _tell(reply: GuardReply) -> None:
 
 
 def _wait(parent: int) -> None:
-    """Return when the parent closes the pipe, or is no more."""
+    """Return when the parent has closed the pipe or ended."""
     poll = select.poll()
     poll.register(0, select.POLLIN)
     every_ms: int | None = None

@@ -1,8 +1,8 @@
-"""A GPU that is not there: what it draws is what somebody says it draws.
+"""A synthetic GPU, which draws the power that it is told to draw.
 
-Its state is a file, so that several processes see one device: what trains (or rehearses a
-training), what measures, what guards its limit, and `wattkeeper doctor`. Energy is exact: power is
-constant between two changes, on the clock of the run.
+Its state is a file, so that several processes share one device: a training (or its rehearsal), its
+meter, the guard of its limit, and `wattkeeper doctor`. Energy is exact: power is constant between
+two changes, on the clock of the run.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SyntheticDevice:
         wall: The clock that it lives on, which its maker gave it.
 
     Raises:
-        Lost: If the file is not there.
+        DeviceLost: If the file is not there.
         InputError: If it is no such file.
     """
 
@@ -184,10 +184,10 @@ class SyntheticDevice:
             os.close(file)
 
 
-def of_type(gpu_type: str, wall: WallClock) -> SyntheticDevice:
+def open_by_type(gpu_type: str, wall: WallClock) -> SyntheticDevice:
     """The device of a synthetic GPU type of this user; made, and busy from then on, if not there.
 
-    With nobody to say what it draws, it draws what a busy GPU of its type does at its limit.
+    It draws the power of a busy GPU of its type at its limit.
 
     Raises:
         InputError: If there is no such type.

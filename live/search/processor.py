@@ -91,7 +91,7 @@ def meter(processor: Processor) -> Iterator[Callable[[], Reading]]:
         Where nothing measures the processor, the time is CPU time.
 
     Raises:
-        Lost: If the device is gone.
+        DeviceLost: If the device is gone.
     """
 
     def synchronize() -> None:

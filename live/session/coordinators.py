@@ -92,12 +92,12 @@ def _hardware(
 ) -> tuple[str, int, float]:
     """Type and number of the devices, and what the cost counts a second of one with, W."""
     if how == "absent" and arguments.eta > 0:
-        from wattkeeper.live.devices import absent
+        from wattkeeper.live.devices import explain_absence
 
         raise EnvironmentLacks(
             f"nothing here measures energy, so that no cost with eta={arguments.eta:g} is known: "
             "say eta=0, which counts time alone, or see with `wattkeeper doctor` what is missing\n"
-            + absent()
+            + explain_absence()
         )
     if not devices:
         return "cpu", 1, 1.0

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 from wattkeeper.live import devices
 from wattkeeper.live.devices import limit_journal
 from wattkeeper.live.devices.device import Device
-from wattkeeper.live.devices.nvml import VISIBLE, NvmlGpu, visible
+from wattkeeper.live.devices.nvml import VISIBLE, NvmlGpu, visible_gpus
 from wattkeeper.live.devices.power_limiter import PowerLimiter
 from wattkeeper.policies.errors import EnvironmentLacks, NotSupported, WattkeeperError
 from wattkeeper.traces.files.user_dirs import STATE, state_folder
@@ -75,7 +75,7 @@ def examine_host(*, look_only: bool = False) -> Report:
     try:
         present = devices.find_devices()
         if not present:
-            message = f"no device here measures energy\n{devices.absent()}"
+            message = f"no device here measures energy\n{devices.explain_absence()}"
             advice = (
                 "energy of trainings is absent, and only time can be saved (eta: 0). To try "
                 f"things, {devices.VARIABLE}=synthetic:SYN-250W stands in for a GPU"
@@ -130,7 +130,7 @@ def _check_torch() -> Finding:
     if names:
         return Finding("torch", "good", f"CUDA {build}, {len(names)} x {', '.join(set(names))}")
     try:
-        has_gpu = bool(visible())
+        has_gpu = bool(visible_gpus())
     except WattkeeperError:
         has_gpu = False
     if not has_gpu:

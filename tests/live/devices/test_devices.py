@@ -206,7 +206,7 @@ def test_which_device_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert gpu.power_w() == 250, "nobody says what it draws: it is busy"
     gpu.set_limit_w(120)
     assert devices.find_devices()[0].power_w() == 120, "it is the same device"
-    assert devices.by_uuid(gpu.uuid).power_w() == 120
+    assert devices.find_device(gpu.uuid).power_w() == 120
     monkeypatch.setenv("WATTKEEPER_SPEED", "10")
     assert devices.find_devices()[0].power_w() == 250, "a clock of another run: a new device"
     path = tmp_path / "gpu"

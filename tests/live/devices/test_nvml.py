@@ -50,8 +50,8 @@ def test_what_a_gpu_says(driver: Driver) -> None:
     assert gpu.power_w() == 300
     assert gpu.utilisation() == 0.83
     assert gpu.limit_w() == 400
-    assert devices.by_uuid(gpu.uuid).uuid == gpu.uuid
-    assert devices.absent() == ""
+    assert devices.find_device(gpu.uuid).uuid == gpu.uuid
+    assert devices.explain_absence() == ""
 
 
 @on_gpus(2)
@@ -164,11 +164,11 @@ def test_a_gpu_that_is_lost_in_mid_run(driver: Driver) -> None:
     for ask in (measured.read, gpu.power_w, gpu.utilisation, gpu.limit_w, gpu.energy_j):
         with pytest.raises(DeviceLost, match=r"fallen off the bus. Look at `dmesg`"):
             ask()
-    for find in (devices.find_devices, lambda: devices.by_uuid(gpu.uuid)):
+    for find in (devices.find_devices, lambda: devices.find_device(gpu.uuid)):
         with pytest.raises(DeviceLost):
             find()
     with pytest.raises(DeviceLost, match="no GPU has the UUID GPU-9: it was taken out"):
-        devices.by_uuid("GPU-9")
+        devices.find_device("GPU-9")
 
 
 @on_gpus(1)
@@ -195,7 +195,7 @@ def test_mig(driver: Driver) -> None:
         devices.find_devices()
     os.environ["WATTKEEPER_DEVICE"] = "none"
     assert devices.find_devices() == []
-    assert devices.absent() == "WATTKEEPER_DEVICE is none: nothing is measured"
+    assert devices.explain_absence() == "WATTKEEPER_DEVICE is none: nothing is measured"
 
 
 @on_gpus(1)
@@ -263,7 +263,7 @@ def test_a_driver_that_is_not_loaded(driver: Driver) -> None:
     with pytest.raises(NoDriver, match=r"no driver is loaded. Load it"):
         gpus()
     assert devices.find_devices() == []
-    assert "no driver is loaded" in devices.absent()
+    assert "no driver is loaded" in devices.explain_absence()
 
 
 @on_gpus(1)
