@@ -44,7 +44,7 @@ class NetworkSource(Source):
         """The first one."""
         yield [self._job(0.0)]
 
-    def finished(self, job: Job, now_s: float) -> Job | None:
+    def follow_up(self, job: Job, now_s: float) -> Job | None:
         """The next one."""
         return self._job(now_s) if len(self._jobs) < len(self._names) else None
 
@@ -89,7 +89,7 @@ class SearchZoo:
         """Unknown: NaN. The benefit of a parent is measured by the training."""
         return UNKNOWN
 
-    def finished(self, job: Job, now_s: float, parent: str | None, saved_s: float) -> Retention:
+    def offer(self, job: Job, now_s: float, parent: str | None, saved_s: float) -> Retention:
         """Show the model to policies from now on."""
         assert job.model is not None
         training = self._search.finish(job.model)

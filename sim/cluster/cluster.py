@@ -1,4 +1,4 @@
-"""Which GPUs of which nodes are free."""
+"""The free GPUs of a cluster, by node."""
 
 from bisect import insort
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ _ONE: Final[i64] = 1
 
 
 class _Nodes:
-    """A set of nodes that knows its first one.
+    """A set of nodes with fast access to the smallest one.
 
-    Bits in words of 32, and in `_words` a bit for each word that is not empty.
+    A bit per node in words of 32, and in `_words` a bit for each word that is not empty.
 
     Args:
         nodes: Number of all nodes.
@@ -27,7 +27,7 @@ class _Nodes:
         gpu_type: The index of their type.
 
     Attributes:
-        listed: Whether the owner has `free` among the numbers that there are.
+        listed: Whether `free` is among the owner's levels.
     """
 
     listed = False
@@ -39,15 +39,15 @@ class _Nodes:
         self._words = 0
 
     def add(self, node: i64) -> None:
-        """Put a node in that is not there."""
+        """Add a node that is not in the set."""
         bits, word = self._bits, node >> 5
-        there = bits[word]
-        if not there:
+        present = bits[word]
+        if not present:
             self._words |= 1 << int(word)
-        bits[word] = there | (_ONE << (node & 31))
+        bits[word] = present | (_ONE << (node & 31))
 
     def remove(self, node: i64) -> None:
-        """Take a node out that is there."""
+        """Remove a node that is in the set."""
         bits, word = self._bits, node >> 5
         left = bits[word] ^ (_ONE << (node & 31))
         bits[word] = left
@@ -55,7 +55,7 @@ class _Nodes:
             self._words ^= 1 << int(word)
 
     def first(self) -> int | None:
-        """The smallest one; None if there is none."""
+        """The smallest node; None if the set is empty."""
         words = self._words
         if not words:
             return None
@@ -65,11 +65,11 @@ class _Nodes:
 
 
 class Cluster(ClusterView):
-    """Which GPUs are free; the view that `Place` is shown.
+    """The free GPUs of a cluster: the view of `Place`.
 
     Attributes:
-        spec: What the cluster consists of.
-        free_gpus: Number of GPUs that nobody holds a part of.
+        spec: The nodes of the cluster.
+        free_gpus: Number of unallocated GPUs, shared ones not included.
         closed: Unused GPUs of closed nodes, by node; `free` and `free_gpus` lack them.
     """
 
@@ -78,17 +78,17 @@ class Cluster(ClusterView):
         self.free_gpus = spec.gpus
         self.closed: dict[int, int] = {}
         self.gpu_types = spec.gpu_types
-        self.node_type, self.capacity = _frozen(spec.node_type), _frozen(spec.capacity)
-        # Arrays are slow by element: they are shown, and brought up to date when asked.
+        self.node_type, self.capacity = _read_only(spec.node_type), _read_only(spec.capacity)
+        # Access to single elements of arrays is slow: they are updated when they are read.
         self._is_stale: list[bool] = [False] * spec.nodes
         self._stale: list[int] = []
         self._free, self._changes = spec.capacity.copy(), np.zeros(spec.nodes, dtype=np.int64)
-        self._free_shown, self._changes_shown = _frozen(self._free), _frozen(self._changes)
+        self._free_view, self._changes_view = _read_only(self._free), _read_only(self._changes)
         self._shared: dict[int, dict[int, int]] = {}
         self._all_types = spec.types_allowed(None)
         self._allowed: dict[str, tuple[int, ...]] = {}
-        # Nodes by type and number of free GPUs, and which numbers there are: those of empty sets
-        # are struck off when they are looked at, the sets are kept. And each node's set.
+        # Nodes by type and number of free GPUs, the numbers that occur (those of empty sets are
+        # removed when they are met, the sets stay), and each node's set.
         self._by_free: list[dict[int, _Nodes]] = [{} for _ in self.gpu_types]
         self._levels: list[list[int]] = [[] for _ in self.gpu_types]
         self._set_of: list[_Nodes] = []
@@ -103,17 +103,17 @@ class Cluster(ClusterView):
     def free(self) -> Ints:
         """See `wattkeeper.policies.protocols.ClusterView`."""
         if self._stale:
-            self._show()
-        return self._free_shown
+            self._update_views()
+        return self._free_view
 
     @property
     def changes(self) -> Ints:
         """See `wattkeeper.policies.protocols.ClusterView`."""
         if self._stale:
-            self._show()
-        return self._changes_shown
+            self._update_views()
+        return self._changes_view
 
-    def _show(self) -> None:
+    def _update_views(self) -> None:
         stale = self._stale
         self._free[stale] = [self._set_of[node].free for node in stale]
         self._changes[stale] += 1
@@ -141,18 +141,18 @@ class Cluster(ClusterView):
     def tightest_node(self, gpus: int, gpu_type: int) -> int | None:
         """See `wattkeeper.policies.protocols.ClusterView`."""
         by_free, levels = self._by_free[gpu_type], self._levels[gpu_type]
-        at = 0
-        while at < len(levels):
-            free = levels[at]
+        index = 0
+        while index < len(levels):
+            free = levels[index]
             if free < gpus:
-                at += 1
+                index += 1
                 continue
             nodes = by_free[free]
             node = nodes.first()
             if node is not None:
                 return node
             nodes.listed = False
-            del levels[at]
+            del levels[index]
         return None
 
     def _nodes_with(self, free: int, gpu_type: int) -> _Nodes:
@@ -169,7 +169,7 @@ class Cluster(ClusterView):
         return self.gpu_types[self._set_of[placement[0][0]].gpu_type]
 
     def take(self, job: Job, placement: Placement) -> Placement:
-        """Give GPUs to a job.
+        """Allocate GPUs to a job.
 
         Returns:
             The placement, with the index of each shared GPU in place of `NEW`.
@@ -187,7 +187,7 @@ class Cluster(ClusterView):
                 self._count_free(node, -gpus)
                 return placement
         self._check(job, placement)
-        settled = self._settled(job, placement)
+        settled = self._settle(job, placement)
         if job.gpu_milli == WHOLE:
             for node, gpus, _ in settled:
                 self._count_free(node, -gpus)
@@ -201,21 +201,21 @@ class Cluster(ClusterView):
             self._touch(node)
         return settled
 
-    def _settled(self, job: Job, placement: Placement) -> Placement:
+    def _settle(self, job: Job, placement: Placement) -> Placement:
         if job.gpu_milli == WHOLE:
             return placement
         opened: dict[int, set[int]] = {}
         slots = []
         for node, gpus, gpu in placement:
-            taken = opened.setdefault(node, set(self._shared.get(node, ())))
+            shared = opened.setdefault(node, set(self._shared.get(node, ())))
             if gpu == NEW:
-                gpu = next(at for at in range(len(taken) + 1) if at not in taken)
-                taken.add(gpu)
+                gpu = next(index for index in range(len(shared) + 1) if index not in shared)
+                shared.add(gpu)
             slots.append((node, gpus, gpu))
         return tuple(slots)
 
     def release(self, job: Job, placement: Placement) -> None:
-        """Take a job's GPUs back; shared ones by the index that `take` gave."""
+        """Release a job's GPUs; shared ones by the index that `take` returned."""
         if job.gpu_milli == WHOLE:
             for node, gpus, _ in placement:
                 self._count_free(node, gpus)
@@ -229,20 +229,20 @@ class Cluster(ClusterView):
                 self._count_free(node, 1)
 
     def close(self, node: int) -> int:
-        """Give a node's GPUs to no further job; returns how many were free."""
+        """Stop allocating a node's GPUs; returns how many were free."""
         gpus = int(self._set_of[node].free)
         self._count_free(node, -gpus)
         self.closed[node] = gpus
         return gpus
 
     def reopen(self, node: int) -> int:
-        """Give a closed node's GPUs to jobs again; returns how many are free."""
+        """Allocate a closed node's GPUs again; returns how many are free."""
         gpus = self.closed.pop(node)
         self._count_free(node, gpus)
         return gpus
 
     def is_empty(self, node: int) -> bool:
-        """Whether no job holds anything of a node."""
+        """Whether nothing of a node is allocated."""
         return bool(self._set_of[node].free == self.capacity[node])
 
     def _count_free(self, node: i64, change: i64) -> None:
@@ -307,7 +307,7 @@ def _not_free(job: Job, node: int, gpus: int) -> PolicyError:
     return PolicyError(f"job {job.job_id}: {gpus} GPUs on node {node} are not free", "place")
 
 
-def _frozen(values: Ints) -> Ints:
-    shown = values.view()
-    shown.flags.writeable = False
-    return shown
+def _read_only(values: Ints) -> Ints:
+    view = values.view()
+    view.flags.writeable = False
+    return view

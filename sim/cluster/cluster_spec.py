@@ -1,4 +1,4 @@
-"""What a cluster consists of, and what it costs to use it otherwise than by training."""
+"""Specification of a cluster: its nodes, their power, and overheads of preemption and sleep."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class GpuPower:
     """Modelled power of a GPU where none was measured, W.
 
     Attributes:
-        idle_w: While no job holds it.
-        busy_w: While a job without a profile holds it; None if the scenario does not say.
+        idle_w: While it is not allocated.
+        busy_w: While it is allocated to a job without a profile; None if unknown.
         sleep_w: While its node sleeps.
     """
 
@@ -44,17 +44,17 @@ class GpuPower:
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """A cluster, and what it costs to use it otherwise than by training.
+    """The nodes of a cluster, their power, and overheads of preemption and sleep.
 
     Attributes:
-        groups: Its nodes; they are numbered in this order, from 0.
+        groups: Groups of nodes; nodes are numbered in this order, from 0.
         power: By GPU type.
         pue: Power usage effectiveness: power of the whole facility over that of its GPUs.
-        power_cap_w: A job starts only if the GPUs draw no more than this with it; None: no cap.
-        sleep_after_s: A node whose GPUs are all free sleeps after so long; None: never.
-        wake_s: How long it takes to wake.
-        checkpoint_s: A preempted job's node is busy saving its state for so long.
-        restore_s: How long a preempted job takes to go on.
+        power_cap_w: Largest power of all GPUs; jobs above it do not start; None: no cap.
+        sleep_after_s: Time after which a node whose GPUs are all free sleeps; None: never.
+        wake_s: Time that a node takes to wake.
+        checkpoint_s: Time that a node takes to save the state of a preempted job.
+        restore_s: Time that a preempted job takes to resume.
     """
 
     groups: tuple[NodeGroup, ...]
@@ -105,28 +105,29 @@ class ClusterSpec:
 
     @cached_property
     def idle_power_w(self) -> float:
-        """What all GPUs draw together while none is held, awake, W."""
+        """Power of all GPUs together while none is allocated and no node sleeps, W."""
         by_type = (self.power[group.gpu_type].idle_w * group.nodes * group.gpus_per_node
                    for group in self.groups)  # fmt: skip
         return sum(by_type)
 
     @cached_property
     def busy_w(self) -> Mapping[str, float | None]:
-        """What a GPU draws while a job without a profile holds it, by type, W."""
+        """Power of a GPU that is allocated to a job without a profile, by type, W."""
         return {name: power.busy_w for name, power in self.power.items()}
 
     def idle_w(self, job: Job, gpu_type: str) -> float:
-        """What the GPUs of a job draw while no job holds them, W."""
+        """Idle power of the GPUs of a job, W."""
         return self.power[gpu_type].idle_w * job.gpus_held
 
     def types_allowed(self, gpu_type: str | None) -> tuple[int, ...]:
-        """Indices of the types that are named, with `|` between; all if none is."""
+        """Indices of the named types, separated by `|`; all for None."""
         if gpu_type is None:
             return tuple(range(len(self.gpu_types)))
         named = gpu_type.split("|")
-        return tuple(at for at, known in enumerate(self.gpu_types) if known in named)
+        return tuple(index for index, known in enumerate(self.gpu_types) if known in named)
 
     def most_gpus(self, gpu_type: str | None) -> int:
         """The largest gang of one type that the empty cluster holds."""
         allowed = self.types_allowed(gpu_type)
-        return max((int(self.capacity[self.node_type == at].sum()) for at in allowed), default=0)
+        gpus = (int(self.capacity[self.node_type == index].sum()) for index in allowed)
+        return max(gpus, default=0)

@@ -1,4 +1,4 @@
-"""A cluster as it would be if some jobs were gone."""
+"""A cluster as it would be without some of its jobs."""
 
 from array import array
 from collections.abc import Iterable, Mapping
@@ -57,8 +57,8 @@ class ClusterWithout(ClusterView):
 
     def shared(self, node: int) -> Mapping[int, int]:
         """See `ClusterView`."""
-        found = self._shared.get(node)
-        return self._cluster.shared(node) if found is None else found
+        shared = self._shared.get(node)
+        return self._cluster.shared(node) if shared is None else shared
 
     def tightest_node(self, gpus: int, gpu_type: int) -> int | None:
         """See `ClusterView`."""

@@ -87,8 +87,8 @@ class ZooBackend(ZooView, Protocol):
             PolicyError: If the parent is not there, or the job has no model.
         """
 
-    def finished(self, job: Job, now_s: float, parent: str | None, saved_s: float) -> Retention:
-        """Offer the model that a job trained to the `Retain` policy, and do what it says."""
+    def offer(self, job: Job, now_s: float, parent: str | None, saved_s: float) -> Retention:
+        """Offer the model that a job trained to the `Retain` policy, and apply its decision."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -17,8 +17,8 @@ class Inheritances:
         zoo: The zoo; None if the run has none.
         sets_parent: Whether `Configure` sets parents; False if there is no zoo.
         decisions: Asks it.
-        backend: Knows what a job draws.
-        recorder: Is told of parents and of what the zoo admits.
+        backend: Gives the power that a job may draw.
+        recorder: Records parents, and the decisions of `Retain`.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Inheritances:
     def record(self, job: Job) -> None:
         """Record the parent of the attempt that was recorded last."""
         if self._parents and job.number in self._parents:
-            self._recorder.inherited(self._parents[job.number][0])
+            self._recorder.add_parent(self._parents[job.number][0])
 
     def end(self, attempt: Attempt, now_s: float, saved_s: float, reached: bool) -> None:
         """Let `Retain` decide on the model that a job trained, if it reached its target.
@@ -93,7 +93,7 @@ class Inheritances:
         if not reached:
             return
         parent = None if inherited is None else inherited[0]
-        decision = zoo.finished(job, now_s, parent, saved_s)
+        decision = zoo.offer(job, now_s, parent, saved_s)
         chose = "admit" if decision.admit else f"refuse: {decision.reason}"
         if decision.evict:
             chose += f" evict={','.join(decision.evict)}"

@@ -72,9 +72,9 @@ class NodeStates:
         cluster = self._cluster
         power = cluster.spec.power[cluster.gpu_types[int(cluster.node_type[node])]]
         less = whole_units((power.idle_w - power.sleep_w) * int(cluster.capacity[node]))
-        self._recorder.drew(from_s, -less)
+        self._recorder.add_power_change(from_s, -less)
         if to_s is not None:
-            self._recorder.drew(to_s, less)
+            self._recorder.add_power_change(to_s, less)
 
 
 SLACK_W = 1e-6
@@ -89,7 +89,7 @@ class PowerBudget:
 
     Args:
         spec: The cluster and its cap.
-        backend: Knows what a job may draw.
+        backend: Gives the power that a job may draw.
 
     Attributes:
         cap_w: The cap; None if there is none.

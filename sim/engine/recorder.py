@@ -1,4 +1,4 @@
-"""What a run leaves behind while it runs: growing columns of plain numbers."""
+"""Records of a run: growing columns of plain numbers."""
 
 from __future__ import annotations
 
@@ -51,39 +51,39 @@ def whole_units(power_w: float) -> int:
         return int(units + _ROUNDING - _ROUNDING)
     whole = round(units)
     if whole > MOST_UNITS:
-        raise too_much()
+        raise power_too_large()
     return whole
 
 
-def too_much() -> InputError:
-    """What to say of power that cannot be summed exactly."""
+def power_too_large() -> InputError:
+    """The error for power that cannot be summed exactly."""
     most_gw = MOST_UNITS / UNITS_PER_WATT / 1e9
     return InputError(f"GPUs draw more than {most_gw:.2f} GW: check their power and the profiles")
 
 
 _ENDED = {"number": "i8", "begun_s": "f8", "ended_s": "f8", "energy_j": "f8", "time_s": "f8",
           "cost": "f8", "power": "i8", "where": "i4"}  # fmt: skip
-"""What is known of every attempt."""
+"""Columns of all attempts."""
 
 _TRAINED = {"row": "i8", "batch_size": "i8", "power_limit_w": "f8", "epochs": "i8",
             "attempt": "i4", "flags": "i1"}  # fmt: skip
-"""What is known of those of which something was chosen."""
+"""Columns of attempts with a workload."""
 
 _DELAYED = {"row": "i8", "overhead_s": "f8", "preemptions": "i4"}
-"""What is known of those that were preempted, or had to wait on their GPUs."""
+"""Columns of attempts that were preempted, or held their GPUs without training."""
 
 _PAUSED = {"number": "i8", "from_s": "f8", "to_s": "f8"}
-"""Preemptions: which job, and when it lost its GPUs and went on."""
+"""Columns of preemptions: the job, when it lost its GPUs, and when it resumed."""
 
 _CHANGED = {"time_s": "f8", "change": "i8"}
-"""Changes of power."""
+"""Columns of changes of power."""
 
 _DECIDED = {"time_s": "f8", "number": "i8", "seen": "i8", "also_seen": "i8", "attempt": "i4",
             "chose": "i4", "maker": "i1"}  # fmt: skip
-"""Decisions."""
+"""Columns of decisions."""
 
 BUFFER_BYTES = 1 << 18
-"""Rows are moved to a part of their own when so many bytes of them were written."""
+"""Size from which written rows are moved to a part of their own."""
 
 _DEFAULTS: dict[str, float] = {"attempt": 1, "batch_size": ABSENT, "power_limit_w": math.nan,
                                "epochs": ABSENT, "flags": REACHED}  # fmt: skip
@@ -97,8 +97,8 @@ class _Rows:
             codes them, little-endian.
 
     Attributes:
-        writer: Takes the numbers of a row; compiled code writes them without making objects of
-            them. Then comes `wrote`.
+        writer: Takes the numbers of a row, then `end_row` is called; compiled code writes numbers
+            without making objects of them.
     """
 
     def __init__(self, codes: Mapping[str, str]) -> None:
@@ -111,8 +111,8 @@ class _Rows:
     def __len__(self) -> int:
         return self._moved + len(self.writer) // self._row_bytes
 
-    def wrote(self) -> None:
-        """A row is complete."""
+    def end_row(self) -> None:
+        """Complete a row."""
         if len(self.writer) >= BUFFER_BYTES:
             self._move()
 
@@ -138,12 +138,12 @@ class _Rows:
 class Journal(DecisionJournal):
     """Decisions in order, as columns.
 
-    That a job starts is decided by `Select` and `Place` together, and written down once: as a
-    choice of `Select` that is a placement.
+    The start of a job is decided by `Select` and `Place` together and stored as one row: a choice
+    of `Select` that is a placement.
 
     Attributes:
-        makers: Decision point and policy, one a decision point.
-        choices: What was chosen, and its index; a placement, or a text.
+        makers: Decision point and policy, one entry per decision point.
+        choices: Index of each choice, a placement or a text.
     """
 
     def __init__(self) -> None:
@@ -166,20 +166,20 @@ class Journal(DecisionJournal):
         """The index of a decision point's policy."""
         return self._points.index(point)
 
-    def choice(self, chose: Placement | str) -> int:
-        """The index of a choice."""
+    def index_choice(self, chose: Placement | str) -> int:
+        """The index of a choice; a new choice gets the next one."""
         return self.choices.setdefault(chose, len(self.choices))
 
-    def placed(self, placement: Placement) -> int:
-        """The index of a placement; where that is on one node, it is found by a number."""
+    def index_placement(self, placement: Placement) -> int:
+        """The index of a placement; one of whole GPUs of one node is looked up by a number."""
         node, gpus, gpu = placement[0]
         if gpu != NEW or len(placement) > 1:
-            return self.choice(placement)
+            return self.index_choice(placement)
         code = node << 32 | gpus
-        found = self._on_one_node.get(code)
-        if found is None:
-            found = self._on_one_node[code] = self.choice(placement)
-        return found
+        index = self._on_one_node.get(code)
+        if index is None:
+            index = self._on_one_node[code] = self.index_choice(placement)
+        return index
 
     def add(
         self,
@@ -191,9 +191,9 @@ class Journal(DecisionJournal):
         seen: int,
         also_seen: int = 0,
     ) -> None:
-        """Write down a decision about a job; what the policy saw are two numbers, or a digest.
+        """Add a decision about a job; what the policy saw is two numbers, or a digest.
 
-        Of a start, `Select` saw how many jobs waited and how many GPUs were free.
+        For a start, `Select` saw the number of waiting jobs and of free GPUs.
         """
         row = self._rows.writer
         write_f64_le(row, now_s)
@@ -203,7 +203,7 @@ class Journal(DecisionJournal):
         write_i32_le(row, attempt)
         write_i32_le(row, chose)
         row.append(maker)
-        self._rows.wrote()
+        self._rows.end_row()
 
     def note(
         self,
@@ -215,45 +215,44 @@ class Journal(DecisionJournal):
         chose: str,
     ) -> None:
         """See `wattkeeper.sim.attempts.decisions.DecisionJournal`."""
-        self.add(
-            now_s, self.maker_of(point), job.number, attempt, self.choice(chose), digest_of(saw)
-        )
+        maker, choice = self.maker_of(point), self.index_choice(chose)
+        self.add(now_s, maker, job.number, attempt, choice, digest_of(saw))
 
     def decisions(self, gpus_of: Callable[[Ints], Ints]) -> dict[str, npt.NDArray[Any]]:
-        """The decisions, those of a start one by one, as columns.
+        """The decisions as columns, those of a start in two rows: `Select`, then `Place`.
 
         Args:
-            gpus_of: Gives the GPUs of jobs by their number.
+            gpus_of: Returns the GPUs of jobs by their number.
 
         Returns:
             `time_s`, `maker` (index into `makers`), `number`, `attempt`, `chose` (index into
-            `choices`) and `saw`: a digest of 64 bits of time, job, attempt, and what was shown:
-            to `Place` the GPUs of the job, and how many are free.
+            `choices`) and `saw`: a digest of 64 bits of time, job, attempt, and the policy's view:
+            for `Place` the GPUs of the job, and the number of free ones.
         """
-        self.choice("start")
+        self.index_choice("start")
         places = np.array([not isinstance(choice, str) for choice in self.choices], dtype=bool)
-        parts = [self._decided(raw, places, gpus_of) for raw in self._rows.parts()]
+        parts = [self._expand(raw, places, gpus_of) for raw in self._rows.parts()]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    def _decided(
+    def _expand(
         self, raw: npt.NDArray[Any], places: npt.NDArray[np.bool_], gpus_of: Callable[[Ints], Ints]
     ) -> dict[str, npt.NDArray[Any]]:
-        """The decisions of some rows."""
+        """The decisions of some rows, each start in two rows."""
         starts = places[raw["chose"]]
         columns = {name: np.repeat(raw[name], 1 + starts) for name in _DECIDED}
         placed = np.flatnonzero(starts) + np.arange(1, 1 + int(starts.sum()))
-        columns["chose"][placed - 1] = self.choice("start")
+        columns["chose"][placed - 1] = self.index_choice("start")
         columns["maker"][placed] = self.maker_of("place")
         columns["seen"][placed] = gpus_of(columns["number"][placed])
         digest = np.zeros(len(columns["time_s"]), dtype=np.uint64)
         for name in ("time_s", "number", "attempt", "seen", "also_seen"):
             values = columns.pop(name) if name.endswith("seen") else columns[name]
             wide = values.astype(np.int64) if values.dtype.kind == "i" else values
-            digest = _mixed(digest ^ _mixed(wide.view(np.uint64)))
+            digest = _mix(digest ^ _mix(wide.view(np.uint64)))
         return columns | {"saw": digest}
 
 
-def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """A bijection of 64 bits that spreads every bit (SplitMix64; Steele et al., OOPSLA '14)."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -262,7 +261,7 @@ def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def digest_of(seen: object) -> int:
-    """A digest of what is no number, as a signed integer of 64 bits."""
+    """A digest of values that are not numbers, as a signed integer of 64 bits."""
     return int.from_bytes(blake2b(repr(seen).encode(), digest_size=8).digest(), "big", signed=True)
 
 
@@ -271,7 +270,7 @@ class Recorder:
 
     Attributes:
         journal: Decisions.
-        parents: The parent of each attempt that had one, by the attempt's row.
+        parents: Parents of attempts, by the attempt's row.
     """
 
     def __init__(self) -> None:
@@ -287,7 +286,7 @@ class Recorder:
         self._paused = _Rows(_PAUSED)
         self._changed = _Rows(_CHANGED)
 
-    def ended(
+    def add_attempt(
         self,
         number: int,
         begun_s: float,
@@ -298,18 +297,18 @@ class Recorder:
         where: int,
         power: int,
     ) -> None:
-        """An attempt is over.
+        """Add an attempt that ended.
 
         Args:
-            number: Of the job, by which its source knows it.
+            number: `Job.number` of its job.
             begun_s: When it first held its GPUs.
-            ended_s: When it gave them back.
-            energy_j: Of training, with overheads.
-            time_s: Of training.
-            cost: J.
-            where: Its last placement, by its index in the journal.
-            power: What it drew beyond idle GPUs all the while, in `UNITS_PER_WATT`, but for the
-                changes that `drew` was told.
+            ended_s: When it released them.
+            energy_j: Energy of training, with overheads.
+            time_s: Time of training.
+            cost: Its cost, J.
+            where: Index of its last placement in the journal.
+            power: Power above that of idle GPUs, in `UNITS_PER_WATT`; changes of it are added by
+                `add_power_change`.
         """
         row = self._ended.writer
         write_i64_le(row, number)
@@ -320,18 +319,18 @@ class Recorder:
         write_f64_le(row, cost)
         write_i64_le(row, power)
         write_i32_le(row, where)
-        self._ended.wrote()
+        self._ended.end_row()
 
-    def trained(
+    def add_training(
         self, attempt: int, batch_size: int, power_limit_w: float, epochs: int, flags: int
     ) -> None:
-        """Of the attempt that ended last something was chosen.
+        """Add the training of the last added attempt, whose job has a workload.
 
         Args:
-            attempt: 1 for the first try of the job, and so on.
-            batch_size: What it ran with.
-            power_limit_w: What it ran with at last.
-            epochs: How many it did.
+            attempt: Number of the attempt of its job, from 1.
+            batch_size: Its batch size.
+            power_limit_w: Its last power limit, W.
+            epochs: Completed epochs.
             flags: `REACHED`, `EARLY`, `PROFILED`, `REPLAYED`.
         """
         row = self._trained.writer
@@ -341,55 +340,55 @@ class Recorder:
         write_i64_le(row, epochs)
         write_i32_le(row, attempt)
         row.append(flags)
-        self._trained.wrote()
+        self._trained.end_row()
 
-    def delayed(self, overhead_s: float, preemptions: int) -> None:
-        """The attempt that ended last held its GPUs so long without training, or lost them."""
+    def add_delay(self, overhead_s: float, preemptions: int) -> None:
+        """Add seconds without training, and preemptions, of the last added attempt."""
         row = self._delayed.writer
         write_i64_le(row, self.attempts - 1)
         write_f64_le(row, overhead_s)
         write_i32_le(row, preemptions)
-        self._delayed.wrote()
+        self._delayed.end_row()
 
-    def inherited(self, parent: str) -> None:
-        """The attempt that ended last had started from the weights of a stored model."""
+    def add_parent(self, parent: str) -> None:
+        """Add the id of the model whose weights the last added attempt started from."""
         self.parents[self.attempts - 1] = parent
 
     @property
     def attempts(self) -> int:
-        """How many ended."""
+        """Number of added attempts."""
         return len(self._ended)
 
-    def drew(self, now_s: float, change: int) -> None:
-        """Power changed in the midst of an attempt, or of a node that sleeps or wakes."""
+    def add_power_change(self, now_s: float, change: int) -> None:
+        """Add a change of power during an attempt, or of a node that sleeps or wakes."""
         row = self._changed.writer
         write_f64_le(row, now_s)
         write_i64_le(row, change)
-        self._changed.wrote()
+        self._changed.end_row()
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """What `ended`, `trained` or `delayed` were told, by attempt, shape (attempts,)."""
+        """A column of the attempts, shape (attempts,); defaults where nothing was added."""
         if name in self._ended:
             return self._ended.column(name)
-        some = self._trained if name in self._trained else self._delayed
-        values = some.column(name)
+        rows = self._trained if name in self._trained else self._delayed
+        values = rows.column(name)
         full = np.full(self.attempts, _DEFAULTS.get(name, 0), dtype=values.dtype)
-        full[some.column("row")] = values
+        full[rows.column("row")] = values
         return full
 
-    def paused(self, number: int, from_s: float, to_s: float) -> None:
-        """A job, by its number, was preempted and goes on, s."""
+    def add_pause(self, number: int, from_s: float, to_s: float) -> None:
+        """Add a pause: a job, by `Job.number`, was preempted at `from_s` and resumed at `to_s`."""
         row = self._paused.writer
         write_i64_le(row, number)
         write_f64_le(row, from_s)
         write_f64_le(row, to_s)
-        self._paused.wrote()
+        self._paused.end_row()
 
     def pauses(self) -> tuple[Ints, Floats, Floats]:
-        """Number of the job, from and to of each preemption, shapes (pauses,)."""
+        """Job number, start and end (s) of each pause, shapes (pauses,)."""
         rows = self._paused
         return rows.column("number"), rows.column("from_s"), rows.column("to_s")
 
     def changes(self) -> tuple[Floats, Ints]:
-        """When power changed and by how much, shapes (changes,)."""
+        """Times (s) and amounts (`UNITS_PER_WATT`) of changes of power, shapes (changes,)."""
         return self._changed.column("time_s"), self._changed.column("change")

@@ -1,4 +1,4 @@
-"""Where chance comes from: streams by name, derived from the seed of a run."""
+"""Random streams by name, derived from the seed of a run."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ SPAN = 2**64
 
 
 class RandomStreams(Protocol):
-    """The random choices of one run."""
+    """The random streams of a run."""
 
     def policy(self, point: str, name: str) -> np.random.Generator:
         """A new generator for the policy of a decision point, by name."""
 
     def pick(self, job: Job, attempt: int, choices: int) -> int:
-        """Which of the recorded runs (0 to `choices` - 1) an attempt replays."""
+        """Index (0 to `choices` - 1) of the recorded run that an attempt replays."""
 
 
 class NamedStreams:
-    """Each choice depends on its name and the seed alone.
+    """Streams that depend on their name and the seed only.
 
-    An attempt's draws do not depend on what the policies decided before, so that variants
-    are compared pair by pair.
+    An attempt's draws do not depend on earlier decisions, so that variants can be compared pair
+    by pair.
     """
 
     def __init__(self, seed: int) -> None:
@@ -39,7 +39,7 @@ class NamedStreams:
         return np.random.default_rng([self.seed, self._digest(f"policy/{point}/{name}")])
 
     def pick(self, job: Job, attempt: int, choices: int) -> int:
-        """By group, recurrence and attempt."""
+        """Draw by group, recurrence and attempt."""
         drawn = self._digest(f"run/{job.group_id}/{job.recurrence}/{attempt}")
         return drawn * choices // SPAN
 
@@ -51,8 +51,8 @@ class NamedStreams:
 class PublishedStreams:
     """The generators of the published Zeus simulator.
 
-    A group has two generators of one and the same seed: one picks the recorded runs, the other one
-    is the bandit's.
+    A group has two generators of the same seed: one picks the recorded runs, the other is used by
+    the bandit.
 
     Args:
         seed_of: The seed of a group by its id.

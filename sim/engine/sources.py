@@ -1,4 +1,4 @@
-"""Where jobs come from."""
+"""Sources of jobs: a trace, or jobs that recur."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from mypy_extensions import i64, mypyc_attr
 
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.protocols import Job
+from wattkeeper.traces.arrow import replace_column
 
 CHUNK = 1 << 11
 
 _ASKED = ("job_id", "workload", "gpus", "submit_time_s", "duration_s", "time_scale", "gpu_milli",
           "gpu_type", "user", "estimate_s")  # fmt: skip
-"""What the world needs of a job besides its group."""
+"""Columns that the world needs of a job besides its group."""
 
 KNOWN = ("job_id", "group_id", "recurrence", "workload", "gpus", "gpu_milli", "submit_time_s",
          "time_scale")  # fmt: skip
-"""What results say of a job as it was submitted."""
+"""Columns of the results that a source gives."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Source:
-    """Submits jobs: by the clock, and upon what finished."""
+    """Submits jobs: at given times, and when other jobs finish."""
 
     @abstractmethod
     def arrivals(self) -> Iterator[list[Job]]:
-        """The jobs that are submitted whatever happens, by time of submission, in batches."""
+        """Jobs with a given submission time, in order of it, in batches."""
         raise NotImplementedError
 
     @abstractmethod
-    def finished(self, job: Job, now_s: float) -> Job | None:
-        """The job that is submitted now because this one finished."""
+    def follow_up(self, job: Job, now_s: float) -> Job | None:
+        """The job that is submitted now because a job finished; None: no job is."""
         raise NotImplementedError
 
     @abstractmethod
     def column(self, name: str, numbers: Ints) -> pa.Array:
-        """One of the columns `KNOWN` of some of its jobs, by `Job.number`."""
+        """A column of `KNOWN` for some of its jobs, by `Job.number`."""
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class TraceSource(Source):
-    """The jobs of a trace, each at its recorded time; those with one group id are its recurrences.
+    """The jobs of a trace at their recorded times; jobs of one group id are recurrences.
 
     Args:
         jobs: A table of the schema `wattkeeper.traces.schema.JOBS`.
-        models: The model that a job trains, by the job's id; jobs that are not there have no part
-            in a zoo.
+        models: The model that a job trains, by the job's id; other jobs do not use the zoo.
     """
 
     def __init__(self, jobs: pa.Table, models: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -62,7 +62,7 @@ class TraceSource(Source):
         self._order = np.argsort(jobs["submit_time_s"].to_numpy(), kind="stable")
         self._recur = jobs["group_id"].null_count < len(jobs)
         group = pc.coalesce(jobs["group_id"], jobs["job_id"])
-        self._jobs = jobs.set_column(jobs.schema.get_field_index("group_id"), "group_id", group)
+        self._jobs = replace_column(jobs, "group_id", group)
         self._recurrence = _recurrences(jobs["group_id"], self._order)
 
     def arrivals(self) -> Iterator[list[Job]]:
@@ -76,37 +76,37 @@ class TraceSource(Source):
 
     def _jobs_of(self, part: pa.Table, numbers: Ints) -> list[Job]:
         job_id, workload, gpus, submit, duration, scale, milli, kind, user, estimate = (
-            _listed(part[name]) for name in _ASKED
+            _to_list(part[name]) for name in _ASKED
         )
-        group = _listed(part["group_id"]) if self._recur else job_id
+        group = _to_list(part["group_id"]) if self._recur else job_id
         number: list[int] = numbers.tolist()
         recurrence: list[int] = self._recurrence[numbers].tolist()
         models, jobs = self._models, []
-        at: i64 = 0
-        for at in range(len(number)):
+        row: i64 = 0
+        for row in range(len(number)):
             jobs.append(
                 Job(
-                    job_id[at], group[at], recurrence[at], workload[at], gpus[at], submit[at],
-                    duration[at], scale[at], number[at], milli[at], kind[at], user[at],
-                    estimate[at], models.get(job_id[at]) if models else None,
+                    job_id[row], group[row], recurrence[row], workload[row], gpus[row], submit[row],
+                    duration[row], scale[row], number[row], milli[row], kind[row], user[row],
+                    estimate[row], models.get(job_id[row]) if models else None,
                 )
             )  # fmt: skip
         return jobs
 
-    def finished(self, job: Job, now_s: float) -> Job | None:
-        """Nothing follows."""
+    def follow_up(self, job: Job, now_s: float) -> Job | None:
+        """None: all jobs have recorded times."""
         return None
 
     def column(self, name: str, numbers: Ints) -> pa.Array:
         """See `Source`."""
         if name == "recurrence":
             return pa.array(self._recurrence[numbers], pa.int32())
-        taken = self._jobs[name].take(pa.array(numbers))
-        return taken.chunk(0) if taken.num_chunks == 1 else pa.concat_arrays(taken.chunks)
+        values = self._jobs[name].take(pa.array(numbers))
+        return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
 
 
-def _listed(column: pa.ChunkedArray) -> list[Any]:
-    """Its values; NaN where a number is absent, None where a text is."""
+def _to_list(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column; NaN where a number is missing, None where a text is."""
     floating = pa.types.is_floating(column.type)
     if column.null_count == len(column):
         return [math.nan if floating else None] * len(column)
@@ -117,10 +117,10 @@ def _listed(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _recurrences(groups: pa.ChunkedArray, order: Ints) -> Ints:
-    """The place of each job in its group by submission, from 1; 1 for jobs in no group."""
-    found = np.ones(len(order), dtype=np.int64)
+    """Number of each job within its group by submission, from 1; 1 for jobs without a group."""
+    recurrence = np.ones(len(order), dtype=np.int64)
     if groups.null_count == len(groups):
-        return found
+        return recurrence
     codes = groups.combine_chunks().dictionary_encode()
     codes = codes if not isinstance(codes, pa.ChunkedArray) else codes.combine_chunks()
     group = codes.indices.fill_null(-1).to_numpy(zero_copy_only=False)[order]
@@ -128,16 +128,16 @@ def _recurrences(groups: pa.ChunkedArray, order: Ints) -> Ints:
     sorted_group = group[by_group]
     begins = np.flatnonzero(np.append(True, sorted_group[1:] != sorted_group[:-1]))
     place = np.arange(len(group)) - np.repeat(begins, np.diff(np.append(begins, len(group))))
-    found[order[by_group]] = np.where(sorted_group >= 0, place + 1, 1)
-    return found
+    recurrence[order[by_group]] = np.where(sorted_group >= 0, place + 1, 1)
+    return recurrence
 
 
 class RecurringSource(Source):
-    """Jobs that recur, each recurrence submitted when the one before it finished.
+    """Recurring jobs: each recurrence is submitted when the one before it finishes.
 
     Args:
         recurrences: How often each workload recurs; each is a group of its own.
-        gpus: GPUs that every job holds.
+        gpus: GPUs of each job.
     """
 
     def __init__(self, recurrences: Mapping[str, int], gpus: int = 1) -> None:
@@ -149,7 +149,7 @@ class RecurringSource(Source):
         """The first recurrence of each workload, at time 0."""
         yield [self._job(workload, 1, 0.0) for workload in self._recurrences]
 
-    def finished(self, job: Job, now_s: float) -> Job | None:
+    def follow_up(self, job: Job, now_s: float) -> Job | None:
         """The next recurrence."""
         if job.recurrence == self._recurrences[job.group_id]:
             return None

@@ -31,9 +31,7 @@ from wattkeeper.sim.attempts.attempt import (
     Untuned,
 )
 from wattkeeper.sim.attempts.decisions import DecisionMaker, Engaged, PolicyContext
-from wattkeeper.sim.attempts.validation import (
-    check_wake,
-)
+from wattkeeper.sim.attempts.validation import check_wake
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.engine.backend import Backend, Listener, ZooBackend
 from wattkeeper.sim.engine.environment import SimulationEnvironment
@@ -110,7 +108,7 @@ class World(Listener):
         self._idle_w = {name: power.idle_w for name, power in cluster.spec.power.items()}
         self._in_flight = Counter[str]()
         self._wake: tuple[float, ScheduledEvent] | None = None
-        self._preempts = self._journal.choice("preempt")
+        self._preempts = self._journal.index_choice("preempt")
         self._nodes = NodeStates(cluster, self.recorder)
         self._budget = PowerBudget(cluster.spec, backend)
         self._capped = cluster.spec.power_cap_w is not None
@@ -241,7 +239,7 @@ class World(Listener):
         delay_s = self._nodes.occupy(placement, now_s) if self._nodes.vary else 0.0
         placement = cluster.take(job, placement)
         gpu_type = cluster.gpu_type(placement)
-        where = self._journal.placed(placement)
+        where = self._journal.index_placement(placement)
         paused = self._paused.pop(job.number, None) if self._paused else None
         number = 1 if paused is None else paused.execution.attempt.number
         self._journal.add(now_s, self._by_select, job.number, number, where, waiting, free)
@@ -279,7 +277,7 @@ class World(Listener):
                 f"job {attempt.job.job_id} goes on on {attempt.gpu_type}, placed on {placement}",
                 "place",
             )
-        self.recorder.paused(attempt.job.number, paused.since_s, self._loop.now_s)
+        self.recorder.add_pause(attempt.job.number, paused.since_s, self._loop.now_s)
         attempt.placement, attempt.where = placement, where
         restore_s = cluster.spec.restore_s if attempt.has_trained else 0.0
         self._begin(paused.execution, delay_s + restore_s)
@@ -359,7 +357,7 @@ class World(Listener):
             self._ask_for_pass()
 
     def _set_power(self, attempt: Attempt, power: int, since_s: float) -> None:
-        self.recorder.drew(since_s, power - attempt.power)
+        self.recorder.add_power_change(since_s, power - attempt.power)
         attempt.power = power
 
     def _ask_for_pass(self) -> None:
@@ -425,7 +423,7 @@ class World(Listener):
         del self._running[job.number]
         self._release(attempt)
         self._select.on_end(self._select_ctx, job)
-        follower = self.source.finished(job, now_s)
+        follower = self.source.follow_up(job, now_s)
         if follower is not None:
             self._submit(follower)
         else:
@@ -438,7 +436,7 @@ class World(Listener):
         scale, time_s, energy_j = attempt.job.time_scale, totals.time_s, totals.energy_j
         cost = cost_of(self._eta, energy_j, time_s, decided.max_power_w)
         self._record(attempt, energy_j * scale, time_s * scale, cost * scale)
-        self.recorder.trained(
+        self.recorder.add_training(
             attempt.number, decided.batch_size, limit_w, totals.epochs, flags | REPLAYED
         )
         return cost
@@ -448,7 +446,7 @@ class World(Listener):
         attempt.count_idle(now_s)
         if attempt.power != attempt.first_power:
             self._set_power(attempt, attempt.first_power, now_s)
-        self.recorder.ended(
+        self.recorder.add_attempt(
             attempt.job.number,
             attempt.begun_s,
             now_s,
@@ -459,7 +457,7 @@ class World(Listener):
             attempt.first_power,
         )
         if attempt.overhead_s or attempt.preemptions:
-            self.recorder.delayed(attempt.overhead_s, attempt.preemptions)
+            self.recorder.add_delay(attempt.overhead_s, attempt.preemptions)
         self._inheritances.record(attempt.job)
 
 

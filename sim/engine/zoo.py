@@ -125,8 +125,8 @@ class SimulatedZoo:
         filled = self._coverages[job.number] = coverage(found.graph, child.graph)
         return self._spec.warm_start.work(filled)
 
-    def finished(self, job: Job, now_s: float, parent: str | None, saved_s: float) -> Retention:
-        """Offer the model that a job trained to the `Retain` policy, and do what it says."""
+    def offer(self, job: Job, now_s: float, parent: str | None, saved_s: float) -> Retention:
+        """Offer the model that a job trained to the `Retain` policy, and apply its decision."""
         assert job.model is not None
         child, from_scratch = self._spec.known[job.model]
         filled = 0.0 if parent is None else self._coverages.pop(job.number)

@@ -161,7 +161,7 @@ def _encode(texts: Sequence[str] | pa.Array, codes: npt.ArrayLike) -> pa.Diction
 
 
 def recorded_columns(recorder: Recorder, cluster: ClusterSpec) -> dict[str, pa.Array]:
-    """The columns of `schemas.JOBS` that the recorder knows, and `number`, by name."""
+    """The columns of `schemas.JOBS` that the recorder has, and `number`, by name."""
     column = recorder.column
     flags, number, where = column("flags"), column("number"), pa.array(column("where"))
     batch_size, limit_w, epochs = (column(n) for n in ("batch_size", "power_limit_w", "epochs"))

@@ -13,7 +13,7 @@ from wattkeeper.sim.engine.recorder import (
     MOST_UNITS,
     UNITS_PER_WATT,
     Recorder,
-    too_much,
+    power_too_large,
     whole_units,
 )
 
@@ -107,4 +107,4 @@ def _check_power(idle: int, times: Floats, drawing: Sequence[tuple[Ints, Ints]])
     for at, step in drawing:
         np.add.at(sums, at, step.astype(float))
     if idle + np.abs(np.cumsum(sums)).max() > MOST_UNITS:
-        raise too_much()
+        raise power_too_large()
