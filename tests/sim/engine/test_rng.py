@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.sim.engine.test_world import epochs_of
+from tests.support.world_views import epochs_of
 from tests.support.worlds import (
     attempts,
     by_job,
