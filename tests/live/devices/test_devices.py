@@ -1,4 +1,4 @@
-"""Devices that need no driver: CPU packages, synthetic GPUs, and the clock that they live on."""
+"""Devices that need no driver: CPU packages, synthetic GPUs, and their clock."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ def test_cpu_packages(tmp_path: Path) -> None:
         ("intel-rapl:0:0", "core"), ("intel-rapl-mmio:0", "package-0"), ("dtpm", "dtpm"),
     ):  # fmt: skip
         add_zone(tmp_path, zone, name, 5)
-    found = packages(tmp_path)
-    assert [package.name for package in found] == ["package-0", "package-1"]
-    assert all(package.uuid.endswith(f"/{package.name}") for package in found)
-    assert found[0].limits is None
-    for ask in (found[0].power_w, found[0].utilisation, found[0].limit_w):
+    cpus = packages(tmp_path)
+    assert [package.name for package in cpus] == ["package-0", "package-1"]
+    assert all(package.uuid.endswith(f"/{package.name}") for package in cpus)
+    assert cpus[0].limits is None
+    for ask in (cpus[0].power_w, cpus[0].utilisation, cpus[0].limit_w):
         with pytest.raises(NotSupported):
             ask()
     with pytest.raises(NotSupported):
-        found[0].set_limit_w(100)
+        cpus[0].set_limit_w(100)
     assert packages(tmp_path / "nowhere") == []
 
 
@@ -101,7 +101,7 @@ def test_the_meter_reads_often_enough_for_the_wraps(tmp_path: Path) -> None:
 
 @contextmanager
 def not_root() -> Iterator[None]:
-    """As a user whom permissions bind."""
+    """Run the block as a user other than root."""
     was = os.geteuid()
     if was == 0:
         os.seteuid(65534)
@@ -195,15 +195,15 @@ def test_a_meter_on_a_compressed_clock(tmp_path: Path) -> None:
     assert EnergyMeter([], wall).read().energy_j is None
 
 
-def test_which_device_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def found(wanted: str) -> list[str]:
+def test_the_variable_selects_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def select(wanted: str) -> list[str]:
         monkeypatch.setenv("WATTKEEPER_DEVICE", wanted)
         return [device.gpu_type for device in devices.find_devices()]
 
-    assert found("none") == []
-    assert found("synthetic:SYN-250W") == ["SYN-250W"]
+    assert select("none") == []
+    assert select("synthetic:SYN-250W") == ["SYN-250W"]
     (gpu,) = devices.find_devices()
-    assert gpu.power_w() == 250, "nobody says what it draws: it is busy"
+    assert gpu.power_w() == 250, "it is busy by default"
     gpu.set_limit_w(120)
     assert devices.find_devices()[0].power_w() == 120, "it is the same device"
     assert devices.find_device(gpu.uuid).power_w() == 120
@@ -211,19 +211,19 @@ def test_which_device_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert devices.find_devices()[0].power_w() == 250, "a clock of another run: a new device"
     path = tmp_path / "gpu"
     synthetic(path)
-    assert found(f"synthetic:{path},{path}") == ["V100", "V100"]
+    assert select(f"synthetic:{path},{path}") == ["V100", "V100"]
     for wrong, message in (
         ("tpu", "'tpu'; allowed: none, synthetic:GPU_TYPE"),
         ("synthetic:", "allowed: none"),
         ("synthetic:H100", "no synthetic GPU type 'H100'; there is SYN-250W, SYN-400W"),
     ):
         with pytest.raises(InputError, match=message):
-            found(wrong)
+            select(wrong)
     with pytest.raises(DeviceLost, match="is not there"):
-        found(f"synthetic:{tmp_path}/nothing")
+        select(f"synthetic:{tmp_path}/nothing")
     path.write_text("{}")
     with pytest.raises(InputError, match="is no synthetic device"):
-        found(f"synthetic:{path}")
+        select(f"synthetic:{path}")
 
 
 # --- the clock
@@ -247,7 +247,7 @@ def test_the_clock_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def test_examples_of_the_page(
+def test_examples_of_the_documentation(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = Path(__file__).resolve().parents[3] / "docs/devices.md"

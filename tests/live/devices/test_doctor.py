@@ -1,4 +1,4 @@
-"""`wattkeeper doctor` in every state that a user can meet."""
+"""`wattkeeper doctor` in every state of a host."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from click.testing import CliRunner
 
-from tests.live.devices.test_limits import Child, gone, trains
+from tests.live.devices.test_limits import Child, train, wait_for_end
 from tests.support.nvml import Driver, on_gpus
 from wattkeeper.scenarios.cli.main import main
 
 
-class Said(NamedTuple):
+class DoctorOutput(NamedTuple):
     code: int
     findings: dict[str, list[tuple[str, str, str]]]
     devices: list[dict[str, Any]]
@@ -27,16 +27,18 @@ class Said(NamedTuple):
         return "\n".join(f"{found} -> {do}" for _, found, do in self.findings[what])
 
 
-def doctor(*options: str) -> Said:
-    """What it says in this process, where torch is taken for missing: that saves its import."""
+def doctor(*options: str) -> DoctorOutput:
+    """Run the command in this process without torch, whose import is slow."""
     sys.modules["torch"] = None  # type: ignore[assignment]
     done = CliRunner().invoke(main, ["doctor", "--json", *options])
     report = json.loads(done.stdout)
     findings: dict[str, list[tuple[str, str, str]]] = {}
-    for one in report["findings"]:
-        findings.setdefault(one["what"], []).append((one["state"], one["found"], one["do"]))
+    for finding in report["findings"]:
+        findings.setdefault(finding["what"], []).append(
+            (finding["state"], finding["found"], finding["do"])
+        )
     assert report["can_run_live"] == (done.exit_code == 0)
-    return Said(done.exit_code, findings, report["devices"])
+    return DoctorOutput(done.exit_code, findings, report["devices"])
 
 
 NAME = "GPU 0 (GPU-0aaaaaaa-0000-0000-0000-000000000000)"
@@ -45,10 +47,10 @@ NAME = "GPU 0 (GPU-0aaaaaaa-0000-0000-0000-000000000000)"
 @on_gpus(1)
 def test_a_host_without_a_gpu(driver: Driver) -> None:
     os.environ["WATTKEEPER_DEVICE"] = "none"
-    said = doctor()
-    assert said.states("devices") == ["note"]
-    assert "no device here measures energy\nWATTKEEPER_DEVICE is none" in said.text("devices")
-    assert "only time can be saved (eta: 0)" in said.text("devices")
+    output = doctor()
+    assert output.states("devices") == ["note"]
+    assert "no device here measures energy\nWATTKEEPER_DEVICE is none" in output.text("devices")
+    assert "only time can be saved (eta: 0)" in output.text("devices")
 
 
 @on_gpus(1)
@@ -66,58 +68,58 @@ def test_faults_for_people(driver: Driver) -> None:
 
 @on_gpus(1)
 def test_no_torch(driver: Driver) -> None:
-    said = doctor()
-    assert said.code == 3
-    assert said.states("torch") == ["fault"]
+    output = doctor()
+    assert output.code == 3
+    assert output.states("torch") == ["fault"]
     assert "pip install 'wattkeeper[live]'; a script of yours without torch needs none" in (
-        said.text("torch")
+        output.text("torch")
     )
 
 
 @on_gpus(2)
 def test_good_gpus(driver: Driver) -> None:
-    said = doctor()
-    assert said.states(NAME) == ["good"]
-    assert said.text(NAME).startswith(
+    output = doctor()
+    assert output.states(NAME) == ["good"]
+    assert output.text(NAME).startswith(
         "A100-SXM4-40GB, counts its energy, draws 300 W, 0% busy, "
         "limit 400 W of 100 to 400 W, by default 400 W"
     )
-    assert said.text("limits") == "power limits can be set -> "
-    assert [device["limit_w"] for device in said.devices] == [400, 400]
+    assert output.text("limits") == "power limits can be set -> "
+    assert [device["limit_w"] for device in output.devices] == [400, 400]
     assert driver.gpu.limit_mw == 400_000
 
 
 @on_gpus(1)
 def test_no_permission_to_set_limits(driver: Driver) -> None:
     driver.gpu.may_set = 0
-    said = doctor()
-    assert said.states("limits") == ["note"]
-    assert "power limits stay as they are: GPU 0" in said.text("limits")
-    assert "takes root" in said.text("limits")
+    output = doctor()
+    assert output.states("limits") == ["note"]
+    assert "power limits stay as they are: GPU 0" in output.text("limits")
+    assert "takes root" in output.text("limits")
 
 
 @on_gpus(1)
 def test_no_permission_to_ask_the_driver(driver: Driver) -> None:
     driver.state.init_error = 4
-    said = doctor()
-    assert said.states("devices") == ["fault"]
-    assert "this user needs /dev/nvidiactl" in said.text("devices")
+    output = doctor()
+    assert output.states("devices") == ["fault"]
+    assert "this user needs /dev/nvidiactl" in output.text("devices")
 
 
 @on_gpus(1)
 def test_no_driver(driver: Driver) -> None:
     driver.state.init_error = 9
-    said = doctor()
-    assert said.states("devices") == ["note"]
-    assert "no driver is loaded. Load it" in said.text("devices")
+    output = doctor()
+    assert output.states("devices") == ["note"]
+    assert "no driver is loaded. Load it" in output.text("devices")
 
 
 @on_gpus(1)
 def test_mig(driver: Driver) -> None:
     driver.gpu.mig = 1
-    said = doctor()
-    assert said.states("devices") == ["fault"]
-    assert "Turn MIG off (nvidia-smi -i 0 -mig 0" in said.text("devices")
+    output = doctor()
+    assert output.states("devices") == ["fault"]
+    assert "Turn MIG off (nvidia-smi -i 0 -mig 0" in output.text("devices")
 
 
 @on_gpus(1)
@@ -125,9 +127,9 @@ def test_an_unknown_and_busy_gpu(driver: Driver) -> None:
     driver.gpu.has_limits = driver.gpu.counts_energy = 0
     driver.gpu.others = 1
     driver.gpu.pids[0] = 4321
-    said = doctor()
-    assert said.states(NAME) == ["good", "note", "note", "note"]
-    text = said.text(NAME)
+    output = doctor()
+    assert output.states(NAME) == ["good", "note", "note", "note"]
+    text = output.text(NAME)
     assert "does not count its energy -> energy is integrated from its power" in text
     assert "so its largest power is unknown -> limits stay as they are" in text
     assert "other processes compute on it (4321) -> their energy is counted too" in text
@@ -136,32 +138,32 @@ def test_an_unknown_and_busy_gpu(driver: Driver) -> None:
 
 
 @on_gpus(1)
-def test_what_a_killed_run_left_behind(driver: Driver) -> None:
+def test_limits_of_a_killed_run_are_restored(driver: Driver) -> None:
     def kill() -> None:
-        child = Child(trains)
-        guard = int(child.hears())
+        child = Child(train)
+        guard = int(child.read_line())
         os.kill(guard, signal.SIGKILL)
         child.kill()
-        gone(guard)
+        wait_for_end(guard)
 
     kill()
     assert doctor("--look-only").findings.get("limits") is None
     assert driver.gpu.limit_mw == 150_000
-    said = doctor()
+    output = doctor()
     assert driver.gpu.limit_mw == 400_000
-    assert said.states("limits") == ["good", "note"]
-    assert "left its power limit behind -> done: it is 400 W again" in said.text("limits")
+    assert output.states("limits") == ["good", "note"]
+    assert "left its power limit behind -> done: it is 400 W again" in output.text("limits")
     assert doctor().states("limits") == ["good"]
     kill()
     driver.gpu.may_set = 0
-    said = doctor()
-    assert said.states("limits") == ["note", "fault"]
-    assert "It was 400 W; GPU 0" in said.text("limits")
+    output = doctor()
+    assert output.states("limits") == ["note", "fault"]
+    assert "It was 400 W; GPU 0" in output.text("limits")
 
 
 @on_gpus(1)
 def test_a_state_folder_that_cannot_be_written(driver: Driver) -> None:
     os.environ["WATTKEEPER_STATE"] = "/proc/wattkeeper"
-    said = doctor("--look-only")
-    assert said.states("state") == ["fault"]
-    assert "set WATTKEEPER_STATE to a folder" in said.text("state")
+    output = doctor("--look-only")
+    assert output.states("state") == ["fault"]
+    assert "set WATTKEEPER_STATE to a folder" in output.text("state")

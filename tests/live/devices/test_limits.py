@@ -1,4 +1,4 @@
-"""Power limits are put back whatever happens, on the GPUs of tests/support/nvml.c."""
+"""Power limits are restored after errors and signals, on the GPUs of tests/support/nvml.c."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from wattkeeper.live.host import process_identity
 from wattkeeper.policies.errors import DeviceError, NoPermission
 
 BEFORE_MW = 320_000
-"""What an administrator chose: not the default."""
+"""A limit that an administrator chose, not the default, mW."""
 
 
 class Child:
-    """A forked process; what it says arrives as a line."""
+    """A forked process that sends lines to this one."""
 
     def __init__(self, work: Callable[[Callable[[object], None]], None]) -> None:
         reads, writes = os.pipe()
@@ -44,11 +44,11 @@ class Child:
         os.close(writes)
         self._lines = os.fdopen(reads)
 
-    def hears(self) -> str:
+    def read_line(self) -> str:
         return self._lines.readline().strip()
 
     def kill(self, number: int = signal.SIGKILL) -> int:
-        """Its exit code, or the signal that ended it with a minus."""
+        """Kill it; return its exit code, or the negative number of the signal that ended it."""
         os.kill(self.pid, number)
         return self.wait()
 
@@ -60,20 +60,20 @@ def _write(file: int, what: object) -> None:
     os.write(file, f"{what}\n".encode())
 
 
-def trains(say: Callable[[object], None]) -> None:
-    """Sets a limit, says who guards it, and goes on until somebody ends it."""
+def train(say: Callable[[object], None]) -> None:
+    """Set a limit, send the process id of its guard, and run until killed."""
     with PowerLimiter(devices.find_devices()) as limiter:
         assert limiter.set_w(150), limiter.why
         say(guard_of(limiter))
         time.sleep(600)
 
 
-def sleeps(say: Callable[[object], None]) -> None:
+def sleep(say: Callable[[object], None]) -> None:
     say("here")
     time.sleep(600)
 
 
-def closes(limiter: PowerLimiter) -> Callable[[Callable[[object], None]], None]:
+def close_limiter(limiter: PowerLimiter) -> Callable[[Callable[[object], None]], None]:
     return lambda say: limiter.close()
 
 
@@ -83,7 +83,7 @@ def guard_of(limiter: PowerLimiter) -> int:
 
 
 def settle(uuid: str, seconds: float = 60) -> None:
-    """Wait until no guard is at work any more."""
+    """Wait until no guard of the device runs."""
     deadline_s = time.monotonic() + seconds
     while True:
         try:
@@ -95,32 +95,32 @@ def settle(uuid: str, seconds: float = 60) -> None:
         time.sleep(0.01)
 
 
-def gone(pid: int) -> None:
-    """Wait until a process that is nobody's child here is no more."""
+def wait_for_end(pid: int) -> None:
+    """Wait until a process that is no child of this one has ended."""
     until(lambda: not process_identity.start_ticks(pid))
 
 
 @contextmanager
-def before(driver: Driver) -> Iterator[None]:
-    """In the end all is as it was."""
+def expect_restored(driver: Driver) -> Iterator[None]:
+    """Check after the block that all limits are restored."""
     driver.gpu.limit_mw = BEFORE_MW
     yield
     for device in devices.find_devices():
         settle(device.uuid)
     assert driver.gpu.limit_mw == BEFORE_MW
-    assert all(driver.state.gpu[at].limit_mw == 400_000 for at in range(1, driver.state.gpus))
+    assert all(driver.state.gpu[index].limit_mw == 400_000 for index in range(1, driver.state.gpus))
     assert not list(limit_journal.folder().glob("*.json"))
 
 
 @on_gpus(2)
 def test_a_limit_holds_while_it_is_entered(driver: Driver) -> None:
-    with before(driver):
+    with expect_restored(driver):
         with PowerLimiter(devices.find_devices()) as limiter:
             assert limiter.allowed
             assert limiter.why == ""
-            assert driver.gpu.limit_mw == BEFORE_MW, "nothing is changed by looking"
+            assert driver.gpu.limit_mw == BEFORE_MW, "reading changes nothing"
             assert limiter.set_w(150)
-            assert [driver.state.gpu[at].limit_mw for at in (0, 1)] == [150_000] * 2
+            assert [driver.state.gpu[index].limit_mw for index in (0, 1)] == [150_000] * 2
             with pytest.raises(DeviceError, match="out of range"):
                 limiter.set_w(401)
         assert driver.gpu.limit_mw == BEFORE_MW
@@ -129,8 +129,8 @@ def test_a_limit_holds_while_it_is_entered(driver: Driver) -> None:
 
 
 @on_gpus(1)
-def test_an_error_puts_it_back(driver: Driver) -> None:
-    with before(driver):
+def test_an_error_restores_limits(driver: Driver) -> None:
+    with expect_restored(driver):
         limiter = PowerLimiter(devices.find_devices())
         with pytest.raises(ZeroDivisionError), limiter:
             print(1 / (limiter.set_w(150) - 1))
@@ -148,11 +148,11 @@ def test_power_control_off_touches_nothing(driver: Driver) -> None:
 
 @on_gpus(1)
 def test_sigterm(driver: Driver) -> None:
-    with before(driver):
-        child = Child(trains)
-        child.hears()
+    with expect_restored(driver):
+        child = Child(train)
+        child.read_line()
         assert child.kill(signal.SIGTERM) == -signal.SIGTERM, "it dies of the signal, as ever"
-        assert driver.gpu.limit_mw == BEFORE_MW, "put back by itself, not by its guard later"
+        assert driver.gpu.limit_mw == BEFORE_MW, "restored by the process, not by its guard later"
 
 
 @on_gpus(1)
@@ -175,16 +175,16 @@ def test_handlers_of_the_script_stay(driver: Driver) -> None:
         return work
 
     for early in (True, False):
-        with before(driver):
+        with expect_restored(driver):
             child = Child(handles(early))
-            assert child.hears() == "ready"
+            assert child.read_line() == "ready"
             assert child.kill(signal.SIGTERM) == 7
-            assert child.hears() == "handled at 150000"
+            assert child.read_line() == "handled at 150000"
 
 
 @on_gpus(1)
 def test_an_ignored_sigterm_stays_ignored(driver: Driver) -> None:
-    with before(driver):
+    with expect_restored(driver):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         with PowerLimiter(devices.find_devices()):
             os.kill(os.getpid(), signal.SIGTERM)
@@ -195,26 +195,26 @@ def test_an_ignored_sigterm_stays_ignored(driver: Driver) -> None:
 
 
 @on_gpus(1)
-def test_forked_workers_have_no_part_in_it(driver: Driver) -> None:
-    """One ends by itself, one is terminated; one outlives its parent, and holds its pipe open."""
+def test_forked_workers_do_not_restore_limits(driver: Driver) -> None:
+    """A worker exits, one is terminated, and one outlives its parent with the pipe open."""
 
     def loads(say: Callable[[object], None]) -> None:
         with PowerLimiter(devices.find_devices()) as limiter:
             limiter.set_w(150)
-            assert Child(closes(limiter)).wait() == 0
-            sleeper = Child(sleeps)
-            assert sleeper.hears() == "here"
+            assert Child(close_limiter(limiter)).wait() == 0
+            sleeper = Child(sleep)
+            assert sleeper.read_line() == "here"
             assert sleeper.kill(signal.SIGTERM) == -signal.SIGTERM
             say(driver.gpu.limit_mw)
-            orphan = Child(sleeps)
-            orphan.hears()
+            orphan = Child(sleep)
+            orphan.read_line()
             say(orphan.pid)
             time.sleep(600)
 
-    with before(driver):
+    with expect_restored(driver):
         child = Child(loads)
-        assert child.hears() == "150000"
-        orphan = int(child.hears())
+        assert child.read_line() == "150000"
+        orphan = int(child.read_line())
         child.kill()
         settle(devices.find_devices()[0].uuid)
         assert driver.gpu.limit_mw == BEFORE_MW
@@ -224,9 +224,9 @@ def test_forked_workers_have_no_part_in_it(driver: Driver) -> None:
 
 @on_gpus(1)
 def test_a_signal_to_the_group_leaves_the_guard(driver: Driver) -> None:
-    with before(driver):
-        child = Child(trains)
-        guard = int(child.hears())
+    with expect_restored(driver):
+        child = Child(train)
+        guard = int(child.read_line())
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             os.kill(guard, number)
         child.kill()
@@ -234,19 +234,19 @@ def test_a_signal_to_the_group_leaves_the_guard(driver: Driver) -> None:
 
 @on_gpus(1)
 def test_a_killed_guard_is_replaced(driver: Driver) -> None:
-    with before(driver), PowerLimiter(devices.find_devices()) as limiter:
+    with expect_restored(driver), PowerLimiter(devices.find_devices()) as limiter:
         limiter.set_w(150)
         first = guard_of(limiter)
         os.kill(first, signal.SIGKILL)
-        gone(first)
+        wait_for_end(first)
         assert limiter.set_w(170), limiter.why
         assert guard_of(limiter) != first
         assert driver.gpu.limit_mw == 170_000
 
 
 @on_gpus(1)
-def test_without_its_guard_it_puts_limits_back_itself(driver: Driver) -> None:
-    with before(driver):
+def test_without_its_guard_the_limiter_restores_limits(driver: Driver) -> None:
+    with expect_restored(driver):
         with PowerLimiter(devices.find_devices()) as limiter:
             limiter.set_w(150)
             os.kill(guard_of(limiter), signal.SIGKILL)
@@ -254,17 +254,17 @@ def test_without_its_guard_it_puts_limits_back_itself(driver: Driver) -> None:
 
 
 @on_gpus(1)
-def test_when_both_are_killed_the_next_start_puts_limits_back(driver: Driver) -> None:
+def test_after_both_are_killed_the_next_limiter_restores_limits(driver: Driver) -> None:
     def kill_both() -> None:
-        child = Child(trains)
-        guard = int(child.hears())
+        child = Child(train)
+        guard = int(child.read_line())
         os.kill(guard, signal.SIGKILL)
         child.kill()
-        gone(guard)
+        wait_for_end(guard)
         assert driver.gpu.limit_mw == 150_000
 
     (uuid,) = (device.uuid for device in devices.find_devices())
-    with before(driver):
+    with expect_restored(driver):
         kill_both()
         with PowerLimiter(devices.find_devices()) as limiter:
             assert limiter.undone == [(uuid, 320, "")]
@@ -284,18 +284,18 @@ def test_when_both_are_killed_the_next_start_puts_limits_back(driver: Driver) ->
 
 @on_gpus(2)
 def test_one_process_at_a_time_controls_a_gpu(driver: Driver) -> None:
-    with before(driver):
-        child = Child(trains)
-        guard = int(child.hears())
+    with expect_restored(driver):
+        child = Child(train)
+        guard = int(child.read_line())
         for _ in range(2):
             with PowerLimiter(devices.find_devices()[1:]) as limiter:
                 assert not limiter.allowed
                 assert f"process {child.pid} of wattkeeper controls" in limiter.why
             assert driver.gpu.limit_mw == 150_000
-            os.kill(guard, signal.SIGKILL)  # it still trains, and is still the one
-            gone(guard)
+            os.kill(guard, signal.SIGKILL)  # it still trains, and still controls the GPU
+            wait_for_end(guard)
         child.kill(signal.SIGTERM)
-    with before(driver), PowerLimiter(devices.find_devices()[:1]) as limiter:
+    with expect_restored(driver), PowerLimiter(devices.find_devices()[:1]) as limiter:
         assert limiter.allowed
         with PowerLimiter(devices.find_devices()[1:]) as other:
             assert other.allowed
@@ -336,15 +336,15 @@ def test_without_a_folder_for_records_nothing_is_set(driver: Driver) -> None:
 def test_the_limit_of_a_synthetic_gpu(driver: Driver) -> None:
     os.environ["WATTKEEPER_DEVICE"] = "synthetic:SYN-250W"
     (gpu,) = devices.find_devices()
-    child = Child(trains)
-    child.hears()
+    child = Child(train)
+    child.read_line()
     assert gpu.limit_w() == 150
     child.kill()
     settle(gpu.uuid)
     assert gpu.limit_w() == 250
 
 
-def kills(driver: Driver, count: int) -> None:
+def kill_often(driver: Driver, count: int) -> None:
     """Kill at random moments a process that changes the limit all the time."""
 
     def changes(say: Callable[[object], None]) -> None:
@@ -355,7 +355,7 @@ def kills(driver: Driver, count: int) -> None:
 
     (uuid,) = (device.uuid for device in devices.find_devices())
     rng = random.Random(1)
-    with before(driver):
+    with expect_restored(driver):
         for number in range(count):
             sets = driver.gpu.sets
             child = Child(changes)
@@ -371,10 +371,10 @@ def kills(driver: Driver, count: int) -> None:
 
 @on_gpus(1)
 def test_some_kills(driver: Driver) -> None:
-    kills(driver, 25)
+    kill_often(driver, 25)
 
 
 @pytest.mark.slow
 @on_gpus(1)
 def test_a_hundred_kills(driver: Driver) -> None:
-    kills(driver, 100)
+    kill_often(driver, 100)

@@ -28,20 +28,20 @@ from wattkeeper.policies.errors import (
 
 
 def meter(driver: Driver) -> EnergyMeter:
-    """On the driver's clock."""
+    """A meter of all devices on the driver's clock."""
     return EnergyMeter(devices.find_devices(), cast(WallClock, driver))
 
 
-def one() -> NvmlGpu:
+def only_gpu() -> NvmlGpu:
     (gpu,) = devices.find_devices()
     assert isinstance(gpu, NvmlGpu)
     return gpu
 
 
 @on_gpus(1)
-def test_what_a_gpu_says(driver: Driver) -> None:
+def test_readings_of_a_gpu(driver: Driver) -> None:
     driver.gpu.busy_percent = 83
-    gpu = one()
+    gpu = only_gpu()
     assert gpu.uuid == "GPU-0aaaaaaa-0000-0000-0000-000000000000"
     assert gpu.gpu_type == "A100-SXM4-40GB"
     assert gpu.limits == PowerRange(100, 400, 400)
@@ -81,16 +81,16 @@ def test_energy_integrated_where_a_counter_is_missing(driver: Driver) -> None:
     for _ in range(20):
         driver.advance(1)
         threading.Event().wait(0.02)
-    found = measured.read()
-    assert found.how == "integrated"
-    assert found.time_s == 20
-    assert found.energy_j == pytest.approx(50 * 20 + 10 * 20**2 / 2 + 300 * 20)
+    reading = measured.read()
+    assert reading.how == "integrated"
+    assert reading.time_s == 20
+    assert reading.energy_j == pytest.approx(50 * 20 + 10 * 20**2 / 2 + 300 * 20)
     measured.close()
     assert threading.active_count() == 1
 
 
 @on_gpus(2)
-def test_energy_is_absent_where_one_gpu_tells_nothing(driver: Driver) -> None:
+def test_energy_is_absent_where_one_gpu_measures_nothing(driver: Driver) -> None:
     driver.gpu.counts_energy = driver.gpu.tells_power = 0
     measured = meter(driver)
     driver.advance(3)
@@ -110,7 +110,7 @@ def test_a_counter_that_begins_anew(driver: Driver) -> None:
 
 @on_gpus(1)
 def test_limits(driver: Driver) -> None:
-    gpu = one()
+    gpu = only_gpu()
     gpu.set_limit_w(212.5)
     assert driver.gpu.limit_mw == 212_500
     assert gpu.limit_w() == 212.5
@@ -122,7 +122,7 @@ def test_limits(driver: Driver) -> None:
 
 @on_gpus(1)
 def test_a_limit_that_only_the_driver_refuses(driver: Driver) -> None:
-    gpu = one()
+    gpu = only_gpu()
     cast(Any, driver.gpu).highest_mw = 300_000
     with pytest.raises(DeviceError, match="the driver refuses the value as out of range"):
         gpu.set_limit_w(350)
@@ -132,7 +132,7 @@ def test_a_limit_that_only_the_driver_refuses(driver: Driver) -> None:
 def test_permission_refused(driver: Driver) -> None:
     driver.gpu.may_set = 0
     with pytest.raises(NoPermission, match="Setting power limits takes root"):
-        one().set_limit_w(200)
+        only_gpu().set_limit_w(200)
     with PowerLimiter(devices.find_devices()) as limiter:
         assert not limiter.allowed
         assert "takes root" in limiter.why
@@ -143,7 +143,7 @@ def test_permission_refused(driver: Driver) -> None:
 @on_gpus(1)
 def test_a_gpu_without_limits(driver: Driver) -> None:
     driver.gpu.has_limits = 0
-    gpu = one()
+    gpu = only_gpu()
     assert gpu.limits is None
     with pytest.raises(NotSupported):
         gpu.limit_w()
@@ -156,7 +156,7 @@ def test_a_gpu_without_limits(driver: Driver) -> None:
 
 @on_gpus(1)
 def test_a_gpu_that_is_lost_in_mid_run(driver: Driver) -> None:
-    gpu, measured = one(), meter(driver)
+    gpu, measured = only_gpu(), meter(driver)
     driver.gpu.lost_at_s = 5
     driver.advance(4)
     assert measured.read().energy_j == 1200
@@ -173,7 +173,7 @@ def test_a_gpu_that_is_lost_in_mid_run(driver: Driver) -> None:
 
 @on_gpus(1)
 def test_a_gpu_that_is_lost_while_its_power_is_integrated(driver: Driver) -> None:
-    """The thread learns of it; whoever reads next is told."""
+    """The error occurs in the thread, and the next reading raises it."""
     driver.gpu.counts_energy = 0
     measured = meter(driver)
     driver.gpu.lost_at_s = 1
@@ -201,11 +201,11 @@ def test_mig(driver: Driver) -> None:
 @on_gpus(1)
 def test_a_gpu_older_than_mig(driver: Driver) -> None:
     driver.gpu.mig = 2
-    assert one().power_w() == 300
+    assert only_gpu().power_w() == 300
 
 
 @on_gpus(4)
-def test_which_gpus_cuda_shows(driver: Driver) -> None:
+def test_gpus_that_cuda_shows(driver: Driver) -> None:
     """As CUDA reads its variable: in that order, and nothing behind the first that is not there."""
     for visible, indices in {
         None: [0, 1, 2, 3], "2,1": [2, 1], "0,2,-1,1": [0, 2], "": [], "-1": [], "4,0": [],
@@ -218,7 +218,7 @@ def test_which_gpus_cuda_shows(driver: Driver) -> None:
 
 
 @on_gpus(2)
-def test_a_broken_gpu_that_is_not_shown_is_no_matter(driver: Driver) -> None:
+def test_a_broken_gpu_that_is_not_visible_is_ignored(driver: Driver) -> None:
     driver.gpu.mig = 1
     assert [gpu.index for gpu in gpus("1")] == [1]
 
@@ -236,11 +236,11 @@ def test_indices_of_several_types_need_an_order(driver: Driver) -> None:
 
 
 @on_gpus(1)
-def test_who_else_computes(driver: Driver) -> None:
-    assert one().others() == ()
+def test_other_processes_on_a_gpu(driver: Driver) -> None:
+    assert only_gpu().others() == ()
     driver.gpu.others = 3
     driver.gpu.pids[:3] = [4321, os.getpid(), 1234]
-    assert one().others() == (1234, 4321)
+    assert only_gpu().others() == (1234, 4321)
 
 
 @on_gpus(1)
