@@ -127,8 +127,8 @@ def gpus(visible: str | None = None, order: str | None = None) -> list[NvmlGpu]:
     words = [word.strip() for word in visible.split(",")]
     if mig := [word for word in words if word.startswith("MIG-")]:
         raise NotSupported(
-            f"{VISIBLE} names {mig[0]}, an instance of a GPU in MIG mode, whose energy nobody "
-            "counts by itself. Name a whole GPU, or train without measuring energy: "
+            f"{VISIBLE} names {mig[0]}, an instance of a GPU in MIG mode, whose energy is not "
+            "counted separately. Name a whole GPU, or train without measuring energy: "
             "WATTKEEPER_DEVICE=none"
         )
     import pynvml

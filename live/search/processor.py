@@ -87,7 +87,7 @@ def meter(processor: Processor) -> Iterator[Callable[[], Reading]]:
     """Measure time and energy of the block.
 
     Yields:
-        A function that waits for the processor's queued work and returns what was used so far.
+        A function that waits for the processor's queued work and returns time and energy so far.
         Where nothing measures the processor, the time is CPU time.
 
     Raises:

@@ -41,14 +41,14 @@ class TrainingResult(NamedTuple):
         best_epoch: The best one; 0 stands for the initial weights.
         validation_accuracy: Of the best epoch.
         test_accuracy: Of the best epoch.
-        used: Total time and energy; CPU time where nothing measures the processor.
+        reading: Total time and energy; CPU time where nothing measures the processor.
     """
 
     epochs: int
     best_epoch: int
     validation_accuracy: float
     test_accuracy: float
-    used: Reading
+    reading: Reading
 
 
 def train(

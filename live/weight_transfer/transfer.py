@@ -235,17 +235,17 @@ def _describe(
     units = [pair for axis, pair in enumerate(extents) if not fill.is_kernel_axis(kind, axis)]
     kernel = [pair for axis, pair in enumerate(extents) if fill.is_kernel_axis(kind, axis)]
     why = []
-    if any(own < theirs for own, theirs in units):
+    if any(new < old for new, old in units):
         why.append("keeps the most important units")
-    elif any(own > theirs for own, theirs in units):
+    elif any(new > old for new, old in units):
         why.append("replicates units; their readers split their weights among the replicas")
     if carries_mean:
         why.append("left-over units carry the mean of all, which no operator reads at first")
-    if any(own < theirs for own, theirs in kernel):
+    if any(new < old for new, old in kernel):
         why.append("keeps the centre of the kernel")
-    elif any(own > theirs for own, theirs in kernel):
+    elif any(new > old for new, old in kernel):
         why.append("pads the kernel with zeros")
     if not why:
         return TensorNote("copied", "the same units, rescaled or in another order", source)
-    is_narrowed = any(own < theirs for own, theirs in extents)
+    is_narrowed = any(new < old for new, old in extents)
     return TensorNote("narrowed" if is_narrowed else "widened", "; ".join(why), source)

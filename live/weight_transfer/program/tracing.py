@@ -248,9 +248,9 @@ class _ProgramReader:
 
     def _add_unused(self) -> None:
         """Add operators for tensors that the forward pass in eval mode does not read."""
-        used = {name for op in self.ops for name in op.tensors.values()}
+        read = {name for op in self.ops for name in op.tensors.values()}
         for name, shape in self.shapes.items():
-            if name not in used:
+            if name not in read:
                 self.ops.append(Op("unused", {}, (shape,), tensors={"weight": name}))
 
 
