@@ -148,8 +148,8 @@ class LiveBackend(Backend):
             return
         if run.pending_start is not None:
             run.pending_start.cancel()
+            run.query_s = min(run.query_s, run.pending_start.time_s - self.env.now)
             run.pending_start = None
-            run.query_s = min(run.query_s, run.starts_s - self.env.now)
         self.processes.recall(run)
 
     @property
@@ -427,8 +427,7 @@ class LiveBackend(Backend):
         delay_s += run.query_s
         if delay_s and run.training.command is None:
             run.pending_start = Callback(self._launch_late, run)
-            run.starts_s = self.env.now + delay_s
-            self.env.schedule_at(run.starts_s, run.pending_start)
+            self.env.schedule_at(self.env.now + delay_s, run.pending_start)
         else:
             self.processes.launch(run)
         self._report_progress(run, "starts")

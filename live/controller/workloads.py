@@ -75,16 +75,14 @@ class LiveAttempt(Execution):
         process_epoch: The last epoch that its current process reported; 0 if none.
         saved: Its state when it was last stopped.
         pending_start: The event that will start its process; None if there is none.
-        starts_s: The time of that event, s.
         stop_sent: Whether its process was told to stop.
         stopped_run_id: The process that stopped before this one.
         replies: By epoch, whether the training continues: all its processes get the same reply.
         outcome: How it ended while it was paused.
     """
 
-    attempt: Attempt = (
-        field()
-    )  # no default: compiled, the base's own attribute would be taken for one
+    # `field()` says that there is no default: compiled, the base's attribute would be one.
+    attempt: Attempt = field()
     decision: Decision
     inheritance: Inheritance
     training: TrainingSpec
@@ -101,7 +99,6 @@ class LiveAttempt(Execution):
     saved: EpochReport = NOTHING
     process_epoch: int = 0
     pending_start: ScheduledEvent | None = None
-    starts_s: float = 0.0
     stop_sent: bool = False
     stopped_run_id: str | None = None
     replies: dict[int, bool] = field(default_factory=dict)
@@ -216,8 +213,8 @@ def plan_rehearsal(run: LiveAttempt) -> str:
     """Epochs to the target of a rehearsal, and time and power of an epoch by power limit.
 
     Returns:
-        JSON: `epochs`, `points` of power limit (W), seconds an epoch and mean power of all its
-        GPUs (W), and what these draw idle, `idle_w`.
+        JSON: `epochs`, and `points` of power limit (W), seconds an epoch and mean power of all its
+        GPUs (W).
     """
     profile = run.training.profile
     assert profile is not None
@@ -225,4 +222,4 @@ def plan_rehearsal(run: LiveAttempt) -> str:
     times = [time_s * run.scale for time_s in curve.time_per_epoch_s]
     points = list(zip(curve.limits_w, times, curve.average_power_w, strict=True))
     epochs = run.inheritance.epochs_left(run.epochs_needed)
-    return json.dumps({"epochs": epochs, "points": points, "idle_w": run.attempt.idle_w})
+    return json.dumps({"epochs": epochs, "points": points})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wattkeeper.policies.errors import InputError, Problem
 
@@ -13,13 +13,6 @@ if TYPE_CHECKING:
 
 STEP_W: Final = 25.0
 """Between the power limits that are tried (Zeus, NSDI '23, section 6.1)."""
-
-
-class PowerControl(Protocol):
-    """Whether power limits can be set, and if not, why."""
-
-    allowed: bool
-    why: str
 
 
 class SessionArguments(NamedTuple):

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from wattkeeper.live.devices.device import common_range
 from wattkeeper.live.session import distributed
-from wattkeeper.live.session.arguments import PowerControl, SessionArguments, power_limit_steps
+from wattkeeper.live.session.arguments import SessionArguments, power_limit_steps
 from wattkeeper.live.wire.client import LINK
 from wattkeeper.policies.errors import EnvironmentLacks, NotSupported
 
 if TYPE_CHECKING:
     from wattkeeper.live.devices.device import Device
-    from wattkeeper.live.wire.messages import Coordinator
+    from wattkeeper.live.devices.power_limiter import PowerLimiter
+    from wattkeeper.live.wire.messages import Coordinator, EnergySource
 
 RECORDING: Final = "WATTKEEPER_RECORDING"
 """Environment variable: folder of the recorder that started this process."""
@@ -27,7 +28,7 @@ def is_linked() -> bool:
 
 
 def connect_coordinator(
-    arguments: SessionArguments, devices: Sequence[Device], limiter: PowerControl, how: str
+    arguments: SessionArguments, devices: Sequence[Device], limiter: PowerLimiter, how: EnergySource
 ) -> Coordinator:
     """The coordinator of a session: the controller, the recorder, or the policies in process.
 
@@ -88,7 +89,7 @@ def connect_coordinator(
 
 
 def _hardware(
-    arguments: SessionArguments, devices: Sequence[Device], how: str
+    arguments: SessionArguments, devices: Sequence[Device], how: EnergySource
 ) -> tuple[str, int, float]:
     """Type and number of the devices, and what the cost counts a second of one with, W."""
     if how == "absent" and arguments.eta > 0:
@@ -114,7 +115,7 @@ def _hardware(
 
 
 def _limits(
-    arguments: SessionArguments, devices: Sequence[Device], limiter: PowerControl, how: str
+    arguments: SessionArguments, devices: Sequence[Device], limiter: PowerLimiter, how: EnergySource
 ) -> tuple[float, ...]:
     """The limits that all devices may be given, W, ascending; that in force if none may."""
     common = common_range(devices)

@@ -95,13 +95,13 @@ class LocalCoordinator:
         own = sa.select(attempts).where(*self._is_own())
         row = db.execute(own).mappings().one_or_none()
         if row is None:
-            living = self._end_dead_attempts(db, job)
-            row = self._resume(db) or self._decide(db, job, living)
+            in_flight = self._end_dead_attempts(db, job)
+            row = self._resume(db) or self._decide(db, job, in_flight)
         return self._assign(row)
 
     def _end_dead_attempts(self, db: sa.Connection, job: sa.RowMapping) -> int:
         """End the attempts whose process is gone or silent; the number of those that run."""
-        now_s, living = self._store.now_s(db), 0
+        now_s, in_flight = self._store.now_s(db), 0
         running = (attempts.c.job == self._plan.job, attempts.c.status == "running")
         for row in db.execute(sa.select(attempts).where(*running)).mappings().all():
             if process_identity.is_dead(row["holder"]):
@@ -109,13 +109,13 @@ class LocalCoordinator:
             elif now_s > row["heard_s"] + row["lease_s"]:
                 cause = "hung" if row["epochs"] else "silent"
             else:
-                living += 1
+                in_flight += 1
                 continue
             columns = ("epochs", "time_s", "energy_j", "power_limit_w")
             progress = {name: row[name] for name in columns}
             message = f"{row['holder']} had the lease"
             self._close(db, job, row, AttemptResult(cause, **progress, message=message))
-        return living
+        return in_flight
 
     def _lease_columns(self, db: sa.Connection) -> dict[str, Any]:
         return {
@@ -140,7 +140,7 @@ class LocalCoordinator:
         update = sa.update(attempts).where(a.id == self._id).values(values).returning(attempts)
         return db.execute(update).mappings().one()
 
-    def _decide(self, db: sa.Connection, job: sa.RowMapping, living: int) -> sa.RowMapping:
+    def _decide(self, db: sa.Connection, job: sa.RowMapping, in_flight: int) -> sa.RowMapping:
         """Begin the next attempt of a recurrence that failed, else a new recurrence."""
         a, name = attempts.c, self._plan.job
         failed = (a.job == name, a.again.is_(True), a.terms == self._plan_digest)
@@ -153,7 +153,7 @@ class LocalCoordinator:
         else:
             values = {"recurrence": before["recurrence"], "attempt": before["attempt"] + 1}
             db.execute(sa.update(attempts).where(a.id == before["id"]).values(again=False))
-        values["in_flight"] = living
+        values["in_flight"] = in_flight
         self._id = self._new
         host = PolicyHost(self._store, db, job, self._plan, values)
         if before is None:
@@ -185,8 +185,7 @@ class LocalCoordinator:
         return db.execute(sa.insert(attempts).values(row).returning(attempts)).mappings().one()
 
     def _assign(self, row: sa.RowMapping) -> Assignment:
-        plan = self._plan
-        limit_w = row["power_limit_w"]
+        plan, limit_w = self._plan, row["power_limit_w"]
         return Assignment(
             job_id=f"{plan.job}-{row['recurrence']}",
             recurrence=row["recurrence"],
@@ -194,7 +193,7 @@ class LocalCoordinator:
             batch_size=row["batch_size"],
             default_batch_size=plan.default_batch_size,
             max_epochs=plan.max_epochs,
-            power_limit_w=limit_w if plan.limits_w else None,
+            power_limit_w=limit_w,
             profile_w=() if limit_w is not None else tuple(json.loads(row["profile_w"])),
             cost_bound=math.inf if row["cost_bound"] is None else row["cost_bound"],
             eta=plan.eta,

@@ -167,8 +167,8 @@ class PolicyHost(DecisionJournal):
         self._now_s = store.now_s(db) - job["begun_s"]
         self._streams = NamedStreams(job["seed"])
         tune = plan.tune if len(plan.limits_w) > 1 else find_config("tune", "max-power")
-        self._engaged = {"configure": self._engage(plan.configure), "tune": self._engage(tune)}
-        self._configs = {"configure": plan.configure, "tune": tune}
+        self._configs: dict[Point, PolicyConfig] = {"configure": plan.configure, "tune": tune}
+        self._engaged = {point: self._engage(config) for point, config in self._configs.items()}
         self.maker = DecisionMaker(self._engaged["configure"], self._engaged["tune"], self)
 
     def _engage(self, config: PolicyConfig) -> Engaged:

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from wattkeeper.live.devices.device import common_range
 from wattkeeper.live.host import process_identity
 from wattkeeper.live.session import distributed
-from wattkeeper.live.session.arguments import PowerControl, SessionArguments
+from wattkeeper.live.session.arguments import SessionArguments
 from wattkeeper.live.wire.clock import run_clock
-from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
+from wattkeeper.live.wire.messages import Assignment, AttemptResult, EnergySource, EpochReport
 from wattkeeper.policies.errors import NotSupported
 from wattkeeper.policies.protocols import Measurement
 
 if TYPE_CHECKING:
     from wattkeeper.live.devices.device import Device
+    from wattkeeper.live.devices.power_limiter import PowerLimiter
 
 REQUEST: Final = "request.json"
 EVENTS: Final = "events.jsonl"
@@ -70,8 +71,8 @@ class RecordingCoordinator:
         folder: Path,
         arguments: SessionArguments,
         devices: Sequence[Device],
-        limiter: PowerControl,
-        how: str,
+        limiter: PowerLimiter,
+        how: EnergySource,
     ) -> None:
         self._arguments, self._devices, self._limiter, self._how = arguments, devices, limiter, how
         self._events = folder / EVENTS
@@ -144,9 +145,8 @@ class RecordingCoordinator:
         types = sorted({device.gpu_type for device in self._devices})
         torch = sys.modules.get("torch")
         return {
-            "terms": dict(
-                zip(arguments._fields[:6], arguments[:6], strict=True)
-            ),  # up to the direction
+            # The arguments up to `higher_is_better`; the others do not concern a profile.
+            "terms": dict(zip(arguments._fields[:6], arguments, strict=False)),
             "gpu_type": "+".join(types) or "cpu",
             "gpus": len(self._devices) or distributed.world_size(),
             "limits_w": common_range(self._devices),

@@ -251,18 +251,18 @@ def match_nodes(capacity: Sequence[int], nodes: Sequence[Mapping[str, Any]]) -> 
     Raises:
         EnvironmentLacks: If there are too few.
     """
-    alive = [
+    available = [
         (int(node["Resources"].get("GPU", 0)), str(node["NodeID"]))
         for node in nodes
         if node["Alive"]
     ]
-    free = sorted(alive)
+    free = sorted(available)
     matches: dict[int, str] = {}
     for node in sorted(range(len(capacity)), key=capacity.__getitem__):
         while free and free[0][0] < capacity[node]:
             free.pop(0)
         if not free:
-            sizes = ", ".join(str(gpus) for gpus, _ in sorted(alive, reverse=True)) or "none"
+            sizes = ", ".join(str(gpus) for gpus, _ in sorted(available, reverse=True)) or "none"
             raise EnvironmentLacks(
                 f"the scenario has {len(capacity)} nodes with "
                 f"{', '.join(map(str, sorted(capacity, reverse=True)))} GPUs, Ray's have {sizes}: "
