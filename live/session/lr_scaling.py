@@ -1,5 +1,6 @@
 """Scales the learning rate of a script with the batch size that was chosen."""
 
+import math
 from typing import Literal
 
 from wattkeeper.policies.errors import InputError
@@ -22,8 +23,8 @@ def scale_learning_rate(rate: float, batch_size: int, default_batch_size: int, r
         raise InputError(
             f"found batch sizes of {batch_size} and {default_batch_size}; must be above 0"
         )
-    exponents = {"linear": 1.0, "square-root": 0.5, "none": 0.0}
-    if rule not in exponents:
-        raise InputError(f"no rule {rule!r} for learning rates; there is {', '.join(exponents)}")
-    factor: float = (batch_size / default_batch_size) ** exponents[rule]
-    return rate * factor
+    ratio = batch_size / default_batch_size
+    factors = {"linear": ratio, "square-root": math.sqrt(ratio), "none": 1.0}
+    if rule not in factors:
+        raise InputError(f"no rule {rule!r} for learning rates; there is {', '.join(factors)}")
+    return rate * factors[rule]
