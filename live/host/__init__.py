@@ -1,1 +1,1 @@
-"""The host: its clock, its processes, the folders of its user."""
+"""The host: its clock, the identity of its processes, failures of scripts."""
