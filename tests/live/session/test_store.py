@@ -55,12 +55,6 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return found.url.replace("/postgres?", f"/{name}?")
 
 
-@pytest.fixture(autouse=True)
-def _no_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("WATTKEEPER_DEVICE", "none")
-    monkeypatch.setenv("WATTKEEPER_STATE", str(tmp_path / "state"))
-
-
 def start(where: str, log: Path, **arguments: Any) -> subprocess.Popen[bytes]:
     given = json.dumps({**TERMS, "store": where, "log": str(log), **arguments})
     return subprocess.Popen([sys.executable, str(SCRIPT), given], stderr=subprocess.PIPE)
