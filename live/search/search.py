@@ -262,7 +262,7 @@ class SearchRun:
             raise StoreError(f"{parent} is not in the zoo {self.zoo.path}")
         trained = self._build(parent)
         trained.load_state_dict(self.zoo.load(model_id))
-        self.zoo.used(model_id)
+        self.zoo.note_use(model_id)
         report = transfer(trained, net, self._inputs)
         filled = [item for item in report.tensors if item.trained and item.status in FROM_PARENT]
         sources = {item.source for item in filled}

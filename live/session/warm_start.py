@@ -81,7 +81,7 @@ def begin(
         if parent is None:
             return None
         weights = zoo.load(parent.model_id)
-        zoo.used(parent.model_id)
+        zoo.note_use(parent.model_id)
         return parent, weights
 
     chosen = read_zoo(lambda: ZooSnapshot(zoo, child, lambda row: row.digest in by_digest), choose)

@@ -91,8 +91,8 @@ class Index:
         if root.exists() and not root.is_dir():
             raise StoreError("a file; name the folder of a zoo", root)
         if root.is_symlink() and not root.exists():
-            gone = f"a link to {root.readlink()}, which is not there; name the folder of a zoo"
-            raise StoreError(gone, root)
+            broken = f"a link to {root.readlink()}, which is not there; name the folder of a zoo"
+            raise StoreError(broken, root)
         try:
             root.mkdir(parents=True, exist_ok=True)
             with hold_lock(root / "lock", wait=True):

@@ -119,13 +119,13 @@ def insert(db: sqlite3.Connection, new: ZooModel, graph: Graph, tensors: Tensors
 
 def delete(db: sqlite3.Connection, model_id: int, token: str) -> bool:
     """Remove a model, and its files with the lease of a token; whether it was there."""
-    gone = model(db, model_id)
-    if gone is None:
+    removed = model(db, model_id)
+    if removed is None:
         return False
     extend(db, token, parts(db, model_id).values())
     db.execute("DELETE FROM models WHERE id = ?", (model_id,))
-    if scalar(db, "SELECT 1 FROM models WHERE digest = ?", gone.digest) is None:
-        db.execute("DELETE FROM graphs WHERE digest = ?", (gone.digest,))
+    if scalar(db, "SELECT 1 FROM models WHERE digest = ?", removed.digest) is None:
+        db.execute("DELETE FROM graphs WHERE digest = ?", (removed.digest,))
     return True
 
 
@@ -155,7 +155,7 @@ def view_of(row: ZooModel, shared: tuple[tuple[str, int], ...] = ()) -> StoredMo
     )
 
 
-def shelf(
+def views(
     db: sqlite3.Connection, new: ZooModel, sizes: Mapping[str, int]
 ) -> tuple[StoredModels, StoredModel]:
     """The views for `Retain` when a model is added, given the sizes of its tensors by digest.
@@ -176,5 +176,5 @@ def shelf(
             for model_id, digest, size in db.execute(holders, (each,)):
                 shared[model_id].append((digest, size))
         shared[new.model_id] = [(digest, sizes[digest]) for digest in sorted(ours)]
-    views = tuple(view_of(each, tuple(shared[each.model_id])) for each in known)
-    return StoredModels(capacity, views), view_of(new, tuple(shared[new.model_id]))
+    stored = tuple(view_of(each, tuple(shared[each.model_id])) for each in known)
+    return StoredModels(capacity, stored), view_of(new, tuple(shared[new.model_id]))

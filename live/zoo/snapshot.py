@@ -39,7 +39,7 @@ class StoredGraph(Graph):
         """See `Graph`; read from the index, with those of all models of the zoo at once."""
         arrays = self._snapshot.arrays(layout, make)
         if self.digest not in arrays:
-            raise self._snapshot.zoo.absent(self._model.model_id)
+            raise self._snapshot.zoo.no_such_model(self._model.model_id)
         return arrays[self.digest]
 
 

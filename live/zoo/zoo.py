@@ -154,11 +154,11 @@ class Zoo:
                     raise InputError(f"no model {parent} ever was in {self.path} to be the parent")
                 new = new._replace(model_id=last + 1, added=count, used=count)
                 policy = rows.policy_of(db)
-                shelf, view = rows.shelf(db, new, sizes)
-                admit, evict, reason = check_retention(shelf, view, policy.retain(shelf, view))
+                stored, view = rows.views(db, new, sizes)
+                admit, evict, reason = check_retention(stored, view, policy.retain(stored, view))
                 rows.put(db, "state", policy.state_dict())
-                for gone in evict:
-                    rows.delete(db, int(gone), token)
+                for evicted in evict:
+                    rows.delete(db, int(evicted), token)
                 if admit:
                     rows.put(db, "count", count)
                     rows.insert(db, new, graph, tensors)
@@ -179,7 +179,7 @@ class Zoo:
             model = rows.model(db, model_id)
             if model:
                 return rows.graph(db, model)
-        raise self.absent(model_id)
+        raise self.no_such_model(model_id)
 
     def load(self, model_id: int) -> dict[str, torch.Tensor]:
         """The tensors of a model as torch tensors on the CPU, for `load_state_dict`.
@@ -194,21 +194,21 @@ class Zoo:
         with self.index.read() as db:
             parts = rows.parts(db, model_id)
         if not parts:
-            raise self.absent(model_id)
+            raise self.no_such_model(model_id)
         try:
             contents = {digest: self._files.read(digest) for digest in set(parts.values())}
         except FileNotFoundError as error:
             with self.index.read() as db:
                 still_there = rows.parts(db, model_id)
             if not still_there:  # it went while it was being read
-                raise self.absent(model_id) from None
+                raise self.no_such_model(model_id) from None
             raise StoreError(
                 f"missing, though model {model_id} has it; remove the model and add it again",
                 error.filename,
             ) from None
         return {name: contents[digest] for name, digest in parts.items()}
 
-    def absent(self, model_id: int) -> StoreError:
+    def no_such_model(self, model_id: int) -> StoreError:
         """The error for a model that is not in the zoo."""
         known = [str(model.model_id) for model in self.models()]
         there = ", ".join(known[-10:]) or "none"
@@ -217,7 +217,7 @@ class Zoo:
             f"model {model_id} is not in the zoo {self.path} (any more); there is {there}{more}"
         )
 
-    def used(self, model_id: int) -> None:
+    def note_use(self, model_id: int) -> None:
         """Count a use of a model as the parent of another one.
 
         Raises:
@@ -233,7 +233,7 @@ class Zoo:
                 uses = "UPDATE models SET uses = uses + 1, used = ? WHERE id = ?"
                 db.execute(uses, (count, model_id))
         if not model:
-            raise self.absent(model_id)
+            raise self.no_such_model(model_id)
 
     def remove(self, model_id: int) -> None:
         """Remove a model, and from the disk what only it had.
@@ -244,7 +244,7 @@ class Zoo:
         with self.index.lease({}) as token, self.index.write() as db:
             removed = rows.delete(db, model_id, token)
         if not removed:
-            raise self.absent(model_id)
+            raise self.no_such_model(model_id)
 
     def gc(self) -> FreedSpace:
         """Remove files that killed processes left, and files that are not in the index."""

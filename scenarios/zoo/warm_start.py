@@ -92,7 +92,7 @@ def warm_start(zoo: Zoo, wanted: WarmStartRequest, out: Path) -> WarmStartResult
     with replace_file(out) as fresh:
         fresh.write_bytes(save(weights))
     with suppress(StoreError):  # it was evicted meanwhile
-        zoo.used(match.model.model_id)
+        zoo.note_use(match.model.model_id)
     return WarmStartResult(match.model, match.score, report)
 
 
@@ -121,7 +121,7 @@ def _choose(
         if parent is None:
             raise InputError(_explain_none(snapshot, wanted.policy, child, trusted))
     elif number not in snapshot.stored:
-        raise zoo.absent(number)
+        raise zoo.no_such_model(number)
     else:
         parent = snapshot.stored[number]
         if refusal := _refusal(parent, trusted):

@@ -72,7 +72,7 @@ class Worker:
         try:
             found = self.zoo.read(model.model_id)
             if not self.bounded:  # there, the order of additions shows who was evicted
-                self.zoo.used(model.model_id)
+                self.zoo.note_use(model.model_id)
         except StoreError as error:
             if "any more" not in str(error):
                 raise

@@ -83,7 +83,7 @@ def test_a_model_comes_back(zoo: Zoo) -> None:
     assert (two.name, two.parent, two.added, two.uses) == ("net", first, 2, 0)
     assert again.graph(first).nodes == GRAPH.nodes
     assert one.digest == GRAPH.digest
-    again.used(first)
+    again.note_use(first)
     assert again.models()[0]._replace(added=0) == one._replace(added=0, uses=1, used=3)
     assert again.check() == ()
 
@@ -145,7 +145,7 @@ def test_eviction_frees_the_disk(tmp_path: Path) -> None:
         zoo.add(GRAPH, state(seed), **ABOUT)
         assert zoo.bytes == sum(files(zoo).values()) <= 2 * size + 10
     assert [model.model_id for model in zoo.models()] == [2, 3]
-    zoo.used(2)
+    zoo.note_use(2)
     shares = {**state(2), BIAS: state(9)[BIAS]}
     assert zoo.add(GRAPH, shares, **ABOUT).evicted == (3,)
     with pytest.raises(StoreError, match=r"model 3 is not in the zoo .*; there is 2, 4"):
@@ -173,7 +173,7 @@ def test_the_policy_goes_on_with_what_it_learnt(tmp_path: Path) -> None:
     Zoo(tmp_path, capacity_bytes=3 * size)
     for seed in (1, 2):
         Zoo(tmp_path).add(GRAPH, state(seed), **ABOUT)
-    Zoo(tmp_path).used(1)
+    Zoo(tmp_path).note_use(1)
     evicted = [Zoo(tmp_path).add(GRAPH, state(seed), **ABOUT).evicted for seed in (3, 4)]
     assert evicted == [(2,), (3,)]
 
