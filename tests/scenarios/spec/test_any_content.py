@@ -13,7 +13,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.scenarios.spec.test_schema import GOOD, changed
+from tests.support.scenario_files import GOOD, changed
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.spec.loading import load
 
@@ -38,7 +38,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzz") / "fuzz.yaml"
 
 
-# Numbers stay small: what is too large to run has a test of its own above.
+# Numbers stay small: what is too large to run has a test in test_schema.py.
 TOKENS = [
     *("[", "]", "{", "}", ": ", ", ", "- ", "\n", "\n  ", "\n    ", "? ", "|\n", ">-\n", "# x\n"),
     *("&a ", "*a", "&b ", "*b", "<<: ", "!!binary ", "!!bool ", "!!int ", "!!float ", "!!null "),

@@ -1,0 +1,154 @@
+"""Settings of `--set` override a scenario; a bad one is named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.messages import assert_states
+from tests.support.scenario_files import GOOD, Refuse, accepted, changed
+from wattkeeper.scenarios.spec.schema import Scenario, UniformCluster
+
+
+def value_at(scenario: Scenario, place: str) -> Any:
+    found: Any = scenario.model_dump()
+    for step in place.split("."):
+        found = found[int(step)] if isinstance(found, list | tuple) else found[step]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("overrides", "place", "value"),
+    [
+        (["cluster.gpus=8"], "cluster.gpus", 8),
+        (["objective.eta=1e-3"], "objective.eta", 0.001),
+        (["objective.eta=0.25  # a remark"], "objective.eta", 0.25),
+        (["variants.zeus.policies.configure.beta=3"], "variants.zeus.policies.configure.beta", 3.0),
+        (["seeds=[4, 7]"], "seeds", (4, 7)),
+        (["seeds=[4, 7]", "seeds.1=9"], "seeds", (4, 9)),
+        (["workload.workloads=[image]"], "workload.workloads", ("image",)),
+        (
+            ["workload.recurrences={per_configuration: 2}"],
+            "workload.recurrences",
+            {"per_configuration": 2},
+        ),
+        (["policies.tune=max-power"], "policies.tune.kind", "max-power"),
+        (["policies.tune.kind=max-power"], "policies.tune.kind", "max-power"),
+        (
+            ["variants.zeus.policies.tune.kind=max-power"],
+            "variants.zeus.policies.tune",
+            {"kind": "max-power"},
+        ),
+        (
+            [
+                "variants.zeus.policies.configure=fixed",
+                "variants.zeus.policies.configure.batch_size=64",
+            ],
+            "variants.zeus.policies.configure",
+            {"kind": "fixed", "batch_size": 64},
+        ),
+        (["variants.new={}"], "variants.new.baseline", None),
+        (["cluster.gpus_per_node="], "cluster.gpus_per_node", None),
+        (["question=a=b"], "question", "a=b"),
+        (["question='5'"], "question", "5"),
+        (["cluster.gpus=5", "cluster.gpus=6"], "cluster.gpus", 6),
+        (["baseline=zeus"], "baseline", "zeus"),
+    ],
+    ids=str,
+)
+def test_set(path: Path, overrides: Sequence[str], place: str, value: object) -> None:
+    assert value_at(accepted(path, GOOD, *overrides), place) == value
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("cluster.gpus=five", "gpus|found the text 'five'|integer"),
+        ("cluster.gpus='5'", "gpus|found the text '5'|integer"),
+        ("cluster.gpus=", "gpus|found nothing|integer"),
+        ("question=", "question|found nothing|text"),
+        ("cluster.idle_power_w=-1", "idle_power_w|found -1"),
+        ("cluster.idle_power_w=.nan", "idle_power_w|found nan|finite"),
+        ("cluster=4", "cluster|found 4"),
+        ("foo=1", "unknown key 'foo'|allowed here: baseline"),
+        ("cluster.gpus_per=1", "unknown key 'gpus_per'|did you mean 'gpus_per_node'"),
+        ("variants.zeus.policies.tune.power_limit_w=5", "unknown key 'power_limit_w'|kind"),
+        ("policies.configure.batch_size=5", "configure|'kind'"),
+        ("policies.tune=nope", "tune|'nope'|max-power"),
+        ("baseline=nope", "baseline|'nope'|default, zeus"),
+        ("seeds.0=3", "seeds|is 2|no keys"),
+        ("variants.zues.objective.eta=1", "no variant 'zues'|default, zeus"),
+        ("cluster.gpus.x=1", "gpus|is 4|no keys"),
+        ("cluster.gpus=[", "not YAML"),
+        ("cluster.gpus={a", "not YAML"),
+        ("question='x", "not YAML"),
+        ("question=*a", "undefined alias 'a'"),
+        ("question=@x", "not YAML"),
+        ("question=a: b: c", "not YAML"),
+        ("cluster.gpus", "write it as path.to.key=value"),
+        ("=5", "write it as path.to.key=value"),
+        ("", "write it as path.to.key=value"),
+        ("a..b=1", "write it as path.to.key=value"),
+        (".a=1", "write it as path.to.key=value"),
+        ("a.=1", "write it as path.to.key=value"),
+    ],
+)
+def test_a_bad_set_is_named(refuse: Refuse, override: str, words: str) -> None:
+    problems = refuse(GOOD, override)
+    assert len(problems) == 1, problems
+    where, message = problems[0]
+    assert where.startswith(f"--set {override}")
+    assert_states(message, *words.split("|"))
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "name.x=1",
+        "variants.zeus.baseline=nope",
+        "cluster.gpus=5",
+        "variants.zeus.policies.tune.kind=fixed-power",
+        "objective.eta=0.5\nfoo: 1",
+        "question=&a [*a]",
+        "question=!!binary aGk=",
+        "question=!!bool maybe",
+        "question=!mine x",
+        'question="\\ud800"',
+        f"cluster.gpus={10**500}",
+        f"{'a.' * 2000}b=1",
+    ],
+    ids=lambda override: override[:40].encode("unicode_escape").decode(),
+)
+def test_a_set_that_makes_the_scenario_wrong_is_named(refuse: Refuse, override: str) -> None:
+    problems = refuse(GOOD, override)
+    assert [where for where, _ in problems if where.startswith("--set ")], problems
+
+
+@pytest.mark.parametrize("step", ["2", "-1", "x", "²", "99999999999999999999"])
+def test_no_such_element(refuse: Refuse, step: str) -> None:
+    text = changed("seeds: 2", "seeds: [1, 2]")
+    where = f"--set seeds.{step}=5"
+    ((place, message),) = refuse(text, where[6:])
+    assert place == where
+    assert_states(message, f"no element {step} ", "2")
+
+
+def test_an_element_number_too_long_to_read(refuse: Refuse) -> None:
+    ((where, message),) = refuse(changed("seeds: 2", "seeds: [1, 2]"), f"seeds.{'1' * 5000}=5")
+    assert where.startswith("--set seeds.111")
+    assert "no element" in message
+
+
+def test_several_bad_sets_and_a_bad_file(refuse: Refuse) -> None:
+    text = changed("seeds: 2", "seeds: 0")
+    places = [where for where, _ in refuse(text, "cluster.gpus=five", "objective.eta=2")]
+    assert places == ["--set cluster.gpus=five", "--set objective.eta=2", "20:8"]
+
+
+def test_a_set_repairs_what_is_wrong_in_the_file(path: Path) -> None:
+    cluster = accepted(path, changed("gpus: 4", "gpus: four"), "cluster.gpus=2").cluster
+    assert isinstance(cluster, UniformCluster)
+    assert cluster.gpus == 2
