@@ -256,11 +256,10 @@ def _list_changes(
         for name, before in expected.inputs.items()
         if result.inputs.get(name) != before
     ]
-    by_variant = [
-        list(_compare_variant(entry, name, expected.variants.get(name), result.variants.get(name)))
-        for name in dict.fromkeys((*expected.variants, *result.variants))
-    ]
-    changes += [change for own in by_variant for change in own]
+    for name in dict.fromkeys((*expected.variants, *result.variants)):
+        changes += _compare_variant(
+            entry, name, expected.variants.get(name), result.variants.get(name)
+        )
     if changes and entry.tolerances is None and expected.versions != result.versions:
         changes = _drop_version_effects(changes, expected, result, notes)
     kind = core()

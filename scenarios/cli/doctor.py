@@ -122,7 +122,7 @@ def _check_torch() -> Finding:
     try:
         import torch
 
-        names = [torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count())]
+        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     except Exception as error:  # a broken installation may raise anything
         install = "pip install 'wattkeeper[live]'; a script of yours without torch needs none"
         return Finding("torch", "fault", f"it cannot be used: {error}", install)
@@ -181,21 +181,21 @@ def _read(ask: Callable[[], float]) -> float | None:
 
 def _describe_device(values: dict[str, Any]) -> Iterator[Finding]:
     name, limits, power_w = values["name"], values["limits_w"], values["power_w"]
-    says = [values["gpu_type"], "counts its energy" if values["has_counter"] else "no counter"]
+    facts = [values["gpu_type"], "counts its energy" if values["has_counter"] else "no counter"]
     if power_w is not None:
-        says.append(f"draws {power_w:g} W")
+        facts.append(f"draws {power_w:g} W")
     if values["utilisation"] is not None:
-        says.append(f"{values['utilisation']:.0%} busy")
+        facts.append(f"{values['utilisation']:.0%} busy")
     if limits is not None:
-        says.append(
+        facts.append(
             f"limit {values['limit_w']:g} W of {limits['lowest_w']:g} to "
             f"{limits['highest_w']:g} W, by default {limits['default_w']:g} W"
         )
-    yield Finding(name, "good", ", ".join(says))
+    yield Finding(name, "good", ", ".join(facts))
     if not values["has_counter"]:
         if power_w is None:
             do = f"no training on it has an energy; use another one ({VISIBLE})"
-            yield Finding(name, "note", "it tells neither energy nor power", do)
+            yield Finding(name, "note", "it reports neither energy nor power", do)
         else:
             do = "energy is integrated from its power, and the results say so"
             yield Finding(name, "note", "it does not count its energy", do)
@@ -215,9 +215,9 @@ def _describe_device(values: dict[str, Any]) -> Iterator[Finding]:
 
 def _check_limits(present: Sequence[Device]) -> Iterator[Finding]:
     """Whether limits may be set, and which ones were restored."""
-    able = [device for device in present if device.limits is not None]
-    if able:
-        with PowerLimiter(able) as limiter:
+    limited = [device for device in present if device.limits is not None]
+    if limited:
+        with PowerLimiter(limited) as limiter:
             allowed, why, undone = limiter.allowed, limiter.why, limiter.undone
         if allowed:
             yield Finding("limits", "good", "power limits can be set")
@@ -225,12 +225,12 @@ def _check_limits(present: Sequence[Device]) -> Iterator[Finding]:
             yield Finding("limits", "note", f"power limits stay as they are: {why}")
     else:
         undone = limit_journal.recover()
-    for one in undone:
-        what = f"{one.uuid}: a run that was killed left its power limit behind"
-        if one.error:
-            yield Finding("limits", "fault", f"{what}. It was {one.before_w:g} W; {one.error}")
+    for limit in undone:
+        what = f"{limit.uuid}: a run that was killed left its power limit behind"
+        if limit.error:
+            yield Finding("limits", "fault", f"{what}. It was {limit.before_w:g} W; {limit.error}")
         else:
-            yield Finding("limits", "note", what, f"done: it is {one.before_w:g} W again")
+            yield Finding("limits", "note", what, f"done: it is {limit.before_w:g} W again")
 
 
 def format_report(report: Report) -> Iterator[str]:

@@ -23,7 +23,7 @@ def generate() -> None:
 
 
 @generate.command("profiles")
-@click.option("--name", default="synthetic", help="Its name in the library [synthetic].")
+@click.option("--name", default="synthetic", help="Name in the library [synthetic].")
 @click.option("--seed", type=_SEED, default=1, help="Seed of the noise [1].")
 @click.option("--replace", is_flag=True, help="Replace a trace of that name.")
 def generate_profiles(name: str, seed: int, replace: bool) -> None:
@@ -35,11 +35,11 @@ def generate_profiles(name: str, seed: int, replace: bool) -> None:
 
 
 @generate.command("jobs")
-@click.option("--name", default="synthetic-jobs", help="Its name in the library [synthetic-jobs].")
+@click.option("--name", default="synthetic-jobs", help="Name in the library [synthetic-jobs].")
 @click.option("--fit", default="philly", help="A shipped fit or a file of one [philly].")
 @click.option("--jobs", type=_JOBS, default=100_000, help="Number of jobs [100000].")
 @click.option("--seed", type=_SEED, default=1, help="Seed of the generator [1].")
-@click.option("--rate-scale", type=_RATE, help="Times the fit's arrival rate [1].")
+@click.option("--rate-scale", type=_RATE, help="Factor on the fit's arrival rate [1].")
 @click.option("--load", type=_LOAD, help="Or: requested share of the cluster, on average.")
 @click.option("--gpus", type=GPUS, help="GPUs of that cluster.")
 @click.option("--replace", is_flag=True, help="Replace a trace of that name.")

@@ -25,12 +25,14 @@ FOLDER = click.Path(path_type=Path)
 Command = Callable[..., Any]
 
 _zoo = click.option("--zoo", "folder", type=FOLDER, required=True, help="Folder of the zoo.")
-_matcher = click.option("--matcher", default="coverage", help="What scores parents [coverage].")
-_policy = click.option(
-    "--policy", default="modelkeeper", help="What chooses the parent [modelkeeper]."
+_matcher = click.option(
+    "--matcher", default="coverage", help="Matcher that scores parents [coverage]."
 )
-_task = click.option("--task", help="What the child is trained for.")
-_dataset = click.option("--dataset", default="", help="What it is trained on.")
+_policy = click.option(
+    "--policy", default="modelkeeper", help="Policy that chooses the parent [modelkeeper]."
+)
+_task = click.option("--task", help="Task of the child.")
+_dataset = click.option("--dataset", default="", help="Data set of the child.")
 _origin = click.option(
     "--mutated-from", metavar="NAME", help="Stored model that the child is a mutation of."
 )
@@ -39,21 +41,21 @@ _input = click.option(
     "--input",
     "shape",
     metavar="1,3,32,32",
-    help="Shape of a module's input; by default its first layer says it.",
+    help="Shape of a module's input; by default derived from its first layer.",
 )
 
 
 @click.group("zoo")
 def zoo() -> None:
-    """Keep trained models, and start new ones from the weights of the most similar one.
+    """Store trained models, and start new ones from the weights of the most similar one.
 
     Where a command takes MODULE:CALLABLE, as my_models:resnet18, it imports your code (from the
-    working directory first) and calls it without arguments: it gives the torch module.
+    working directory first) and calls it without arguments, to get the torch module.
     """
 
 
 def _open(folder: Path) -> Zoo:
-    """A zoo that is there."""
+    """Open a zoo that exists."""
     from wattkeeper.live.zoo.index import NAME
     from wattkeeper.live.zoo.zoo import Zoo
 
@@ -64,17 +66,23 @@ def _open(folder: Path) -> Zoo:
 
 @zoo.command()
 @_zoo
-@click.option("--graph", type=FOLDER, help="Its graph, a JSON or ONNX file.")
-@click.option("--module", metavar="MODULE:CALLABLE", help="Or its code, which warm-start needs.")
+@click.option("--graph", type=FOLDER, help="Graph of the model, a JSON or ONNX file.")
+@click.option(
+    "--module", metavar="MODULE:CALLABLE", help="Or code of the model, which warm-start needs."
+)
 @_input
-@click.option("--weights", type=FOLDER, required=True, help="Its state, a safetensors file.")
-@click.option("--task", required=True, help="What it was trained for.")
-@click.option("--dataset", required=True, help="What it was trained on.")
-@click.option("--accuracy", type=float, required=True, help="The larger, the better.")
-@click.option("--name", help="What to call it; by default as the graph.")
-@click.option("--parent", type=int, help="Number of the model whose weights it started from.")
+@click.option(
+    "--weights", type=FOLDER, required=True, help="Weights of the model, a safetensors file."
+)
+@click.option("--task", required=True, help="Task of the model.")
+@click.option("--dataset", required=True, help="Data set of the model.")
+@click.option(
+    "--accuracy", type=float, required=True, help="Accuracy of the model; the larger, the better."
+)
+@click.option("--name", help="Name of the model [that of the graph].")
+@click.option("--parent", type=int, help="Number of the model from whose weights it started.")
 @click.option("--capacity", help="Capacity of the zoo from now on, as 10GB; unbounded at first.")
-@click.option("--retain", help="Policy of the zoo from now on; at first modelkeeper.")
+@click.option("--retain", help="Retain policy of the zoo from now on; at first modelkeeper.")
 @_json
 def add(
     folder: Path,
@@ -91,10 +99,10 @@ def add(
     retain: str | None,
     as_json: bool,
 ) -> None:
-    """Add a trained model; over the capacity, the policy chooses which ones go.
+    """Add a trained model; over the capacity, the policy chooses which ones are evicted.
 
-    With --module alone its graph is made from your code; with --graph too, the code is only noted.
-    Exit code 1: the policy does not keep it.
+    With --module alone, the graph is made from your code; with --graph too, the code is only noted.
+    Exit code 1: the policy does not keep the model.
     """
     from wattkeeper.live.zoo.tensors import check, read_safetensors
     from wattkeeper.live.zoo.zoo import Zoo
@@ -107,16 +115,16 @@ def add(
     limit = None if capacity is None else inputs.capacity_bytes(capacity)
     tensors = read_safetensors(weights)
     if graph is not None:
-        found = inputs.graph_of(str(graph), shape)
+        model_graph = inputs.graph_of(str(graph), shape)
     else:
         assert module is not None
-        made = inputs.module(module)
-        found = inputs.graph_of_module(made, module, shape)
-        tensors = inputs.with_all_names(tensors, made)
-    check(tensors, found, str(weights))
+        model = inputs.module(module)
+        model_graph = inputs.graph_of_module(model, module, shape)
+        tensors = inputs.with_all_names(tensors, model)
+    check(tensors, model_graph, str(weights))
     store = Zoo(folder, limit, retain)
     added = store.add(
-        found,
+        model_graph,
         tensors,
         task=task,
         dataset=dataset,
@@ -127,13 +135,13 @@ def add(
     )
     if as_json:
         click.echo(json.dumps(added._asdict(), indent=2))
-    for gone in added.evicted if not as_json else ():
-        click.echo(f"Evicted: model {gone}")
+    for model_id in added.evicted if not as_json else ():
+        click.echo(f"Evicted: model {model_id}")
     if added.model_id is None:
-        click.echo(f"{name or found.name} is not kept: {added.reason}", err=True)
+        click.echo(f"{name or model_graph.name} is not kept: {added.reason}", err=True)
         click.get_current_context().exit(NOT_KEPT)
     if not as_json:
-        click.echo(f"model {added.model_id}: {name or found.name}, in {folder}")
+        click.echo(f"model {added.model_id}: {name or model_graph.name}, in {folder}")
 
 
 @zoo.command("list")
@@ -146,9 +154,9 @@ def list_models(folder: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([model._asdict() for model in models], indent=2))
         return
-    from wattkeeper.scenarios.cli.tables.zoo import show_models
+    from wattkeeper.scenarios.cli.tables.zoo import print_models
 
-    show_models(terminal.console(), store, models)
+    print_models(terminal.console(), store, models)
 
 
 @zoo.command()
@@ -180,7 +188,7 @@ def match(
     """
     from wattkeeper.live.zoo.parents import choose_parent, parent_policy, rank
     from wattkeeper.live.zoo.snapshot import ZooSnapshot, read_zoo
-    from wattkeeper.scenarios.cli.tables.zoo import SHOWN, show_matches
+    from wattkeeper.scenarios.cli.tables.zoo import MOST_ROWS, print_matches
     from wattkeeper.scenarios.zoo.inputs import graph_of
     from wattkeeper.scenarios.zoo.warm_start import describe_child, job_of
 
@@ -190,26 +198,26 @@ def match(
     model = describe_child(graph_of(child, shape), task or "", dataset, mutated_from)
 
     def ask(snapshot: ZooSnapshot) -> tuple[list[ParentMatch], int, ZooModel | None]:
-        matches = rank(snapshot, model.graph, matcher, None if as_json else SHOWN)
+        matches = rank(snapshot, model.graph, matcher, None if as_json else MOST_ROWS)
         parent = choose_parent(config, snapshot, job_of(model)) if task else None
         return matches, len(snapshot.stored), parent
 
     matches, many, parent = read_zoo(lambda: ZooSnapshot(store, model), ask)
     if as_json:
-        found = [
-            {**_named(each.model), "score": each.score, "score_over_own": each.over_own}
-            | ({"chosen": each.model == parent} if task else {})
-            for each in matches
+        rows = [
+            {**_describe(match.model), "score": match.score, "score_over_own": match.over_own}
+            | ({"chosen": match.model == parent} if task else {})
+            for match in matches
         ]
-        click.echo(json.dumps(found, indent=2))
+        click.echo(json.dumps(rows, indent=2))
         return
-    show_matches(terminal.console(), f"Parents of {child} by {matcher}", matches, many)
+    print_matches(terminal.console(), f"Parents of {child} by {matcher}", matches, many)
     if task:
         chosen = f"model {parent.model_id} ({parent.name})" if parent else "no parent"
         click.echo(f"{config.kind} chooses {chosen}")
 
 
-def _named(model: ZooModel) -> dict[str, Any]:
+def _describe(model: ZooModel) -> dict[str, Any]:
     names = ("model_id", "name", "task", "dataset", "accuracy")
     return {name: getattr(model, name) for name in names}
 
@@ -218,7 +226,9 @@ def _named(model: ZooModel) -> dict[str, Any]:
 @click.option("--graphs", type=FOLDER, required=True, help="Folder of graphs, JSON files.")
 @_matcher
 @click.option("--out", type=FOLDER, required=True, help="CSV file to write.")
-@click.option("--child", "children", multiple=True, metavar="NAME", help="Only this child; again.")
+@click.option(
+    "--child", "children", multiple=True, metavar="NAME", help="Only this child; may be repeated."
+)
 def scores(graphs: Path, matcher: str, out: Path, children: tuple[str, ...]) -> None:
     """Score all ordered pairs of the graphs in a folder: parent, child, score, score over own."""
     from wattkeeper.scenarios.zoo.scores import write_scores
@@ -238,9 +248,11 @@ def scores(graphs: Path, matcher: str, out: Path, children: tuple[str, ...]) -> 
 @_origin
 @click.option("--parent", type=int, help="Number of the parent, instead of the policy's choice.")
 @_policy
-@click.option("--matcher", help="What scores parents [coverage].")
+@click.option("--matcher", help="Matcher that scores parents [coverage].")
 @click.option("--minimum", type=float, help="Least score of a parent over the child's own [0.01].")
-@click.option("--trust", multiple=True, metavar="MODULE", help="Run code of parents from there.")
+@click.option(
+    "--trust", multiple=True, metavar="MODULE", help="Run code of parents from this module."
+)
 @_json
 def warm_start(
     folder: Path,
@@ -271,10 +283,10 @@ def warm_start(
     config = parent_policy(
         policy, {name: value for name, value in given.items() if value is not None}
     )
-    wanted = WarmStartRequest(child, shape, task, dataset, mutated_from, parent, config, trust)
-    start = warm_start(_open(folder), wanted, out)
+    request = WarmStartRequest(child, shape, task, dataset, mutated_from, parent, config, trust)
+    start = warm_start(_open(folder), request, out)
     if as_json:
-        about = {"parent": _named(start.parent), "score": start.score, "out": str(out)}
+        about = {"parent": _describe(start.parent), "score": start.score, "out": str(out)}
         click.echo(json.dumps({**about, "transfer": start.report.model_dump()}, indent=2))
         return
     click.echo(str(start.report))

@@ -48,7 +48,7 @@ def _check_search(loaded: LoadedScenario, variant: str, configure: PolicyConfig)
         raise locate_error(loaded, variant, PolicyError(what, "tune"))
     default = policies("configure")[DEFAULTS["configure"]].model_validate({})
     if not configure.sets_parent and configure != default:
-        parents = (kind for kind, one in policies("configure").items() if one.sets_parent)
+        parents = (kind for kind, config in policies("configure").items() if config.sets_parent)
         what = (
             f"configure: {configure.kind} chooses a batch size, but all networks of a search are "
             f"trained by one rule (workload.training); allowed: {', '.join(parents)}"
@@ -118,15 +118,15 @@ def _check_zoo(
 def _explain_missing(config: PolicyConfig, inputs: ScenarioInputs) -> str:
     """Explains which column that a policy needs is not filled; empty if all are."""
     for column, advice in config.needed_columns.items():
-        named = COLUMNS.get(column, column)
+        label = COLUMNS.get(column, column)
         if inputs.run.jobs is None:
-            return f"it needs the {named} of every job, and jobs that recur have none"
+            return f"it needs the {label} of every job, and jobs that recur have none"
         absent = inputs.run.jobs[column].is_null()
-        many = inputs.run.jobs[column].null_count
-        if many:
+        count = inputs.run.jobs[column].null_count
+        if count:
             row = absent.index(True).as_py()
             job = name_job(inputs.run.jobs["job_id"][row].as_py(), int(inputs.rows[row]))
-            return f"{many} of {len(absent)} jobs have no {named} (first: {job}); {advice}"
+            return f"{count} of {len(absent)} jobs have no {label} (first: {job}); {advice}"
     return ""
 
 

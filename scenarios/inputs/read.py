@@ -17,10 +17,7 @@ from wattkeeper.scenarios.inputs.latencies import latencies_of, with_preemption
 from wattkeeper.scenarios.inputs.power_checks import PowerCapCheck, check_busy_power, check_cap
 from wattkeeper.scenarios.inputs.recurring import read_live, read_recurring
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
-from wattkeeper.scenarios.inputs.zoo_models import (
-    estimate_durations,
-    read_models,
-)
+from wattkeeper.scenarios.inputs.zoo_models import estimate_durations, read_models
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import (
     ArchitectureSearch,
@@ -74,7 +71,7 @@ def read_inputs(loaded: LoadedScenario, *, live: bool = False) -> ScenarioInputs
             document.where(("workload",)),
         )
     else:
-        inputs = read_recurring(scenario, workload, document, profiles, cluster)
+        inputs = read_recurring(workload, document, profiles, cluster)
     if scenario.latencies is None or live:
         return inputs
     with locate_errors(document, "latencies"):
@@ -150,7 +147,7 @@ def _needed_profiles(jobs: pa.Table, trace: Trace | None, cluster: ClusterSpec) 
     """The profiles of all workloads of the jobs on all types that they may run on."""
     kinds = ["workload", "gpus", "gpu_type"]
     rows = jobs.group_by(kinds, use_threads=False).aggregate([]).to_pylist()
-    found: dict[tuple[str, int, str], Profile] = {}
+    needed: dict[tuple[str, int, str], Profile] = {}
     sets: dict[tuple[str, int], ProfileSet] = {}
     for row in sorted(rows, key=lambda row: (row["workload"] or "", row["gpus"])):
         if row["workload"] is None:
@@ -158,12 +155,12 @@ def _needed_profiles(jobs: pa.Table, trace: Trace | None, cluster: ClusterSpec) 
         if trace is None:
             raise InputError("jobs of the trace name workloads: say where their profiles are "
                              "(workload.profiles)")  # fmt: skip
-        for at in cluster.types_allowed(row["gpu_type"]):
-            key = cluster.gpu_types[at], row["gpus"]
+        for index in cluster.types_allowed(row["gpu_type"]):
+            key = cluster.gpu_types[index], row["gpus"]
             if key not in sets:
                 sets[key] = load_profiles(trace, *key)
-            found[row["workload"], row["gpus"], key[0]] = sets[key].get(row["workload"])
-    return found
+            needed[row["workload"], row["gpus"], key[0]] = sets[key].get(row["workload"])
+    return needed
 
 
 def _profile_trace(source: ProfileSource) -> Trace:

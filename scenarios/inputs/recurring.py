@@ -14,7 +14,6 @@ from wattkeeper.traces.trace import Trace
 
 
 def read_recurring(
-    scenario: Scenario,
     workload: RecurringWorkload,
     document: YamlDocument,
     trace: Trace,
@@ -86,7 +85,7 @@ def read_live(
                     "profile (workload.profiles)"
                 )
         part = workload.model_copy(update={"workloads": rehearsed})
-        profiles = read_recurring(scenario, part, document, trace, cluster).run.profiles
+        profiles = read_recurring(part, document, trace, cluster).run.profiles
     often = workload.recurrences
     if not isinstance(often, int):
         with locate_errors(document, "workload", "recurrences"):

@@ -19,9 +19,7 @@ from wattkeeper.scenarios.report.phrases import (
 from wattkeeper.scenarios.report.points import PointRow, describe_points
 
 
-def write_sentences(
-    sweep: Json, points: Sequence[PointRow], variants: Sequence[str]
-) -> Iterator[Element]:
+def write_sentences(points: Sequence[PointRow], variants: Sequence[str]) -> Iterator[Element]:
     """The points of least energy and time, and the range of each variant's changes."""
     if not points:
         yield tag("li", "No point is done: there is nothing to compare.")

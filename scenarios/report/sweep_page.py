@@ -43,7 +43,7 @@ def render_sweep_page(folder: Path) -> str:
     body = [
         header(sweep["scenario"]),
         tag("h1", sweep["question"] or sweep["scenario"]),
-        tag("ul", *write_sentences(sweep, points, variants), class_="answer"),
+        tag("ul", *write_sentences(points, variants), class_="answer"),
         *markup.notes(remarks),
         *markup.notes(cautions, "caution"),
         *([_list_failures(failed)] if failed else []),

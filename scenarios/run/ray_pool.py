@@ -35,7 +35,7 @@ def run_tasks(
         of_task: The run that a task asks for, and what names its inputs.
         inputs_of: The inputs of that name; Ray's object store gets them once, for all tasks that
             stand together.
-        address: Of the cluster.
+        address: Address of the cluster.
 
     Yields:
         A task and its result, or an error where its host or process was lost each time.
@@ -45,7 +45,7 @@ def run_tasks(
     """
     ray_runner.connect(address)
     ray: Any = import_module("ray")
-    call, code = ray.remote(_attempt).options(max_retries=TRIES), code_digest()
+    call, code = ray.remote(_run_on_host).options(max_retries=TRIES), code_digest()
     running: dict[Any, T] = {}
     stored: tuple[K, Any] | None = None
     try:
@@ -57,10 +57,10 @@ def run_tasks(
                 if stored is None or stored[0] != key:
                     stored = key, ray.put(inputs_of(key))
                 running[call.remote(spec, stored[1], code)] = task
-            over, _ = ray.wait(list(running))
-            task = running.pop(over[0])
+            (finished, *_), _ = ray.wait(list(running))
+            task = running.pop(finished)
             try:
-                outcome: UnitResult | EnvironmentLacks = ray.get(over[0])
+                outcome: UnitResult | EnvironmentLacks = ray.get(finished)
             except ray.exceptions.RayTaskError as error:
                 raise error.cause from None
             except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError,
@@ -77,7 +77,7 @@ def run_tasks(
         ray.shutdown()
 
 
-def _attempt(spec: RunSpec, inputs: RunInputs, code: str) -> UnitResult:
+def _run_on_host(spec: RunSpec, inputs: RunInputs, code: str) -> UnitResult:
     """Run on a host of the cluster, if its wattkeeper is the same.
 
     Raises:

@@ -23,11 +23,11 @@ FLOORS: Final = ("policies", "traces", "sim", "live", "scenarios")
 
 
 class UnitResult(NamedTuple):
-    """What became of a unit.
+    """The outcome of a unit.
 
     Attributes:
-        result: What it left behind, or what it raised.
-        wall_s: How long it took, s.
+        result: Its results, or the error that it raised.
+        wall_s: Its duration, s.
     """
 
     result: RunResult | Exception
@@ -35,7 +35,7 @@ class UnitResult(NamedTuple):
 
 
 def run_unit(spec: RunSpec, inputs: RunInputs) -> UnitResult:
-    """Run one variant with one seed; what it raises is returned, fit to be sent elsewhere."""
+    """Run one variant with one seed; an error is returned in a form that can be pickled."""
     began = time.perf_counter()
     result: RunResult | Exception
     try:
@@ -52,7 +52,7 @@ def run_unit(spec: RunSpec, inputs: RunInputs) -> UnitResult:
 
 
 def software_versions() -> dict[str, str]:
-    """Of Python, and of what results depend on."""
+    """Versions of Python and of the libraries that results depend on."""
     return {"python": platform.python_version()} | {name: version(name) for name in SOFTWARE}
 
 

@@ -461,8 +461,8 @@ class Scenario(Section):
     profiling: Profiling = "measured"
     """Whether `Tune` gets the measurements of profiling after the profiled epoch, or before."""
     rng: Literal["named", "published"] = "named"
-    """Random streams by name, the same luck for all variants; or the published Zeus simulator's,
-    which takes the seeds of a trace's jobs from the names of their groups: `seeds` change nothing
+    """Random streams by name, with the same draws for all variants; or those of the published Zeus
+    simulator, where the names of a trace's groups are the seeds of its jobs: `seeds` change nothing
     there."""
     latencies: LatenciesSection | Literal["recorded"] | None = None
     """Latencies of live runs other than training; none if absent. `recorded`: as recorded with the

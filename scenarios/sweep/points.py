@@ -59,12 +59,12 @@ def expand_sweep(loaded: LoadedScenario) -> list[SweepPoint]:
     scenario, document = loaded
     assert scenario.sweep is not None
     items = [(("sweep",), scenario.sweep)] if isinstance(scenario.sweep, dict) else [
-        (("sweep", at), axes) for at, axes in enumerate(scenario.sweep)]  # fmt: skip
+        (("sweep", index), axes) for index, axes in enumerate(scenario.sweep)]  # fmt: skip
     _check_axes(items, document)
     _check_size(items, loaded)
     plain = document.copy()
     plain.data.pop("sweep")
-    found: list[SweepPoint] = []
+    points: list[SweepPoint] = []
     problems: dict[Problem, None] = {}
     known: dict[str, str] = {}
     for number, chosen in enumerate(_choose_values(items), 1):
@@ -80,10 +80,10 @@ def expand_sweep(loaded: LoadedScenario) -> list[SweepPoint]:
             problems[Problem(what, document.where(list(chosen.values())[-1][1]))] = None
             continue
         known[resolved] = str(point)
-        found.append(point)
+        points.append(point)
     if problems:
         raise ScenarioError(sorted(problems, key=line_and_column))
-    return found
+    return points
 
 
 Item = tuple[ValuePath, Mapping[str, Any]]
@@ -97,7 +97,7 @@ def _choose_values(items: Sequence[Item]) -> Iterator[dict[str, tuple[Any, Value
     """For each point: by path, the value and its place in the scenario."""
     for place, axes in items:
         columns = [
-            [(path, value, (*place, path, at)) for at, value in enumerate(_axis_values(axis))]
+            [(path, value, (*place, path, index)) for index, value in enumerate(_axis_values(axis))]
             for path, axis in axes.items()
         ]
         for row in product(*columns):
@@ -146,16 +146,16 @@ def _check_axes(items: Sequence[Item], document: YamlDocument) -> None:
 
 
 def _check_size(items: Sequence[Item], loaded: LoadedScenario) -> None:
-    many = sum(prod(len(_axis_values(axis)) for axis in axes.values()) for _, axes in items)
-    runs = many * len(loaded.scenario.variants) * len(loaded.scenario.all_seeds)
-    for number, most, what in ((many, MAX_POINTS, "points"), (runs, MAX_RUNS, "runs")):
+    points = sum(prod(len(_axis_values(axis)) for axis in axes.values()) for _, axes in items)
+    runs = points * len(loaded.scenario.variants) * len(loaded.scenario.all_seeds)
+    for number, most, what in ((points, MAX_POINTS, "points"), (runs, MAX_RUNS, "runs")):
         if number > most:
             place = loaded.document.where(("sweep",))
             raise ScenarioError(f"sweep: {number:,} {what}; at most {most:,}", place)
 
 
 def read_point_inputs(
-    found: Sequence[SweepPoint],
+    points: Sequence[SweepPoint],
 ) -> Iterator[tuple[list[SweepPoint], ScenarioInputs]]:
     """Read the inputs of all points, once for those that read the same, and check their policies.
 
@@ -166,7 +166,7 @@ def read_point_inputs(
         ScenarioError: At the end, if anything is wrong at any point; all problems at once.
     """
     alike: dict[str, list[SweepPoint]] = {}
-    for point in found:
+    for point in points:
         alike.setdefault(_inputs_key(point.loaded), []).append(point)
     wrong: dict[Problem, list[SweepPoint]] = {}
     for same in alike.values():
@@ -191,7 +191,7 @@ def read_point_inputs(
             yield same, inputs
     if wrong:
         raise ScenarioError(
-            [_name_points(problem, at, len(found)) for problem, at in wrong.items()]
+            [_name_points(problem, own, len(points)) for problem, own in wrong.items()]
         )
 
 
@@ -202,8 +202,9 @@ def _inputs_key(loaded: LoadedScenario) -> str:
     return parts + repr([occupancy_of(scenario, variant) for variant in scenario.variants])
 
 
-def _name_points(problem: Problem, at: Sequence[SweepPoint], all_: int) -> Problem:
-    if len(at) == all_:
+def _name_points(problem: Problem, points: Sequence[SweepPoint], total: int) -> Problem:
+    """The problem with the points that have it, unless all have."""
+    if len(points) == total:
         return problem
-    more = f", and at {len(at) - 1} more points" if len(at) > 1 else ""
-    return Problem(f"{problem.message} (at {at[0]}{more})", problem.where)
+    more = f", and at {len(points) - 1} more points" if len(points) > 1 else ""
+    return Problem(f"{problem.message} (at {points[0]}{more})", problem.where)

@@ -29,6 +29,8 @@ def write_sweep(folder: Path, works: Sequence[PointWork]) -> None:
     Raises:
         InputError: If the folder holds anything but results of a sweep.
     """
+    from wattkeeper.scenarios.report import render_sweep_page
+
     check_folder(folder, sweep=True)
     with replace_folder(folder.resolve()) as fresh:
         (fresh / "points").mkdir()
@@ -37,14 +39,7 @@ def write_sweep(folder: Path, works: Sequence[PointWork]) -> None:
                 link_folder(work.done, fresh / "points" / work.point.id)
         _write_metrics(fresh / "metrics.parquet", works)
         (fresh / SWEEP).write_text(to_json(_describe(works)), encoding="utf-8")
-        _write_report(fresh)
-
-
-def _write_report(folder: Path) -> None:
-    """Write the page of a sweep."""
-    from wattkeeper.scenarios.report import render_sweep_page
-
-    (folder / "report.html").write_text(render_sweep_page(folder), encoding="utf-8")
+        (fresh / "report.html").write_text(render_sweep_page(fresh), encoding="utf-8")
 
 
 def _describe(works: Sequence[PointWork]) -> Json:
@@ -63,7 +58,8 @@ def _describe(works: Sequence[PointWork]) -> Json:
         "baseline": scenario.baseline,
         "variants": list(scenario.variants),
         "seeds": list(scenario.all_seeds),
-        "axes": {path: axis_values(path, works) for path in works[0].point.values},
+        "axes": {path: _distinct([work.point.values[path] for work in works])
+                 for path in works[0].point.values},
         "points": [
             {
                 "id": work.point.id,
@@ -82,12 +78,8 @@ def _describe(works: Sequence[PointWork]) -> Json:
 
 
 def _distinct(values: Sequence[Any]) -> list[Any]:
+    """The values, each once, in their order."""
     return list({json.dumps(value): value for value in values}.values())
-
-
-def axis_values(path: str, works: Sequence[PointWork]) -> list[Any]:
-    """The values of an axis, each once, in the order of the points."""
-    return _distinct([work.point.values[path] for work in works])
 
 
 def _column(values: Sequence[Any]) -> tuple[pa.DataType, list[Any]]:

@@ -22,11 +22,11 @@ from wattkeeper.sim.results.folder import work_folder
 ERRORS: Final = "errors.txt"
 """Beside unfinished work: tracebacks of unexpected errors when the sweep ran last."""
 
-Ran = Generator[tuple["SweepUnit | PointWork", "Exception | None"], None, None]
+Outcomes = Generator[tuple["SweepUnit | PointWork", "Exception | None"], None, None]
 
 
 def run_sweep(
-    found: Sequence[SweepPoint],
+    points: Sequence[SweepPoint],
     results: Path,
     workers: int,
     ray: str | None,
@@ -49,17 +49,17 @@ def run_sweep(
     errors = folder / ERRORS
     with lock_folder(folder):
         errors.unlink(missing_ok=True)
-        works = prepare(found, folder)
+        works = prepare(points, folder)
         total = sum(len(work.units) for work in works)
         left = sum(len(work.missing) for work in works)
         if left < total:
             tell(f"Goes on with {folder}: {total - left} of {total} runs are done.")
         progress(total - left, total)
-        ran = _run_locally(works, workers) if ray is None else _run_on_ray(works, ray)
+        outcomes = _run_locally(works, workers) if ray is None else _run_on_ray(works, ray)
         by_point = {work.point.id: work for work in works}
         try:
-            with closing(ran):
-                for unit, outcome in ran:
+            with closing(outcomes):
+                for unit, outcome in outcomes:
                     if isinstance(unit, SweepUnit):
                         _record_outcome(by_point[unit.point], unit, outcome, errors)
                         left -= 1
@@ -110,12 +110,12 @@ def _missing_tasks(works: Sequence[PointWork]) -> deque[SweepUnit | PointWork]:
     return tasks
 
 
-def _run_locally(works: Sequence[PointWork], workers: int) -> Ran:
+def _run_locally(works: Sequence[PointWork], workers: int) -> Outcomes:
     """Run in processes of this machine."""
     tasks = _missing_tasks(works)
     by_point = {work.point.id: work for work in works}
-    with closing(run_tasks(tasks, _run_task, min(workers, max(1, len(tasks))))) as ran:
-        for task, outcome in ran:
+    with closing(run_tasks(tasks, _run_task, min(workers, max(1, len(tasks))))) as outcomes:
+        for task, outcome in outcomes:
             if isinstance(outcome, EnvironmentLacks) and isinstance(task, PointWork):
                 raise EnvironmentLacks(f"results of {task.point}: {outcome}")
             yield task, outcome
@@ -125,7 +125,7 @@ def _run_locally(works: Sequence[PointWork], workers: int) -> Ran:
                     tasks.appendleft(work)
 
 
-def _run_on_ray(works: Sequence[PointWork], address: str) -> Ran:
+def _run_on_ray(works: Sequence[PointWork], address: str) -> Outcomes:
     """Run on a Ray cluster; points are assembled on this machine."""
     from wattkeeper.scenarios.run import ray_pool
 
@@ -140,8 +140,8 @@ def _run_on_ray(works: Sequence[PointWork], address: str) -> Ran:
         ray_pool.run_tasks(
             tasks, lambda unit: (unit.spec, unit.inputs), lambda path: load(path).run, address
         )
-    ) as ran:
-        for unit, outcome in ran:
+    ) as outcomes:
+        for unit, outcome in outcomes:
             yield unit, outcome if isinstance(outcome, Exception) else _store_result(unit, outcome)
             work = by_point[unit.point]
             if not work.missing and not work.failures:
@@ -166,10 +166,10 @@ def _run_task(task: SweepUnit | PointWork) -> Exception | None:
     return _store_result(task, run_unit(task.spec, _load_inputs(task.inputs).run))
 
 
-def _store_result(unit: SweepUnit, made: UnitResult) -> Exception | None:
-    if isinstance(made.result, Exception):
-        return made.result
-    store(unit.result, made)
+def _store_result(unit: SweepUnit, outcome: UnitResult) -> Exception | None:
+    if isinstance(outcome.result, Exception):
+        return outcome.result
+    store(unit.result, outcome)
     return None
 
 

@@ -54,12 +54,12 @@ class PointWork:
         return self.folder / "done"
 
 
-def prepare(found: Sequence[SweepPoint], folder: Path) -> list[PointWork]:
+def prepare(points: Sequence[SweepPoint], folder: Path) -> list[PointWork]:
     """Read and store the inputs of all points; points with the same inputs follow each other."""
     shutil.rmtree(folder / "inputs", ignore_errors=True)
     works: list[PointWork] = []
     try:
-        for number, (same, inputs) in enumerate(read_point_inputs(found)):
+        for number, (same, inputs) in enumerate(read_point_inputs(points)):
             path = folder / "inputs" / f"{number}"
             sources = [provenance(trace) for trace in inputs.traces]
             store(path, inputs._replace(traces=()))

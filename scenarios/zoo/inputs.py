@@ -26,14 +26,14 @@ MODULE: Final = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)")
 
 
 def capacity_bytes(text: str) -> int:
-    """Bytes of a capacity as 10GB.
+    """Bytes of a capacity, as `10GB`.
 
     Raises:
-        InputError: If it is none.
+        InputError: If the text is no capacity.
     """
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)", text.strip())
-    if found and found[2].upper() in UNITS:
-        size = round(float(found[1]) * UNITS[found[2].upper()])
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)", text.strip())
+    if match and match[2].upper() in UNITS:
+        size = round(float(match[1]) * UNITS[match[2].upper()])
         if size > 0:
             return size
     raise InputError(
@@ -43,10 +43,10 @@ def capacity_bytes(text: str) -> int:
 
 
 def check_torch() -> None:
-    """Refuse to begin without PyTorch.
+    """Check that PyTorch is installed.
 
     Raises:
-        EnvironmentLacks: It says how to install it.
+        EnvironmentLacks: If it is not; the message says how to install it.
     """
     from importlib.util import find_spec
 
@@ -62,30 +62,30 @@ def module(text: str) -> nn.Module:
     Modules are looked for in the working directory first.
 
     Raises:
-        InputError: If there is none, it fails, or what it returns is no torch module.
+        InputError: If there is no such callable, it fails, or it returns no torch module.
         EnvironmentLacks: If torch is not installed.
     """
     check_torch()
     from torch import nn
 
-    found = MODULE.fullmatch(text)
-    if not found:
+    match = MODULE.fullmatch(text)
+    if not match:
         raise InputError(f"found {text!r}; allowed: MODULE:CALLABLE, as my_models:resnet18")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        made: Any = import_module(found[1])
-        for name in found[2].split("."):
-            made = getattr(made, name)
-        made = made()
+        target: Any = import_module(match[1])
+        for name in match[2].split("."):
+            target = getattr(target, name)
+        result = target()
     except Exception as error:  # whatever the user's code does
         raise InputError(f"cannot be made: {type(error).__name__}: {error}", text) from error
-    if not isinstance(made, nn.Module):
+    if not isinstance(result, nn.Module):
         raise InputError(
-            f"gave {type(made).__name__}; allowed: a callable that gives a torch module", text
+            f"gave {type(result).__name__}; allowed: a callable that gives a torch module", text
         )
-    return made
+    return result
 
 
 def example_inputs(text: str | None, *modules: nn.Module) -> tuple[torch.Tensor, ...]:
@@ -95,10 +95,10 @@ def example_inputs(text: str | None, *modules: nn.Module) -> tuple[torch.Tensor,
 
     Args:
         text: A shape as 1,3,32,32, of each input, with a semicolon between; None derives them.
-        modules: What shall take them.
+        modules: The modules.
 
     Raises:
-        InputError: If it is no list of shapes, or they cannot be derived.
+        InputError: If the text is no list of shapes, or they cannot be derived.
     """
     import torch
 
@@ -113,31 +113,31 @@ def example_inputs(text: str | None, *modules: nn.Module) -> tuple[torch.Tensor,
     return tuple(torch.zeros(shape, dtype=dtype) for shape in shapes)
 
 
-def graph_of_module(made: nn.Module, text: str, input_shapes: str | None) -> Graph:
-    """The graph of what the callable named `text` returned; see `graph_of`."""
+def graph_of_module(model: nn.Module, text: str, input_shapes: str | None) -> Graph:
+    """The graph of a module that the callable named `text` returned; see `graph_of`."""
     from wattkeeper.live.weight_transfer import model_graph
 
-    return model_graph.graph_of(made, example_inputs(input_shapes, made), text.partition(":")[2])
+    return model_graph.graph_of(model, example_inputs(input_shapes, model), text.partition(":")[2])
 
 
-def with_all_names(tensors: dict[str, RawTensor], made: nn.Module) -> dict[str, RawTensor]:
-    """Tensors of a module under all its names: of tied ones, safetensors' files hold one name."""
+def with_all_names(tensors: dict[str, RawTensor], model: nn.Module) -> dict[str, RawTensor]:
+    """Tensors of a module under all their names; safetensors' files have one name of tied ones."""
     names: dict[int, list[str]] = {}
-    for name, value in made.state_dict(keep_vars=True).items():
+    for name, value in model.state_dict(keep_vars=True).items():
         names.setdefault(id(value), []).append(name)
-    found = dict(tensors)
+    named = dict(tensors)
     for tied in names.values():
-        there = [name for name in tied if name in tensors]
-        if there:
-            found = dict.fromkeys(tied, tensors[there[0]]) | found
-    return found
+        stored = [name for name in tied if name in tensors]
+        if stored:
+            named = dict.fromkeys(tied, tensors[stored[0]]) | named
+    return named
 
 
 def graph_of(text: str, input_shapes: str | None) -> Graph:
     """The graph in a JSON or ONNX file, or of a module that is named by its code.
 
     Raises:
-        InputError: If there is none.
+        InputError: If there is no such graph.
     """
     if MODULE.fullmatch(text) and not Path(text).exists():
         return graph_of_module(module(text), text, input_shapes)

@@ -18,10 +18,10 @@ def write_scores(
     children: Sequence[str],
     progress: Callable[[int, int], None],
 ) -> int:
-    """Write what a matcher says of every ordered pair, by child, then by parent, in file order.
+    """Write the score of every ordered pair, by child, then by parent, in file order.
 
-    The file appears whole or not at all. Without names of children, they are all graphs. The
-    progress gets the number of children that are done, and of all.
+    The file appears whole or not at all. Without names of children, all graphs are children.
+    `progress` is called with the number of finished children and of all.
 
     Returns:
         Number of pairs.
@@ -33,21 +33,21 @@ def write_scores(
         EnvironmentLacks: If the file cannot be written, or the trace library, which holds the
             cache of graphs, has no place.
     """
-    by = find_matcher(matcher)
-    arrays = read_arrays(graphs, by, library_folder() / ".graphs")
+    scorer = find_matcher(matcher)
+    arrays = read_arrays(graphs, scorer, library_folder() / ".graphs")
     unknown = [name for name in children if name not in arrays]
     if unknown:
         raise InputError(
             f"no graph in {graphs} is called {', '.join(unknown)}; there are {', '.join(arrays)}"
         )
-    wanted = list(dict.fromkeys(children)) or list(arrays)
-    with replace_file(out) as made, made.open("w", encoding="utf-8", newline="") as file:
+    selected = list(dict.fromkeys(children)) or list(arrays)
+    with replace_file(out) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("parent", "child", "score", "score_over_own"))
-        for done, child in enumerate(wanted):
-            progress(done, len(wanted))
-            own = by.own(arrays[child])
-            for parent, theirs in arrays.items():
-                score = by.score(theirs, arrays[child])
+        for done, child in enumerate(selected):
+            progress(done, len(selected))
+            own = scorer.own(arrays[child])
+            for parent, parent_arrays in arrays.items():
+                score = scorer.score(parent_arrays, arrays[child])
                 writer.writerow((parent, child, score, score / own if own else ""))
-    return len(wanted) * len(arrays)
+    return len(selected) * len(arrays)

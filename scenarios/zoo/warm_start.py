@@ -31,7 +31,7 @@ class WarmStartRequest(NamedTuple):
 
     Attributes:
         child: The child's code, as `module:callable`.
-        shape: Of its input; None derives it.
+        shape: Shape of the child's input; None derives it.
         task: What it is trained for.
         dataset: What it is trained on.
         mutated_from: Name of the model that it is a mutation of.
@@ -51,15 +51,17 @@ class WarmStartRequest(NamedTuple):
 
 
 class WarmStartResult(NamedTuple):
-    """A child that got weights: its parent, how similar that one is, and what became of each."""
+    """The parent of a child that got weights, its similarity, and the report on each tensor."""
 
     parent: ZooModel
     score: float
     report: TransferReport
 
 
-def warm_start(zoo: Zoo, wanted: WarmStartRequest, out: Path) -> WarmStartResult:
+def warm_start(zoo: Zoo, request: WarmStartRequest, out: Path) -> WarmStartResult:
     """Fill a child from a parent, count the parent's use, and write the child's weights.
+
+    A parent that is evicted meanwhile is passed over for the next one.
 
     Raises:
         InputError: If no parent may be taken, code of the user fails, or there is no folder to
@@ -77,17 +79,17 @@ def warm_start(zoo: Zoo, wanted: WarmStartRequest, out: Path) -> WarmStartResult
     if not out.parent.is_dir():
         raise InputError(f"cannot write {out}: there is no folder {out.parent}")
     torch.manual_seed(0)  # of what the child keeps: the same command writes the same weights
-    child = module(wanted.child)
-    graph = graph_of(child, example_inputs(wanted.shape, child), wanted.child)
-    named = describe_child(graph, wanted.task or "", wanted.dataset, wanted.mutated_from)
-    trusted = {wanted.child.partition(":")[0], *wanted.trust}
+    child = module(request.child)
+    graph = graph_of(child, example_inputs(request.shape, child), request.child)
+    model = describe_child(graph, request.task or "", request.dataset, request.mutated_from)
+    trusted = {request.child.partition(":")[0], *request.trust}
     match, state = read_zoo(
-        lambda: ZooSnapshot(zoo, named, lambda model: not _refusal(model, trusted)),
-        lambda snapshot: _choose(snapshot, wanted, named, trusted),
+        lambda: ZooSnapshot(zoo, model, lambda stored: not _refusal(stored, trusted)),
+        lambda snapshot: _choose(snapshot, request, model, trusted),
     )
     parent = _trained(match.model, state)
-    inputs = example_inputs(wanted.shape, child, parent)
-    report = grow(trace(parent, inputs, match.model.name), trace(child, inputs, wanted.child))
+    inputs = example_inputs(request.shape, child, parent)
+    report = grow(trace(parent, inputs, match.model.name), trace(child, inputs, request.child))
     weights = {name: value.clone().contiguous() for name, value in child.state_dict().items()}
     with replace_file(out) as fresh:
         fresh.write_bytes(save(weights))
@@ -107,7 +109,7 @@ def job_of(child: ChildModel) -> Job:
 
 
 def _choose(
-    snapshot: ZooSnapshot, wanted: WarmStartRequest, child: ChildModel, trusted: set[str]
+    snapshot: ZooSnapshot, request: WarmStartRequest, child: ChildModel, trusted: set[str]
 ) -> tuple[ParentMatch, dict[str, Tensor]]:
     """The parent and its weights: the one that was named, or the policy's choice.
 
@@ -115,18 +117,18 @@ def _choose(
         InputError: If it may not be taken, or the policy chooses none.
         StoreError: If the one that was named is not there.
     """
-    zoo, number = snapshot.zoo, wanted.parent
+    zoo, number = snapshot.zoo, request.parent
     if number is None:
-        parent = choose_parent(wanted.policy, snapshot, job_of(child))
+        parent = choose_parent(request.policy, snapshot, job_of(child))
         if parent is None:
-            raise InputError(_explain_none(snapshot, wanted.policy, child, trusted))
+            raise InputError(_explain_none(snapshot, request.policy, child, trusted))
     elif number not in snapshot.stored:
         raise zoo.no_such_model(number)
     else:
         parent = snapshot.stored[number]
         if refusal := _refusal(parent, trusted):
             raise InputError(refusal)
-    matcher = getattr(wanted.policy, "matcher", "coverage")
+    matcher = getattr(request.policy, "matcher", "coverage")
     return match(snapshot, parent, child.graph, matcher), zoo.load(parent.model_id)
 
 
@@ -137,17 +139,19 @@ def _explain_none(
     zoo = snapshot.zoo
     tasks = [model.task for model in snapshot.models()]
     if child.task not in tasks:
-        there = ", ".join(dict.fromkeys(tasks)) or "nothing: it is empty"
-        return [Problem(f"no model of {zoo.path} is for {child.task}; there is {there}")]
+        known = ", ".join(dict.fromkeys(tasks)) or "nothing: it is empty"
+        return [Problem(f"no model of {zoo.path} is for {child.task}; there is {known}")]
     if choose_parent(policy, ZooSnapshot(zoo, child), job_of(child)) is not None:
         peers = (snapshot.stored[int(model.model_id)] for model in snapshot.models()
                  if model.task == child.task)  # fmt: skip
         refusals = dict.fromkeys(_refusal(model, trusted) for model in peers)
         return [Problem("no parent whose code may be run"), *map(Problem, filter(None, refusals))]
+    minimum = getattr(policy, "minimum", None)
+    least = "" if minimum is None else f", of at least {minimum:g} times the child's own score"
     return [
         Problem(
             f"{policy.kind} chooses none of {tasks.count(child.task)} models for {child.task} as "
-            "the parent; `wattkeeper zoo match` shows their scores"
+            f"the parent{least}; `wattkeeper zoo match` shows their scores"
         )
     ]
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from wattkeeper.live.zoo.rows import ZooModel
     from wattkeeper.live.zoo.zoo import Zoo
 
-SHOWN = 20
-"""Of all parents; the rest is in the JSON."""
+MOST_ROWS = 20
+"""Parents that are listed; --json has all."""
 
 
-def show_models(console: Console, zoo: Zoo, models: Sequence[ZooModel]) -> None:
-    """Print all models and how full the zoo is."""
+def print_models(console: Console, zoo: Zoo, models: Sequence[ZooModel]) -> None:
+    """Print all models, and the size of the zoo."""
     table = Table(title=f"{count(len(models), 'model')} of {escape(str(zoo.path))}")
     for title in ("model", "name", "task", "data set"):
         table.add_column(title, justify="right" if title == "model" else "left")
@@ -41,7 +41,7 @@ def show_models(console: Console, zoo: Zoo, models: Sequence[ZooModel]) -> None:
     )
 
 
-def show_matches(console: Console, title: str, matches: Sequence[ParentMatch], many: int) -> None:
+def print_matches(console: Console, title: str, matches: Sequence[ParentMatch], many: int) -> None:
     """Print the most similar ones of `many` models."""
     table = Table(title=escape(title))
     for title in ("model", "name", "task", "data set"):
@@ -52,13 +52,13 @@ def show_matches(console: Console, title: str, matches: Sequence[ParentMatch], m
         over_own = "-" if match.over_own is None else f"{match.over_own:.4g}"
         table.add_row(*_about(match.model), f"{match.score:.4g}", over_own)
     console.print(table)
-    if said := unlisted(many, len(matches)):
-        console.print(said, style="dim")
+    if rest := unlisted(many, len(matches)):
+        console.print(rest, style="dim")
 
 
 def _about(model: ZooModel) -> tuple[str, ...]:
-    named = (escape(text) for text in (model.name, model.task, model.dataset))
-    return (f"{model.model_id}", *named, f"{model.accuracy:g}")
+    texts = map(escape, (model.name, model.task, model.dataset))
+    return (f"{model.model_id}", *texts, f"{model.accuracy:g}")
 
 
 def size(count: int) -> str:

@@ -134,7 +134,7 @@ def test_an_unknown_and_busy_gpu(driver: Driver) -> None:
     assert "so its largest power is unknown -> limits stay as they are" in text
     assert "other processes compute on it (4321) -> their energy is counted too" in text
     driver.gpu.tells_power = 0
-    assert "it tells neither energy nor power" in doctor().text(NAME)
+    assert "it reports neither energy nor power" in doctor().text(NAME)
 
 
 @on_gpus(1)

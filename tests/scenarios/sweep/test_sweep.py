@@ -61,7 +61,7 @@ def test_a_list_holds_one_product_after_the_other(axes: dict[str, list[Any]], gp
 @pytest.mark.parametrize(
     ("axes", "facts"),
     [
-        (["objective.eta=0,2,x"], ["eta: found 2", "text 'x'"]),
+        (["objective.eta=0,2,x"], ["eta: found 2", "less than or equal to 1", "text 'x'"]),
         (["objective.etaa=0,1"], ["'etaa'", "'eta'"]),
         (["objective.eta"], ["path.to.key=value,value"]),
         (["objective.eta="], ["objective.eta has no values"]),

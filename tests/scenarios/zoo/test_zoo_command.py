@@ -333,7 +333,7 @@ def test_warm_start(
     assert {row["name"]: row["chosen"] for row in chosen} == {"small": True, "deep": False}
     assert "modelkeeper chooses model 2 (deep)" in code(*match, *digits)
     assert "lineage chooses no parent" in code(*match, *digits, *origin[:2])
-    monkeypatch.setattr("wattkeeper.scenarios.cli.tables.zoo.SHOWN", 1)
+    monkeypatch.setattr("wattkeeper.scenarios.cli.tables.zoo.MOST_ROWS", 1)
     shown = code(*match)
     assert " deep " in shown
     assert " small " not in shown
