@@ -1,7 +1,7 @@
 """The life of an attempt: decided, running, paused, ended.
 
-`Untuned` and `Tuned` are what policies decided of it, `Attempt` is what it holds and has spent,
-`Execution` is what a backend does with it, and `AttemptTotals` is what it came to.
+`Untuned` and `Tuned` are its configuration, `Attempt` its GPUs and overheads, `Execution` the state
+of the backend that runs it, and `AttemptTotals` its result.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from wattkeeper.policies.protocols import Configuration, Job, Outcome, Placement
 
 
 class AttemptTotals(NamedTuple):
-    """What the training of an attempt came to, as profiled (without the job's own `time_scale`).
+    """The totals of an attempt's training, as profiled (without the job's own `time_scale`).
 
     Attributes:
-        epochs: Epochs done.
+        epochs: Completed epochs.
         time_s: Seconds of training.
         energy_j: Energy of training, J.
         reached: Whether it reached the target.
-        saved_s: Seconds that its parent saved it, with the `time_scale`.
+        saved_s: Time that its parent saved, with the `time_scale`, s.
     """
 
     epochs: int
@@ -39,8 +39,8 @@ class Decided:
     It is `Untuned` until its power limit is chosen, and `Tuned` then.
 
     Attributes:
-        start: The view that `Configure` was shown.
-        configuration: What it chose.
+        start: The view that `Configure` received.
+        configuration: Its choice.
     """
 
     def __init__(self, start: Start, configuration: Configuration) -> None:
@@ -94,7 +94,7 @@ class Tuned(Decided):
         self.profiled = profiled
 
     def outcome(self, totals: AttemptTotals, cost: float) -> Outcome:
-        """What policies learn of the attempt once it ended, at a cost in J."""
+        """The outcome that policies observe after the end, with a cost in J."""
         epochs, time_s, energy_j, reached, _ = totals
         return Outcome(self.start, self.batch_size, self.power_limit_w, epochs, time_s, energy_j,
                        cost, reached)  # fmt: skip
@@ -108,7 +108,7 @@ class Inheritance:
 
     Attributes:
         work: The share of the training that is left to do with its weights; 1 from scratch.
-        query_s: How long the choice of the parent takes, while the GPUs are held.
+        query_s: Duration of the parent search, during which the GPUs are held, s.
     """
 
     def __init__(self, work: float = 1.0, query_s: float = 0.0) -> None:
@@ -133,20 +133,20 @@ class Attempt:
 
     Attributes:
         job: The job.
-        number: 1 for the first try of this job, and so on.
+        number: Number of the attempt of this job, from 1.
         placement: The GPUs that it holds, or held before it was preempted.
-        where: The same by its index in the journal.
-        gpu_type: Their type.
+        where: Index of the placement in the journal.
+        gpu_type: The type of its GPUs.
         begun_s: When it first held GPUs.
-        idle_w: What its GPUs draw while no job holds them, W.
+        idle_w: Idle power of its GPUs, W.
         has_trained: Whether it has trained, so that it must be restored if it is preempted.
         is_idle: Whether it holds its GPUs without training.
-        idle_since_s: Since when it last did.
-        power: What it draws now beyond idle GPUs, in `recorder.UNITS_PER_WATT`.
-        first_power: What it drew from its beginning.
-        overhead_s: Seconds that it held GPUs without training.
-        overhead_j: Energy of that.
-        preemptions: How often it lost its GPUs.
+        idle_since_s: When it last began to.
+        power: Current power above that of idle GPUs, in `recorder.UNITS_PER_WATT`.
+        first_power: The same at its beginning.
+        overhead_s: Time for which it held GPUs without training, s.
+        overhead_j: Energy of that time, J.
+        preemptions: Number of preemptions.
     """
 
     has_trained = False
@@ -207,9 +207,9 @@ class Attempt:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Execution:
-    """An attempt that is carried out, or will go on once it holds GPUs again.
+    """An attempt that runs, or resumes once it holds GPUs again.
 
-    A backend keeps in a class of its own what it must know of the attempt.
+    Each backend has a subclass with its own state of the attempt.
 
     Attributes:
         attempt: The attempt.
@@ -220,7 +220,7 @@ class Execution:
 
     @abstractmethod
     def go_on(self, delay_s: float) -> None:
-        """Begin, or go on after `pause`, on the GPUs that the attempt now holds.
+        """Begin, or resume after `pause`, on the GPUs that the attempt now holds.
 
         It holds them without training for a delay (s) first, and reports on its own from then on.
         """
@@ -234,7 +234,7 @@ class Paused:
     """An attempt that was preempted.
 
     Attributes:
-        execution: What goes on once it holds GPUs again.
+        execution: What resumes once it holds GPUs again.
         since_s: When it lost its GPUs.
     """
 

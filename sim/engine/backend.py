@@ -1,4 +1,4 @@
-"""What carries decisions out: the seam between the world and its clock's reality."""
+"""The interface of backends, which run attempts, and that of the world to which they report."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from wattkeeper.sim.engine.zoo import FinishedModel
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Backend:
-    """Carries attempts out, and reports to the `Listener` what becomes of them.
+    """Runs attempts and reports to the `Listener`.
 
     Attributes:
-        listener: The world; set once it is made.
+        listener: The world; set after its construction.
     """
 
     listener: Listener
@@ -38,13 +38,13 @@ class Backend:
         """What may be chosen for a job with a workload on a GPU type.
 
         Raises:
-            ProfileMissing: If nothing is known of it.
+            ProfileMissing: If there is no profile of it.
         """
         raise NotImplementedError
 
     @abstractmethod
     def most_power_w(self, job: Job, gpu_type: str) -> float:
-        """The most that a job draws on a GPU type, whatever is chosen, W."""
+        """Upper bound of the power of a job on a GPU type, for all choices, W."""
         raise NotImplementedError
 
     @abstractmethod
@@ -52,7 +52,7 @@ class Backend:
         """The profile that an attempt will be replayed from.
 
         Raises:
-            PolicyError: If the future cannot be known.
+            PolicyError: If there is none, as in a live run.
         """
         raise NotImplementedError
 
@@ -68,12 +68,12 @@ class Backend:
 
 
 class ZooBackend(ZooView, Protocol):
-    """Trained models that the world lets jobs start from, and adds to.
+    """The zoo of a run: trained models from which jobs start, and to which they add theirs.
 
     Attributes:
         policy: Kind of the `Retain` policy.
         done: The models that were trained, in order.
-        size_bytes: What is in it.
+        size_bytes: Size of the stored models.
     """
 
     policy: str
@@ -93,50 +93,50 @@ class ZooBackend(ZooView, Protocol):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Listener(Driven):
-    """The world, as a backend tells it what happens.
+    """The interface of the world for reports of a backend.
 
     The environment drives it: a compiled class has one base.
     """
 
     @abstractmethod
     def holds(self, attempt: Attempt) -> None:
-        """The attempt holds its GPUs without training from now on."""
+        """Called when an attempt holds its GPUs without training from now on."""
 
     @abstractmethod
     def draws(self, attempt: Attempt, power_w: float, since_s: float, settled: bool) -> None:
-        """The attempt trains and draws so much, W, since a time (s).
+        """Called when an attempt trains at a power (W) since a time (s).
 
         Args:
             attempt: The attempt.
-            power_w: What all its GPUs draw, W.
-            since_s: Since when, s: now or before.
+            power_w: Power of all its GPUs, W.
+            since_s: The time, s: now or before.
             settled: Whether its power limit is chosen, so that a power cap counts this power.
         """
 
     @abstractmethod
     def measured(self, untuned: Untuned, report: tuple[Measurement, ...]) -> Tuned:
-        """Profiling found this; the answer holds from now on."""
+        """Called when power limits were measured; the returned power limit holds from now on."""
         raise NotImplementedError
 
     @abstractmethod
     def ran(self, attempt: Attempt, time_s: float, energy_j: float, saved_s: float) -> None:
-        """An attempt of a job without a workload is over, after so much time and energy.
+        """Called when an attempt of a job without a workload ends.
 
         Args:
             attempt: The attempt.
-            time_s: Seconds that it worked.
-            energy_j: Energy of that, J.
-            saved_s: Seconds that its parent saved it.
+            time_s: Time of its work, s.
+            energy_j: Energy of its work, J.
+            saved_s: Time that its parent saved, s.
         """
 
     @abstractmethod
     def ended(self, attempt: Attempt, tuned: Tuned, totals: AttemptTotals) -> None:
-        """An attempt of a job with a workload is over, after so much training."""
+        """Called when an attempt of a job with a workload ends."""
 
     @abstractmethod
     def lost(self, attempt: Attempt, decision: Decision, totals: AttemptTotals) -> None:
-        """The attempt died of something else than what was chosen, after so much training.
+        """Called when an attempt failed for a reason other than its configuration.
 
-        It is tried again on its GPUs as it was, and no policy learns of it; but the last attempt
-        that a job is allowed ends, without having reached its target.
+        It is repeated on its GPUs with the same configuration, and no policy learns of it; but the
+        last allowed attempt of a job ends without having reached its target.
         """

@@ -28,8 +28,8 @@ class ScheduledEvent:
     Attributes:
         cancelled: Whether nothing happens when its time comes.
         time_s: Its time, s.
-        priority: What happens first at one time: the lowest.
-        order: What happens first at one time and priority: what was scheduled first.
+        priority: Order of events at one time: the lowest first.
+        order: Order of events at one time and priority: the first scheduled one first.
     """
 
     cancelled = False

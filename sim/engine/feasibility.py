@@ -1,4 +1,4 @@
-"""What fits where, now or if some running jobs were preempted."""
+"""Feasibility of placements, now or if some running jobs were preempted."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from wattkeeper.sim.engine.node_states import PowerBudget
 
 
 class Feasibility(CapacityView):
-    """What fits, as `Place` sees it; remembers what that said until it may change.
+    """Which jobs fit, by the answers of `Place`, which are cached until they may change.
 
     Args:
-        cluster: Which GPUs are free.
-        budget: Which power is.
+        cluster: The free GPUs.
+        budget: The free power.
         place: The policy.
         ctx: Its context.
-        running: What holds GPUs, by number of the job; kept up to date by the owner.
-        paused: What was preempted and goes on on GPUs of the same type; likewise.
+        running: Running attempts by number of the job; kept up to date by the owner.
+        paused: Preempted attempts, which resume on GPUs of the same type; likewise.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Feasibility(CapacityView):
         return self._answer
 
     def _remember(self) -> None:
-        """Keep the last answer for other jobs of its key."""
+        """Cache the last answer for other jobs of its key."""
         if self._asked is None:
             return
         if self._answer:

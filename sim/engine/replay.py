@@ -47,7 +47,7 @@ class _Phase(ScheduledEvent):
         self.number = number
 
     def happen(self) -> None:
-        """Let the attempt go on."""
+        """Tell the attempt that its phase is over."""
         if self.number == self.execution.phases:
             self.execution.end_phase()
 
@@ -55,21 +55,21 @@ class _Phase(ScheduledEvent):
 DELAY: Final = 0
 QUERY: Final = 1
 WORK: Final = 2
-"""What an attempt does: it waits for its nodes, for the choice of its parent, or it works."""
+"""Stages of an attempt: it waits for its nodes, searches its parent, or works."""
 
 
 class _Replayed(Execution):
     """An attempt that is replayed.
 
     Attributes:
-        backend: Its listener is told of the attempt.
-        env: The environment that its time passes in.
-        inheritance: What it takes over from its parent.
-        query_s: What is left of the time that the choice of the parent takes.
+        backend: Gives the listener to which the attempt reports.
+        env: The event loop of the run.
+        inheritance: The share of the work that its parent leaves.
+        query_s: Remaining time of the parent search.
         stage: `DELAY`, `QUERY` or `WORK`.
-        phases: How many phases it began or left.
-        since_s: When its phase began.
-        left_s: Seconds of the phase that were left then.
+        phases: Number of phases begun or interrupted.
+        since_s: Start of the current phase.
+        left_s: Duration of the current phase, unless it is interrupted.
     """
 
     def __init__(
@@ -91,18 +91,18 @@ class _Replayed(Execution):
 
     @abstractmethod
     def work(self) -> None:
-        """Begin what the job is for, or go on with it."""
+        """Begin or resume the work of the job."""
 
     @abstractmethod
     def end_work(self) -> None:
-        """Do what follows, since a phase of the work is over."""
+        """Called when a phase of the work is over."""
 
     @abstractmethod
     def stop_work(self, left_s: float) -> None:
-        """Keep what is left (s) of a phase of the work."""
+        """Save the remaining time (s) of an interrupted phase of the work."""
 
     def go_on(self, delay_s: float) -> None:
-        """Wait, choose the parent, then work."""
+        """Wait, search the parent, then work."""
         if delay_s:
             self.stage = DELAY
             self.hold(delay_s)
@@ -114,7 +114,7 @@ class _Replayed(Execution):
             self.work()
 
     def pause(self) -> None:
-        """Keep what is left of the phase; a delay starts anew."""
+        """Save the remaining time of the phase; a delay starts anew."""
         self.phases += 1
         left_s = self.left_s - (self.env.now_s - self.since_s)
         if self.stage == WORK:
@@ -123,7 +123,7 @@ class _Replayed(Execution):
             self.query_s = max(0.0, left_s)
 
     def end_phase(self) -> None:
-        """Go on, since a phase is over."""
+        """Begin the next stage, or end the phase of the work."""
         if self.stage == WORK:
             self.end_work()
             return
@@ -153,8 +153,8 @@ class RecordedRun(_Replayed):
     """An attempt of a job without a workload: it runs for its recorded duration.
 
     Attributes:
-        power_w: What it draws.
-        rest_s: Seconds that are left to do.
+        power_w: Its power.
+        rest_s: Remaining time.
     """
 
     def __init__(
@@ -170,11 +170,11 @@ class RecordedRun(_Replayed):
         self.rest_s = attempt.job.duration_s * inheritance.work
 
     def work(self) -> None:
-        """Do what is left."""
+        """Work for the remaining time."""
         self.draw(self.rest_s, self.power_w, False)
 
     def stop_work(self, left_s: float) -> None:
-        """Keep what is left, s."""
+        """Save the remaining time, s."""
         self.rest_s = left_s
 
     def end_work(self) -> None:
@@ -188,21 +188,21 @@ Step = Callable[[], None]
 
 
 def _nothing() -> None:
-    """What follows where nothing does."""
+    """The step of an attempt that has no further one."""
 
 
 class _Trained(_Replayed):
-    """An attempt of a job with a workload: it trains as its profile says.
+    """An attempt of a job with a workload: its training is replayed from a profile.
 
     Attributes:
         replay: The backend.
-        decision: What policies decided of it.
-        curve: Of its batch size.
-        latencies: What it takes besides training.
-        next: What it does when it goes on.
-        then: What follows its phase.
-        power_w: What it draws in a phase of training.
-        settled: Whether its power limit is chosen in that.
+        decision: Its configuration.
+        curve: The profile of its batch size.
+        latencies: Delays besides training.
+        next: The step at which it begins or resumes.
+        then: The step after the current phase.
+        power_w: Power in a phase of training.
+        settled: Whether its power limit is chosen in that phase.
     """
 
     def __init__(
@@ -224,16 +224,16 @@ class _Trained(_Replayed):
         self.settled = False
 
     def work(self) -> None:
-        """Begin, or go on where it was preempted."""
+        """Begin, or resume where it was preempted."""
         self.next()
 
     def end_work(self) -> None:
-        """Do what follows; an attempt that ended refers to no step, and so not to itself."""
+        """Take the next step; an attempt that ended refers to no step, and so not to itself."""
         then, self.then, self.next = self.then, _nothing, _nothing
         then()
 
     def stop_work(self, left_s: float) -> None:
-        """Keep what is left (s) of training; if it only held its GPUs, `next` was set."""
+        """Save the remaining time (s) of training; if it only held its GPUs, `next` was set."""
         if not self.attempt.is_idle:
             self.next = partial(self.train, left_s, self.power_w, self.settled, self.then)
 
@@ -304,13 +304,13 @@ class _Trained(_Replayed):
         self.train(hold_s, power_w, True, lambda: self.leave(tuned, totals))
 
     def leave(self, tuned: Tuned, totals: AttemptTotals) -> None:
-        """End the attempt, once it has reported and let go of its GPUs."""
+        """End the attempt after the delays of its reports and of its stop."""
         end = partial(self.replay.listener.ended, self.attempt, tuned, totals)
         latencies = self.latencies
         self.wait(latencies.stop_s + latencies.report_s * totals.epochs, end, end)
 
     def plan(self, tuned: Tuned, target: float, first: tuple[float, float] | None) -> AttemptTotals:
-        """What the attempt will come to."""
+        """The totals at the end of the attempt."""
         time_s, energy_j = self.curve.epoch(tuned.power_limit_w)
         options, bound = tuned.start.options, tuned.configuration.cost_bound
         most = float(options.max_epochs)
@@ -347,10 +347,10 @@ class Replay(Backend):
 
     Args:
         env: The environment of the run.
-        profiles: What is known of each workload.
+        profiles: The profiles of the workloads.
         streams: Picks the recorded run that an attempt replays.
-        objective: What an epoch costs.
-        cluster: What its GPUs draw where nobody measured it.
+        objective: The cost of an epoch.
+        cluster: The power of GPUs where none was measured.
         occupancy: `simulated`: a decision changes how long a job holds its GPUs. `recorded`: every
             attempt holds them for the job's recorded duration, as the published Zeus simulator of
             overlapping jobs has it; energy is spread evenly over it.
@@ -358,7 +358,7 @@ class Replay(Backend):
             `foreknown`: it is known before, and the published Zeus simulator even stops an attempt
             before its first epoch, at no cost, if the bound leaves no room; it does not count the
             cost of profiling against the bound. Recorded occupancy implies it.
-        latencies: What trainings with a profile take besides.
+        latencies: Delays of trainings with a profile.
     """
 
     def __init__(
@@ -404,13 +404,13 @@ class Replay(Backend):
         return RecordedRun(self, self.env, attempt, inheritance, power_w)
 
     def train(self, attempt: Attempt, decision: Decision, inheritance: Inheritance) -> Execution:
-        """Train as the profile says."""
+        """Replay the training from its profile."""
         known = self._known[attempt.job.workload, attempt.job.gpus, attempt.gpu_type]
         return _Trained(self, attempt, inheritance, decision, known)
 
 
 class _Known(NamedTuple):
-    """What is known of a workload on a number of GPUs of a type."""
+    """A workload on a number of GPUs of a type."""
 
     profile: Profile
     options: Options
@@ -429,7 +429,7 @@ def _points(curve: Curve, limits_w: tuple[float, ...]) -> list[tuple[float, floa
 
 
 def _profiling_epoch(report: tuple[Measurement, ...]) -> tuple[float, float]:
-    """Seconds and joules of an epoch of which every limit has an equal share of the work."""
+    """Time (s) and energy (J) of an epoch whose work is shared equally among all limits."""
     time_s = math.fsum(m.time_per_epoch_s for m in report) / len(report)
     energy_j = math.fsum(m.time_per_epoch_s * m.average_power_w for m in report) / len(report)
     return time_s, energy_j
@@ -450,9 +450,9 @@ def options_of(profile: Profile) -> Options:
 
 
 def modelled_w(busy_w: Mapping[str, float | None], job: Job, gpu_type: str) -> float:
-    """What a job without a workload draws, W: a model, since nobody measured it.
+    """Modelled power of a job without a workload, W.
 
-    A part of a GPU draws that part of what the whole one would.
+    A fraction of a GPU draws that fraction of the power of the whole one.
 
     Raises:
         InputError: If the cluster does not say what a busy GPU draws.

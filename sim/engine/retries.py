@@ -13,8 +13,8 @@ class Retries:
     """Failed jobs that are tried again on the GPUs that they hold, first come first.
 
     Args:
-        budget: The power that is free.
-        room: What fits; power that is taken changes it.
+        budget: The free power.
+        room: The cache of what fits, which reserved power invalidates.
         begin: Asks the policies about an attempt, and begins it after a delay (s).
 
     Attributes:

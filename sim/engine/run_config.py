@@ -25,7 +25,7 @@ class RunRules(NamedTuple):
     """What the world itself enforces.
 
     Attributes:
-        objective: What a job costs.
+        objective: The cost of a job.
         max_attempts: A job is given up after so many failed attempts.
         start_on_submit: A job that does not start when it is submitted is an error.
     """

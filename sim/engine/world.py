@@ -60,12 +60,12 @@ class World(Listener):
     attempt fails is tried again at once on the GPUs that it holds; under a power cap it may have to
     wait on them, before jobs that wait in the queue. A preempted job gives its GPUs up at once and
     keeps what it did; its node is busy saving that for a while, so that a job which starts waits
-    (`ClusterSpec.checkpoint_s`), and it goes on later on GPUs of the same type.
+    (`ClusterSpec.checkpoint_s`), and it resumes later on GPUs of the same type.
 
     Attributes:
         env: The environment; ordinary SimPy processes may run in it (`env.process`).
-        recorder: What happened.
-        rules: What is enforced.
+        recorder: The records of the run.
+        rules: The rules of the run.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class World(Listener):
         self._loop.pass_is_due = True
 
     def _start(self, job: Job, placement: Placement) -> None:
-        """Start a waiting job, or go on with a preempted one."""
+        """Start a waiting job, or resume a preempted one."""
         if job.number not in self._waiting:
             raise PolicyError(f"job {job.job_id} was started, but does not wait", "select")
         del self._waiting[job.number]
@@ -246,7 +246,7 @@ class World(Listener):
         self._budget.reserve(job, gpu_type)
         self._room.shrink()
         if paused is not None:
-            self._go_on(paused, placement, where, delay_s)
+            self._resume(paused, placement, where, delay_s)
             return
         if job.workload is not None:
             self._in_flight[job.group_id] += 1
@@ -269,8 +269,8 @@ class World(Listener):
         self._running[execution.attempt.job.number] = execution
         execution.go_on(delay_s)
 
-    def _go_on(self, paused: Paused, placement: Placement, where: int, delay_s: float) -> None:
-        """Go on with a preempted attempt on the GPUs that it got now."""
+    def _resume(self, paused: Paused, placement: Placement, where: int, delay_s: float) -> None:
+        """Resume a preempted attempt on the GPUs that it now holds."""
         attempt, cluster = paused.execution.attempt, self.cluster
         if cluster.gpu_type(placement) != attempt.gpu_type:
             raise PolicyError(
@@ -301,7 +301,7 @@ class World(Listener):
         self._waiting[job.number] = job
 
     def _release(self, attempt: Attempt) -> None:
-        """Take an attempt's GPUs and power back."""
+        """Release the GPUs and power of an attempt."""
         job = attempt.job
         self.cluster.release(job, attempt.placement)
         if self._nodes.vary:
@@ -310,7 +310,7 @@ class World(Listener):
         self._room.grow()
 
     def close_node(self, node: int) -> None:
-        """Start no further job on a node; those that run there go on. Its GPUs draw idle power.
+        """Start no further job on a node; those on it continue. Its free GPUs draw idle power.
 
         Raises:
             InputError: If the node is closed already.

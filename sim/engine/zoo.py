@@ -1,4 +1,4 @@
-"""The zoo of a simulated cluster: trained models that the next ones may start from."""
+"""The zoo of a simulated cluster: trained models from which later ones may start."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from wattkeeper.sim.engine.rng import RandomStreams
 from wattkeeper.sim.engine.warm_start import WarmStartModel
 
 BYTES = 4
-"""Of a parameter."""
+"""Bytes of a parameter."""
 
 
 class ModelOfJob(NamedTuple):
     """A model that jobs train.
 
     Attributes:
-        child: As policies see it.
-        accuracy: Its mean from scratch.
+        child: The view of it for policies.
+        accuracy: Mean accuracy from scratch.
     """
 
     child: ChildModel
@@ -37,12 +37,12 @@ class ModelOfJob(NamedTuple):
 
 
 class ZooSpec(NamedTuple):
-    """What a zoo begins with: it is empty.
+    """Specification of a zoo, which is empty at first.
 
     Attributes:
-        capacity_bytes: What may be in it; None if there is no bound.
+        capacity_bytes: Capacity; None if unbounded.
         known: The models that jobs train, by name.
-        warm_start: What a parent is worth.
+        warm_start: The benefit of a parent.
     """
 
     capacity_bytes: int | None
@@ -54,15 +54,15 @@ class FinishedModel(NamedTuple):
     """A model that was trained.
 
     Attributes:
-        number: Of its job.
-        time_s: When it was done.
+        number: `Job.number` of its job.
+        time_s: Time of its end.
         parent: The id of its parent; None if it started from scratch.
         coverage: Share of its parameters that its parent filled; 0 from scratch.
         saved_s: Seconds of training that the parent saved.
-        accuracy: What it reached.
-        admitted: Whether the zoo took it.
-        zoo_models: How many models were in the zoo then.
-        zoo_bytes: What they took.
+        accuracy: Reached accuracy.
+        admitted: Whether it was stored.
+        zoo_models: Number of models in the zoo then.
+        zoo_bytes: Their size.
     """
 
     number: int
@@ -77,12 +77,14 @@ class FinishedModel(NamedTuple):
 
 
 class SimulatedZoo:
-    """What `Configure` is shown, and `Retain` decides on. A model's id is that of its job.
+    """The models that `Configure` chooses parents from and `Retain` decides on.
+
+    The id of a model is that of its job.
 
     Attributes:
         policy: Kind of the `Retain` policy.
         done: The models that were trained, in order.
-        size_bytes: What is in it.
+        size_bytes: Size of the stored models.
     """
 
     def __init__(self, spec: ZooSpec, retain: PolicyConfig, streams: RandomStreams) -> None:
@@ -114,15 +116,15 @@ class SimulatedZoo:
         Raises:
             PolicyError: If the parent is not there, or the job has no model.
         """
-        found, child = self._trained.get(parent), self.child(job)
-        if found is None or child is None:
+        model, child = self._trained.get(parent), self.child(job)
+        if model is None or child is None:
             what = "is not in the zoo" if child else "cannot be: the job has no model"
             raise PolicyError(f"{job.job_id} shall start from {parent}, which {what}", "configure")
         stored = self._stored[parent]
         self._count += 1
         stored = self._stored[parent] = stored._replace(used=self._count, uses=stored.uses + 1)
         self._retain.on_use(stored)
-        filled = self._coverages[job.number] = coverage(found.graph, child.graph)
+        filled = self._coverages[job.number] = coverage(model.graph, child.graph)
         return self._spec.warm_start.work(filled)
 
     def offer(self, job: Job, now_s: float, parent: str | None, saved_s: float) -> Retention:
@@ -135,8 +137,8 @@ class SimulatedZoo:
         size_bytes = BYTES * int(child.graph.parameters.sum())
         self._count += 1
         new = StoredModel(job.job_id, child.task, accuracy, size_bytes, self._count, self._count)
-        shelf = StoredModels(self._spec.capacity_bytes, tuple(self._stored.values()))
-        decision = check_retention(shelf, new, self._retain.retain(shelf, new))
+        store = StoredModels(self._spec.capacity_bytes, tuple(self._stored.values()))
+        decision = check_retention(store, new, self._retain.retain(store, new))
         for name in decision.evict:
             self.size_bytes -= self._stored.pop(name).size_bytes
             del self._trained[name]
