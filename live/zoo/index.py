@@ -8,7 +8,7 @@ files are removed, the writer's lock of SQLite is held.
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -136,17 +136,13 @@ class Index:
     def _wrong(self, message: str) -> StoreError:
         return StoreError(message, self.path)
 
-    @contextmanager
-    def read(self) -> Iterator[sqlite3.Connection]:
+    def read(self) -> AbstractContextManager[sqlite3.Connection]:
         """A transaction that sees the index as it is now."""
-        with self._transaction("BEGIN") as db:
-            yield db
+        return self._transaction("BEGIN")
 
-    @contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
+    def write(self) -> AbstractContextManager[sqlite3.Connection]:
         """A transaction that excludes other writers; it commits at the end, or rolls back."""
-        with self._transaction("BEGIN IMMEDIATE") as db:
-            yield db
+        return self._transaction("BEGIN IMMEDIATE")
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:

@@ -200,7 +200,7 @@ class Zoo:
         except FileNotFoundError as error:
             with self.index.read() as db:
                 still_there = rows.parts(db, model_id)
-            if not still_there:  # it went while it was being read
+            if not still_there:  # it was evicted while it was being read
                 raise self.no_such_model(model_id) from None
             raise StoreError(
                 f"missing, though model {model_id} has it; remove the model and add it again",
@@ -279,8 +279,8 @@ class Zoo:
             tensors, graph = self.read(model_id), self.graph(model_id)
         except StoreError as error:
             with self.index.read() as db:
-                went = rows.model(db, model_id) is None  # while it was being read
-            return () if went else error.problems
+                evicted = rows.model(db, model_id) is None  # while it was being read
+            return () if evicted else error.problems
         return [Problem(text) for text in mismatches(tensors, graph)]
 
     @property
