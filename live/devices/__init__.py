@@ -28,35 +28,14 @@ def find_devices() -> list[Device]:
     """
     if wanted := os.environ.get(VARIABLE, ""):
         return _find_named(wanted)
-    try:
-        if gpus := nvml.visible_gpus():
-            return [*gpus]
-    except NoDriver:
-        pass
-    try:
-        return [*rapl.packages()]
-    except NoPermission:  # as on most hosts: the training goes on without
-        return []
+    return _search_host()[0]
 
 
 def explain_absence() -> str:
     """Why `find_devices` finds none, and what to do; empty if it finds one."""
     if os.environ.get(VARIABLE) == NONE:
         return f"{VARIABLE} is {NONE}: nothing is measured"
-    if find_devices():
-        return ""
-    try:
-        nvml.visible_gpus()
-        shown = os.environ.get(nvml.VISIBLE)
-        gpu = "none" if shown is None else f"{nvml.VISIBLE}={shown} shows none"
-    except NoDriver as error:
-        gpu = str(error)
-    try:
-        rapl.packages()
-        cpu = f"{rapl.ROOT} has no RAPL package, as in most virtual machines and containers"
-    except NoPermission as error:
-        cpu = str(error)
-    return f"GPU: {gpu}\nCPU: {cpu}"
+    return "" if find_devices() else _search_host()[1]
 
 
 def find_device(uuid: str) -> Device:
@@ -69,6 +48,24 @@ def find_device(uuid: str) -> Device:
     if uuid.startswith(synthetic.PREFIX):
         return synthetic.SyntheticDevice(Path(uuid.removeprefix(synthetic.PREFIX)))
     return nvml.find_gpu(uuid)
+
+
+def _search_host() -> tuple[list[Device], str]:
+    """The devices of this host; if there are none, also why."""
+    try:
+        if gpus := nvml.visible_gpus():
+            return [*gpus], ""
+        shown = os.environ.get(nvml.VISIBLE)
+        gpu = "none" if shown is None else f"{nvml.VISIBLE}={shown} shows none"
+    except NoDriver as error:
+        gpu = str(error)
+    try:
+        if packages := rapl.packages():
+            return [*packages], ""
+        cpu = f"{rapl.ROOT} has no RAPL package, as in most virtual machines and containers"
+    except NoPermission as error:  # as on most hosts
+        cpu = str(error)
+    return [], f"GPU: {gpu}\nCPU: {cpu}"
 
 
 def _find_named(wanted: str) -> list[Device]:
