@@ -309,17 +309,8 @@ dist.destroy_process_group()
 def test_training_on_several_gpus_is_recorded_with_torchrun(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "both.py").write_text(DISTRIBUTED)
-    command = (
-        "record",
-        "--name",
-        "toys",
-        "--repeats",
-        "1",
-        "--batch-sizes",
-        "32",
-        "--torchrun",
-        "2",
-    )
+    options = ("--repeats", "1", "--batch-sizes", "32", "--torchrun", "2")
+    command = ("record", "--name", "toys", *options)
     wattkeeper(tmp_path, *command, "both.py")
     trace = read(tmp_path / "library/toys")
     points = trace.tables["profiles"].to_pylist()

@@ -17,12 +17,7 @@ from click.testing import CliRunner
 from tests.conftest import ROOT, Command
 from tests.support.nvml import Driver, on_gpus
 from tests.support.processes import until
-from wattkeeper.live.search.architectures import (
-    KERNELS,
-    MOST_STAGES,
-    WIDTHS,
-    draw_candidates,
-)
+from wattkeeper.live.search.architectures import KERNELS, MOST_STAGES, WIDTHS, draw_candidates
 from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.scenarios.cli.main import main
 from wattkeeper.sim.engine.warm_start import WarmStartModel
@@ -310,6 +305,7 @@ def test_training_without_improvement_restores_the_initial_weights() -> None:
     import torch
 
     from wattkeeper.live.search.dataset import CHANNELS, CLASSES, load
+    from wattkeeper.live.search.layers import build
     from wattkeeper.live.search.processor import find_processor
     from wattkeeper.live.search.trainer import TrainingRule, train
 
@@ -317,8 +313,6 @@ def test_training_without_improvement_restores_the_initial_weights() -> None:
     candidate = draw_candidates(1, np.random.default_rng(0))[0]
     digits = load(np.random.default_rng(0))
     torch.manual_seed(0)
-    from wattkeeper.live.search.layers import build
-
     net = build(candidate.architecture, CHANNELS, CLASSES)
     before = train(net, digits, TrainingRule(64, 0.001, 5, 3), 0, lambda _: 1.0, cpu)
     assert before.best_epoch == 3
