@@ -101,7 +101,7 @@ class DlasGpu(Select):
         self._limits = limits_gpu_s
         self._queues = [_Queue() for _ in range(len(self._limits) + 1)]
         self._runs: dict[int, _Run] = {}
-        # Those that run in a queue with a limit, by queue and width: first who began first.
+        # Running jobs of queues with a limit, by queue and width: the first to begin comes first.
         self._oldest: dict[tuple[int, int], list[tuple[float, int, _Run]]] = {}
         self._passed_s = -math.inf
         self._changed = False

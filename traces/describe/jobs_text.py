@@ -104,9 +104,9 @@ def _facts(report: Json) -> Iterator[str]:
             {"ten": "the top ten"} if users["number"] > 10 else {}
         )
         shares = (
-            f"{who} {_percent(users[f'jobs_top_{key}'])} of jobs and "
+            f"{head} {_percent(users[f'jobs_top_{key}'])} of jobs and "
             f"{_percent(users[f'gpu_s_top_{key}'])} of GPU hours"
-            for key, who in heads.items()
+            for key, head in heads.items()
         )
         yield f"{users['number']} users: {'; '.join(shares)}"
     if groups["number"]:

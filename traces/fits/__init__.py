@@ -56,8 +56,8 @@ class Quantiles(_Model):
             raise ValueError("values must not fall")
         return self
 
-    def at(self, levels: Floats) -> Floats:
-        """Quantile at each level."""
+    def evaluate(self, levels: Floats) -> Floats:
+        """The quantile at each level."""
         return np.exp(np.interp(levels, self.levels, np.log(self.values)))
 
     @property

@@ -169,7 +169,7 @@ def _submit_times(fit: Fit, jobs: int, seed: int, rate_scale: float) -> Floats:
     if arrivals.gap_s is None:
         gaps = -np.log1p(-ranks) * mean_s
     else:
-        gaps = arrivals.gap_s.at(ranks) * (mean_s / arrivals.gap_s.mean)
+        gaps = arrivals.gap_s.evaluate(ranks) * (mean_s / arrivals.gap_s.mean)
     times = clock_of(arrivals).unflatten(np.cumsum(gaps))
     return np.floor(times) if fit.whole_seconds else np.round(times, DECIMALS)
 
@@ -184,11 +184,11 @@ def _grouping(groups: Groups | None, jobs: int, seed: int) -> _Grouping:
     sizes = np.zeros(0, dtype=np.int64)
     while sizes.sum() < grouped:
         more = int(grouped / groups.size.mean) + 16
-        drawn = np.rint(groups.size.at(stream.random(more))).astype(np.int64)
+        drawn = np.rint(groups.size.evaluate(stream.random(more))).astype(np.int64)
         sizes = np.concatenate([sizes, np.maximum(drawn, 1)])
     count = int(np.searchsorted(np.cumsum(sizes), grouped)) + 1
     member = np.repeat(np.arange(count), sizes[:count])[:grouped]
-    steps = groups.distance_jobs.at(stream.random(grouped))
+    steps = groups.distance_jobs.evaluate(stream.random(grouped))
     first = np.flatnonzero(np.diff(member, prepend=-1))
     steps[first] = 0.0
     along = np.cumsum(steps)
@@ -228,7 +228,7 @@ def _durations(fit: Fit, which: Ints, grouping: _Grouping, seed: int) -> Floats:
     duration_s = np.empty(len(which))
     for n, demand in enumerate(fit.demands):
         chosen = which == n
-        duration_s[chosen] = demand.duration_s.at(ranks[chosen])
+        duration_s[chosen] = demand.duration_s.evaluate(ranks[chosen])
     if fit.whole_seconds:
         return np.maximum(np.rint(duration_s), 1.0)
     return np.maximum(np.round(duration_s, DECIMALS), SHORTEST_S)

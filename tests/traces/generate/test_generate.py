@@ -165,9 +165,9 @@ def test_a_fit_is_read_as_it_was_written(
 def test_quantiles_never_fall_and_their_mean_is_theirs(
     found: Quantiles, levels: list[float]
 ) -> None:
-    values = found.at(np.array(sorted(levels)))
+    values = found.evaluate(np.array(sorted(levels)))
     assert (np.diff(values) >= -1e-9 * values[:-1]).all()
-    grid = found.at((np.arange(200_000) + 0.5) / 200_000)
+    grid = found.evaluate((np.arange(200_000) + 0.5) / 200_000)
     assert found.mean == pytest.approx(grid.mean(), rel=1e-3)
 
 
@@ -242,7 +242,8 @@ def test_the_fit_of_a_sample_is_near_the_fit() -> None:
     for one, other in zip(fit.demands, again.demands, strict=True):
         assert other.share == pytest.approx(one.share, abs=0.01)
         middle = np.array([0.1, 0.5, 0.9])
-        assert other.duration_s.at(middle) == pytest.approx(one.duration_s.at(middle), rel=0.1)
+        expected_s = one.duration_s.evaluate(middle)
+        assert other.duration_s.evaluate(middle) == pytest.approx(expected_s, rel=0.1)
     assert again.users is not None
     assert fit.users is not None
     assert again.users.shares[:3] == pytest.approx(fit.users.shares, abs=0.02)
@@ -266,8 +267,8 @@ def test_groups_are_recovered_by_a_fit() -> None:
     assert again.share == pytest.approx(0.7, abs=0.001)
     assert again.likeness == pytest.approx(0.8, abs=0.05)
     assert again.size.mean == pytest.approx(GROUPS.size.mean, rel=0.1)
-    middle = again.distance_jobs.at(np.array([0.5]))
-    assert middle == pytest.approx(GROUPS.distance_jobs.at(np.array([0.5])), rel=0.3)
+    middle = again.distance_jobs.evaluate(np.array([0.5]))
+    assert middle == pytest.approx(GROUPS.distance_jobs.evaluate(np.array([0.5])), rel=0.3)
 
 
 def test_bursts_are_recovered_and_exceed_poisson() -> None:
