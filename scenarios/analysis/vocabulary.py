@@ -1,12 +1,16 @@
 """Labels, units and notes of metrics, shared by terminal and page."""
 
+import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest
 from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
 from wattkeeper.scenarios.spec.wording import count
+
+Unit = tuple[str, float]
+"""Name and size of a unit."""
 
 PROFILED_METRICS = {
     "energy_j": "energy",
@@ -181,7 +185,7 @@ def _define_profiled(manifest: Manifest) -> Iterator[str]:
         yield "Costs under different eta are not compared."
 
 
-def metric_units(metric: str) -> Sequence[tuple[str, float]]:
+def metric_units(metric: str) -> Sequence[Unit]:
     """The units in which a metric is shown and their sizes in its SI unit, the largest first."""
     if metric.endswith(("_s", "_s_saved")):
         return TIMES
@@ -192,6 +196,12 @@ def metric_units(metric: str) -> Sequence[tuple[str, float]]:
     return (("", 1.0),)
 
 
+def choose_unit(values: Iterable[float], units: Sequence[Unit]) -> Unit:
+    """The unit in which the largest of the values is at least 1."""
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    return next((unit for unit in units if largest >= unit[1]), units[-1])
+
+
 def format_value(value: float | None, metric: str) -> str:
     """A value in the unit that suits its size."""
     if value is None:
@@ -200,8 +210,7 @@ def format_value(value: float | None, metric: str) -> str:
         return f"{value:,.0f}"
     if metric in SHARES:
         return f"{100 * value:.1f} %" if metric == "with_parent" else f"{value:.4f}"
-    units = metric_units(metric)
-    unit, size = next((unit for unit in units if abs(value) >= unit[1]), units[-1])
+    unit, size = choose_unit([value], metric_units(metric))
     if unit == "J":
         return f"{value:.1f} J"
     digits = 1 if unit in dict(TIMES) else 2

@@ -118,7 +118,7 @@ def add(
         model_graph = inputs.graph_of(str(graph), shape)
     else:
         assert module is not None
-        model = inputs.module(module)
+        model = inputs.load_module(module)
         model_graph = inputs.graph_of_module(model, module, shape)
         tensors = inputs.with_all_names(tensors, model)
     check(tensors, model_graph, str(weights))

@@ -1,1 +1,1 @@
-"""What runs read: jobs, profiles, clusters, models."""
+"""Inputs of runs: jobs, profiles, clusters, models."""

@@ -27,10 +27,10 @@ class Reason(NamedTuple):
 
     Attributes:
         name: Follows "jobs" in the manifest, as "larger than the cluster".
-        bad: Which jobs, by row.
+        bad: Mask of the jobs, shape (jobs,).
         explain: Text for some of them, as "3 ask for type a100", given their rows.
         detail: More on one of them, given its row; may be empty.
-        advice: What to do other than to leave them out.
+        advice: Remedies other than to leave them out.
     """
 
     name: str
@@ -151,7 +151,7 @@ def find_unusable(jobs: pa.Table, cluster: ClusterSpec, recorded: bool) -> list[
 
     def too_large(row: int) -> str:
         kind = types[row].as_py()
-        of = f" of type {_named(kind)}" if kind else " of one type" * (len(cluster.gpu_types) > 1)
+        of = f" of type {_label(kind)}" if kind else " of one type" * (len(cluster.gpu_types) > 1)
         return f": {count(int(gpus[row]), 'GPU')}, the cluster has {most[row]}{of}"
 
     return [
@@ -209,17 +209,17 @@ def check_groups(jobs: pa.Table, trace: str) -> None:
 
 
 def _by_type(counts: Counter[str]) -> str:
-    """How many jobs ask for which GPU types: the most frequent ones, and the sum of the others."""
+    """Number of jobs that ask for each GPU type: the most frequent, and the sum of the rest."""
     named = counts.most_common(TYPES)
-    parts = [f"{count_verb(named[0][1], 'ask')} for type {_named(named[0][0])}"]
-    parts += [f"{number:,} for type {_named(kind)}" for kind, number in named[1:]]
+    parts = [f"{count_verb(named[0][1], 'ask')} for type {_label(named[0][0])}"]
+    parts += [f"{number:,} for type {_label(kind)}" for kind, number in named[1:]]
     if len(counts) > TYPES:
         others = counts.total() - sum(number for _, number in named)
         parts.append(f"{others:,} for {len(counts) - TYPES} others")
     return ", ".join(parts)
 
 
-def _named(gpu_type: str) -> str:
+def _label(gpu_type: str) -> str:
     return gpu_type.replace("|", " or ")
 
 

@@ -28,7 +28,7 @@ def check_cap(cluster: ClusterSpec, recorded: bool, document: YamlDocument) -> N
         cluster: Its cap and its GPUs.
         recorded: Whether a variant lets jobs hold their GPUs for as long as the trace says: it
             spreads their energy over that time, whatever power that makes.
-        document: Where the scenario says so.
+        document: The scenario's document, for the place in messages.
 
     Raises:
         InputError: It shows the sum.

@@ -20,16 +20,16 @@ NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
 
 
 class RunInputs(NamedTuple):
-    """What every run of a scenario reads, whatever its variant and seed.
+    """The inputs of every run of a scenario, the same for all variants and seeds.
 
     Attributes:
         cluster: The nodes.
         profiles: The profiles that the jobs need.
         jobs: The jobs of the trace; None where jobs recur or a search submits them.
-        recurrences: How often each workload recurs, where jobs recur.
+        recurrences: Number of recurrences of each workload, where jobs recur.
         gpus: GPUs of each recurring job.
         models: The models that jobs train.
-        latencies: What trainings take besides training, by the key of their profile.
+        latencies: Latencies of trainings, by the key of their profile.
         search: The search whose networks are trained, instead of jobs that are replayed.
         trainings: Folder of those trainings.
     """
@@ -49,13 +49,13 @@ class ScenarioInputs(NamedTuple):
     """The inputs of a scenario's runs, where they come from, and what was changed or left out.
 
     Attributes:
-        run: What the runs read.
-        traces: The traces that it comes from.
+        run: The inputs of the runs.
+        traces: The traces that they come from.
         dropped: Jobs of the trace that are left out, by reason.
         ignored: Jobs that run on any GPU type, by the type that they ask for.
         rows: The jobs' rows in the trace, from 0.
-        mapping: How jobs got workloads: rows for the manifest.
-        timed: How many jobs got a duration from a model.
+        mapping: Workloads that jobs got: rows for the manifest.
+        timed: Number of jobs that got a duration from a model.
     """
 
     run: RunInputs

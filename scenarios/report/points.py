@@ -131,7 +131,7 @@ def all_oracles(points: Sequence[PointRow]) -> list[str]:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a number and no truth value."""
+    """Whether a value is a number, not a boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -4,7 +4,12 @@ from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.vocabulary import format_value, metric_units, tradeoff_metrics
+from wattkeeper.scenarios.analysis.vocabulary import (
+    choose_unit,
+    format_value,
+    metric_units,
+    tradeoff_metrics,
+)
 from wattkeeper.scenarios.report.headline import SENTENCES
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.phrases import (
@@ -82,8 +87,7 @@ def _interval(statistics: Json, metric: str) -> Element | None:
     """The interval of a mean, in the unit of the mean."""
     if not statistics["ci95"] or statistics["ci95"][0] == statistics["ci95"][1]:
         return None
-    units = metric_units(metric)
-    _, size = next((unit for unit in units if abs(statistics["mean"]) >= unit[1]), units[-1])
+    _, size = choose_unit([statistics["mean"]], metric_units(metric))
     low, high = (f"{bound / size:,.2f}" for bound in statistics["ci95"])
     return tag("small", f" [{low}, {high}]")
 

@@ -49,7 +49,7 @@ def collect_results(
 
 
 def source_of(inputs: RunInputs) -> Source:
-    """Where the jobs come from."""
+    """The source of the jobs."""
     if inputs.jobs is not None:
         return TraceSource(inputs.jobs, inputs.models.of_job)
     return RecurringSource(inputs.recurrences, inputs.gpus)

@@ -1,4 +1,4 @@
-"""What live runs of a scenario use: devices, and the training of each workload."""
+"""Equipment of live runs: devices, and the training of each workload."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,12 +31,12 @@ class HostDevices(NamedTuple):
     """The devices of a host, and what may be done with them.
 
     Attributes:
-        types: Of its devices.
+        types: Types of its devices.
         gpus: Devices that have power limits.
         limits_w: Limits that may be chosen, W, ascending; the one in force if none may.
-        allowed: Whether they may be set.
-        why: If not, why not.
-        how: Where energy is from.
+        allowed: Whether limits may be set.
+        why: Reason if they may not; else empty.
+        how: Source of energy values; `absent` if there is none.
     """
 
     types: tuple[str, ...]
@@ -49,15 +49,15 @@ class HostDevices(NamedTuple):
 
 @dataclass(frozen=True)
 class Equipment:
-    """What live runs of a scenario use.
+    """Equipment of the live runs of a scenario.
 
     Attributes:
         section: The scenario's section on live runs.
-        folder: Where their logs are, and all that they need while they go on.
-        trainings: How each workload is trained.
-        devices: What measures here, by type.
+        folder: Folder of their logs and state.
+        trainings: The training of each workload.
+        devices: Types of the devices that measure.
         limits: Whether power limits are set, and if not, why.
-        measured: Whether energy is.
+        measured: Whether energy is measured.
     """
 
     section: LiveSection

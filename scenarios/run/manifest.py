@@ -40,7 +40,7 @@ def make_manifest(
         "dropped_jobs": dict(inputs.dropped),
         "ignored_gpu_types": dict(inputs.ignored),
         "mapping": [dict(row) for row in inputs.mapping],
-        "modelled": _modelled(inputs, results),
+        "modelled": _list_modelled(inputs, results),
         "results_digest": digest_results(results, summary),
         "jobs": sum(int(result.metrics["jobs"]) for result in results),
         "attempts": sum(int(result.metrics["attempts"]) for result in results),
@@ -69,7 +69,7 @@ def provenance(trace: Trace) -> TraceProvenance:
     }
 
 
-def _modelled(inputs: ScenarioInputs, results: Sequence[RunResult]) -> list[str]:
+def _list_modelled(inputs: ScenarioInputs, results: Sequence[RunResult]) -> list[str]:
     """The inputs that come from a model and were not recorded."""
     if inputs.run.search is not None:
         return []

@@ -57,12 +57,12 @@ class ScenarioResult(Study):
         if name == "metrics":
             whole = metric_values(self.results)
             return whole if columns is None else whole.select(list(columns))
-        kept = list(columns or TABLES[name].names)
-        schema = pa.schema([TABLES[name].field(column) for column in kept])
+        names = list(columns or TABLES[name].names)
+        schema = pa.schema([TABLES[name].field(column) for column in names])
         tables = [result.tables[name] for result in self.results if name in result.tables]
         if not tables:
             raise InputError(f"there is no table {name!r}: the scenario has no zoo")
-        return pa.concat_tables([table.select(kept).cast(schema) for table in tables])
+        return pa.concat_tables([table.select(names).cast(schema) for table in tables])
 
     def save(self, folder: str | Path, with_page: bool = True) -> None:
         """Write the results folder; see `wattkeeper.sim.results.folder.write_results`.
@@ -84,7 +84,7 @@ def run(
     live: Path | None = None,
     ray: str | None = None,
     tell: Callable[[str], None] = lambda line: None,
-    watch: Callable[[RunSpec, AttemptProgress], None] = lambda spec, seen: None,
+    watch: Callable[[RunSpec, AttemptProgress], None] = lambda spec, attempt: None,
 ) -> ScenarioResult:
     """Run all variants with all seeds. The results do not depend on `workers`.
 

@@ -97,10 +97,10 @@ def execute(spec: RunSpec, inputs: RunInputs) -> RunResult:
     source = NetworkSource(tuple(search.candidates))
     world = build_world(spec, inputs, env, NamedStreams(spec.seed), backend, source, zoo)
     world.run()
-    return _measured(collect_results(spec, inputs, world), backend.trained)
+    return _add_measurements(collect_results(spec, inputs, world), backend.trained)
 
 
-def _measured(ran: RunResult, trained: Sequence[TrainingRecord]) -> RunResult:
+def _add_measurements(ran: RunResult, trained: Sequence[TrainingRecord]) -> RunResult:
     """Results with the metrics of trainings, and NaN for what was not measured."""
     tables = dict(ran.tables)
     jobs, line = tables["jobs"], tables["timeline"]

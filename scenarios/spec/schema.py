@@ -33,7 +33,7 @@ LARGEST = 1e15
 T = TypeVar("T")
 
 
-def _different(values: tuple[T, ...]) -> tuple[T, ...]:
+def _check_distinct(values: tuple[T, ...]) -> tuple[T, ...]:
     if len(set(values)) < len(values):
         raise ValueError("a value stands there twice")
     return values
@@ -91,7 +91,7 @@ class Nodes(Section):
     gpu: str
     """Their GPU type, as the profiles and the jobs call it."""
     count: Annotated[int, Field(gt=0, le=MAX_GPUS)]
-    """How many nodes."""
+    """Number of nodes."""
     gpus: Annotated[int, Field(gt=0, le=MAX_GPUS)]
     """GPUs of each."""
 
@@ -256,7 +256,7 @@ class RecurringWorkload(Section):
     """A trace of profiles by name or path, or `synthetic:`. A live run whose workloads all have a
     command (`live`) needs none."""
     workloads: (
-        Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_different)] | None
+        Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_check_distinct)] | None
     ) = None
     """The workloads that recur; all that the GPU type has profiles of if absent."""
     recurrences: Annotated[int, Field(gt=0, le=MAX_RECURRENCES)] | PerConfiguration
@@ -303,7 +303,7 @@ class TraceWorkload(Section):
 
 
 class SearchTraining(Section):
-    """How Adam trains every network of a search to convergence, with or without a parent."""
+    """Rule by which Adam trains all networks of a search to convergence, parent or not."""
 
     batch_size: Annotated[int, Field(gt=0, le=1024)] = 64
     """Images per step."""
@@ -335,7 +335,9 @@ class LiveWorkload(Section):
 
     command: Annotated[tuple[str, ...], Field(min_length=1)]
     """The command, word by word; `python` is the interpreter that runs wattkeeper."""
-    batch_sizes: Annotated[tuple[PositiveInt, ...], Field(min_length=1), AfterValidator(_different)]
+    batch_sizes: Annotated[
+        tuple[PositiveInt, ...], Field(min_length=1), AfterValidator(_check_distinct)
+    ]
     """Global batch sizes that may be chosen, samples."""
     default_batch_size: PositiveInt
     """The one that is used by default; the learning rate of the script belongs to it."""
@@ -485,7 +487,7 @@ class Scenario(Section):
         | Annotated[
             tuple[Seed, ...],
             Field(min_length=1, max_length=MAX_SEEDS),
-            AfterValidator(_different),
+            AfterValidator(_check_distinct),
         ]
     ) = 1
     """A number of seeds, from 1 on, or a list of them."""

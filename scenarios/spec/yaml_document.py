@@ -140,7 +140,7 @@ class YamlDocument:
     def where_inside(self, path: ValuePath) -> str:
         """The place of a value, or of an override inside it, if there is one."""
         known = self.known(path)
-        inside = (where for step, where in self._set.items() if step[: len(known)] == known)
+        inside = (where for other, where in self._set.items() if other[: len(known)] == known)
         return next(inside, self.where(known))
 
     def where_key(self, path: ValuePath) -> str:

@@ -1,1 +1,1 @@
-"""What the `zoo` commands do."""
+"""The work of the `zoo` commands."""

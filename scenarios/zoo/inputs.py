@@ -1,4 +1,4 @@
-"""What the user names to the zoo's commands: capacities, graphs, and modules, which are code."""
+"""Arguments of the zoo's commands: capacities, graphs, and modules, which are code."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def check_torch() -> None:
         )
 
 
-def module(text: str) -> nn.Module:
-    """What a callable of the user returns: this imports and runs the user's code.
+def load_module(text: str) -> nn.Module:
+    """Call a callable of the user for a torch module: this imports and runs the user's code.
 
     Modules are looked for in the working directory first.
 
@@ -140,7 +140,7 @@ def graph_of(text: str, input_shapes: str | None) -> Graph:
         InputError: If there is no such graph.
     """
     if MODULE.fullmatch(text) and not Path(text).exists():
-        return graph_of_module(module(text), text, input_shapes)
+        return graph_of_module(load_module(text), text, input_shapes)
     if text.endswith(".onnx"):
         from wattkeeper.live.weight_transfer.onnx_graph import graph_of_onnx
 

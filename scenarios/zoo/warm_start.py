@@ -13,7 +13,7 @@ from wattkeeper.live.zoo.snapshot import ZooSnapshot, read_zoo
 from wattkeeper.policies.errors import InputError, Problem, StoreError
 from wattkeeper.policies.protocols import Job
 from wattkeeper.policies.zoo_views import ChildModel
-from wattkeeper.scenarios.zoo.inputs import check_torch, example_inputs, module
+from wattkeeper.scenarios.zoo.inputs import check_torch, example_inputs, load_module
 from wattkeeper.traces.files.atomic import replace_file
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 class WarmStartRequest(NamedTuple):
-    """What the user asks for.
+    """A user's request for a warm start.
 
     Attributes:
         child: The child's code, as `module:callable`.
         shape: Shape of the child's input; None derives it.
-        task: What it is trained for.
-        dataset: What it is trained on.
+        task: Task of the child.
+        dataset: Data set of the child.
         mutated_from: Name of the model that it is a mutation of.
         parent: Number of its parent; None leaves it to the policy.
         policy: The `Configure` policy that chooses the parent.
@@ -79,15 +79,15 @@ def warm_start(zoo: Zoo, request: WarmStartRequest, out: Path) -> WarmStartResul
     if not out.parent.is_dir():
         raise InputError(f"cannot write {out}: there is no folder {out.parent}")
     torch.manual_seed(0)  # of what the child keeps: the same command writes the same weights
-    child = module(request.child)
+    child = load_module(request.child)
     graph = graph_of(child, example_inputs(request.shape, child), request.child)
     model = describe_child(graph, request.task or "", request.dataset, request.mutated_from)
     trusted = {request.child.partition(":")[0], *request.trust}
     match, state = read_zoo(
-        lambda: ZooSnapshot(zoo, model, lambda stored: not _refusal(stored, trusted)),
+        lambda: ZooSnapshot(zoo, model, lambda stored: not _explain_refusal(stored, trusted)),
         lambda snapshot: _choose(snapshot, request, model, trusted),
     )
-    parent = _trained(match.model, state)
+    parent = _load_trained(match.model, state)
     inputs = example_inputs(request.shape, child, parent)
     report = grow(trace(parent, inputs, match.model.name), trace(child, inputs, request.child))
     weights = {name: value.clone().contiguous() for name, value in child.state_dict().items()}
@@ -126,7 +126,7 @@ def _choose(
         raise zoo.no_such_model(number)
     else:
         parent = snapshot.stored[number]
-        if refusal := _refusal(parent, trusted):
+        if refusal := _explain_refusal(parent, trusted):
             raise InputError(refusal)
     matcher = getattr(request.policy, "matcher", "coverage")
     return match(snapshot, parent, child.graph, matcher), zoo.load(parent.model_id)
@@ -144,7 +144,7 @@ def _explain_none(
     if choose_parent(policy, ZooSnapshot(zoo, child), job_of(child)) is not None:
         peers = (snapshot.stored[int(model.model_id)] for model in snapshot.models()
                  if model.task == child.task)  # fmt: skip
-        refusals = dict.fromkeys(_refusal(model, trusted) for model in peers)
+        refusals = dict.fromkeys(_explain_refusal(model, trusted) for model in peers)
         return [Problem("no parent whose code may be run"), *map(Problem, filter(None, refusals))]
     minimum = getattr(policy, "minimum", None)
     least = "" if minimum is None else f", of at least {minimum:g} times the child's own score"
@@ -156,7 +156,7 @@ def _explain_none(
     ]
 
 
-def _refusal(model: ZooModel, trusted: set[str]) -> str:
+def _explain_refusal(model: ZooModel, trusted: set[str]) -> str:
     """Why a model's code is not run; empty if it may be."""
     if not model.source:
         return f"model {model.model_id} ({model.name}) was added without --module, its code"
@@ -166,9 +166,9 @@ def _refusal(model: ZooModel, trusted: set[str]) -> str:
     return ""
 
 
-def _trained(model: ZooModel, state: Mapping[str, Tensor]) -> nn.Module:
+def _load_trained(model: ZooModel, state: Mapping[str, Tensor]) -> nn.Module:
     """The module of a stored model with its weights."""
-    parent = module(model.source)
+    parent = load_module(model.source)
     try:
         parent.load_state_dict(state)
     except RuntimeError as error:

@@ -8,11 +8,9 @@ import numpy as np
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.scenarios.analysis.manifest import Manifest
+from wattkeeper.scenarios.analysis.vocabulary import Unit
 
 Numbers = list[float | None]
-Unit = tuple[str, float]
-"""Name and size of a unit."""
-
 TIME_AXIS_UNITS = (("days", 3 * 86400.0, 86400.0), ("h", 10_800.0, 3600.0), ("min", 180.0, 60.0),
                    ("s", 0.0, 1.0))  # fmt: skip
 """Units of a time axis: name, shortest span (s), and size (s)."""
@@ -110,12 +108,6 @@ def to_numbers(values: Iterable[float]) -> Numbers:
 def points_per_line(variants: Sequence[str]) -> int:
     """Points that a line may have, so that the lines of all variants stay within a panel's."""
     return max(60, min(LINE_POINTS, PANEL_POINTS // len(variants)))
-
-
-def choose_unit(values: Iterable[float], units: Sequence[Unit]) -> Unit:
-    """The unit in which the largest of the values is at least 1."""
-    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
-    return next((unit for unit in units if largest >= unit[1]), units[-1])
 
 
 def choose_time_unit(span_s: float) -> Unit:

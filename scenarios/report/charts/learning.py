@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.scenarios.analysis.vocabulary import ENERGIES
+from wattkeeper.scenarios.analysis.vocabulary import ENERGIES, choose_unit
 from wattkeeper.scenarios.report.charts.chart import (
     Axis,
     Chart,
     Line,
     Panel,
-    choose_unit,
     data_axis,
     has_values,
     points_per_line,

@@ -6,14 +6,13 @@ import numpy as np
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.analysis.vocabulary import SIZES, TIMES
+from wattkeeper.scenarios.analysis.vocabulary import SIZES, TIMES, choose_unit
 from wattkeeper.scenarios.report.charts.chart import (
     Axis,
     Chart,
     Line,
     Panel,
     choose_time_unit,
-    choose_unit,
     data_axis,
     first_seed_note,
     has_values,

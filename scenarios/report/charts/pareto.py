@@ -9,11 +9,12 @@ from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import (
     ENERGIES,
     TIMES,
+    choose_unit,
     knows_energy,
     oracle_variants,
     tradeoff_metrics,
 )
-from wattkeeper.scenarios.report.charts.chart import Chart, ChartData, Dot, choose_unit, to_numbers
+from wattkeeper.scenarios.report.charts.chart import Chart, ChartData, Dot, to_numbers
 from wattkeeper.scenarios.report.charts.downsample import spaced_indices
 
 FRONT = (

@@ -4,13 +4,17 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.vocabulary import knows_energy, metric_units, tradeoff_metrics
+from wattkeeper.scenarios.analysis.vocabulary import (
+    choose_unit,
+    knows_energy,
+    metric_units,
+    tradeoff_metrics,
+)
 from wattkeeper.scenarios.report.charts.chart import (
     Axis,
     Chart,
     Line,
     Panel,
-    choose_unit,
     label_axis,
     to_numbers,
 )
