@@ -76,12 +76,14 @@ def equip(
     The Ray cluster at the address `ray` trains, instead of what the scenario says.
 
     Raises:
-        InputError: If it cannot run live at all.
+        InputError: If its workload, or the setting of a variant, is for the simulator alone.
         PolicyError: If a policy needs to know the future.
         EnvironmentLacks: If a package or a device is missing.
     """
     section = loaded.scenario.live or LiveSection()
-    _check_live(loaded, inputs, section)
+    _check_workload(loaded, inputs, section)
+    for variant in loaded.scenario.variants:
+        _check_variant(loaded, variant)
     if ray is not None:
         section = section.model_copy(update={"runner": "ray"})
     if section.runner == "torchrun":
@@ -114,19 +116,8 @@ def equip(
     return Equipment(section, folder, trainings, devices.types, limits, devices.how != "absent")
 
 
-def _check_live(loaded: LoadedScenario, inputs: RunInputs, section: LiveSection) -> None:
-    """Refuse a scenario that cannot run live, whatever devices there are.
-
-    Raises:
-        InputError: If its workload, or the setting of a variant, is for the simulator alone.
-        PolicyError: If a policy needs to know the future.
-    """
-    _check_workload(loaded, inputs, section)
-    for variant in loaded.scenario.variants:
-        _check_variant(loaded, variant)
-
-
 def _check_workload(loaded: LoadedScenario, inputs: RunInputs, section: LiveSection) -> None:
+    """Refuse a workload that cannot run live, whatever devices there are."""
     scenario, document = loaded
     here = document.where(("workload",))
     if isinstance(scenario.workload, ArchitectureSearch):
@@ -149,6 +140,7 @@ def _check_workload(loaded: LoadedScenario, inputs: RunInputs, section: LiveSect
 
 
 def _check_variant(loaded: LoadedScenario, variant: str) -> None:
+    """Refuse settings and policies of a variant that only the simulator supports."""
     scenario = loaded.scenario
     if occupancy_of(scenario, variant) == "recorded":
         raise locate_error(loaded, variant, InputError(
