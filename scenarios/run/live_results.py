@@ -20,9 +20,6 @@ Endings = Sequence[AttemptEnding]
 COMPLETE: Final = {"reached", "epochs", "bound", "left"}
 """Causes of attempts that did not fail."""
 
-REPLAYED: Final = {"profile": "live"}
-"""Values of the column `replayed` that differ from those of the simulator."""
-
 
 def with_outcomes(result: RunResult, endings: Endings) -> RunResult:
     """Results with the power limits that were in force, and the attempts that were stopped.
@@ -38,15 +35,17 @@ def with_outcomes(result: RunResult, endings: Endings) -> RunResult:
         for outcome, limit_w in zip(outcomes, jobs["power_limit_w"].to_pylist(), strict=True)
     ]
     stopped = [outcome is not None and outcome.cause == "bound" for outcome in outcomes]
-    replayed = [REPLAYED.get(kind, kind) for kind in jobs["replayed"].to_pylist()]
+    replayed = ["live" if kind == "profile" else kind for kind in jobs["replayed"].to_pylist()]
     jobs = replace_column(jobs, "replayed", pa.array(replayed))
     jobs = replace_column(jobs, "power_limit_w", pa.array(limits_w, pa.float64()))
     jobs = replace_column(jobs, "early_stopped", pa.array(stopped))
     tables = result.tables | {"jobs": jobs}
-    parts = {REPLAYED.get(kind, kind): part for kind, part in result.by["replayed"].items()}
-    if len(parts) == 1:
-        parts = dict.fromkeys(parts, result.metrics)
-    by = result.by | {"replayed": parts}
+    parts = result.by["replayed"]
+    by_kind = {
+        "live" if kind == "profile" else kind: part if len(parts) > 1 else result.metrics
+        for kind, part in parts.items()
+    }
+    by = result.by | {"replayed": by_kind}
     return replace(result, tables=tables, by=by, digest=digest_tables(tables))
 
 

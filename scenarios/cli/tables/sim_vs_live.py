@@ -43,7 +43,8 @@ def _warnings(content: Mapping[str, Any]) -> Iterator[str]:
         yield f"The scenarios differ in {count(len(differences), 'place')}:"
         for row in differences[:MOST_ROWS]:
             yield f"  {row['path']}: {_value(row['measured'])}, {_value(row['predicted'])}"
-        yield from _more(differences)
+        if rest := unlisted(len(differences), MOST_ROWS):
+            yield f"  {rest}"
     for side, absent in content["absent"].items():
         if absent:
             every = content["decisions"]["compared"]
@@ -57,11 +58,6 @@ def _warnings(content: Mapping[str, Any]) -> Iterator[str]:
 
 def _value(value: object) -> str:
     return "not there" if value is None else str(value)
-
-
-def _more(rows: Sequence[object]) -> Iterator[str]:
-    if rest := unlisted(len(rows), MOST_ROWS):
-        yield f"  {rest}"
 
 
 def _errors(errors: Mapping[str, Any]) -> Table:
