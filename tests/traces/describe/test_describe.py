@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from tests.conftest import Command
+from tests.support.messages import assert_states
 from tests.support.traces import import_trace
 from wattkeeper.policies.errors import InputError, ProfileMissing
 from wattkeeper.policies.profile import Curve, ExpectedCost, Profile
@@ -154,16 +155,16 @@ def text_of(report: Report) -> str:
 @recorded
 def test_the_text_of_the_recorded_profiles(zeus: Trace) -> None:
     text = text_of(describe(zeus, gpu_type="A40", eta=1))
-    assert "zeus-nsdi23: profiles, recorded, 1609 profiles" in text
-    assert "A40: 39 of 453 points draw more than their cap" in text
-    assert "72.2 %" in text
+    assert_states(
+        text, "zeus-nsdi23: ", "recorded", "1609 profiles", "A40: 39 of 453 points", "72.2 %"
+    )
     assert "V100" not in text
 
 
 def test_reports_are_json_and_text() -> None:
     report = describe(generate(SyntheticProfiles(), "syn"))
     assert json.loads(json.dumps(report, allow_nan=False)) == report
-    assert "syn: profiles, synthetic" in text_of(report)
+    assert_states(text_of(report), "syn: ", "synthetic")
     odd = report["oddities"]
     assert not any(row["rows"] for row in odd["above_cap"] + odd["slower_at_higher_limit"])
 
@@ -171,9 +172,9 @@ def test_reports_are_json_and_text() -> None:
 def test_wrong_arguments_are_refused() -> None:
     trace = generate(SyntheticProfiles(), "syn")
     for eta in (-0.1, 1.1, float("nan")):
-        with pytest.raises(InputError, match="must be in"):
+        with pytest.raises(InputError, match=rf"{eta}.*\[0, 1\]"):
             describe(trace, eta=eta)
-    with pytest.raises(ProfileMissing, match=r"on GPU type 'V100'\. There are: 1 x SYN"):
+    with pytest.raises(ProfileMissing, match=r"'V100'.* 1 x SYN"):
         describe(trace, gpu_type="V100")
 
 
@@ -225,7 +226,7 @@ def test_jobs() -> None:
         "jobs submitted at the same time as another one of their group": 2,
         "rows not ordered by submission": 1,
     }
-    assert "2 jobs (25 %) start while another one of their group runs" in text_of(report)
+    assert_states(text_of(report), "2 jobs (25 %) start while another")
 
 
 def jobs_trace(columns: dict, nodes: Sequence[tuple[str, int]] = (), **about: Any) -> Trace:
@@ -246,7 +247,7 @@ def jobs_trace(columns: dict, nodes: Sequence[tuple[str, int]] = (), **about: An
 
 
 def test_counts_of_the_import_are_reported() -> None:
-    quality = {
+    quality: dict[str, Any] = {
         "rows": 9,
         "kept": 2,
         "wrong": 3,
@@ -259,14 +260,11 @@ def test_counts_of_the_import_are_reported() -> None:
     report = describe(jobs_trace({"submit_time_s": [0.0, 7.0]}, quality=quality))
     assert report["quality"] == quality
     text = text_of(report)
-    for line in (
-        "- 9 rows read, 2 kept, 3 malformed and skipped, 4 dropped\n",
-        "- dropped: 1 never started\n",
-        "- skipped: log.csv, line 4: gpus is 'x', must be a number\n- skipped: 2 more\n",
-        "- times in the source: date and time; time 0 is 2017-10-03 00:00:00 UTC\n",
-        "- cannot tell: Who submitted a job.\n",
-    ):
-        assert line in text
+    assert_states(text, "9 rows read, ", "2 kept, ", "3 malformed and skipped, ", "4 dropped\n",
+                  "dropped: 3 asks for no GPU\n", "dropped: 1 never started\n",
+                  f"skipped: {quality['wrong_examples'][0]}\n", "skipped: 2 more\n",
+                  "date and time; ", "time 0 is 2017-10-03 00:00:00 UTC\n",
+                  "cannot tell: Who submitted a job.\n")  # fmt: skip
     bare = describe(jobs_trace({"submit_time_s": [0.0]}))
     assert bare["quality"] == {}
     assert "no record" in text_of(bare)
@@ -323,9 +321,9 @@ def test_load_demand_and_a_cluster() -> None:
         (8, 1, 0.0),
     ]
     assert report["fractions"] == {"jobs": 1, "share": 0.25, "gpu_milli": {"500": 1}}
-    assert "a cluster of 3 GPUs: 2 jobs are larger; the others need 41.7 %" in text_of(report)
+    assert_states(text_of(report), "a cluster of 3 GPUs: ", "2 jobs are larger", "41.7 %")
     assert describe(trace)["cluster"] is None
-    with pytest.raises(InputError, match="at least 1"):
+    with pytest.raises(InputError, match=r"0.*at least 1"):
         describe(trace, gpus=0)
 
 
@@ -352,8 +350,9 @@ def test_jobs_against_the_nodes() -> None:
     }
     assert report["gpu_types"] == {"": 1, "A": 3, "A|B": 1, "A|X": 1, "X": 1}
     text = text_of(report)
-    assert "3 jobs ask for more GPUs than the nodes have of their types" in text
-    assert "1 jobs ask for GPU types that no node has" in text
+    assert_states(
+        text, "3 jobs ask for more GPUs than the nodes", "1 jobs ask for GPU types that no node"
+    )
 
 
 def test_types_that_a_cluster_must_list() -> None:
@@ -361,8 +360,7 @@ def test_types_that_a_cluster_must_list() -> None:
     report = describe(jobs_trace({"submit_time_s": [0.0] * 4, "gpu_type": kinds}), gpus=4)
     assert (report["cluster"]["typed"], report["cluster"]["gpu_types"]) == (3, ["A", "B", "[C]"])
     text = " ".join(text_of(report).split())
-    assert "3 jobs name GPU types (A, B, [C]): a cluster must list these types" in text
-    assert "(workload.gpu_types: ignore)" in text
+    assert_states(text, "3 jobs name GPU types", "(A, B, [C])", "workload.gpu_types: ignore")
 
 
 def test_numbers_are_plain() -> None:
@@ -387,11 +385,9 @@ def test_milliseconds_are_doubted(tmp_path: Path) -> None:
     head = "submit_time_s,duration_s,gpus\n"
     path.write_text(head + "1704067200000,3600000,1\n1704067260000,7200000,1\n")
     text = text_of(describe(import_trace("csv", [path])))
-    late = (
-        "- 2 jobs: submitted after the year 2100 if times count seconds since 1970: milliseconds?"
-    )
-    assert late in text
-    assert "- 2 jobs ran longer than 30 days, most of all: milliseconds too?" in text
+    late, long = (line for line in text.splitlines() if "milliseconds" in line)
+    assert_states(late, "2 jobs: ", "after the year 2100", "seconds since 1970")
+    assert_states(long, "2 jobs ", "30 days")
     path.write_text(head + "1704067200000,36,1\n1704067260000,7200000,1\n")
     assert "30 days" not in text_of(describe(import_trace("csv", [path])))
 
@@ -442,9 +438,9 @@ def test_users_estimates_and_repeated_submissions() -> None:
     assert report["estimates"]["ratio"]["p100"] == 2.0
     assert report["together"] == {"jobs": 3, "share": 0.6, "largest": 3, "repeated": 1}
     text = text_of(report)
-    assert "1 of 3 jobs with an estimate (33.3 %) outlived it" in text
+    assert_states(text, "1 of 3 jobs with an estimate (33.3 %)")
     facts, doubts = text.split("Doubts")
-    together = "3 jobs (60.0 %) submitted at the same time as another one"
+    together = "3 jobs (60.0 %) submitted at the same time"
     assert together in facts
     assert together not in doubts
     assert "[r]" in text
@@ -498,4 +494,4 @@ def test_recorded_groups() -> None:
     report = describe(import_trace("zeus-groups", [path]))
     assert (report["jobs"], report["groups"]["number"]) == (6316, 72)
     assert report["overlap"]["jobs"] == 3178
-    assert "6316 jobs submitted over" in text_of(report)
+    assert "6316 jobs" in text_of(report)

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import Command
+from tests.support.messages import assert_states
 from tests.support.traces import import_trace
 from wattkeeper.policies.errors import InputError, Problem, TraceError
 from wattkeeper.traces.formats import find_format, registry
@@ -114,11 +115,11 @@ def test_a_bad_line_is_named_and_skipped_on_demand(
     assert [text.partition(": ")[0] for text in problems] == [
         f"{path}, line {at + n}" for n in (1, 3, 4)
     ]
-    assert "is not text (UTF-8): byte 0xff at byte 1" in problems[1]
-    assert "is not text (UTF-8): byte 0x00 at byte " in problems[2]
+    assert_states(problems[1], "UTF-8", "0xff at byte 1")
+    assert_states(problems[2], "UTF-8", "0x00 at byte ")
     rows = len([line for line in lines if line and line[:1] != b";"]) + 3
     rows -= 0 if name in ("swf", "gavel") else 1
-    assert f"3 of {rows} rows malformed; --skip-bad leaves them out" in problems[-1]
+    assert_states(problems[-1], f"3 of {rows} rows malformed", "--skip-bad")
     assert not home.exists() or list(home.iterdir()) == []
     added = store.add(name, [path], "mine", skip_bad=True)
     assert added.rows == {"jobs": KEPT[name]}
@@ -182,12 +183,12 @@ def test_the_size_of_a_batch_changes_nothing(
 
 
 def test_ambiguous_and_unknown_files(tmp_path: Path, put: Callable[[str | bytes], Path]) -> None:
-    with pytest.raises(TraceError, match="no format recognises this; name it: acme, "):
+    with pytest.raises(TraceError, match=r"no format .*: acme, "):
         import_trace("auto", [put("a,b\n1,2\n")])
     header = "timestamp,duration,num_gpus,gpu_time,cluster,submit_time_s,gpus\n"
-    with pytest.raises(TraceError, match="could be csv or philly-csv; name the format"):
+    with pytest.raises(TraceError, match="csv or philly-csv"):
         import_trace("auto", [put(header)])
-    with pytest.raises(InputError, match="format auto needs paths"):
+    with pytest.raises(InputError, match=r"auto .*paths"):
         import_trace("auto", [])
 
 
@@ -200,37 +201,34 @@ def test_columns_by_mapping(put: Callable[[str | bytes], Path], home: Path) -> N
     assert [row["submit_time_s"] for row in rows] == [0, 1800]
     assert [row["gpu_type"] for row in rows] == ["A100", None]
     assert "2024-01-04 23:00:00" in added.quality["time_origin"]
-    for wrong, text in (
-        ({"colour": "when"}, "no canonical name 'colour'; allowed: job_id, "),
-        ({"submit_time_s": "then", "gpus": "n"}, "column then is missing; found when, n, kind"),
-        ({"gpus": "n"}, "column submit_time_s is missing.*--map submit_time_s=COLUMN"),
+    for wrong, facts in (
+        ({"colour": "when"}, "'colour'|allowed: job_id, "),
+        ({"submit_time_s": "then", "gpus": "n"}, "column then |missing|when, n, kind"),
+        ({"gpus": "n"}, "column submit_time_s |missing|--map submit_time_s=COLUMN"),
     ):
-        with pytest.raises(InputError, match=text):
+        with pytest.raises(InputError) as caught:
             store.add("csv", [path], "other", mapping=wrong)
-    with pytest.raises(InputError, match="is for format csv, not swf"):
+        assert_states(str(caught.value), *facts.split("|"))
+    with pytest.raises(InputError, match=r"csv.*swf"):
         store.add("swf", [sample("swf")], "other", mapping=mapping)
 
 
 def test_values_that_break_the_rules(put: Callable[[str | bytes], Path]) -> None:
     head = "job_id,submit_time_s,gpus,duration_s\n"
-    for line, text in (
-        ("b,x,1,1", "submit_time_s is 'x', must be a number of seconds or a time as"),
-        ("b,,1,1", "submit_time_s is empty, must be a number of seconds or a time as"),
-        ("b,0,1.5,1", "gpus is '1.5', must be a whole number below 2147483648"),
-        ("b,0,-1,1", "gpus is -1, must be a whole number > 0"),
-        ("b,0,1,-2", "duration_s is -2.0, must be a finite number >= 0"),
-        ("b,0,1,inf", "duration_s is 'inf', must be a finite number of seconds"),
-        (
-            "b,2024-13-01,1,1",
-            "submit_time_s is '2024-13-01', must be a number of seconds or a time as",
-        ),
+    for line, facts in (
+        ("b,x,1,1", "submit_time_s is 'x'|seconds|a time as"),
+        ("b,,1,1", "submit_time_s is empty|seconds|a time as"),
+        ("b,0,1.5,1", "gpus is '1.5'|whole number|2147483648"),
+        ("b,0,-1,1", "gpus is -1|whole number > 0"),
+        ("b,0,1,-2", "duration_s is -2.0|finite number >= 0"),
+        ("b,0,1,inf", "duration_s is 'inf'|finite number|seconds"),
+        ("b,2024-13-01,1,1", "submit_time_s is '2024-13-01'|seconds|a time as"),
         (",0,1,1", "job_id is absent"),
-        ('"b,0,1,1', "has a quotation mark that is not closed on this line"),
-        ("b,0,1", "has 3 values, must have 4"),
+        ('"b,0,1,1', "quotation mark|not closed"),
+        ("b,0,1", "3 values|must have 4"),
     ):
         problems = read_faults("csv", put(head + "\n" + line + "\n"))
-        assert text in problems[0], problems
-        assert ", line 3: " in problems[0]
+        assert_states(problems[0], ", line 3: ", *facts.split("|"))
 
 
 def test_repeated_ids_are_found_across_batches_and_files(
@@ -245,8 +243,7 @@ def test_repeated_ids_are_found_across_batches_and_files(
     paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
     with pytest.raises(TraceError) as caught:
         import_trace("slurm", paths)
-    text = "b.txt, line 3: JobID '101' repeats a.txt, line 2; must be unique"
-    assert text in str(caught.value)
+    assert_states(str(caught.value), "b.txt, line 3: JobID '101' ", "a.txt, line 2", "unique")
     added = store.add("slurm", paths, "mine", skip_bad=True)
     assert added.quality["wrong"] == 1
     assert store.find("mine").tables["jobs"]["job_id"].to_pylist() == ["101", "7"]
@@ -257,7 +254,7 @@ def test_many_malformed_lines_are_cut(put: Callable[[str | bytes], Path], home: 
     path = put("submit_time_s,gpus\n0,1\n" + "x,1\n" * 50)
     problems = read_faults("csv", path)
     assert len(problems) == 20
-    assert "50 of 51 rows malformed, the first 20 of them above; --skip-bad" in problems[-1]
+    assert_states(problems[-1], "50 of 51 rows malformed", "first 20", "--skip-bad")
     added = store.add("csv", [path], "mine", skip_bad=True)
     assert added.quality["wrong"] == 50
     assert len(added.quality["wrong_examples"]) == 20
@@ -266,7 +263,7 @@ def test_many_malformed_lines_are_cut(put: Callable[[str | bytes], Path], home: 
 
 def test_a_log_without_gpu_jobs(put: Callable[[str | bytes], Path]) -> None:
     (text,) = read_faults("csv", put("submit_time_s,gpus\n0,0\n"))
-    assert text.endswith("has no GPU job: of 1 rows 1 asks for no GPU")
+    assert_states(text, "no GPU job", "of 1 rows 1 asks for no GPU")
     (text,) = read_faults("csv", put("submit_time_s,gpus\n"))
     assert text.endswith("has no rows")
 
@@ -287,7 +284,7 @@ def test_slurm_resources(put: Callable[[str | bytes], Path]) -> None:
     assert jobs["duration_s"].to_pylist() == [93784, 10.5, 36000]
     assert jobs["estimate_s"].to_pylist() == [5400, None, None]
     (text,) = read_faults("slurm", put(head + line.format(1, "soon", 1, "gpu:1", 1)))
-    assert "line 2: Elapsed is 'soon', must be a time span as 1-02:03:04" in text
+    assert_states(text, "line 2: Elapsed is 'soon'", "time span", "1-02:03:04")
     spans = ["03:04", "02:03:04", "1-02:03:04", "1-02:03", "00:00.5"]
     lines = [line.format(n, span, 1, "gpu:1", 1) for n, span in enumerate(spans)]
     jobs = import_trace("slurm", [put(head + "".join(lines))]).tables["jobs"]
@@ -362,17 +359,15 @@ def test_the_less_frequent_kind_of_times_is_reported(
     with pytest.raises(TraceError) as caught:
         store.add("csv", [path], "mine", mapping=mapping)
     found = [str(problem).removeprefix(f"{path}, ") for problem in caught.value.problems]
-    assert found[0] == (
-        "line 2: t is '2024-01-01 00:00:00', the others are numbers of seconds; "
-        "all must be of one kind; gpus is '0.5', must be a whole number below 2147483648"
-    )
+    assert_states(found[0], "line 2: t is '2024-01-01 00:00:00', ", "numbers of seconds",
+                  "one kind", "; gpus is '0.5', ", "whole number below 2147483648")  # fmt: skip
     assert [text.partition(":")[0] for text in found] == ["line 2", "line 33", "line 34"]
-    assert "job_id '3' repeats log.txt, line 6" in found[1]
+    assert_states(found[1], "job_id '3' ", "log.txt, line 6")
     assert store.add("csv", [path], "mine", mapping=mapping, skip_bad=True).rows == {"jobs": 30}
     dates = [f"d{n},2024-01-01 00:00:{n}0,1" for n in range(4)]
     path = put("\n".join(["job_id,submit_time_s,gpus", "a,5,1", *dates]))
     (text,) = read_faults("csv", path)
-    assert "line 2: submit_time_s is '5', the others are dates; all must be of one kind" in text
+    assert_states(text, "line 2: submit_time_s is '5', ", "dates", "one kind")
 
 
 def test_messages_name_the_columns_of_the_file(put: Callable[[str | bytes], Path]) -> None:
@@ -381,29 +376,27 @@ def test_messages_name_the_columns_of_the_file(put: Callable[[str | bytes], Path
     with pytest.raises(TraceError) as caught:
         store.add("csv", [path], "mine", mapping=mapping)
     first, second = (problem.message for problem in caught.value.problems[:2])
-    assert first == "long is -1.0, must be a finite number >= 0, at most 1e15"
-    assert second.startswith("long is '10 min', must be a finite number of seconds")
+    assert_states(first, "long is -1.0, ", "finite number >= 0, ", "1e15")
+    assert_states(second, "long is '10 min', ", "finite number", "seconds")
 
 
 def test_auto_reports_files_that_are_not_text(put: Callable[[str | bytes], Path]) -> None:
-    for content, text in (
-        (b"\xb0\xff\n", "is not text (UTF-8): byte 0xb0 at byte 1"),
-        (b"PK\0\n", "is not text (UTF-8): byte 0x00 at byte 3"),
-        (b"", "is empty"),
-        (b" \n\n", "is empty"),
+    for content, facts in (
+        (b"\xb0\xff\n", "UTF-8|0xb0 at byte 1"),
+        (b"PK\0\n", "UTF-8|0x00 at byte 3"),
+        (b"", "empty"),
+        (b" \n\n", "empty"),
     ):
         for form in ("auto", "csv", "slurm"):
             (found,) = read_faults(form, put(content))
-            assert text in found
+            assert_states(found, *facts.split("|"))
 
 
 def test_times_in_milliseconds_are_a_doubt(put: Callable[[str | bytes], Path]) -> None:
     path = put("submit_time_s,gpus\n1704067200000,1\n1704067260000,1\n")
-    (doubt,) = import_trace("csv", [path]).quality["doubts"].items()
-    assert doubt == (
-        "submitted after the year 2100 if times count seconds since 1970: milliseconds?",
-        2,
-    )
+    ((doubt, count),) = import_trace("csv", [path]).quality["doubts"].items()
+    assert_states(doubt, "after the year 2100", "seconds since 1970", "milliseconds")
+    assert count == 2
     path = put("submit_time_s,gpus\n1704067200,1\n1704067260,1\n")
     assert import_trace("csv", [path]).quality["doubts"] == {}
 
@@ -432,15 +425,14 @@ def test_philly(shared: Path) -> None:
 
 def test_the_command(inside: Command, tmp_path: Path) -> None:
     done = inside("traces", "import", "auto", sample("slurm"), "--name", "mine")
-    assert "       3 jobs\n" in done.stdout
-    assert "       2 dropped: is a step of a job\n" in done.stdout
+    assert_states(done.stdout, " 3 jobs\n", " 2 dropped: is a step of a job\n")
     path = tmp_path / "bad.csv"
     path.write_text("when,n\n0,1\nx,1\n")
     maps = ("--map", "submit_time_s=when", "--map", "gpus=n")
     done = inside("traces", "import", "csv", path, *maps, code=2)
-    assert "bad.csv, line 3: when is 'x', must be a number of seconds or" in done.stderr
+    assert_states(done.stderr, "bad.csv, line 3: when is 'x', ", "number of seconds")
     done = inside("traces", "import", "csv", path, *maps, "--skip-bad")
-    assert "       1 malformed, skipped:\n         bad.csv, line 3: when is 'x'" in done.stdout
+    assert_states(done.stdout, " 1 malformed", "bad.csv, line 3: when is 'x'")
     meta = json.loads((tmp_path / "library/bad/trace.json").read_text())
     assert (meta["version"], meta["quality"]["wrong"]) == (2, 1)
     inside("traces", "import", "csv", path, *maps, "--skip-bad", code=2)
@@ -451,7 +443,7 @@ def test_the_command(inside: Command, tmp_path: Path) -> None:
     assert "Warning" not in done.stderr
     path.write_text("submit_time_s,gpus\n" + "0,1\n" * 8 + "x,1\n" * 2)
     done = inside("traces", "import", "csv", path, "--name", "many", "--skip-bad")
-    assert "Warning: 2 of 10 rows (20.0 %) are malformed and left out" in done.stderr
+    assert_states(done.stderr, "Warning: ", "2 of 10 rows (20.0 %)", "malformed", "left out")
 
 
 # Not ru_maxrss: that one also counts what the process was before it became this program.

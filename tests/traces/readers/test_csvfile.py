@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.messages import assert_states
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.readers.csvfile import read_csv
 from wattkeeper.traces.schema import field, table_schema
@@ -74,63 +75,61 @@ def test_columns_in_any_order_and_further_ones(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "expected"),
+    ("data", "facts"),
     [
-        ("", "is empty; a header and rows are needed"),
-        (" \n\n", "is empty; a header and rows are needed"),
-        (HEADER, "has a header and no rows"),
-        (HEADER + "\n", "has a header and no rows"),
+        ("", "is empty|header|rows"),
+        (" \n\n", "is empty|header|rows"),
+        (HEADER, "header|no rows"),
+        (HEADER + "\n", "header|no rows"),
         (
             "name,run,watts\na,1,2\n",
-            "header: column epochs is missing; found name, run, watts; "
-            "needed are name, run, watts, epochs",
+            "header: column epochs |missing|name, run, watts;|name, run, watts, epochs",
         ),
         (
             "name,run,watts,epochs,run\na,1,2,3,4\n",
-            "header: column run appears 2 times; found name, run, watts, epochs, run; "
-            "needed are name, run, watts, epochs",
+            "header: column run |2 times|name, run, watts, epochs, run;|name, run, watts, epochs",
         ),
-        (GOOD + "a,3\n", "row 3: has 2 values, the header has 4"),
-        (GOOD + "a,3,1,1,1\n", "row 3: has 5 values, the header has 4"),
-        (GOOD + "\na,x,1,1\n", "row 3: run is 'x', must be a whole number below 2147483648"),
-        (GOOD + "a,1.5,1,1\n", "row 3: run is '1.5', must be a whole number below 2147483648"),
-        (GOOD + "a,1e10,1,1\n", "row 3: run is '1e10', must be a whole number below 2147483648"),
-        (GOOD + "a,,1,1\n", "row 3: run is empty, must be a whole number below 2147483648"),
-        (GOOD + "a,0,1,1\n", "row 3: run is 0, must be a whole number > 0"),
-        (GOOD + "a,3,nan,1\n", "row 3: watts is nan, must be a finite number > 0"),
-        (GOOD + "a,3,inf,1\n", "row 3: watts is inf, must be a finite number > 0"),
-        (GOOD + "a,3,1e999,1\n", "row 3: watts is inf, must be a finite number > 0"),
-        (GOOD + "a,3,-2,1\n", "row 3: watts is -2.0, must be a finite number > 0"),
-        (GOOD + "a,3,0x1,1\n", "row 3: watts is '0x1', must be a number"),
-        (GOOD + "a,3,1,-1\n", "row 3: epochs is -1, must be a whole number > 0"),
-        (GOOD + ",3,1,1\n", "row 3: name is '', must be a text that is not empty"),
-        (GOOD + "a,1,1,1\n", "row 3: repeats row 1: name 'a', run 1; must be unique"),
-        (GOOD + '"a,3,1,1\n', "a quotation mark is never closed"),
-        (GOOD + "a\0,3,1,1\n", "row 3: is not text (UTF-8): byte 0x00 at byte 46"),
-        (GOOD.encode() + b"\xff,3,1,1\n", "row 3: is not text (UTF-8): byte 0xff at byte 45"),
-        (GOOD.encode("utf-16"), "header: is not text (UTF-8): byte 0xff at byte 1"),
-        (bytes(range(256)), "is not text (UTF-8): byte 0x00 at byte 1"),
-        (gzip.compress(GOOD.encode(), mtime=0)[:-9], "is a truncated or damaged gzip file"),
-        (gzip.compress(GOOD.encode(), mtime=0)[:10], "is a truncated or damaged gzip file"),
-        (b"\x1f\x8b" + b"x" * 40, "is a truncated or damaged gzip file"),
+        (GOOD + "a,3\n", "row 3: |2 values|has 4"),
+        (GOOD + "a,3,1,1,1\n", "row 3: |5 values|has 4"),
+        (GOOD + "\na,x,1,1\n", "row 3: run is 'x'|whole number below 2147483648"),
+        (GOOD + "a,1.5,1,1\n", "row 3: run is '1.5'|whole number below 2147483648"),
+        (GOOD + "a,1e10,1,1\n", "row 3: run is '1e10'|whole number below 2147483648"),
+        (GOOD + "a,,1,1\n", "row 3: run is empty|whole number below 2147483648"),
+        (GOOD + "a,0,1,1\n", "row 3: run is 0|whole number > 0"),
+        (GOOD + "a,3,nan,1\n", "row 3: watts is nan|finite number > 0"),
+        (GOOD + "a,3,inf,1\n", "row 3: watts is inf|finite number > 0"),
+        (GOOD + "a,3,1e999,1\n", "row 3: watts is inf|finite number > 0"),
+        (GOOD + "a,3,-2,1\n", "row 3: watts is -2.0|finite number > 0"),
+        (GOOD + "a,3,0x1,1\n", "row 3: watts is '0x1'|number"),
+        (GOOD + "a,3,1,-1\n", "row 3: epochs is -1|whole number > 0"),
+        (GOOD + ",3,1,1\n", "row 3: name is ''|text that is not empty"),
+        (GOOD + "a,1,1,1\n", "row 3: repeats row 1: |name 'a', run 1|unique"),
+        (GOOD + '"a,3,1,1\n', "quotation mark|closed"),
+        (GOOD + "a\0,3,1,1\n", "row 3: |UTF-8|0x00 at byte 46"),
+        (GOOD.encode() + b"\xff,3,1,1\n", "row 3: |UTF-8|0xff at byte 45"),
+        (GOOD.encode("utf-16"), "header: |UTF-8|0xff at byte 1"),
+        (bytes(range(256)), "UTF-8|0x00 at byte 1"),
+        (gzip.compress(GOOD.encode(), mtime=0)[:-9], "truncated|gzip"),
+        (gzip.compress(GOOD.encode(), mtime=0)[:10], "truncated|gzip"),
+        (b"\x1f\x8b" + b"x" * 40, "truncated|gzip"),
     ],
 )
-def test_malformed_files_are_refused(tmp_path: Path, data: bytes | str, expected: str) -> None:
+def test_malformed_files_are_refused(tmp_path: Path, data: bytes | str, facts: str) -> None:
     (text,) = read_faults(tmp_path, data)
-    assert expected in text
+    assert_states(text, *facts.split("|"))
 
 
 def test_malformed_rows_are_reported_at_once(tmp_path: Path) -> None:
     data = f"{HEADER}\na,1,2\nb,x,y,1\n\nc,1,-1,0\nd,1,1,1,1\ne,1,1,1\nf,1,-1,1\n"
-    assert read_faults(tmp_path, data) == [
-        "row 1: has 3 values, the header has 4",
-        "row 2: run is 'x', must be a whole number below 2147483648; "
-        "watts is 'y', must be a number",
-        "row 3: watts is -1.0, must be a finite number > 0, at most 1e15; "
-        "epochs is 0, must be a whole number > 0",
-        "row 4: has 5 values, the header has 4",
-        "row 6: watts is -1.0, must be a finite number > 0, at most 1e15",
-    ]
+    expected = (
+        "row 1: |3 values|has 4",
+        "row 2: run is 'x', |whole number below 2147483648; |watts is 'y', |number",
+        "row 3: watts is -1.0, |finite number > 0, |1e15; |epochs is 0, |whole number > 0",
+        "row 4: |5 values|has 4",
+        "row 6: watts is -1.0, |finite number > 0, |1e15",
+    )
+    for text, facts in zip(read_faults(tmp_path, data), expected, strict=True):
+        assert_states(text, *facts.split("|"))
 
 
 def test_paths_that_are_not_files_are_refused(tmp_path: Path) -> None:
