@@ -60,9 +60,9 @@ def run(scenario: str, *settings: str) -> Cost:
 
 def plain_loop(jobs: int) -> float:
     """CPU seconds of arrivals, one queue, one pool and completions in SimPy, and nothing else."""
-    luck = np.random.default_rng(1)
-    between_s = luck.exponential(1.0, jobs).tolist()
-    runs_s = luck.exponential(900.0, jobs).tolist()
+    rng = np.random.default_rng(1)
+    between_s = rng.exponential(1.0, jobs).tolist()
+    runs_s = rng.exponential(900.0, jobs).tolist()
     began = time.process_time()
     env, waiting, free = Environment(), deque[int](), 1000
 

@@ -26,16 +26,16 @@ CLUSTERED = 100
 """Parents that the search in two stages gets, which scores all their pairs beforehand."""
 
 
-def new_children(specs: list[Spec], luck: np.random.Generator) -> list[Graph]:
+def new_children(specs: list[Spec], rng: np.random.Generator) -> list[Graph]:
     """Children of the wanted size, mutations of parents and others in turn."""
     sizes = [len(build(spec)) for spec in specs]
     near = [at for at, nodes in enumerate(sizes) if CHILD_NODES[0] <= nodes <= CHILD_NODES[1]]
     found: list[Graph] = []
     while len(found) < CHILDREN:
         if len(found) % 2:
-            graph = build(draw(luck, sum(CHILD_NODES) // 2))
+            graph = build(draw(rng, sum(CHILD_NODES) // 2))
         else:
-            graph = build(mutate(specs[int(luck.choice(near))], luck))
+            graph = build(mutate(specs[int(rng.choice(near))], rng))
         if CHILD_NODES[0] <= len(graph) <= CHILD_NODES[1]:
             found.append(graph)
     return found
@@ -83,9 +83,9 @@ def measure(name: str, matcher: Matcher[Any], parents: list[Graph], children: li
 
 def main() -> None:
     """Measure every matcher."""
-    luck = np.random.default_rng(1)
-    specs = lineage(luck, int(sys.argv[1]) if len(sys.argv) > 1 else MODELS, NODES)
-    parents, children = [build(spec) for spec in specs], new_children(specs, luck)
+    rng = np.random.default_rng(1)
+    specs = lineage(rng, int(sys.argv[1]) if len(sys.argv) > 1 else MODELS, NODES)
+    parents, children = [build(spec) for spec in specs], new_children(specs, rng)
     print(
         f"{len(parents)} parents of {np.mean([len(one) for one in parents]):.0f} nodes, "
         f"{len(children)} children of {np.mean([len(one) for one in children]):.0f}"

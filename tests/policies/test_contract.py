@@ -207,7 +207,7 @@ class Rehearsal:
     Args:
         config: Of the policy; the other decision points are filled with the simplest answers.
         stream: Submissions (of a group) and ends (of an attempt in flight).
-        seed: Of the luck.
+        seed: Of the random streams.
         cut: Before this step, all that is submitted ends if the policy keeps a queue, for that is
             no part of its state.
         restart: Whether the policy is then replaced by a new one with its state.

@@ -183,12 +183,12 @@ def build_world(
     """A world that has not run yet."""
     env = SimulationEnvironment()
     source = cast("Source", jobs) if hasattr(jobs, "arrivals") else trace(jobs)
-    luck = streams or NamedStreams(seed)
+    draws = streams or NamedStreams(seed)
     rules = RunRules(Objective(eta), max_attempts, start_on_submit)
     known = by_job(profile()) if profiles is None else profiles
     hardware = Cluster(cluster or spec())
-    backend = Replay(env, known, luck, rules.objective, hardware.spec, occupancy, profiling)
-    world = World(env, hardware, source, backend, policy_set or chosen(), rules, luck)
+    backend = Replay(env, known, draws, rules.objective, hardware.spec, occupancy, profiling)
+    world = World(env, hardware, source, backend, policy_set or chosen(), rules, draws)
     backend.listener = world
     return world
 
@@ -309,7 +309,7 @@ def stub(point: Point, *, needs_foresight: bool = False, **methods: Callable[...
 
 
 class ScriptedContext:
-    """A context without a world, and what stands behind it: one profile, and luck by name."""
+    """A context without a world: of one profile and named random streams."""
 
     def __init__(self, known: Profile, seed: int = 1, eta: float = 0.5) -> None:
         self.now_s = 0.0

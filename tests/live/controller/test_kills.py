@@ -22,6 +22,7 @@ from tests.support.live_runs import (
     run,
     scenario,
 )
+from tests.support.processes import until
 from wattkeeper.live.controller import processes as processes_of_host
 from wattkeeper.live.devices.synthetic import SyntheticDevice
 from wattkeeper.live.wire.client import RUN
@@ -80,7 +81,4 @@ def test_killed_live_runs_go_on(kills: int, recurrences: int, tmp_path: Path) ->
 
 
 def wait_for_guards(folder: Path) -> None:
-    give_up_s = time.monotonic() + 60
-    while processes(folder) and time.monotonic() < give_up_s:
-        time.sleep(0.05)
-    assert not processes(folder)
+    until(lambda: not processes(folder))

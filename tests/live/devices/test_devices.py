@@ -215,14 +215,14 @@ def test_the_variable_selects_devices(tmp_path: Path, monkeypatch: pytest.Monkey
     for wrong, message in (
         ("tpu", "'tpu'; allowed: none, synthetic:GPU_TYPE"),
         ("synthetic:", "allowed: none"),
-        ("synthetic:H100", "no synthetic GPU type 'H100'; there is SYN-250W, SYN-400W"),
+        ("synthetic:H100", r"'H100'.*SYN-250W, SYN-400W"),
     ):
         with pytest.raises(InputError, match=message):
             select(wrong)
-    with pytest.raises(DeviceLost, match="is not there"):
+    with pytest.raises(DeviceLost, match=f"{tmp_path}/nothing"):
         select(f"synthetic:{tmp_path}/nothing")
     path.write_text("{}")
-    with pytest.raises(InputError, match="is no synthetic device"):
+    with pytest.raises(InputError, match=rf"{path}.*no synthetic device"):
         select(f"synthetic:{path}")
 
 
@@ -237,9 +237,9 @@ def test_the_clock_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     other = WallClock.from_environment()
     assert (other.speed, other.begun_s) == (250.5, 12.25)
     for name, value, message in (
-        ("WATTKEEPER_BEGUN_S", "noon", "WATTKEEPER_BEGUN_S is 'noon'; allowed: a number"),
-        ("WATTKEEPER_SPEED", "0", "WATTKEEPER_SPEED is 0; allowed: a number above 0"),
-        ("WATTKEEPER_SPEED", "inf", "allowed: a number"),
+        ("WATTKEEPER_BEGUN_S", "noon", r"WATTKEEPER_BEGUN_S is 'noon'.*number"),
+        ("WATTKEEPER_SPEED", "0", r"WATTKEEPER_SPEED is 0.*above 0"),
+        ("WATTKEEPER_SPEED", "inf", r"WATTKEEPER_SPEED is .*inf.*number"),
     ):
         monkeypatch.setenv(name, value)
         with pytest.raises(InputError, match=message):

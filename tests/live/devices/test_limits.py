@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.messages import assert_states
 from tests.support.nvml import Driver, on_gpus
 from tests.support.processes import until
 from wattkeeper.live import devices
@@ -290,7 +291,7 @@ def test_one_process_at_a_time_controls_a_gpu(driver: Driver) -> None:
         for _ in range(2):
             with PowerLimiter(devices.find_devices()[1:]) as limiter:
                 assert not limiter.allowed
-                assert f"process {child.pid} of wattkeeper controls" in limiter.why
+                assert f"process {child.pid} " in limiter.why
             assert driver.gpu.limit_mw == 150_000
             os.kill(guard, signal.SIGKILL)  # it still trains, and still controls the GPU
             wait_for_end(guard)
@@ -318,7 +319,7 @@ def test_a_guard_that_cannot_start(driver: Driver) -> None:
     python, sys.executable = sys.executable, "/bin/false"
     with PowerLimiter(devices.find_devices()) as limiter:
         assert not limiter.allowed
-        assert "does not answer (exit code 1), and without it none is set" in limiter.why
+        assert "(exit code 1)" in limiter.why
     sys.executable = python
     assert driver.gpu.sets == 0
 
@@ -328,7 +329,7 @@ def test_without_a_folder_for_records_nothing_is_set(driver: Driver) -> None:
     os.environ["WATTKEEPER_STATE"] = "/proc/wattkeeper"
     with PowerLimiter(devices.find_devices()) as limiter:
         assert not limiter.allowed
-        assert "WATTKEEPER_STATE names another folder" in limiter.why
+        assert_states(limiter.why, "/proc/wattkeeper", "WATTKEEPER_STATE")
     assert driver.gpu.sets == 0
 
 
@@ -360,9 +361,12 @@ def kill_often(driver: Driver, count: int) -> None:
             sets = driver.gpu.sets
             child = Child(changes)
             if number % 5:  # else it is killed while it starts
-                while driver.gpu.sets < sets + 2:
-                    time.sleep(0.001)
-                    assert process_identity.start_ticks(child.pid), "it ended by itself"
+
+                def is_limited(goal: int = sets + 2, pid: int = child.pid) -> bool:
+                    assert process_identity.start_ticks(pid), "it ended by itself"
+                    return driver.gpu.sets >= goal
+
+                until(is_limited)
             time.sleep(rng.uniform(0, 0.1))
             assert child.kill() == -signal.SIGKILL
             settle(uuid)

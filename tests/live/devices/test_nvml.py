@@ -104,7 +104,7 @@ def test_a_counter_that_begins_anew(driver: Driver) -> None:
     driver.gpu.energy_j = 100
     measured = meter(driver)
     driver.gpu.energy_j = 0
-    with pytest.raises(DeviceLost, match="began anew; the driver was loaded again"):
+    with pytest.raises(DeviceLost, match=r"began anew.*driver"):
         measured.read()
 
 
@@ -115,7 +115,7 @@ def test_limits(driver: Driver) -> None:
     assert driver.gpu.limit_mw == 212_500
     assert gpu.limit_w() == 212.5
     for wrong_w in (99.9, 400.1):
-        with pytest.raises(DeviceError, match="out of range; allowed: 100 to 400 W"):
+        with pytest.raises(DeviceError, match=rf"{wrong_w}.*100 to 400 W"):
             gpu.set_limit_w(wrong_w)
     assert driver.gpu.sets == 1
 
@@ -124,14 +124,14 @@ def test_limits(driver: Driver) -> None:
 def test_a_limit_that_only_the_driver_refuses(driver: Driver) -> None:
     gpu = only_gpu()
     cast(Any, driver.gpu).highest_mw = 300_000
-    with pytest.raises(DeviceError, match="the driver refuses the value as out of range"):
+    with pytest.raises(DeviceError, match=r"GPU 0 .*driver.*out of range"):
         gpu.set_limit_w(350)
 
 
 @on_gpus(1)
 def test_permission_refused(driver: Driver) -> None:
     driver.gpu.may_set = 0
-    with pytest.raises(NoPermission, match="Setting power limits takes root"):
+    with pytest.raises(NoPermission, match="root"):
         only_gpu().set_limit_w(200)
     with PowerLimiter(devices.find_devices()) as limiter:
         assert not limiter.allowed
@@ -162,12 +162,12 @@ def test_a_gpu_that_is_lost_in_mid_run(driver: Driver) -> None:
     assert measured.read().energy_j == 1200
     driver.advance(1)
     for ask in (measured.read, gpu.power_w, gpu.utilisation, gpu.limit_w, gpu.energy_j):
-        with pytest.raises(DeviceLost, match=r"fallen off the bus. Look at `dmesg`"):
+        with pytest.raises(DeviceLost, match=r"fallen off the bus.*`dmesg`"):
             ask()
     for find in (devices.find_devices, lambda: devices.find_device(gpu.uuid)):
         with pytest.raises(DeviceLost):
             find()
-    with pytest.raises(DeviceLost, match="no GPU has the UUID GPU-9: it was taken out"):
+    with pytest.raises(DeviceLost, match="UUID GPU-9"):
         devices.find_device("GPU-9")
 
 
@@ -188,14 +188,14 @@ def test_a_gpu_that_is_lost_while_its_power_is_integrated(driver: Driver) -> Non
 @on_gpus(1)
 def test_mig(driver: Driver) -> None:
     driver.gpu.mig = 1
-    with pytest.raises(NotSupported, match=r"is in MIG mode: .* Turn MIG off \(nvidia-smi -i 0 -m"):
+    with pytest.raises(NotSupported, match=r"MIG mode.*nvidia-smi -i 0 -mig 0"):
         devices.find_devices()
     os.environ["CUDA_VISIBLE_DEVICES"] = "MIG-1234"
-    with pytest.raises(NotSupported, match="names MIG-1234, an instance of a GPU in MIG mode"):
+    with pytest.raises(NotSupported, match=r"MIG-1234.*MIG mode"):
         devices.find_devices()
     os.environ["WATTKEEPER_DEVICE"] = "none"
     assert devices.find_devices() == []
-    assert devices.explain_absence() == "WATTKEEPER_DEVICE is none: nothing is measured"
+    assert "WATTKEEPER_DEVICE is none" in devices.explain_absence()
 
 
 @on_gpus(1)
@@ -246,11 +246,11 @@ def test_other_processes_on_a_gpu(driver: Driver) -> None:
 @on_gpus(1)
 def test_drivers_that_do_not_answer(driver: Driver) -> None:
     for code, kind, says in (
-        (4, NoPermission, "this user needs /dev/nvidiactl"),
-        (17, NoPermission, "the system refuses access to the GPU"),
-        (18, EnvironmentLacks, "the driver was updated, and the old one is still loaded"),
-        (16, DeviceLost, r"needs a reset \(nvidia-smi -r"),
-        (999, DeviceError, "NVML answers with error 999 .*nvidia-smi"),
+        (4, NoPermission, "/dev/nvidiactl"),
+        (17, NoPermission, "refuses access"),
+        (18, EnvironmentLacks, r"updated.*old one"),
+        (16, DeviceLost, r"reset.*nvidia-smi -r"),
+        (999, DeviceError, r"999 .*nvidia-smi"),
     ):
         driver.state.init_error = code
         with pytest.raises(kind, match=says):
@@ -260,14 +260,14 @@ def test_drivers_that_do_not_answer(driver: Driver) -> None:
 @on_gpus(1)
 def test_a_driver_that_is_not_loaded(driver: Driver) -> None:
     driver.state.init_error = 9
-    with pytest.raises(NoDriver, match=r"no driver is loaded. Load it"):
+    with pytest.raises(NoDriver, match="no driver"):
         gpus()
     assert devices.find_devices() == []
-    assert "no driver is loaded" in devices.explain_absence()
+    assert "no driver" in devices.explain_absence()
 
 
 @on_gpus(1)
 def test_no_pynvml(driver: Driver) -> None:
     sys.modules["pynvml"] = None  # type: ignore[assignment]  # as if it were not installed
-    with pytest.raises(EnvironmentLacks, match="nothing to ask it with: pip install 'wattkeeper"):
+    with pytest.raises(EnvironmentLacks, match=r"pip install 'wattkeeper\[live\]'"):
         devices.find_devices()

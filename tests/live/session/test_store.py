@@ -263,8 +263,7 @@ def test_sessions_survive_restarts_of_the_server(
     process = killed(where, log, kills)
     for mode in ("immediate", "fast") * (1 if kills < 100 else 5):
         goal = len(lines(log, "")) + 30
-        while process.poll() is None and len(lines(log, "")) < goal:
-            time.sleep(0.01)
+        until(lambda goal=goal: len(lines(log, "")) >= goal or process.poll() is not None)
         postgres.stop(mode)
         time.sleep(0.1)
         postgres.start()

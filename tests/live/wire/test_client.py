@@ -125,7 +125,7 @@ def test_a_clock_made_without_a_controller_finds_the_time_later(
         assert wall.now_s() == NOW_S
 
 
-def test_a_silent_run_and_a_hung_one_are_told_apart(
+def test_silent_and_hung_runs_are_distinguished(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ManualTime().govern(monkeypatch, server)

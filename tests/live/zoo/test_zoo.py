@@ -166,7 +166,7 @@ def test_capacity_and_policy_stay_with_the_zoo(tmp_path: Path) -> None:
     assert Zoo(tmp_path, capacity_bytes=5000).add(GRAPH, state(), **ABOUT).model_id == 1
 
 
-def test_the_policy_goes_on_with_what_it_learnt(tmp_path: Path) -> None:
+def test_the_policy_keeps_its_state(tmp_path: Path) -> None:
     """By ModelKeeper, the model that was a parent outlives later ones, across openings."""
     Zoo(tmp_path).add(GRAPH, state(0), **ABOUT)
     size = Zoo(tmp_path).bytes
@@ -186,9 +186,7 @@ def test_the_policy_goes_on_with_what_it_learnt(tmp_path: Path) -> None:
         ({"parent": 1}, "no model 1 ever was"),
     ],
 )
-def test_what_is_said_of_a_model_is_checked(
-    zoo: Zoo, changes: dict[str, Any], message: str
-) -> None:
+def test_attributes_of_a_model_are_checked(zoo: Zoo, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         zoo.add(GRAPH, state(), **{**ABOUT, **changes})
     assert files(zoo) == {}
@@ -235,13 +233,13 @@ def test_a_wrong_state_is_refused(zoo: Zoo, given: dict[str, Any], message: str)
     assert files(zoo) == {}
 
 
-def test_all_that_is_wrong_is_said_at_once(zoo: Zoo) -> None:
+def test_all_faults_of_a_state_are_reported_at_once(zoo: Zoo) -> None:
     with pytest.raises(StoreError) as caught:
         zoo.add(GRAPH, {BIAS: NAN, WEIGHT: np.ones((2, 2), "f4"), "x": np.ones(1)}, **ABOUT)
     assert len(caught.value.problems) == 4
 
 
-def test_bfloat16_is_looked_at(tmp_path: Path) -> None:
+def test_values_of_bfloat16_are_checked(tmp_path: Path) -> None:
     about = {"dtype": "BF16", "shape": [4], "data_offsets": [0, 8]}
     bits = np.array([0x3F80, 0x7FC0, 0x7F80, 0xFF80], "<u2")  # 1, NaN, inf, -inf
     (tmp_path / "m.safetensors").write_bytes(safetensors({"a": about}, bits.tobytes()))
@@ -368,7 +366,7 @@ def test_a_link_and_a_relative_path_stay_what_they_are(
     assert same(Zoo(tmp_path / "moved").read(1), state())
 
 
-def test_what_is_no_zoo_is_refused(tmp_path: Path) -> None:
+def test_folders_without_a_zoo_are_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(StoreError, match=r"thesis.tex is; name the folder of a zoo"):
         Zoo(tmp_path)
@@ -379,7 +377,7 @@ def test_what_is_no_zoo_is_refused(tmp_path: Path) -> None:
 # --- several processes, and their end
 
 
-def test_who_removes_takes_nothing_from_an_add_in_flight(
+def test_a_removal_leaves_the_tensors_of_a_concurrent_add(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a model is added, the one that it shares all tensors with goes, and all is swept."""
@@ -412,7 +410,9 @@ def test_an_add_that_fails_leaves_nothing(zoo: Zoo, monkeypatch: pytest.MonkeyPa
     assert zoo.models() == ()
 
 
-def test_a_model_that_goes_while_it_is_read(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_is_evicted_while_it_is_read(
+    zoo: Zoo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     zoo.add(GRAPH, state(1), **ABOUT)
     read = BlobStore.read
 

@@ -48,7 +48,7 @@ def test_equal_rewards_have_no_deviation(reward: float, times: int, window: int 
 
 
 @given(before=rewards_seen, after=rewards_seen)
-def test_a_window_forgets(before: list[float], after: list[float]) -> None:
+def test_a_window_drops_old_costs(before: list[float], after: list[float]) -> None:
     window = len(after)
     moved = rewards_of([*before, *after], window)
     assert moved.belief() == rewards_of(after, window).belief()

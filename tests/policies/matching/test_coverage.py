@@ -31,19 +31,19 @@ def deepen(spec: Spec, more: int) -> Spec:
     return spec._replace(stages=tuple((width, n + more) for width, n in spec.stages))
 
 
-def shuffle(graph: Graph, luck: np.random.Generator) -> Graph:
+def shuffle(graph: Graph, rng: np.random.Generator) -> Graph:
     """The same graph in another topological order, the arguments of its sums swapped at will."""
     waiting = {at: {*node.inputs} - {SOURCE} for at, node in enumerate(graph.nodes)}
     place: dict[int, int] = {SOURCE: SOURCE}
     nodes: list[Node] = []
     while waiting:
         ready = [at for at, before in waiting.items() if before <= place.keys()]
-        at = int(luck.choice(ready))
+        at = int(rng.choice(ready))
         del waiting[at]
         node = graph.nodes[at]
         inputs = [place[before] for before in node.inputs]
         if node.op == "add":
-            luck.shuffle(inputs)
+            rng.shuffle(inputs)
         place[at] = len(nodes)
         nodes.append(node._replace(inputs=tuple(inputs)))
     return Graph(graph.name, tuple(nodes))
@@ -67,9 +67,9 @@ def test_another_width_of_the_same_net_fits_node_by_node(seed: int, factor: floa
 
 @given(seeds, seeds)
 def test_an_alignment_is_monotone_and_matches_what_fits(one: int, two: int) -> None:
-    luck = np.random.default_rng(two)
+    rng = np.random.default_rng(two)
     spec = spec_of(one)
-    parent, child = build(spec), build(mutate(mutate(spec, luck), luck))
+    parent, child = build(spec), build(mutate(mutate(spec, rng), rng))
     places = align(parent, child)
     assert places.shape == (len(child),)
     matched = np.flatnonzero(places >= 0)

@@ -20,10 +20,10 @@ every_matcher = pytest.mark.parametrize("name", MATCHERS)
 
 def zoo(matcher: Matcher[Any], parents: int = PARENTS) -> tuple[list[Any], list[Any]]:
     """Arrays of parents and of children: half of these are mutations of parents."""
-    luck = np.random.default_rng(7)
-    specs = lineage(luck, parents, NODES)
+    rng = np.random.default_rng(7)
+    specs = lineage(rng, parents, NODES)
     children = [
-        mutate(specs[int(luck.integers(parents))], luck) if at % 2 else draw(luck, NODES)
+        mutate(specs[int(rng.integers(parents))], rng) if at % 2 else draw(rng, NODES)
         for at in range(CHILDREN)
     ]
     return [matcher.arrays(build(one)) for one in specs], [

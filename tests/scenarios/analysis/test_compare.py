@@ -15,6 +15,7 @@ import pytest
 from scipy import stats
 
 from tests.conftest import Command
+from tests.support.messages import assert_states
 from wattkeeper import scenarios
 
 SMALL = ["workload.recurrences=6", "workload.workloads=[image]"]
@@ -80,7 +81,7 @@ def test_noise_has_that_verdict(inside: Command, results: Path, tmp_path: Path) 
 def test_a_change_beyond_noise_is_found_among_many(
     inside: Command, results: Path, tmp_path: Path
 ) -> None:
-    """3 % of one metric of one variant, where luck moves each value by 0.1 %."""
+    """3 % of one metric of one variant, where noise moves each value by 0.1 %."""
 
     def change(row: dict[str, Any]) -> float | None:
         worse = row["variant"] == "zeus" and row["metric"] == "energy_j"
@@ -233,9 +234,9 @@ def test_points_of_sweeps_are_matched_by_their_values(
     assert "(objective.eta=0.2)" in shown
     assert compare_json(inside, one, one)["identical"]
     message = inside("compare", one, results / "a", code=2).stderr
-    assert "one is a sweep" in message
+    assert_states(message, "one", "sweep", results / "a")
     (one / "sweep.json").write_text("{}")
-    assert "is no sweep.json of results" in inside("compare", one, two, code=2).stderr
+    assert_states(inside("compare", one, two, code=2).stderr, one / "sweep.json", "no sweep.json")
 
 
 def test_sweeps_over_other_points_are_not_identical(
@@ -254,13 +255,12 @@ def test_sweeps_over_other_points_are_not_identical(
 
 def test_incomparable_folders_are_refused(inside: Command, results: Path, tmp_path: Path) -> None:
     message = inside("compare", results / "a", "nowhere", code=2).stderr
-    assert "nowhere: is no folder" in message
-    assert "two results folders or more" in inside("compare", results / "a", code=2).stderr
+    assert_states(message, "nowhere: ", "no folder")
+    assert_states(inside("compare", results / "a", code=2).stderr, "two results folders")
     other = change_results(results / "a", tmp_path / "b", lambda row: row["value"])
     (other / "metrics.parquet").unlink()
     message = inside("compare", results / "a", other, code=2).stderr
-    assert "metrics.parquet: is missing; run the scenario again" in message
+    assert_states(message, other / "metrics.parquet", "missing")
     scenarios.load("quickstart", SMALL, seeds=[7]).run().save(tmp_path / "c")
     message = inside("compare", results / "a", tmp_path / "c", code=2).stderr
-    assert "no variant with a seed in common" in message
-    assert "seeds 7" in message
+    assert_states(message, "in common", "seeds 7")

@@ -45,7 +45,7 @@ def test_traces_are_imported_replaced_listed_and_described(
     before = library(tmp_path)
     assert sorted(before) == ["groups/jobs.parquet", "groups/trace.json"]
     done = inside("traces", "import", "zeus-groups", "groups.csv", code=2)
-    assert_states(done.stderr, "groups", "--replace", "name")
+    assert_states(done.stderr, "groups", "exists", "--replace", "name")
     assert library(tmp_path) == before
     groups.write_text(GROUPS + "b,70,95,language,1\n")
     inside("traces", "import", "zeus-groups", "groups.csv", "--replace")
@@ -123,7 +123,7 @@ def test_a_bad_csv_file(groups: Path, tmp_path: Path, text: str, where: str, wor
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["import", "zeus-groups", "missing.csv"], "missing.csv: "),
+        (["import", "zeus-groups", "missing.csv"], "missing.csv: no such file"),
         (["import", "zeus-nsdi23", "missing"], "missing: "),
         (["import", "nope", "groups.csv"], "'nope'|acme"),
         (["import", "zeus-groups"], "argument 'PATH...'"),

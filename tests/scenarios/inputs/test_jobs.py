@@ -63,7 +63,7 @@ def test_a_group_trains_one_workload(jobs: Command, tmp_path: Path) -> None:
 
 def test_a_job_without_a_recorded_duration(jobs: Command) -> None:
     done = jobs("g,1,1,image,1\n", "--set", "occupancy=recorded", code=2)
-    assert_states(done.stderr, "duration > 0 s", "occupancy: recorded", "row 1", "g/1")
+    assert_states(done.stderr, "1 has no", "duration > 0 s", "occupancy: recorded", "row 1", "g/1")
 
 
 def test_a_cluster_too_small_for_recorded_times(jobs: Command) -> None:
@@ -91,7 +91,7 @@ def test_time_of_several_gpus_costs_as_many() -> None:
     assert costs[0] == pytest.approx(costs[1])
 
 
-def test_what_was_there_stays_if_writing_fails(tmp_path: Path) -> None:
+def test_a_failed_write_keeps_the_old_files(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     with replace_folder(folder) as fresh:
         (fresh / "kept").touch()

@@ -29,7 +29,7 @@ def test_bad_seeds(text: str, tmp_path: Path) -> None:
     arguments = ["run", "quickstart", "--out", str(tmp_path / "out"), "--seeds", text]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 2
-    assert_states(done.stderr, "--seeds", repr(text), "A..B")
+    assert_states(done.stderr, "--seeds", repr(text), "1 to N", "A..B")
     assert not (tmp_path / "out").exists()
 
 

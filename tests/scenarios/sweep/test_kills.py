@@ -40,24 +40,24 @@ def kill(pid: int) -> None:
 def test_200_runs_survive_kills_of_workers_and_of_the_parent(
     seed: int, tmp_path: Path, undisturbed: dict[str, bytes | str]
 ) -> None:
-    luck = random.Random(seed)
+    rng = random.Random(seed)
     killed = {"worker": 0, "parent": 0}
     while True:
         process = start(*LONG, "--workers", "2", cwd=tmp_path)
-        aim = done(tmp_path) + luck.randint(1, 30)
+        aim = done(tmp_path) + rng.randint(1, 30)
         while until(lambda aim=aim: done(tmp_path) >= aim, process):  # type: ignore[misc]
             if process.poll() is not None:
                 break
-            whom = luck.choice(["worker", "worker", "parent", "both"])
+            whom = rng.choice(["worker", "worker", "parent", "both"])
             if whom != "parent":
-                for pid in luck.sample(there := workers(process.pid), min(1, len(there))):
+                for pid in rng.sample(there := workers(process.pid), min(1, len(there))):
                     kill(pid)
                     killed["worker"] += 1
             if whom != "worker":
                 kill(process.pid)
                 killed["parent"] += 1
                 break
-            aim = done(tmp_path) + luck.randint(1, 30)
+            aim = done(tmp_path) + rng.randint(1, 30)
         _, err = process.communicate()
         assert "Traceback" not in err
         if process.returncode == 0:

@@ -346,7 +346,7 @@ def test_a_sweep_killed_while_it_is_removed_is_still_one(
     assert not folder.exists()
 
 
-def test_who_comes_as_a_sweep_ends_does_not_work_in_what_is_gone(
+def test_a_sweep_does_not_start_in_a_folder_that_was_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, lock = tmp_path / "out.sweep", fcntl.flock
@@ -360,7 +360,7 @@ def test_who_comes_as_a_sweep_ends_does_not_work_in_what_is_gone(
         pass
 
 
-def test_a_sweep_goes_on_after_any_end(inside: Command, tmp_path: Path) -> None:
+def test_a_sweep_resumes_after_any_end(inside: Command, tmp_path: Path) -> None:
     inside("run", *LONG, "--out", "undisturbed")
     kept = tmp_path / "out.sweep"
 

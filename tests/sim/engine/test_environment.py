@@ -63,6 +63,23 @@ def test_order_at_equal_times(
     assert env.peek() == math.inf
 
 
+@given(st.lists(st.none() | st.integers(0, 6), max_size=60))
+def test_events_scheduled_between_steps(moves: list[int | None]) -> None:
+    """None processes the next event; a number schedules one that many seconds from now."""
+    env, waiting, log = SimulationEnvironment(), list[tuple[float, int]](), list[int]()
+    for number, move in enumerate([*moves, *[None] * len(moves)]):
+        if move is not None:
+            env.schedule_at(env.now + move, Callback(log.append, number))
+            waiting.append((env.now + move, number))
+        elif waiting:
+            first = min(waiting)
+            waiting.remove(first)
+            env.step()
+            assert (env.now, log[-1]) == first
+        assert env.peek() == min(waiting, default=(math.inf, 0))[0]
+    assert not waiting
+
+
 def test_priorities_decide_at_equal_times() -> None:
     env, log = SimulationEnvironment(), Log()
     Arrivals(env, [1.0], log)

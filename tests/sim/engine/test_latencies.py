@@ -140,7 +140,7 @@ def test_recorded_ones_come_with_the_profiles(
         (PREEMPTED.replace(", profiles: {synthetic: {}}", ""), {"latencies": "{}"}, "profiles"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_impossible_settings_are_refused(
     tmp_path: Path, text: str, change: dict[str, str], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):

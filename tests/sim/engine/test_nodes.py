@@ -149,7 +149,7 @@ def overheads(world: World) -> dict[str, tuple[float, float]]:
     return {row.job_id: (row.finish_time_s, row.overhead_s) for row in attempts(world)}
 
 
-def test_all_who_start_on_a_waking_node_wait() -> None:
+def test_all_jobs_that_start_on_a_waking_node_wait() -> None:
     cluster = replace(spec(gpus_per_node=3), sleep_after_s=0.0, wake_s=30.0)
     jobs = [plain("a", 100.0, 10.0), plain("b", 100.0, 10.0), plain("c", 105.0, 10.0)]
     expected = {"a": (140.0, 30.0), "b": (140.0, 30.0), "c": (140.0, 25.0)}
@@ -163,7 +163,7 @@ def test_a_job_is_restored_however_often_that_was_interrupted() -> None:
     assert overheads(world) == {"s": (25.0, 0.0), "t": (35.0, 0.0), "long": (125.0, 15.0)}
 
 
-def test_who_preempts_waits_for_the_checkpoint() -> None:
+def test_a_preempting_job_waits_for_the_checkpoint() -> None:
     jobs = [plain("long", 0.0, 100.0), plain("s", 20.0, 5.0)]
     world = run_world(jobs, {}, replace(spec(), checkpoint_s=7.0), chosen(select="srtf"))
     assert overheads(world) == {"s": (32.0, 7.0), "long": (112.0, 0.0)}
@@ -179,7 +179,7 @@ def test_a_node_sleeps_once_it_has_saved() -> None:
     assert power_w == {0.0: 500.0, 10.0: 40.0, 70.0: 255.0, 75.0: 500.0, 165.0: 10.0}
 
 
-def test_a_retry_goes_on_when_a_preemption_leaves_power() -> None:
+def test_a_retry_starts_when_a_preemption_leaves_power() -> None:
     curve = Curve(32, (100.0, 250.0), (4.0, 2.0), (100.0, 200.0), (NEVER,))
     known = steady()._replace(curves={32: curve}, max_epochs=1)
     limits = iter([100.0, 250.0])
@@ -205,7 +205,7 @@ def test_a_policy_without_its_method_is_refused(point: Point) -> None:
         run_world([plain("x", 0.0, 10.0)], {}, None, chosen(**{point: stub(point)}))
 
 
-def test_a_preempted_job_goes_on_on_the_same_type() -> None:
+def test_a_preempted_job_resumes_on_the_same_type() -> None:
     """Also if `Place` does not care."""
 
     def place(_: object, job: Job, cluster: ClusterView) -> Placement:
@@ -261,7 +261,7 @@ def test_easy_backfill_counts_parts_of_gpus_as_parts() -> None:
 
 
 @pytest.mark.parametrize("select", ["srtf", "las", "gittins"])
-def test_preempting_for_parts_of_gpus_spares_whom_it_can(select: str) -> None:
+def test_preempting_for_parts_of_gpus_preempts_as_few_as_possible(select: str) -> None:
     """A job of two halves fits once `a` is gone."""
     found = started(select, 2, plain("a", 0.0, 1e5, 1, 600), plain("b", 0.0, 1e5, 1, 500),
                     plain("n", 5e4, 1.0, 2, 500))  # fmt: skip

@@ -29,21 +29,21 @@ from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.sources import RecurringSource
 
 
-def test_variants_meet_the_same_luck() -> None:
+def test_variants_have_the_same_random_draws() -> None:
     """Each recorded run is told by its epochs, so that an attempt says which one it replayed."""
     runs = tuple(float(n) for n in range(11, 21))
     known = by_job(profile(runs=dict.fromkeys((16, 32, 64), runs), max_epochs=20))
 
-    def luck(**policies: Any) -> dict[tuple[int, int], int]:
+    def draws(**policies: Any) -> dict[tuple[int, int], int]:
         world = run_world(RecurringSource({"cnn": 40}), known, None, chosen(**policies))
         rows = attempts(world)
         return {(row.recurrence, row.attempt): epochs_of(row) for row in rows if row.reached_target}
 
-    default = luck()
+    default = draws()
     assert len(set(default.values())) > 5
-    assert luck(configure=FixedConfig(batch_size=64)) == default
-    assert luck(configure="grid-search") == default
-    zeus = luck(configure="zeus", tune="zeus-jit")
+    assert draws(configure=FixedConfig(batch_size=64)) == default
+    assert draws(configure="grid-search") == default
+    zeus = draws(configure="zeus", tune="zeus-jit")
     shared = [key for key in zeus if key in default]
     assert len(shared) > 20
     assert all(zeus[key] == default[key] for key in shared)

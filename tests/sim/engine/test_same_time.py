@@ -35,7 +35,7 @@ from wattkeeper.sim.engine.event_loop import Callback, Driven, ScheduledEvent
 from wattkeeper.sim.engine.sources import RecurringSource
 
 
-def test_what_comes_at_one_time() -> None:
+def test_order_of_events_at_one_time() -> None:
     """Also what is asked for at that time by what comes later in it."""
     env, called = SimulationEnvironment(), []
 

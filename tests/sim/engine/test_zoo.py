@@ -101,7 +101,7 @@ def test_the_second_model_starts_from_the_first() -> None:
     assert [chose for _, _, chose in decided(world, "retain")] == ["admit"] * 3
 
 
-def test_who_arrives_before_anybody_is_done_finds_nobody() -> None:
+def test_a_job_before_the_first_trained_model_has_no_parent() -> None:
     _, zoo = run(job("a", "narrow"), job("b", "narrow", 9.0), job("c", "narrow", 10.0), gpus=3)
     assert [(done.number, done.parent) for done in zoo.done] == [(0, None), (2, "a"), (1, None)]
 

@@ -98,10 +98,10 @@ def test_units_change_neither_ratio_nor_effect_nor_verdict(
 
 
 @given(pairs(), st.randoms(use_true_random=False))
-def test_only_pairs_matter_to_the_effect(both: tuple[Any, Any], luck: Any) -> None:
+def test_only_pairs_matter_to_the_effect(both: tuple[Any, Any], source: Any) -> None:
     values, baseline = both
     order = list(range(len(values)))
-    luck.shuffle(order)
+    source.shuffle(order)
     first = effect(values, baseline)
     assume(first is not None and abs(first) < 1e6)
     assert first is not None

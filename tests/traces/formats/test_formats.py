@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.messages import assert_states
 from tests.support.traces import import_trace
 from wattkeeper.policies.errors import InputError, Problem, TraceError
 from wattkeeper.traces import formats
@@ -77,7 +78,7 @@ def test_contract(name: str, tmp_path: Path) -> None:
 
 
 def test_an_unknown_format_lists_what_there_is() -> None:
-    with pytest.raises(InputError, match=r"unknown trace format 'x'; there are\n  acme: "):
+    with pytest.raises(InputError, match=r"'x'[\s\S]* acme: "):
         import_trace("x", [Path()])
 
 
@@ -100,26 +101,26 @@ def test_profiles_of_a_small_folder(tmp_path: Path) -> None:
     }
     assert [row["workload"] for row in tables["workloads"]] == ["squad", "squad-sgd"]
     assert set(trace.inputs) == {path.name for path in tmp_path.iterdir()}
-    assert "Unused columns of summary_train.csv: learning_rate." in trace.notes
-    assert "In the power tables only, without convergence: squad-sgd." in trace.notes
+    notes = "\n".join(trace.notes)
+    assert_states(notes, "summary_train.csv: learning_rate", "without convergence: squad-sgd")
     listed = import_trace("zeus-nsdi23", sorted(tmp_path.iterdir()), name="mine")
     assert listed.tables == trace.tables
 
 
 @pytest.mark.parametrize(
-    ("train", "power", "expected"),
+    ("train", "power", "facts"),
     [
-        (TRAIN.replace("squad", "mnist"), POWER, "data set 'mnist' has no published target"),
-        (TRAIN, POWER + "squad,gpt,8,sgd,100,1,1\n", "two networks would be workload 'squad-sgd'"),
+        (TRAIN.replace("squad", "mnist"), POWER, "data set 'mnist'|target"),
+        (TRAIN, POWER + "squad,gpt,8,sgd,100,1,1\n", "two networks|'squad-sgd'"),
         (TRAIN, POWER + "squad,bert,8,adamw,100,1,1\n", "summary_power_v100.csv, row 4: repeats"),
-        (TRAIN, POWER + "squad,bert,8,adamw,125,0,1\n", "row 4: time_per_epoch is 0.0, must be"),
+        (TRAIN, POWER + "squad,bert,8,adamw,125,0,1\n", "row 4: time_per_epoch is 0.0|> 0"),
         (TRAIN + "squad,bert,8,adamw,1,3,84,0\n", POWER, "summary_train.csv, row 4: target_epoch"),
     ],
 )
-def test_wrong_profiles(tmp_path: Path, train: str, power: str, expected: str) -> None:
+def test_wrong_profiles(tmp_path: Path, train: str, power: str, facts: str) -> None:
     with pytest.raises(TraceError) as caught:
         import_trace("zeus-nsdi23", [folder(tmp_path, train, v100=power)])
-    assert expected in str(caught.value)
+    assert_states(str(caught.value), *facts.split("|"))
 
 
 def test_missing_and_foreign_files(tmp_path: Path) -> None:
@@ -154,9 +155,9 @@ def test_all_malformed_jobs_are_reported_at_once(tmp_path: Path) -> None:
         groups(tmp_path, JOBS + "a,4,6,squad,1,1\nc,9,8,squad,1,1\n")
     first, second = caught.value.problems
     assert first.where.endswith("row 5")
-    assert first.message.startswith("start_time 4.0 is before 5.0, an earlier row of group 'a'")
+    assert_states(first.message, "start_time 4.0 is before 5.0", "group 'a'")
     assert second.where.endswith("row 6")
-    assert second.message == "end_time 8.0 is before start_time 9.0"
+    assert_states(second.message, "end_time 8.0 ", "start_time 9.0")
 
 
 @settings(

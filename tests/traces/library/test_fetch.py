@@ -327,9 +327,7 @@ def test_a_failed_import_keeps_the_download(
     assert (quality["rows"], quality["wrong"]) == (5, 1)
 
 
-def test_a_taken_name_is_refused_before_anything_is_downloaded(
-    server: Server, philly: Fetch
-) -> None:
+def test_an_existing_name_is_refused_before_a_download(server: Server, philly: Fetch) -> None:
     philly()
     assert "--replace" in philly(code=2)
     assert len(server.asked) == 1

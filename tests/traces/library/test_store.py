@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import Command
+from tests.support.messages import assert_states
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, TraceError
 from wattkeeper.traces.generate.synthetic import SyntheticProfiles, generate
 from wattkeeper.traces.library import folder, store
@@ -81,7 +82,7 @@ def test_the_chunks_of_a_table_do_not_change_its_bytes() -> None:
     assert folder.files(replace(whole, tables={"jobs": chunked})) == folder.files(whole)
 
 
-def test_a_taken_name_is_replaced_only_on_demand(home: Path) -> None:
+def test_an_existing_trace_is_replaced_only_on_demand(home: Path) -> None:
     store.save(jobs())
     with pytest.raises(InputError, match="--replace"):
         store.save(jobs(count=5))
@@ -94,7 +95,7 @@ def test_a_taken_name_is_replaced_only_on_demand(home: Path) -> None:
 def test_a_folder_that_is_not_a_trace_is_never_replaced(home: Path) -> None:
     (home / "jobs").mkdir(parents=True)
     (home / "jobs" / "thesis.tex").write_text("dear")
-    with pytest.raises(InputError, match="is there and is no trace"):
+    with pytest.raises(InputError, match="no trace"):
         store.save(jobs(), replace=True)
     assert (home / "jobs" / "thesis.tex").read_text() == "dear"
 
@@ -158,7 +159,7 @@ def test_the_list(inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert rows[1].split() == ["short", "jobs", "synthetic", "none", "3", "1", "0.0", "d"]
     assert len(rows[1]) == len(header)
     assert broken.startswith("broken: ")
-    assert "jobs.parquet: is missing" in broken
+    assert_states(broken, "jobs.parquet: ", "missing")
     found = {row["name"]: row for row in json.loads(inside("traces", "list", "--json").stdout)}
     assert found["short"] | {"format": "none"} == found["short"]
     assert (found["short"]["span_s"], found["short"]["tables"]) == (2.0, {"jobs": 3})
@@ -169,15 +170,15 @@ def test_broken_folders(home: Path, tmp_path: Path) -> None:
     path = store.save(jobs())
     meta, table = path / "trace.json", path / "jobs.parquet"
     text, data = meta.read_text(), table.read_bytes()
-    assert f"{table}: is a file, not the folder" in read_error(table)
-    assert "trace.json: is missing" in read_error(tmp_path)
+    assert_states(read_error(table), f"{table}: ", "a file", "folder")
+    assert_states(read_error(tmp_path), "trace.json: ", "missing")
     for half in (data[:-1], data[: len(data) // 2], b""):
         table.write_bytes(half)
-        assert read_error("jobs").startswith(f"{table}: is truncated or was changed")
+        assert_states(read_error("jobs"), f"{table}: ", "truncated")
     table.unlink()
-    assert read_error("jobs").startswith(f"{table}: is missing")
+    assert_states(read_error("jobs"), f"{table}: ", "missing")
     table.mkdir()
-    assert read_error("jobs").startswith(f"{table}: cannot be read")
+    assert_states(read_error("jobs"), f"{table}: ", "cannot be read")
     table.rmdir()
     table.write_bytes(data)
     for wrong in (text[:-9], "", "[]", "\0", text.replace('"version": 2', '"version": 3')):
@@ -194,11 +195,11 @@ def test_broken_folders(home: Path, tmp_path: Path) -> None:
 def test_an_invalid_parquet_file_is_reported(home: Path) -> None:
     path = store.save(jobs())
     write_sealed(path, b"PAR1 this is no Parquet file PAR1")
-    assert "jobs.parquet: is no valid Parquet file" in read_error("jobs")
+    assert_states(read_error("jobs"), "jobs.parquet: ", "no valid Parquet file")
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"job_id": [1]}), sink)
     write_sealed(path, sink.getvalue().to_pybytes())
-    assert "jobs.parquet: column job_id has type int64, must be string" in read_error("jobs")
+    assert_states(read_error("jobs"), "jobs.parquet: ", "column job_id", "int64", "string")
 
 
 def write_sealed(path: Path, data: bytes) -> None:

@@ -100,9 +100,9 @@ def test_files_without_graphs_are_refused(tmp_path: Path, content: bytes, messag
 
 
 def test_own_graph_files_round_trip(tmp_path: Path) -> None:
-    luck = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     for at in range(5):
-        graph = build(draw(luck, 50), f"model{at}")
+        graph = build(draw(rng, 50), f"model{at}")
         (tmp_path / f"model{at}.json").write_text(graph.to_json())
         found = read_graphs(tmp_path)[at]
         assert (found.name, found.nodes) == (graph.name, graph.nodes)
