@@ -91,7 +91,7 @@ def test_the_default_is_at_most_the_largest_batch_size_of_the_type() -> None:
 def test_a_default_that_is_not_usable_is_an_error_when_asked_for() -> None:
     found = load_profiles(tables(POWER, RUNS, default=16), "G")
     assert found.workloads == ()
-    with pytest.raises(ProfileMissing, match="default batch size 16 is not among the usable"):
+    with pytest.raises(ProfileMissing, match="default batch size 16 "):
         found.get("a")
 
 
@@ -111,7 +111,7 @@ def test_a_trace_of_jobs_has_no_profiles(tmp_path: Path) -> None:
     path = tmp_path / "j.csv"
     path.write_text("group,start_time,end_time,dataset,runtime_ratio\na,0,1,w,1\n")
     trace = import_trace("zeus-groups", [path])
-    with pytest.raises(TraceError, match="a trace of kind 'profiles' is needed"):
+    with pytest.raises(TraceError, match="'profiles' is needed"):
         load_profiles(trace, "V100")
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.support.messages import assert_states
 from tests.support.postgres import Server, server
 from tests.support.processes import finish, lines, until
 from wattkeeper.live import Session
@@ -262,8 +263,11 @@ def test_sessions_survive_restarts_of_the_server(
     log = tmp_path / "log"
     process = killed(where, log, kills)
     for mode in ("immediate", "fast") * (1 if kills < 100 else 5):
-        goal = len(lines(log, "")) + 30
-        until(lambda goal=goal: len(lines(log, "")) >= goal or process.poll() is not None)
+
+        def has_progressed(goal: int = len(lines(log, "")) + 30) -> bool:
+            return len(lines(log, "")) >= goal or process.poll() is not None
+
+        until(has_progressed)
         postgres.stop(mode)
         time.sleep(0.1)
         postgres.start()
@@ -290,7 +294,7 @@ def test_unreachable_stores_are_described(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(EnvironmentLacks, match=f"cannot be reached .*{other}") as told:
         SessionStore(nowhere).history("")
     assert "secret" not in str(told.value)
-    with pytest.raises(InputError, match="kind 'mysql'; allowed: the path of a file, or postgres"):
+    with pytest.raises(InputError, match=r"'mysql'.*allowed.*file.*postgres"):
         SessionStore("mysql://localhost/none")
     with pytest.raises(InputError, match="URL cannot be read; allowed"):
         SessionStore("://")
@@ -307,7 +311,7 @@ def test_a_store_of_a_newer_wattkeeper_is_refused(where: str) -> None:
     store = SessionStore(where)
     newer = sa.update(schema).values(version=SCHEMA + 1)
     store.run(lambda db: db.execute(newer), 1.0)
-    with pytest.raises(StoreError, match="is of schema 2, this wattkeeper knows 1: install"):
+    with pytest.raises(StoreError, match=r"schema 2, .* 1: "):
         SessionStore(where)
 
 
@@ -316,7 +320,7 @@ def test_a_read_only_database_is_named(postgres: Server) -> None:
     with admin.begin() as db:
         db.exec_driver_sql("CREATE ROLE guest LOGIN")
     admin.dispose()
-    with pytest.raises(EnvironmentLacks, match="let this user make and write tables"):
+    with pytest.raises(EnvironmentLacks, match=r"user .*write tables"):
         SessionStore(postgres.url.replace("keeper@", "guest@"))
     with pytest.raises(EnvironmentLacks, match="does not exist"):
         SessionStore(postgres.url.replace("/postgres?", "/absent?"))
@@ -331,4 +335,4 @@ def test_a_missing_driver_is_named(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
     )
-    assert "EnvironmentLacks: PostgreSQL's driver is not installed: pip install" in done.stderr
+    assert_states(done.stderr, "EnvironmentLacks: ", "PostgreSQL", "pip install")

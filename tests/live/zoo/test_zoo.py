@@ -193,7 +193,7 @@ def test_attributes_of_a_model_are_checked(zoo: Zoo, changes: dict[str, Any], me
 
 
 def test_settings_are_checked(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no retain policy 'best'; there is gdsf, keep-all"):
+    with pytest.raises(InputError, match=r"retain policy 'best'.*gdsf, keep-all"):
         Zoo(tmp_path, retain="best")
     with pytest.raises(InputError, match="must be above 0"):
         Zoo(tmp_path, capacity_bytes=0)
@@ -361,14 +361,14 @@ def test_a_link_and_a_relative_path_stay_what_they_are(
     monkeypatch.chdir("/")
     assert same(linked.read(add(linked, state())), state())
     zoo.path.rename(tmp_path / "moved")
-    with pytest.raises(StoreError, match="which is not there; name the folder"):
+    with pytest.raises(StoreError, match="not there"):
         Zoo(tmp_path / "link")
     assert same(Zoo(tmp_path / "moved").read(1), state())
 
 
 def test_folders_without_a_zoo_are_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(StoreError, match=r"thesis.tex is; name the folder of a zoo"):
+    with pytest.raises(StoreError, match=r"thesis\.tex"):
         Zoo(tmp_path)
     with pytest.raises(StoreError, match="a file"):
         Zoo(tmp_path / "thesis.tex")

@@ -108,7 +108,7 @@ def test_problems_of_a_file_have_line_and_column(inside: Command, tmp_path: Path
     )
     many = ("--set", "seeds=5000", "--sweep", "cluster.gpus=1,2,3,4,5,6")
     told = inside("validate", "quickstart", *many, code=2).stderr
-    assert "sweep: 120,000 runs; at most 100,000" in told
+    assert_states(told, "sweep: ", "120,000 runs", "100,000")
     for wrong in ("3", "{}", "[]", "[{}]"):
         told = inside("validate", "quickstart", "--set", f"sweep={wrong}", code=2).stderr
         assert told.startswith(f"--set sweep={wrong}: sweep: found")
@@ -136,7 +136,8 @@ def test_what_a_sweep_leaves_behind(command: Command, inside: Command, tmp_path:
     assert "objective." in said
     assert "Results: two" in said
     refused = inside("timeline", "one", code=2).stderr
-    assert refused == "one: is a sweep; give one of its points, as one/points/0001\n"
+    assert refused.startswith("one: ")
+    assert_states(refused, "sweep", "one/points/0001\n")
 
     about = json.loads((tmp_path / "one/sweep.json").read_text())
     assert about["axes"] == {"objective.eta": [0, 0.5],
@@ -178,16 +179,16 @@ def test_a_sweep_of_a_file_takes_the_place_of_older_results(
     inside(*a_run, "--out", "a-run")
     assert not (tmp_path / "a-run/sweep.json").exists()
     inside("run", "mine.yaml")
-    assert "holds the results of a sweep: name another" in inside(*a_run, code=2).stderr
+    assert_states(inside(*a_run, code=2).stderr, "results of a sweep")
     refused = inside("run", "mine.yaml", "--out", "a-run", code=2).stderr
-    assert "a-run holds the results of a run: name another" in refused
+    assert_states(refused, "a-run", "results of a run")
     assert len(list((tmp_path / "results/quickstart/points").iterdir())) == 2
     inside("run", "mine.yaml", "--sweep", "workload.recurrences=2")
     assert len(list((tmp_path / "results/quickstart/points").iterdir())) == 1
     (tmp_path / "results/quickstart.sweep").mkdir()
     (tmp_path / "results/quickstart.sweep/thesis.txt").touch()
     told = inside("run", "mine.yaml", code=2).stderr
-    assert "quickstart.sweep holds no sweep of wattkeeper" in told
+    assert_states(told, "quickstart.sweep", "no sweep")
 
 
 MOODY = '''
@@ -260,9 +261,9 @@ def test_runs_that_fail_lose_nothing_else(tmp_path: Path) -> None:
     path = "variants.moody.policies.configure.mood"
     raised = "Bad: I feel bad (moody.py, line 30)"
     assert f"0002 ({path}=bad), moody, seed 1: {raised}" in err
-    assert f"0003 ({path}=deadly), moody, seed 1: its process was killed, 3 times" in err
+    assert_states(err, f"0003 ({path}=deadly), moody, seed 1: ", "killed, 3 times")
     assert "tries the failed runs again" in err
-    assert f"Where unexpected errors come from: {kept / 'errors.txt'}\n" in err
+    assert_states(err, f"{kept / 'errors.txt'}\n")
     told = (kept / "errors.txt").read_text()
     assert told.startswith(f"0002 ({path}=bad), moody, seed 1: {raised}\nTraceback (most recent")
     assert 'moody.py", line 30, in configure' in told
@@ -370,12 +371,12 @@ def test_a_sweep_resumes_after_any_end(inside: Command, tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGSTOP)
     try:
         _, err = ended(start(*LONG, cwd=tmp_path), 3)
-        assert "another process works on the sweep" in err
+        assert_states(err, "another process", "sweep")
     finally:
         os.kill(process.pid, signal.SIGCONT)
     os.killpg(process.pid, signal.SIGINT)
     _, err = ended(process, 130)
-    assert "of 20 runs are done; the same command goes on with them" in err
+    assert_states(err, "of 20 runs are done", "the same command")
     assert not (tmp_path / "out").exists()
 
     broken = next(path for path in kept.glob("*/*-*") if path.name[0] != ".")

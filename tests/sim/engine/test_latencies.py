@@ -126,7 +126,7 @@ def test_recorded_ones_come_with_the_profiles(
     assert (cluster.checkpoint_s, cluster.restore_s) == (1.5, 4.0)
     own = load(str(tmp_path / "scenario.yaml"), ["latencies=recorded", "cluster.preemption={}"])
     assert read_inputs(own).run.cluster.restore_s == 0
-    with pytest.raises(InputError, match=r"no recorded latencies of 'language' on 1 x SYN-250W"):
+    with pytest.raises(InputError, match=r"'language' on 1 x SYN-250W"):
         runs(tmp_path, text.replace("[image]", "[image, language]"), latencies="recorded")
 
 

@@ -217,7 +217,7 @@ def test_a_preempted_job_resumes_on_the_same_type() -> None:
     short = plain("short", 2.0, 20.0).replace(gpu_type=GPU)
     jobs = [plain("x", 0.0, 10.0), plain("long", 1.0, 100.0), short]
     policy_set = chosen(select="srtf", place=stub("place", place=place))
-    with pytest.raises(PolicyError, match=f"job long goes on on {GPU}, placed on"):
+    with pytest.raises(PolicyError, match=f"job long .* {GPU}, "):
         run_world(jobs, {}, ClusterSpec(groups, power), policy_set)
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import Command
+from tests.support.messages import assert_states
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, TraceError
 from wattkeeper.traces.fits import (
     DAY_S,
@@ -338,20 +339,18 @@ def test_quantiles_that_fall_and_shares_that_do_not_add_up_are_refused(tmp_path:
     path = tmp_path / "fit.json"
     good["demands"][0]["duration_s"]["values"] = [5, 4, 6]
     path.write_text(json.dumps(good))
-    with pytest.raises(TraceError, match=r"demands\.0\.duration_s: values must not fall"):
+    with pytest.raises(TraceError, match=r"demands\.0\.duration_s: .*fall"):
         load_fit(path)
     good["demands"][0]["duration_s"]["values"] = [4, 5, 6]
     good["demands"][0]["share"] = 0.5
     path.write_text(json.dumps(good))
-    with pytest.raises(TraceError, match=r"shares of demands add up to 0\.75"):
+    with pytest.raises(TraceError, match=r"demands.* 0\.75"):
         load_fit(path)
     for text in ("no json", "[]", "", "cluster:\n  gpus: 4\n"):
         path.write_text(text)
         with pytest.raises(TraceError) as error:
             load_fit(path)
-        assert str(error.value) == (
-            f"{path}: is not a fit (JSON, as written by `wattkeeper traces fit`)"
-        )
+        assert_states(str(error.value), f"{path}: ", "not a fit", "wattkeeper traces fit")
 
 
 def small(**columns: list[Any]) -> Trace:
@@ -433,19 +432,18 @@ def test_the_command_generates_fits_and_compares(inside: Command, tmp_path: Path
     assert found["ks"]["duration_s"] < 0.05
     inside("traces", "generate", "jobs", "--name", "again", "--fit", "made.json", "--jobs", 50)
     done = inside("traces", "generate", "jobs", "--fit", "nowhere", code=2)
-    assert "no fit 'nowhere'" in done.stderr
-    assert "philly" in done.stderr
+    assert_states(done.stderr, "no fit 'nowhere'", "philly")
     done = inside("traces", "generate", "jobs", "--load", 0.5, code=2)
-    assert "give --load with --gpus" in done.stderr
-    for option, value, text in (
-        ("--jobs", "10k", "found '10k'; must be a whole number of jobs >= 1"),
-        ("--gpus", "0", "found '0'; must be a whole number of GPUs >= 1"),
-        ("--load", "80%", "found '80%'; must be a number > 0 without unit, times the cluster's"),
-        ("--rate-scale", "nan", "found 'nan'; must be a number > 0 without unit, times the fit's"),
-        ("--rate-scale", "0", "found '0'; must be a number > 0 without unit, times the fit's"),
+    assert_states(done.stderr, "--load", "--gpus")
+    for option, value, allowed in (
+        ("--jobs", "10k", "whole number of jobs >= 1"),
+        ("--gpus", "0", "whole number of GPUs >= 1"),
+        ("--load", "80%", "number > 0 without unit"),
+        ("--rate-scale", "nan", "number > 0 without unit"),
+        ("--rate-scale", "0", "number > 0 without unit"),
     ):
         done = inside("traces", "generate", "jobs", option, value, code=2)
-        assert text in done.stderr
+        assert_states(done.stderr, option, f"found {value!r}", allowed)
 
 
 @pytest.mark.slow
