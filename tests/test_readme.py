@@ -159,6 +159,20 @@ def save_models(folder: Path, lines: list[str]) -> list[str]:
     return lines
 
 
+def save_scripts(folder: Path, lines: list[str]) -> list[str]:
+    """The scripts and arrivals of the page on live runs; the lines that can run here."""
+    if not find_spec("torch"):
+        return [line for line in lines if not re.search("arrivals|networks", line)]
+    for kind, block in BLOCK.findall(PAGES["live.md"]):
+        if kind == "python":
+            name = block.partition("\n")[0].removeprefix("# ")
+            (folder / name).write_text(block, encoding="utf-8")
+        elif not kind and block.startswith("name,arrival"):
+            (folder / "arrivals.csv").write_text(block, encoding="utf-8")
+    subprocess.run([sys.executable, "networks.py"], cwd=folder, check=True)
+    return lines
+
+
 def save_policy(folder: Path) -> None:
     """What the page says to save, and what installing it would add."""
     for kind, name in (("python", "share_of_power.py"), ("toml", "pyproject.toml")):
@@ -264,6 +278,8 @@ def test_commands_of_pages(
     lines = [line for line in commands(page) if not is_a_pattern(line) or "FILE" in line]
     if page == "zoo.md":
         lines = save_models(tmp_path, lines)
+    if page == "live.md":
+        lines = save_scripts(tmp_path, lines)
     if any(" TRACE " in line for line in lines):
         run("traces", "generate", "jobs", "--name", "TRACE", "--jobs", "2000")
     for line in lines:

@@ -11,6 +11,7 @@ from wattkeeper.live.controller.launchers.local import file_name
 from wattkeeper.live.controller.process_table import LiveSettings, ProcessTable
 from wattkeeper.live.controller.progress import Watch, progress_of
 from wattkeeper.live.controller.virtual_time import VirtualTime
+from wattkeeper.live.controller.weights import discard_weights
 from wattkeeper.live.controller.workloads import (
     NOTHING,
     LiveAttempt,
@@ -76,6 +77,7 @@ class LiveBackend(Backend):
         self._lost_before = Counter[str]()
         self._failures = CrashLoopGuard(settings.folder / "output")
         self._active = self._halting = False
+        self._discarded: set[str] = set()
         self._waiting_tickets = defaultdict[tuple[str, int], list[Any]](list)
         self._virtual_time = VirtualTime(env, lambda ticket: self._reply(ticket, {}))
         self.processes = ProcessTable(cluster, settings, env.wall, self._virtual_time)
@@ -127,6 +129,15 @@ class LiveBackend(Backend):
         self._choose_recorded_run(run)
         self._runs[job.job_id, attempt.number] = run
         return run
+
+    def discard(self, models: tuple[str, ...]) -> None:
+        """Remove the weights of models, once no attempt starts from them."""
+        self._discarded.update(models)
+        if self._settings.zoo is None or not self._active or self.processes.links is None:
+            return
+        parents = {run.decision.configuration.parent for run in self._runs.values() if not run.over}
+        discard_weights(self._settings.zoo, self._discarded - parents)
+        self._discarded &= parents
 
     def _go_on(self, run: LiveAttempt, delay_s: float) -> None:
         """Start its process once its GPUs are free; report an end that came while it waited."""
@@ -252,8 +263,9 @@ class LiveBackend(Backend):
         elif event.kind == "begun":
             where = self._settings.folder / "checkpoints" / f"{file_name(run.name)}.state"
             assignment = run.assignment(
-                self._settings.objective.eta, str(where), self._settings.lease_s
-            )
+                self._settings.objective.eta, str(where), self._settings.lease_s,
+                self._settings.zoo,
+            )  # fmt: skip
             self._reply(event.ticket, {"assignment": assignment._asdict()})
         elif event.kind == "profiled":
             if run.power_limit_w is None:  # another process of the training measures
@@ -299,7 +311,8 @@ class LiveBackend(Backend):
         return not (run.paused or self._halting)
 
     def _handle_end(self, run: LiveAttempt, outcome: AttemptResult) -> None:
-        progress = EpochReport(outcome.epochs, None, outcome.time_s, outcome.energy_j)
+        metric = run.last.metric
+        progress = EpochReport(outcome.epochs, metric, outcome.time_s, outcome.energy_j)
         self._account(run, progress)
         self.processes.expect_exit(run.run_id)
         if outcome.cause == "stopped" and (run.stop_sent or progress.epoch > run.saved.epoch):

@@ -35,12 +35,14 @@ class LiveSettings(NamedTuple):
         folder: Folder of checkpoints, devices and output.
         lease_s: Lease of a session, s of the host.
         environment: Variables that every process gets.
+        zoo: Folder of the weights of its zoo's models; None if they have none.
     """
 
     objective: Objective
     folder: Path
     lease_s: float
     environment: Mapping[str, str]
+    zoo: Path | None = None
 
 
 class ExternalLinks(NamedTuple):

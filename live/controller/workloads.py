@@ -133,11 +133,14 @@ class LiveAttempt(Execution):
         self.run_id, self.begun, self.stop_sent, self.process_epoch = None, False, False, 0
         self.replies.clear()
 
-    def assignment(self, eta: float, checkpoint: str, lease_s: float) -> Assignment:
-        """The assignment of its session."""
+    def assignment(
+        self, eta: float, checkpoint: str, lease_s: float, zoo: Path | None
+    ) -> Assignment:
+        """The assignment of its session; `zoo` is the folder of the weights of parents."""
         attempt, training, decision = self.attempt, self.training, self.decision
         job, options, chosen = attempt.job, training.options, decision.configuration
         rehearsed = training.command is None
+        inherits = zoo is not None and job.model is not None
         return Assignment(
             job_id=job.job_id,
             recurrence=job.recurrence,
@@ -157,16 +160,22 @@ class LiveAttempt(Execution):
             time_done_s=self.saved.time_s,
             energy_done_j=self.saved.energy_j,
             lease_s=lease_s,
+            model=job.model,
+            zoo=str(zoo) if inherits else None,
+            parent=chosen.parent if inherits else None,
         )
 
     def totals(self, outcome: AttemptResult, reached: bool) -> AttemptTotals:
         """Its totals as the world counts them: at the mean run time of the workload."""
         time_s, energy_j = outcome.time_s / self.scale, (outcome.energy_j or 0.0) / self.scale
         saved_s = self._saved_s() if reached else 0.0
-        return AttemptTotals(outcome.epochs, time_s, energy_j, reached, saved_s)
+        accuracy = None if self.training.command is None else self.last.metric
+        return AttemptTotals(outcome.epochs, time_s, energy_j, reached, saved_s, accuracy)
 
     def _saved_s(self) -> float:
-        """Time that the parent saved a rehearsal, s."""
+        """Time that the parent saved, s; NaN for a script, whose time from scratch is unknown."""
+        if self.training.command is not None:
+            return 0.0 if self.decision.configuration.parent is None else math.nan
         profile, left = self.training.profile, self.inheritance.epochs_left(self.epochs_needed)
         if profile is None or self.power_limit_w is None or not left < self.epochs_needed:
             return 0.0

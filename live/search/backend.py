@@ -89,7 +89,9 @@ class SearchZoo:
         """Unknown: NaN. The benefit of a parent is measured by the training."""
         return UNKNOWN
 
-    def offer(self, job: Job, now_s: float, parent: str | None, saved_s: float) -> Retention:
+    def offer(
+        self, job: Job, now_s: float, parent: str | None, saved_s: float, accuracy: float | None
+    ) -> Retention:
         """Show the model to policies from now on."""
         assert job.model is not None
         training = self._search.finish(job.model)

@@ -204,12 +204,15 @@ class Session:
     ) -> TransferReport | None:
         """Fill a model from one that a zoo holds of this job; a policy chooses which.
 
+        In a process that a live run with a zoo started, the run's zoo and the parent that its
+        policy chose replace `zoo`, `policy` and `mutated_from`.
+
         A training that continues after it was stopped takes nothing: `keep` restores the model, and
         the zoo is told of the parent that it had. Of several processes, rank 0 fills the model, and
         all get its weights.
 
-        When the training has reached its target, or done all its epochs where it has none, the
-        model enters the zoo with the metric that was reported last.
+        When the training has reached its target, or is done where it has none, the model enters
+        the zoo with the metric that was reported last.
 
         Args:
             model: The model that will be trained, on any device, before it is wrapped (as by
@@ -241,11 +244,15 @@ class Session:
         def begin() -> TransferReport | None:
             if not distributed.is_leader():
                 return None
-            assignment, fresh = self.assignment, not self._continues
-            name = f"{assignment.job_id}.{assignment.attempt}"
+            assignment, fresh, name = self.assignment, not self._continues, self._model_name
             job = Job(name, self._arguments.job, assignment.recurrence, None, 1, 0.0, model=name)
+            choose = (
+                warm_start.ask_policy(policy, job)
+                if assignment.zoo is None
+                else warm_start.take_assigned(assignment.parent)
+            )
             self._warm = warm_start.begin(
-                zoo, job, model, older, inputs, policy, mutated_from, fill=fresh
+                assignment.zoo or zoo, job, model, older, inputs, choose, mutated_from, fill=fresh
             )
             if fresh:
                 self._parent = self._warm.parent
@@ -255,6 +262,14 @@ class Session:
         if distributed.is_distributed():
             warm_start.share(model)
         return report
+
+    @property
+    def _model_name(self) -> str:
+        """Name in the zoo of the model that this attempt trains."""
+        assignment = self.assignment
+        if assignment.zoo is not None:
+            return assignment.job_id
+        return f"{assignment.job_id}.{assignment.attempt}"
 
     @property
     def _continues(self) -> bool:
@@ -304,6 +319,12 @@ class Session:
             self._epochs = assignment.epochs_done
             self._before = assignment.time_done_s, assignment.energy_done_j or 0.0
         self._begun = True
+
+        if assignment.zoo is not None and self._warm is None and distributed.is_leader():
+            raise InputError(
+                "the run has a zoo: call warm_start() before epochs(), so that the model can start "
+                "from others and enter the zoo"
+            )
 
         def begin() -> Cause | None:
             self._meter.begin()
@@ -480,7 +501,9 @@ class Session:
             cause, epochs, time_s, energy_j, self.power_limit_w,
             self._limiter.allowed or not asked, self._meter.how, message,
         )  # fmt: skip
-        self._store_model()
+        refusal = self._store_model()
+        if refusal and assignment.zoo is not None:  # the run would count on a model without weights
+            self.outcome = self.outcome._replace(cause="failed", message=refusal)
         try:
             self._coordinator.end(self.outcome)
         except EnvironmentLacks as lacks:
@@ -488,13 +511,14 @@ class Session:
                 raise
             log.warning("the outcome was not stored: %s", lacks)
 
-    def _store_model(self) -> None:
-        """Add the trained model to the zoo; a refusal is no failure of the training."""
-        assignment, metric = self.assignment, self._metric
-        whole = "epochs" if assignment.target is None else "reached"
-        if self._warm is None or metric is None or self.outcome.cause != whole:
-            return
-        name, warm = f"{assignment.job_id}.{assignment.attempt}", self._warm
+    def _store_model(self) -> str:
+        """Add a model that is done to the zoo; the reason of a refusal, or an empty text."""
+        warm, metric, name = self._warm, self._metric, self._model_name
+        done = {"reached"} if self.assignment.target is not None else {"epochs", "left"}
+        if warm is None or self.outcome.cause not in done:
+            return ""
+        if metric is None:
+            return "no metric was reported in the last epoch: the zoo needs the model's accuracy"
         try:
             refusal = warm.zoo.add(
                 warm.graph, warm.model.state_dict(), task=self._arguments.job, accuracy=metric,
@@ -504,6 +528,7 @@ class Session:
             refusal = str(lacks)
         if refusal:
             log.warning("the zoo did not take %s: %s", name, refusal)
+        return refusal
 
     def _save_checkpoint(self, error: BaseException | None) -> bool:
         """Save the state, unless a step was interrupted; whether it is saved, by any process."""

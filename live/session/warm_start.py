@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +19,7 @@ from wattkeeper.live.zoo.parents import choose_parent, parent_policy
 from wattkeeper.live.zoo.rows import ZooModel
 from wattkeeper.live.zoo.snapshot import ZooSnapshot, read_zoo
 from wattkeeper.live.zoo.zoo import Zoo
-from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.errors import InputError, StoreError
 from wattkeeper.policies.zoo_views import ChildModel
 
 if TYPE_CHECKING:
@@ -47,18 +48,43 @@ class WarmStart(NamedTuple):
     report: TransferReport | None
 
 
+ParentChoice = Callable[[ZooSnapshot], ZooModel | None]
+"""Chooses the parent from the models of a zoo; None: there is none."""
+
+
+def ask_policy(policy: str | PolicyConfig, job: Job) -> ParentChoice:
+    """Let a policy choose the parent of a job's model.
+
+    Raises:
+        InputError: If it chooses no parents.
+    """
+    return partial(choose_parent, parent_policy(policy), job=job)
+
+
+def take_assigned(name: str | None) -> ParentChoice:
+    """Take the parent that the controller chose, by its name; the last one of that name."""
+
+    def choose(snapshot: ZooSnapshot) -> ZooModel | None:
+        named = [model for model in snapshot.stored.values() if model.name == name]
+        if name is not None and not named:
+            raise StoreError(f"the assigned parent {name!r} is not in the zoo", snapshot.zoo.path)
+        return named[-1] if named else None
+
+    return choose
+
+
 def begin(
     path: str | Path,
     job: Job,
     model: nn.Module,
     older: Sequence[nn.Module],
     inputs: Inputs | None,
-    policy: str | PolicyConfig,
+    choose: ParentChoice,
     mutated_from: str | None,
     *,
     fill: bool,
 ) -> WarmStart:
-    """Fill a model in place from the parent that a policy chooses.
+    """Fill a model in place from the parent that is chosen for it.
 
     Code is never taken from the zoo: a parent is of the architecture of the model, or of one of
     the older ones.
@@ -66,7 +92,6 @@ def begin(
     Arguments and errors are those of `Session.warm_start`. The group of `job` is the task; models
     of other tasks are no parents. Without `fill`, the model only may enter the zoo.
     """
-    config = parent_policy(policy)
     modules = (model, *older)
     example = derive_inputs(*modules) if inputs is None else inputs
     graphs = [trace(module, example, job.group_id).graph for module in modules]
@@ -76,15 +101,20 @@ def begin(
     by_digest = {graph.digest: module for graph, module in zip(graphs, modules, strict=True)}
     child = ChildModel(job.job_id, job.group_id, graph, mutated_from)
 
-    def choose(snapshot: ZooSnapshot) -> tuple[ZooModel, dict[str, torch.Tensor]] | None:
-        parent = choose_parent(config, snapshot, job)
+    def load(snapshot: ZooSnapshot) -> tuple[ZooModel, dict[str, torch.Tensor]] | None:
+        parent = choose(snapshot)
         if parent is None:
             return None
+        if parent.digest not in by_digest:
+            raise InputError(
+                f"warm_start: the parent {parent.name!r} has another architecture than the model; "
+                "give a module of it (older=[...])"
+            )
         weights = zoo.load(parent.model_id)
         zoo.note_use(parent.model_id)
         return parent, weights
 
-    chosen = read_zoo(lambda: ZooSnapshot(zoo, child, lambda row: row.digest in by_digest), choose)
+    chosen = read_zoo(lambda: ZooSnapshot(zoo, child, lambda row: row.digest in by_digest), load)
     if chosen is None:
         return WarmStart(model, graph, zoo, None, None)
     parent, weights = chosen

@@ -44,6 +44,9 @@ class Assignment(NamedTuple):
         time_done_s: Time of these, s.
         energy_done_j: Energy of these; None where nothing measures it.
         lease_s: It is hung if it does not report for so long, s of the host.
+        model: Name of the model that the job trains; None if the job names none.
+        zoo: Folder of the zoo that the model starts from and enters; None: what the script says.
+        parent: Name of the model in `zoo` that it starts from; None: it starts from scratch.
     """
 
     job_id: str
@@ -64,6 +67,9 @@ class Assignment(NamedTuple):
     time_done_s: float = 0.0
     energy_done_j: float | None = None
     lease_s: float = 60.0
+    model: str | None = None
+    zoo: str | None = None
+    parent: str | None = None
 
 
 class EpochReport(NamedTuple):

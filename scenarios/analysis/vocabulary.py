@@ -37,9 +37,9 @@ ZOO_METRICS = {
 """Further metrics and labels where there is a zoo."""
 
 ZOO_NOTE = (
-    "GPU time saved: of training, modelled from the coverage by the parent (warm_start.json); "
+    "GPU time saved: of training, from the coverage by the parent (warm_start.json); "
     "queries, which take GPU time too, are not subtracted. with parent: share of the trained "
-    "models. accuracy: their mean, modelled."
+    "models. accuracy: their mean. GPU time and accuracy are modelled unless the training was real."
 )
 
 SHARES = ("with_parent", "mean_accuracy")

@@ -109,7 +109,7 @@ def _check_zoo(
             "configure: lineage cannot run: the trace does not say of any model what it was "
             "mutated from (column mutated_from)", "configure"))  # fmt: skip
     absent = [name for name, row in inputs.run.models.known.items() if row.accuracy is None]
-    if absent and zoo.accuracy is None:
+    if absent and zoo.accuracy is None and not inputs.run.trained:
         raise locate_error(loaded, variant, InputError(
             f"zoo: the trace has no accuracy of {len(absent)} models (first: {absent[0]}); say "
             "what they reach from scratch (zoo.accuracy)"))  # fmt: skip

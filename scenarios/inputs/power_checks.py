@@ -86,12 +86,14 @@ class PowerCapCheck:
         env = SimulationEnvironment()
         self._backend = Replay(env, profiles, NamedStreams(0), Objective(0.5), cluster)
         self._budget = PowerBudget(cluster, self._backend)
+        self._known = {None, *(workload for workload, _, _ in profiles)}
 
     def reasons(self, filtered: FilteredJobs) -> list[Reason]:
-        """Why jobs that were not rejected yet can never start."""
+        """Why jobs that were not rejected yet can never start; scripts may train the others."""
         names = ["workload", "gpus", "gpu_milli", "gpu_type"]
         kinds = filtered.jobs.group_by(names, use_threads=False).aggregate([]).select(names)
-        excess = {kind: self.explain_excess(kind) for kind in _kinds(kinds)}
+        known = [kind for kind in _kinds(kinds) if kind[0] in self._known]
+        excess = {kind: self.explain_excess(kind) for kind in known}
         if not any(excess.values()):
             return []
         kind_by_row = _kinds(filtered.all.select(names))

@@ -17,7 +17,11 @@ from wattkeeper.scenarios.inputs.latencies import latencies_of, with_preemption
 from wattkeeper.scenarios.inputs.power_checks import PowerCapCheck, check_busy_power, check_cap
 from wattkeeper.scenarios.inputs.recurring import read_live, read_recurring
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
-from wattkeeper.scenarios.inputs.zoo_models import estimate_durations, read_models
+from wattkeeper.scenarios.inputs.zoo_models import (
+    assign_trained,
+    estimate_durations,
+    read_models,
+)
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import (
     ArchitectureSearch,
@@ -61,7 +65,10 @@ def read_inputs(loaded: LoadedScenario, *, live: bool = False) -> ScenarioInputs
     recorded = any(occupancy_of(scenario, variant) == "recorded" for variant in scenario.variants)
     check_cap(cluster, recorded, document)
     if isinstance(workload, TraceWorkload):
-        inputs = _read_jobs(workload, document, profiles, cluster, nodes, recorded)
+        trained = scenario.live.workloads if live and scenario.live is not None else {}
+        inputs = _read_jobs(
+            workload, document, profiles, cluster, nodes, recorded, frozenset(trained)
+        )
     elif live and scenario.live is not None and scenario.live.workloads:
         return read_live(scenario, workload, document, profiles, cluster)
     elif profiles is None:
@@ -88,8 +95,12 @@ def _read_jobs(
     cluster: ClusterSpec,
     nodes: Trace | None,
     recorded: bool,
+    trained: frozenset[str],
 ) -> ScenarioInputs:
-    """The jobs of a trace that the cluster can run, and the profiles that they need."""
+    """The jobs of a trace that the cluster can run, and the profiles that they need.
+
+    Workloads in `trained` need none.
+    """
     with locate_errors(document, "workload", "trace"):
         trace = store.find(workload.trace)
         if trace.kind != "jobs":
@@ -106,17 +117,25 @@ def _read_jobs(
     timed = 0
     if workload.durations is not None:
         jobs, timed = estimate_durations(jobs, models, workload.durations)
+    if trained:
+        jobs, named = assign_trained(jobs, models, trained)
+        for name in sorted(trained - named):
+            raise ScenarioError(
+                f"no job trains {name!r}; jobs name the workloads or tasks "
+                f"{', '.join(sorted(named)) or '(none)'}",
+                document.where(("live", "workloads", name)),
+            )
     check_groups(jobs, trace.name)
     filtered = FilteredJobs(jobs, trace.name, cluster)
     filtered.reject(find_unusable(jobs, cluster, recorded))
     with locate_errors(document, "cluster"):
-        needed = _needed_profiles(filtered.jobs, profiles, cluster)
+        needed = _needed_profiles(filtered.jobs, profiles, cluster, trained)
     check_busy_power(filtered.jobs, cluster, document)
     if cluster.power_cap_w is not None:
         filtered.reject(PowerCapCheck(cluster, needed).reasons(filtered))
     filtered.finish(drop=workload.unusable == "drop")
     return ScenarioInputs(
-        RunInputs(cluster, needed, filtered.jobs, models=models),
+        RunInputs(cluster, needed, filtered.jobs, models=models, trained=trained),
         tuple(source for source in (profiles, trace, nodes) if source is not None),
         filtered.dropped,
         ignored,
@@ -143,14 +162,16 @@ def _map_jobs(
     return map_workloads(jobs, mean_time_s, by, {1})
 
 
-def _needed_profiles(jobs: pa.Table, trace: Trace | None, cluster: ClusterSpec) -> Profiles:
-    """The profiles of all workloads of the jobs on all types that they may run on."""
+def _needed_profiles(
+    jobs: pa.Table, trace: Trace | None, cluster: ClusterSpec, trained: frozenset[str]
+) -> Profiles:
+    """The profiles of all other workloads of the jobs on all types that they may run on."""
     kinds = ["workload", "gpus", "gpu_type"]
     rows = jobs.group_by(kinds, use_threads=False).aggregate([]).to_pylist()
     needed: dict[tuple[str, int, str], Profile] = {}
     sets: dict[tuple[str, int], ProfileSet] = {}
     for row in sorted(rows, key=lambda row: (row["workload"] or "", row["gpus"])):
-        if row["workload"] is None:
+        if row["workload"] is None or row["workload"] in trained:
             continue
         if trace is None:
             raise InputError("jobs of the trace name workloads: say where their profiles are "

@@ -92,7 +92,9 @@ def read_live(
             raise InputError("per_configuration: say a number; a live run knows no profiles")
     _check_room(workload, document, cluster)
     recurrences = dict.fromkeys(names, often)
-    run = RunInputs(cluster, profiles, recurrences=recurrences, gpus=workload.gpus)
+    run = RunInputs(
+        cluster, profiles, recurrences=recurrences, gpus=workload.gpus, trained=frozenset(trained)
+    )
     return ScenarioInputs(run, () if trace is None else (trace,))
 
 

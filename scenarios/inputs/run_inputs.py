@@ -32,6 +32,7 @@ class RunInputs(NamedTuple):
         latencies: Latencies of trainings, by the key of their profile.
         search: The search whose networks are trained, instead of jobs that are replayed.
         trainings: Folder of those trainings.
+        trained: Workloads that scripts train, in a live run (`live.workloads`).
     """
 
     cluster: ClusterSpec
@@ -43,6 +44,7 @@ class RunInputs(NamedTuple):
     latencies: AllLatencies = NO_LATENCIES
     search: ArchitectureSearch | None = None
     trainings: Path = Path()
+    trained: frozenset[str] = frozenset()
 
 
 class ScenarioInputs(NamedTuple):

@@ -1,6 +1,7 @@
 """The models that the jobs of a trace train."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -85,12 +86,36 @@ def estimate_durations(
     return replace_column(jobs, "duration_s", filled), count
 
 
+def assign_trained(
+    jobs: pa.Table, models: TraceModels, trained: Collection[str]
+) -> tuple[pa.Table, frozenset[str]]:
+    """Give jobs whose workloads scripts train what these need.
+
+    A job that names no workload has that of its model's task, if it is one of `trained`. Jobs of
+    `trained` have the time scale 1: they take what they take.
+
+    Returns:
+        The jobs, and all names that `trained` may have.
+    """
+    tasks = {job_id: models.known[name].child.task for job_id, name in models.of_job.items()}
+    names = [
+        tasks.get(job_id) if workload is None and tasks.get(job_id) in trained else workload
+        for job_id, workload in zip(
+            jobs["job_id"].to_pylist(), jobs["workload"].to_pylist(), strict=True
+        )
+    ]
+    workloads = pa.array(names, pa.string())
+    scripted = pc.is_in(workloads, value_set=pa.array(sorted(trained), pa.string()))
+    scales = pc.if_else(scripted, 1.0, jobs["time_scale"])
+    jobs = replace_column(replace_column(jobs, "workload", workloads), "time_scale", scales)
+    return jobs, frozenset(filter(None, {*names, *tasks.values()}))
+
+
 def zoo_spec(zoo: ZooSection, models: TraceModels) -> ZooSpec:
     """The specification of a simulated zoo."""
     known = {}
     for name, (child, accuracy) in models.known.items():
         from_scratch = zoo.accuracy if accuracy is None else accuracy
-        assert from_scratch is not None  # checked before
-        known[name] = ModelOfJob(child, from_scratch)
+        known[name] = ModelOfJob(child, math.nan if from_scratch is None else from_scratch)
     capacity = None if zoo.capacity_gb is None else round(zoo.capacity_gb * BYTES_PER_GB)
     return ZooSpec(capacity, known, shipped())

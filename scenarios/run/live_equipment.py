@@ -22,7 +22,7 @@ from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import ArchitectureSearch, LiveSection, LiveWorkload
-from wattkeeper.scenarios.spec.variants import DEFAULTS, occupancy_of, policy_of
+from wattkeeper.scenarios.spec.variants import DEFAULTS, occupancy_of, policy_of, zoo_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.engine.replay import options_of
 
@@ -81,11 +81,13 @@ def equip(
         EnvironmentLacks: If a package or a device is missing.
     """
     section = loaded.scenario.live or LiveSection()
+    if ray is not None:
+        section = section.model_copy(update={"runner": "ray"})
     _check_workload(loaded, inputs, section)
     for variant in loaded.scenario.variants:
         _check_variant(loaded, variant)
-    if ray is not None:
-        section = section.model_copy(update={"runner": "ray"})
+        if section.workloads and zoo_of(loaded.scenario, variant) is not None:
+            _check_zoo(loaded, variant, inputs, section)
     if section.runner == "torchrun":
         check_torchrun()
     elif section.runner == "ray":
@@ -104,8 +106,8 @@ def equip(
     else:
         devices = _find_host_devices(section.power_control)
     _check_devices(loaded, section, devices, inputs.cluster.gpus)
-    gpus = inputs.gpus
-    for name, workload in section.workloads.items():
+    for name, gpus in _trained_jobs(inputs):
+        workload = section.workloads[name]
         for gpu_type in inputs.cluster.gpu_types:
             options = _options(name, workload, gpu_type, gpus, devices.limits_w)
             trainings[name, gpus, gpu_type] = TrainingSpec(
@@ -116,16 +118,21 @@ def equip(
     return Equipment(section, folder, trainings, devices.types, limits, devices.how != "absent")
 
 
+def _trained_jobs(inputs: RunInputs) -> list[tuple[str, int]]:
+    """Workloads that scripts train, each with the numbers of GPUs that its jobs hold."""
+    if inputs.jobs is None:
+        return [(name, inputs.gpus) for name in sorted(inputs.trained)]
+    kinds = inputs.jobs.group_by(["workload", "gpus"], use_threads=False).aggregate([])
+    pairs = zip(kinds["workload"].to_pylist(), kinds["gpus"].to_pylist(), strict=True)
+    return [pair for pair in pairs if pair[0] in inputs.trained]
+
+
 def _check_workload(loaded: LoadedScenario, inputs: RunInputs, section: LiveSection) -> None:
     """Refuse a workload that cannot run live, whatever devices there are."""
     scenario, document = loaded
     here = document.where(("workload",))
     if isinstance(scenario.workload, ArchitectureSearch):
         raise ScenarioError("kind: a search trains for real as it is; leave out --live", here)
-    if inputs.jobs is not None and section.workloads:
-        raise ScenarioError(
-            "kind: live.workloads needs a workload of kind recurring; jobs of a trace are "
-            "rehearsed", here)  # fmt: skip
     unknown = sorted(set(section.workloads) - set(inputs.recurrences))
     if unknown and inputs.jobs is None:
         raise ScenarioError(
@@ -156,6 +163,33 @@ def _check_variant(loaded: LoadedScenario, variant: str) -> None:
             raise locate_error(loaded, variant, PolicyError(
                 f"{point}: {config.kind} needs to know the future, which a live run does not: "
                 "choose another policy, or leave out the variant", point
+            ))  # fmt: skip
+
+
+def _check_zoo(
+    loaded: LoadedScenario, variant: str, inputs: RunInputs, section: LiveSection
+) -> None:
+    """Refuse a zoo that the scripts of a live run cannot share, or whose models have no weights."""
+    if section.runner == "ray":
+        raise locate_error(loaded, variant, InputError(
+            "zoo: hosts of a Ray cluster cannot share the weights of one; use live.runner: "
+            "subprocess or torchrun"))  # fmt: skip
+    for name, workload in section.workloads.items():
+        if not workload.higher_is_better:
+            raise ScenarioError(
+                "higher_is_better: found false, but a zoo takes the larger metric for the better "
+                "one; report an accuracy, or leave out the zoo",
+                loaded.document.where(("live", "workloads", name, "higher_is_better")),
+            )
+    assert inputs.jobs is not None  # checked by the schema
+    columns = (inputs.jobs[name].to_pylist() for name in ("job_id", "workload"))
+    for job_id, workload in zip(*columns, strict=True):
+        model = inputs.models.of_job.get(job_id)
+        if model is not None and workload not in inputs.trained:
+            task = inputs.models.known[model].child.task
+            raise locate_error(loaded, variant, InputError(
+                f"zoo: nothing trains the model of job {job_id}, so that none could start from "
+                f"its weights: say how {workload or task!r} is trained (live.workloads)"
             ))  # fmt: skip
 
 

@@ -77,7 +77,11 @@ def execute(
         wall = _wall(section, log)
         env, streams = LiveEnvironment(wall, log), streams_of(spec, inputs)
         environment = _environment(section, wall)
-        settings = LiveSettings(spec.rules.objective, folder, section.lease_s, environment)
+        stores = spec.zoo is not None and inputs.trained
+        settings = LiveSettings(
+            spec.rules.objective, folder, section.lease_s, environment,
+            (folder / "zoo").absolute() if stores else None,
+        )  # fmt: skip
         backend = LiveBackend(env, equipment.trainings, inputs.cluster, streams, settings, watch)
         zoo = build_zoo(spec, inputs, streams)
         world = build_world(spec, inputs, env, streams, backend, source_of(inputs), zoo)
@@ -92,7 +96,7 @@ def execute(
             backend.processes.close()
     if again and backend.unfinished:
         raise InputError(f"{log.path} ends before its run does: run it live to its end first")
-    unmeasured = () if equipment.measured else tuple(inputs.recurrences)
+    unmeasured = () if equipment.measured else inputs.trained
     result = collect_results(spec, inputs, world, unmeasured)
     return with_outcomes(result, backend.endings), backend.endings
 

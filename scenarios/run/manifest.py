@@ -84,7 +84,7 @@ def _list_modelled(inputs: ScenarioInputs, results: Sequence[RunResult]) -> list
         modelled.append("workloads of the jobs")
     if inputs.timed:
         modelled.append(f"durations of {inputs.timed} jobs (workload.durations)")
-    if any("models" in result.tables for result in results):
+    if any("models" in result.tables for result in results) and not inputs.run.trained:
         warm = shipped()
         what = "placeholder, not measured" if warm.placeholder else warm.source
         modelled.append(f"training time saved by parents, and accuracies (warm_start.json: {what})")

@@ -372,8 +372,8 @@ class LiveSection(Section):
     """Seconds of the run per second of the host, while all rehearsals wait; only where all
     workloads are rehearsed. Real time if absent."""
     workloads: dict[str, LiveWorkload] = Field(default_factory=dict)
-    """How workloads are trained; others are rehearsed from their profiles on a synthetic
-    device."""
+    """How workloads are trained; others are rehearsed from their profiles on a synthetic device. A
+    job of a trace that names no workload has the task of its model."""
 
     @model_validator(mode="after")
     def _speed_of_rehearsals(self) -> Self:

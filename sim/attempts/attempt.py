@@ -23,7 +23,8 @@ class AttemptTotals(NamedTuple):
         time_s: Seconds of training.
         energy_j: Energy of training, J.
         reached: Whether it reached the target.
-        saved_s: Time that its parent saved, with the `time_scale`, s.
+        saved_s: Time that its parent saved, with the `time_scale`, s; NaN if not known.
+        accuracy: Accuracy that its model reached; None: it is modelled.
     """
 
     epochs: int
@@ -31,6 +32,7 @@ class AttemptTotals(NamedTuple):
     energy_j: float
     reached: bool
     saved_s: float = 0.0
+    accuracy: float | None = None
 
 
 class Decided:
@@ -95,7 +97,7 @@ class Tuned(Decided):
 
     def outcome(self, totals: AttemptTotals, cost: float) -> Outcome:
         """The outcome that policies observe after the end, with a cost in J."""
-        epochs, time_s, energy_j, reached, _ = totals
+        epochs, time_s, energy_j, reached = totals[:4]
         return Outcome(self.start, self.batch_size, self.power_limit_w, epochs, time_s, energy_j,
                        cost, reached)  # fmt: skip
 

@@ -66,6 +66,10 @@ class Backend:
         """Prepare an attempt of a job with a workload; `Execution.go_on` begins it."""
         raise NotImplementedError
 
+    def discard(self, models: tuple[str, ...]) -> None:
+        """Forget models that the zoo refused or evicted, by their ids."""
+        return
+
 
 class ZooBackend(ZooView, Protocol):
     """The zoo of a run: trained models from which jobs start, and to which they add theirs.
@@ -87,8 +91,13 @@ class ZooBackend(ZooView, Protocol):
             PolicyError: If the parent is not there, or the job has no model.
         """
 
-    def offer(self, job: Job, now_s: float, parent: str | None, saved_s: float) -> Retention:
-        """Offer the model that a job trained to the `Retain` policy, and apply its decision."""
+    def offer(
+        self, job: Job, now_s: float, parent: str | None, saved_s: float, accuracy: float | None
+    ) -> Retention:
+        """Offer the model that a job trained to the `Retain` policy, and apply its decision.
+
+        Without an accuracy, it is modelled.
+        """
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

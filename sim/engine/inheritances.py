@@ -77,7 +77,14 @@ class Inheritances:
         if self._parents and job.number in self._parents:
             self._recorder.add_parent(self._parents[job.number][0])
 
-    def end(self, attempt: Attempt, now_s: float, saved_s: float, reached: bool) -> None:
+    def end(
+        self,
+        attempt: Attempt,
+        now_s: float,
+        saved_s: float,
+        reached: bool,
+        accuracy: float | None,
+    ) -> None:
         """Let `Retain` decide on the model that a job trained, if it reached its target.
 
         Args:
@@ -85,6 +92,7 @@ class Inheritances:
             now_s: The time, s.
             saved_s: Seconds of training that the parent saved.
             reached: Whether it reached the target.
+            accuracy: What the model reached; None: it is modelled.
         """
         zoo, job = self._zoo, attempt.job
         if zoo is None or job.model is None:
@@ -93,7 +101,10 @@ class Inheritances:
         if not reached:
             return
         parent = None if inherited is None else inherited[0]
-        decision = zoo.offer(job, now_s, parent, saved_s)
+        decision = zoo.offer(job, now_s, parent, saved_s, accuracy)
+        left = decision.evict if decision.admit else (*decision.evict, job.job_id)
+        if left:
+            self._backend.discard(left)
         chose = "admit" if decision.admit else f"refuse: {decision.reason}"
         if decision.evict:
             chose += f" evict={','.join(decision.evict)}"

@@ -388,7 +388,7 @@ class World(Listener):
         self._in_flight[job.group_id] -= 1
         if not self._in_flight[job.group_id]:
             del self._in_flight[job.group_id]
-        self._end(attempt, totals.saved_s, reached)
+        self._end(attempt, totals.saved_s, reached, totals.accuracy)
 
     def lost(self, attempt: Attempt, decision: Decision, totals: AttemptTotals) -> None:
         """See `wattkeeper.sim.engine.backend.Listener`."""
@@ -416,10 +416,12 @@ class World(Listener):
         else:
             self._decide(attempt, 0.0)
 
-    def _end(self, attempt: Attempt, saved_s: float, reached: bool) -> None:
+    def _end(
+        self, attempt: Attempt, saved_s: float, reached: bool, accuracy: float | None = None
+    ) -> None:
         """End a job with its last attempt."""
         job, now_s = attempt.job, self._loop.now_s
-        self._inheritances.end(attempt, now_s, saved_s, reached)
+        self._inheritances.end(attempt, now_s, saved_s, reached, accuracy)
         del self._running[job.number]
         self._release(attempt)
         self._select.on_end(self._select_ctx, job)

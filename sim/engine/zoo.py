@@ -29,7 +29,7 @@ class ModelOfJob(NamedTuple):
 
     Attributes:
         child: The view of it for policies.
-        accuracy: Mean accuracy from scratch.
+        accuracy: Mean accuracy from scratch; NaN if not known, where accuracies are reported.
     """
 
     child: ChildModel
@@ -127,13 +127,17 @@ class SimulatedZoo:
         filled = self._coverages[job.number] = coverage(model.graph, child.graph)
         return self._spec.warm_start.work(filled)
 
-    def offer(self, job: Job, now_s: float, parent: str | None, saved_s: float) -> Retention:
-        """Offer the model that a job trained to the `Retain` policy, and apply its decision."""
+    def offer(
+        self, job: Job, now_s: float, parent: str | None, saved_s: float, accuracy: float | None
+    ) -> Retention:
+        """See `wattkeeper.sim.engine.backend.ZooBackend`."""
         assert job.model is not None
         child, from_scratch = self._spec.known[job.model]
         filled = 0.0 if parent is None else self._coverages.pop(job.number)
-        deviate = float(self._streams.policy("zoo", f"accuracy/{job.job_id}").standard_normal())
-        accuracy = self._spec.warm_start.accuracy_of(from_scratch, filled, deviate)
+        if accuracy is None:
+            stream = self._streams.policy("zoo", f"accuracy/{job.job_id}")
+            deviate = float(stream.standard_normal())
+            accuracy = self._spec.warm_start.accuracy_of(from_scratch, filled, deviate)
         size_bytes = BYTES * int(child.graph.parameters.sum())
         self._count += 1
         new = StoredModel(job.job_id, child.task, accuracy, size_bytes, self._count, self._count)

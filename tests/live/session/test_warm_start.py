@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +155,59 @@ def test_a_zoo_needs_an_accuracy_and_a_folder_of_its_own(tmp_path: Path) -> None
         found.warm_start(model, tmp_path / "zoo")
     with session(eta=0) as found, pytest.raises(StoreError, match=r"notes\.txt|no zoo"):
         found.warm_start(model, tmp_path)
+
+
+@contextmanager
+def assigned(
+    zoo: Path, parent: str | None = None, job_id: str = "a", **terms: Any
+) -> Iterator[Session]:
+    """A session whose assignment names a zoo and a parent, as that of a live run does."""
+    with session(eta=0, **terms) as found:
+        found.assignment = found.assignment._replace(job_id=job_id, zoo=str(zoo), parent=parent)
+        yield found
+
+
+def test_an_assigned_parent_replaces_the_choice_of_a_policy(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from wattkeeper.live import Zoo
+
+    def recur(job_id: str, parent: str | None) -> bool:
+        """Whether the model was filled."""
+        with assigned(tmp_path / "zoo", parent, job_id, max_epochs=1) as found:
+            report = found.warm_start(torch.nn.Linear(4, 2), tmp_path / "other", policy="zeus")
+            for _ in found.epochs():
+                found.report(1.0)
+        return report is not None
+
+    assert [recur("a", None), recur("b", None), recur("c", "a")] == [False, False, True]
+    models = Zoo(tmp_path / "zoo").models()
+    assert [(model.name, model.parent) for model in models] == [("a", None), ("b", None), ("c", 1)]
+    assert not (tmp_path / "other").exists()
+
+
+def test_what_an_assigned_parent_lacks_is_refused(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    small, wide = torch.nn.Linear(4, 2), torch.nn.Linear(4, 8)
+    with assigned(tmp_path / "zoo", max_epochs=1) as found:
+        found.warm_start(small, "")
+        for _ in found.epochs():
+            found.report(1.0)
+    with assigned(tmp_path / "zoo", "a") as found, pytest.raises(InputError, match=r"'a'.*older="):
+        found.warm_start(wide, "")
+    with assigned(tmp_path / "zoo", "b") as found, pytest.raises(StoreError, match="'b'"):
+        found.warm_start(small, "")
+
+
+def test_a_run_with_a_zoo_needs_the_model_of_every_attempt(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    refused = pytest.raises(InputError, match=r"warm_start\(\) before epochs\(\)")
+    with assigned(tmp_path / "zoo") as found, refused:
+        next(found.epochs())
+    for metric, why in ((math.nan, "accuracy nan"), (None, "no metric")):
+        with assigned(tmp_path / "zoo", max_epochs=1) as found:
+            found.warm_start(torch.nn.Linear(4, 2), "")
+            for _ in found.epochs():
+                if metric is not None:
+                    found.report(metric)
+        assert found.outcome.cause == "failed", "else others would wait for its weights"
+        assert why in found.outcome.message
