@@ -150,6 +150,14 @@ def zeus(zeus_traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture(scope="session")
+def signals_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that sends signals at calls, for `tests.support.signals.start`."""
+    from tests.support.signals import build
+
+    return build(tmp_path_factory.mktemp("signals"))
+
+
+@pytest.fixture(scope="session")
 def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the NVML of the tests, for `LD_LIBRARY_PATH`."""
     from tests.support.nvml import build

@@ -1,71 +1,85 @@
-"""Files and folders that appear whole or not at all, and survive a power failure once they do."""
+"""Files and folders that appear whole or not at all, and survive a power failure once they do.
 
+What is to replace NAME is written beside it, under names that begin with `.NAME.TOKEN`::
+
+    .NAME.TOKEN.lock   held by the process that writes
+    .NAME.TOKEN.new    what is being written, or is superseded
+    .NAME.TOKEN.old    what was there, while the new one takes its place in two steps
+
+The two steps are for file systems that cannot exchange two names in one. A killed process leaves
+these files; they are settled by whatever replaces NAME next, and by `settle`.
+"""
+
+import ctypes
 import errno
 import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import Final, NamedTuple
 
 from wattkeeper.policies.errors import EnvironmentLacks
+from wattkeeper.traces.files.locks import lock
+
+LEFTOVER: Final = re.compile(r"\.(.+)\.([0-9a-f]{12})\.(lock|new|old)")
+AT_FDCWD: Final = -100
+RENAME_EXCHANGE: Final = 2
+CANNOT_EXCHANGE: Final = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM}
+LACKS_LOCKS: Final = {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK}
 
 
 @contextmanager
 def replace_folder(folder: Path) -> Iterator[Path]:
     """Inside, a fresh folder to be filled; it takes the place of `folder` at the end.
 
-    If anything fails, what was there before stays. A kill leaves the fresh one beside the place,
-    or, between the two renames, what was there before; see `is_leftover`.
+    If anything fails or is interrupted, what was there before stays. If it is killed, that or the
+    fresh one is there, or `settle` puts it there.
 
     Raises:
         EnvironmentLacks: If the file system refuses.
     """
-    fresh, old = _beside(folder, "new"), _beside(folder, "old")
-    try:
-        fresh.mkdir(parents=True)
-        yield fresh
-        for path in fresh.rglob("*"):
+    with _beside(folder, make_parents=True) as names:
+        names.new.mkdir()
+        yield names.new
+        for path in names.new.rglob("*"):
             sync(path)
-        sync(fresh)
-        if folder.exists():
-            folder.rename(old)
-        fresh.rename(folder)
+        sync(names.new)
+        _put(names, folder)
         sync(folder.parent)
-    except OSError as error:
-        if old.exists() and not folder.exists():
-            old.rename(folder)
-        raise _refused(folder, error) from error
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager
 def replace_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Inside, the name of a fresh file to be written; it takes the place of `path` at the end.
 
-    If anything fails, what was there before stays. A kill leaves the fresh one beside the place;
-    see `is_leftover`. Only writing belongs inside: any OSError there is reported as one of writing.
+    If anything fails, is interrupted or killed, what was there before stays. Only writing belongs
+    inside: any OSError there is reported as one of writing.
     A file that is not `durable` costs no sync, but may be cut short by a power failure.
 
     Raises:
         EnvironmentLacks: If the file system refuses.
     """
-    fresh = _beside(path, "new")
-    try:
-        yield fresh
+    with _beside(path) as names:
+        yield names.new
         if durable:
-            move_file(fresh, path)
+            move_file(names.new, path)
         else:
-            fresh.replace(path)
-    except OSError as error:
-        raise _refused(path, error) from error
-    finally:
-        with suppress(OSError):
-            fresh.unlink()
+            names.new.replace(path)
+
+
+def check_place(path: Path) -> None:
+    """Check that a file or folder could be replaced, or made where nothing is.
+
+    Raises:
+        EnvironmentLacks: If the file system refuses.
+    """
+    while not path.parent.exists():
+        path = path.parent
+    with _beside(path):
+        pass
 
 
 def move_file(source: Path, path: Path) -> None:
@@ -93,12 +107,133 @@ def sync(path: Path) -> None:
 
 def is_leftover(name: str) -> bool:
     """Whether a file or folder of this name was left by a kill while another was replaced."""
-    return re.fullmatch(r"\..+\.[0-9a-f]{12}\.(new|old)", name) is not None
+    return LEFTOVER.fullmatch(name) is not None
 
 
-def _beside(path: Path, state: Literal["new", "old"]) -> Path:
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.{state}")
+def settle(folder: Path, name: str | None = None) -> None:
+    """Finish replacements in a folder that were killed half-way, and remove what others left.
+
+    Replacements in progress are left alone, and what may not be changed.
+
+    Args:
+        folder: The folder; it need not be there.
+        name: What was to be replaced; None: anything in the folder.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            hidden = [entry.name for entry in entries if entry.name[0] == "."]
+    except OSError:
+        return
+    matches = map(LEFTOVER.fullmatch, hidden)
+    killed = {match.group(1, 2) for match in matches if match and name in (None, match[1])}
+    for base, token in sorted(killed):
+        names = _names(folder / base, token)
+        with suppress(OSError):
+            release = lock(names.lock)
+            try:
+                _finish(names, folder / base)
+            finally:
+                release()
 
 
-def _refused(path: Path, error: OSError) -> EnvironmentLacks:
-    return EnvironmentLacks(f"cannot write {path}: {error.strerror or error}")
+def _make_folder(folder: Path) -> None:
+    """Make a folder with its parents, durably, unless it is there."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in missing:
+        sync(path.parent)
+
+
+class _Names(NamedTuple):
+    lock: Path
+    new: Path
+    old: Path
+
+
+def _names(path: Path, token: str) -> _Names:
+    return _Names(*(path.with_name(f".{path.name}.{token}.{state}") for state in _Names._fields))
+
+
+@contextmanager
+def _beside(path: Path, *, make_parents: bool = False) -> Iterator[_Names]:
+    """Inside, names beside a path that no other process settles; then they are settled."""
+    try:
+        if not path.name:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if make_parents:
+            _make_folder(path.parent)
+        path.parent.stat()  # a lock would make it
+        settle(path.parent, path.name)
+        names, release = _claim(path)
+        try:
+            yield names
+        finally:
+            with suppress(OSError):
+                _finish(names, path)
+            release()
+    except OSError as error:
+        raise EnvironmentLacks(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _claim(path: Path, tries: int = 3) -> tuple[_Names, Callable[[], object]]:
+    """Lock names beside a path; the names, and the release of the lock."""
+    names = _names(path, uuid.uuid4().hex[:12])
+    try:
+        return names, lock(names.lock)
+    except BlockingIOError:  # another process settled it between its making and its locking
+        if tries == 1:
+            raise
+        return _claim(path, tries - 1)
+    except OSError as error:
+        if error.errno not in LACKS_LOCKS:
+            raise
+        return names, names.lock.exists  # nothing to release: no other process settles there
+
+
+def _put(names: _Names, folder: Path) -> None:
+    """Give the new folder its place, in one step where the file system can."""
+    try:
+        names.new.rename(folder)  # nothing is there, or an empty folder
+        return
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+    if _exchange(names.new, folder):
+        return
+    folder.rename(names.old)
+    try:
+        names.new.rename(folder)
+    except OSError:
+        names.old.rename(folder)
+        raise
+
+
+def _exchange(path: Path, other: Path) -> bool:
+    """Exchange two names in one step; False if system or file system cannot."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    paths = (AT_FDCWD, os.fsencode(path), AT_FDCWD, os.fsencode(other))
+    if rename(*paths, RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in CANNOT_EXCHANGE:
+        return False
+    raise OSError(code, os.strerror(code), str(other))
+
+
+def _finish(names: _Names, path: Path) -> None:
+    """Put a version in its place, and remove what is beside it; the caller holds the lock."""
+    if names.old.exists() and not path.exists():  # between the two steps: the new one is whole
+        (names.new if names.new.exists() else names.old).rename(path)
+    superseded = [names.new]
+    if names.old.exists():  # from now on, never put back: a kill may leave a part of it
+        superseded.append(_names(path, uuid.uuid4().hex[:12]).new)
+        names.old.rename(superseded[-1])
+    for each in superseded:
+        if each.is_dir():
+            sync(path.parent)  # what supersedes it stays, even if power fails
+            shutil.rmtree(each, ignore_errors=True)
+        else:
+            each.unlink(missing_ok=True)
+    names.lock.unlink(missing_ok=True)

@@ -16,11 +16,13 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from wattkeeper.policies.errors import InputError, Problem, TraceError
-from wattkeeper.traces.files.atomic import replace_folder
+from wattkeeper.traces.files.atomic import is_leftover, replace_folder, settle
 from wattkeeper.traces.schema import KINDS, OPTIONAL
 from wattkeeper.traces.trace import Kind, Origin, Trace
 
 META = "trace.json"
+TABLES: Final = frozenset[str]().union(*KINDS.values(), *OPTIONAL.values())
+FILES: Final = {META, *(f"{table}.parquet" for table in TABLES)}
 VERSION: Final = 2
 ABOUT: Final = ("format", "origin", "source", "licence")
 
@@ -95,9 +97,15 @@ def check_free(folder: Path, *, overwrite: bool = False) -> None:
     Raises:
         InputError: If something exists there that must not be replaced.
     """
+    whole = folder.resolve()
+    settle(whole.parent, whole.name)
     if folder.exists() or folder.is_symlink():
         if not (folder / META).is_file():
             raise InputError("is there and is no trace; choose another name", folder)
+        strange = {path.name for path in whole.iterdir()} - FILES
+        if foreign := sorted(name for name in strange if not is_leftover(name)):
+            text = f"holds {foreign[0]!r}, which is no part of a trace; choose another name"
+            raise InputError(text, folder)
         if not overwrite:
             raise InputError("exists; replace it (--replace) or choose another name", folder)
 

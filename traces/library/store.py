@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.traces.files.atomic import settle
 from wattkeeper.traces.files.names import check_name, is_name
 from wattkeeper.traces.files.user_dirs import library_folder
 from wattkeeper.traces.formats import find_format
@@ -53,6 +54,7 @@ def names() -> tuple[str, ...]:
     Raises:
         EnvironmentLacks: If the library is there and cannot be listed.
     """
+    settle(library_folder())
     try:
         with os.scandir(library_folder()) as entries:
             return tuple(
@@ -76,8 +78,10 @@ def locate(name_or_path: str | Path) -> Path:
         InputError: If there is no such trace; the message lists what is there.
     """
     text = str(name_or_path)
-    if is_name(text) and (library_folder() / text).is_dir():
-        return library_folder() / text
+    if is_name(text):
+        settle(library_folder(), text)
+        if (library_folder() / text).is_dir():
+            return library_folder() / text
     try:
         path = Path(text).expanduser()
         if text and path.exists():
@@ -112,6 +116,7 @@ def save(trace: Trace, *, replace: bool = False) -> Path:
         EnvironmentLacks: If the file system refuses.
     """
     folder = library_folder() / check_name(trace.name)
+    settle(library_folder())
     write(trace, folder, overwrite=replace)
     return folder
 
@@ -147,6 +152,7 @@ def add(
     if isinstance(known, JobsFormat):
         chosen = check_name(default_name(paths) if name is None else name)
         folder = library_folder() / chosen
+        settle(library_folder())
         fields = write_jobs(
             known,
             paths,
