@@ -116,20 +116,24 @@ class Index:
             )
 
     def _make(self, root: Path) -> None:
-        """Make the index; a process that is killed here leaves a folder that still is empty."""
-        others = sorted({each.name for each in root.iterdir()} - {"lock", f"{NAME}.new"})
+        """Make the index; what a process that is killed here leaves is made anew."""
+        new = root / f"{NAME}.new"
+        # SQLite's journals, too: that of a killed process would be replayed into the new file.
+        unfinished = [root / f"{new.name}{suffix}" for suffix in ("", "-journal", "-wal", "-shm")]
+        others = sorted({*root.iterdir()} - {root / "lock", *unfinished})
         if others:
+            there = ", ".join(path.name for path in others[:3])
             raise StoreError(
-                f"no zoo: {NAME} is not there, but {', '.join(others[:3])} is; name the folder "
-                "of a zoo, or an empty one",
+                f"no zoo: {NAME} is not there, but {there} is; name the folder of a zoo, or an "
+                "empty one",
                 root,
             )
-        new = root / f"{NAME}.new"
-        new.unlink(missing_ok=True)
+        for path in unfinished:
+            path.unlink(missing_ok=True)
         with closing(sqlite3.connect(new, isolation_level=None)) as db:
             db.execute(f"PRAGMA application_id = {APPLICATION}")
             db.execute(f"PRAGMA user_version = {FORMAT}")
-            db.executescript(SCHEMA)
+            db.executescript(f"BEGIN; {SCHEMA} COMMIT;")
             db.execute("PRAGMA journal_mode = WAL")
         move_file(new, self.path)
 
