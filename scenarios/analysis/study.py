@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.sim.results.folder import SWEEP, is_sweep
+from wattkeeper.sim.results.folder import SWEEP, is_sweep, restore_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,6 +120,7 @@ def read(folder: str | Path) -> StoredStudy:
         InputError: If it holds no study, or its manifest or summary is broken.
     """
     folder = Path(folder)
+    restore_folder(folder)
     manifest, summary = (_read_json(folder, f"{name}.json") for name in ("manifest", "summary"))
     try:
         well_formed = isinstance(manifest["scenario"]["name"], str)
@@ -137,6 +138,7 @@ def read_sweep(folder: Path) -> Json:
     Raises:
         InputError: If the folder holds no sweep.
     """
+    restore_folder(folder)
     sweep = _read_json(folder, SWEEP)
     try:
         named = all(

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from wattkeeper.policies.errors import WattkeeperError
+from wattkeeper.policies.errors import EnvironmentLacks, WattkeeperError
+from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.cli.bench import bench
 from wattkeeper.scenarios.cli.compare import compare
 from wattkeeper.scenarios.cli.record import record
@@ -33,6 +35,17 @@ CLOSED_PIPE = 141
 class Group(click.Group):
     """Turns errors of wattkeeper into a message and an exit code."""
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Parse the command line and run the subcommand."""
+        try:
+            terminal.open_streams()
+            return super().main(*args, **kwargs)
+        except EnvironmentLacks as error:
+            _print_error(str(error))
+        except OSError as error:  # what is written before a subcommand runs, as for --help
+            _print_error(f"standard output: {error.strerror or error}")
+        sys.exit(LACKING)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand."""
         try:
@@ -49,8 +62,13 @@ class Group(click.Group):
 
 
 def _fail(ctx: click.Context, message: str, code: int) -> None:
-    click.echo(message, err=True)
+    _print_error(message)
     ctx.exit(code)
+
+
+def _print_error(message: str) -> None:
+    with suppress(OSError):  # if it cannot be written, the exit code still tells
+        click.echo(message, err=True)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})

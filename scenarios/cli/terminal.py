@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.scenarios.spec.wording import count
 
 if TYPE_CHECKING:
@@ -16,9 +18,31 @@ if TYPE_CHECKING:
     from wattkeeper.live.controller.progress import AttemptProgress
     from wattkeeper.scenarios.spec.variants import RunSpec
 
+STDERR: Final = 2
 REFRESHES: Final = 10
 LIVE_REFRESHES: Final = 1
 """Refreshes of bars per second; a live run may last for days."""
+
+
+def open_streams() -> None:
+    """Open the standard streams that are closed, lest a file that is opened gets their numbers.
+
+    What would be written to a closed standard error goes to the standard output.
+
+    Raises:
+        EnvironmentLacks: If the standard output is closed.
+    """
+    closed = [stream is None for stream in (sys.stdin, sys.stdout, sys.stderr)]
+    for _ in range(sum(closed)):
+        os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+    if sys.stderr is None:
+        if sys.stdout is not None:
+            os.dup2(sys.stdout.fileno(), STDERR)
+        sys.stderr = open(STDERR, "w", buffering=1, closefd=False)  # noqa: SIM115
+    if sys.stdout is None:
+        raise EnvironmentLacks(
+            "the standard output is closed: let it go to a file, or to /dev/null"
+        )
 
 
 @contextmanager

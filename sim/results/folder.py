@@ -14,7 +14,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.sim.results.schemas import KEYS, TABLES
 from wattkeeper.sim.results.summary import metric_values
 from wattkeeper.sim.results.tables import RunResult
-from wattkeeper.traces.files.atomic import is_leftover, replace_folder
+from wattkeeper.traces.files.atomic import check_place, is_leftover, replace_folder, settle
 
 SWEEP: Final = "sweep.json"
 """File that marks the results folder of a sweep: its axes and its points."""
@@ -22,7 +22,15 @@ SWEEP: Final = "sweep.json"
 
 def is_sweep(folder: Path) -> bool:
     """Whether a folder holds the results of a sweep."""
+    restore_folder(folder)
     return (folder / SWEEP).is_file()
+
+
+def restore_folder(folder: Path) -> None:
+    """Restore a results folder whose replacement was killed half-way."""
+    if not folder.exists():
+        whole = folder.resolve()
+        settle(whole.parent, whole.name)
 
 
 def work_folder(results: Path, what: Literal["live", "sweep", "trainings"]) -> Path:
@@ -48,8 +56,8 @@ FILES = {
     "timeline.json.gz",
 }
 
-SWEEP_ENTRIES = {SWEEP, "points"}
-"""Further entries of a sweep's results folder."""
+PAGE_HEAD = 1 << 12
+"""Bytes at the beginning of a page that say what generated it."""
 
 
 def write_results(
@@ -118,25 +126,67 @@ def check_folder(folder: Path, *, sweep: bool = False) -> None:
         sweep: Whether they are of a sweep, which takes no run's place, nor does a run take its.
 
     Raises:
-        InputError: If it holds anything but results of that kind, or lies in a file.
+        InputError: If it holds anything but results of that kind, lies in a file, or is the root
+            of a file system.
+        EnvironmentLacks: If the file system refuses it.
     """
-    parent = next(parent for parent in folder.resolve().parents if parent.exists())
+    whole = folder.resolve()
+    if whole.is_mount():
+        text = f"{folder} is the root of a file system: name a folder in it (--out)"
+        raise InputError(text)
+    parent = next(path for path in whole.parents if path.exists())
     if not parent.is_dir():
         raise InputError(f"{parent} is a file: name another folder (--out)")
-    if not folder.exists():
+    check_place(whole)
+    if not whole.exists():
         return
-    if not folder.is_dir():
+    if not whole.is_dir():
         raise InputError(f"{folder} is a file: name another folder (--out)")
-    there = {path.name for path in folder.iterdir()}
-    strange = sorted(name for name in there - FILES - SWEEP_ENTRIES if not is_leftover(name))
+    strange = _find_strange(whole)
     if strange:
         raise InputError(
-            f"{folder} holds {strange[0]!r}, which is no result of wattkeeper: name another "
+            f"{folder} holds {strange!r}, which is no result of wattkeeper: name another "
             "folder (--out)"
         )
     other, kind = ("manifest.json", "run") if sweep else (SWEEP, "sweep")
-    if other in there:
+    if (whole / other).exists():
         raise InputError(f"{folder} holds the results of a {kind}: name another folder (--out)")
+
+
+def _find_strange(folder: Path, within: str = "") -> str:
+    """An entry of a folder that `run` did not write; empty if there is none.
+
+    Without a manifest of wattkeeper, or its `sweep.json`, that is any entry.
+    """
+    entries = sorted(path for path in folder.iterdir() if not is_leftover(path.name))
+    marks = [mark for mark in (SWEEP, "manifest.json") if _is_mark(folder / mark)]
+    for path in entries:
+        name = within + path.name
+        if path.name == "points" and marks == [SWEEP] and path.is_dir():
+            for point in sorted(path.iterdir()):
+                below = f"{name}/{point.name}"
+                if strange := _find_strange(point, f"{below}/") if point.is_dir() else below:
+                    return strange
+        elif not (marks and path.is_file() and path.name in FILES | {SWEEP} and _may_be_page(path)):
+            return name
+    return ""
+
+
+def _is_mark(path: Path) -> bool:
+    """Whether a file is a manifest or a `sweep.json`."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and {"scenario", "versions"} <= content.keys()
+
+
+def _may_be_page(path: Path) -> bool:
+    """Whether a file is a page of wattkeeper, unless it has another name than a page's."""
+    if path.name != "report.html":
+        return True
+    with path.open("rb") as file:
+        return b'<meta name="generator" content="wattkeeper">' in file.read(PAGE_HEAD)
 
 
 def to_json(content: Mapping[str, Any]) -> str:
