@@ -76,9 +76,8 @@ def check_place(path: Path) -> None:
     Raises:
         EnvironmentLacks: If the file system refuses.
     """
-    while not path.parent.exists():
-        path = path.parent
-    with _beside(path):
+    parent = next(folder for folder in path.parents if folder.exists())
+    with _beside(parent / path.name):
         pass
 
 

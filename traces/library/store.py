@@ -84,6 +84,8 @@ def locate(name_or_path: str | Path) -> Path:
             return library_folder() / text
     try:
         path = Path(text).expanduser()
+        whole = path.resolve()
+        settle(whole.parent, whole.name)
         if text and path.exists():
             return path
     except (OSError, ValueError, RuntimeError):  # too long, a NUL byte, ~nobody

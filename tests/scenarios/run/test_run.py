@@ -88,6 +88,58 @@ def test_a_manifest_of_something_else_is_not_replaced(inside: Command, tmp_path:
     assert "site" in done.stderr
 
 
+FOREIGN = {
+    "a page": {"report.html": "<html>mine</html>"},
+    "a manifest": {"manifest.json": '{"name": "a web site"}'},
+    "no JSON": {"manifest.json": "mine", "summary.json": "{}"},
+    "only known names": {"jobs.parquet": "PAR1", "summary.json": "{}", "timeline.json.gz": "x"},
+    "points": {"points/0001/report.html": "mine"},
+}
+
+
+@pytest.mark.parametrize("files", FOREIGN.values(), ids=FOREIGN)
+@pytest.mark.parametrize("sweep", [(), ("--sweep", "workload.recurrences=2")], ids=["run", "sweep"])
+def test_files_of_something_else_are_not_replaced(
+    files: dict[str, str], sweep: tuple[str, ...], inside: Command, tmp_path: Path
+) -> None:
+    """They have the names of results."""
+    (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
+    for name, text in files.items():
+        (tmp_path / "site" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "site" / name).write_text(text)
+    done = inside("run", "small.yaml", *sweep, "--out", "site", code=2)
+    assert_states(done.stderr, "site", next(iter(files)).split("/")[0], "--out")
+    for name, text in files.items():
+        assert (tmp_path / "site" / name).read_text() == text
+
+
+def test_another_page_or_folder_among_results_is_not_replaced(
+    inside: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
+    inside("run", "small.yaml", "--out", "out")
+    (tmp_path / "out/report.html").write_text("mine")
+    assert "'report.html'" in inside("run", "small.yaml", "--out", "out", code=2).stderr
+    assert (tmp_path / "out/report.html").read_text() == "mine"
+    sweep = ("run", "small.yaml", "--sweep", "workload.recurrences=2,3", "--out", "sweep")
+    inside(*sweep)
+    inside(*sweep)
+    (tmp_path / "sweep/points/0001/notes").mkdir()
+    assert "'points/0001/notes'" in inside(*sweep, code=2).stderr
+
+
+@pytest.mark.parametrize("sweep", [(), ("--sweep", "workload.recurrences=2")], ids=["run", "sweep"])
+@pytest.mark.parametrize("folder", ["/", "/proc/results", "out/" + "x" * 250])
+def test_a_place_where_no_folder_can_be_made_is_refused_before_anything_runs(
+    folder: str, sweep: tuple[str, ...], inside: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
+    code = 2 if folder == "/" else 3
+    done = inside("run", "small.yaml", *sweep, "--out", folder, code=code)
+    assert_states(done.stderr, folder[-40:])
+    assert names(tmp_path) == ["small.yaml"]
+
+
 def test_what_was_added_to_older_results_is_not_lost(inside: Command, tmp_path: Path) -> None:
     inside("run", "quickstart", "--seeds", "1", "--out", "out")
     (tmp_path / "out/notes.txt").write_text("what I found")
@@ -104,6 +156,24 @@ def test_older_results_are_replaced(inside: Command, tmp_path: Path) -> None:
     assert seeds_of(tmp_path / "out") == ([1], [1])
     assert names(tmp_path / "out") == FILES
     assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("reader", ["report", "compare", "timeline", "run"])
+def test_results_hidden_by_a_kill_between_two_renames_come_back(
+    reader: str, inside: Command, tmp_path: Path
+) -> None:
+    """As they are where a file system cannot exchange two names."""
+    (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
+    for seeds, state in (("2", "old"), ("1", "new")):
+        inside("run", "small.yaml", "--seeds", seeds, "--out", state)
+        (tmp_path / state).rename(tmp_path / f".out.0123456789ab.{state}")
+    if reader == "run":
+        assert "'nope'" in inside("run", "small.yaml", "--set", "nope=1", code=2).stderr
+        inside("run", "small.yaml", "--seeds", "1", "--out", "out")
+    else:
+        inside(reader, "out", *["out"][: reader == "compare"])
+    assert seeds_of(tmp_path / "out") == ([1], [1])
+    assert names(tmp_path) == ["out", "small.yaml"]
 
 
 def test_a_failing_run_keeps_older_results(inside: Command, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -111,6 +112,39 @@ def test_a_failed_write_leaves_what_was_there(home: Path, monkeypatch: pytest.Mo
         store.save(jobs(count=5), replace=True)
     assert store.find("jobs") == jobs()
     assert [p.name for p in home.iterdir()] == ["jobs"]
+
+
+def test_a_trace_hidden_by_a_kill_between_two_renames_comes_back(home: Path) -> None:
+    """As it is where a file system cannot exchange two names; it is still not free to replace."""
+    path = store.save(jobs())
+    hidden = home / ".jobs.0123456789ab.new"
+    readers = (store.names, partial(store.find, "jobs"), partial(store.find, path), save_again)
+    for reader in readers:
+        path.rename(hidden)
+        hidden.with_suffix(".old").mkdir()
+        reader()
+        assert folder.read(path) == jobs()
+        assert [each.name for each in home.iterdir()] == ["jobs"]
+
+
+def save_again() -> None:
+    with pytest.raises(InputError, match="exists; replace it"):
+        store.save(jobs(count=5))
+
+
+def test_the_next_import_removes_what_killed_ones_left(home: Path) -> None:
+    (home / ".other.0123456789ab.new").mkdir(parents=True)
+    (home / ".other.0123456789ab.lock").touch()
+    store.save(jobs())
+    assert [each.name for each in home.iterdir()] == ["jobs"]
+
+
+def test_what_was_added_to_a_trace_is_not_lost(home: Path) -> None:
+    notes = store.save(jobs()) / "notes.txt"
+    notes.write_text("mine")
+    with pytest.raises(InputError, match=r"holds 'notes\.txt'"):
+        store.save(jobs(), replace=True)
+    assert notes.read_text() == "mine"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
