@@ -28,7 +28,7 @@ SAVED = re.compile(r"Save this as `([^`]+)`[^\n]*\n+```(?:yaml|python|toml)\n(.*
 SECTIONS = {
     "First steps": ("index", "concepts", "cluster-log", "going-live", "python"),
     "Studies": ("report", "sweeps", "compare", "timeline", "results", "metrics", "bench",
-                "validation"),
+                "validation", "promises"),
     "Input": ("formats", "formats-clusters", "fetch", "generate", "clusters", "record"),
     "Live": ("live", "session", "devices", "zoo"),
     "Extend": ("policy",),

@@ -95,13 +95,14 @@ def test_what_a_zoo_saves_is_what_was_measured() -> None:
     assert f"by up to {worst} %" in page
 
 
-def test_tests_named_in_validation_exist() -> None:
-    page = (DOCS / "validation.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["promises", "validation"])
+def test_tests_named_in_pages_exist(name: str) -> None:
+    page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
     named = re.findall(r"`(tests/[\w/]+\.py)`(?:, `(test_\w+)`)?", page)
     assert len(named) == page.count("tests/") > 5
-    for path, name in named:
+    for path, function in named:
         text = (DOCS.parent / path).read_text(encoding="utf-8")
-        assert not name or f"def {name}(" in text
+        assert not function or f"def {function}(" in text
 
 
 def test_links_between_pages_lead_somewhere(reference: dict[str, str]) -> None:

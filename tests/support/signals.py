@@ -85,6 +85,7 @@ def attempt(
     code = 1
     try:
         os.close(reader)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
         library.arm(at, number, not exchange)
         with suppress(KeyboardInterrupt):
             try:
