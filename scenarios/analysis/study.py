@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,9 @@ import pyarrow.parquet as pq
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.sim.results.folder import SWEEP, is_sweep, restore_folder
+from wattkeeper.sim.results.checksums import AGAIN, SUMS, check_sums
+from wattkeeper.sim.results.folder import CHECKED, MODELS, SWEEP, is_sweep, restore_folder
+from wattkeeper.sim.results.schemas import TABLES, VALUES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,55 +103,63 @@ def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) ->
     path = folder / f"{name}.parquet"
     try:
         file = pq.ParquetFile(path, pre_buffer=False)
-        absent = sorted(set(columns or ()) - set(file.schema_arrow.names))
-        if absent:
-            text = f"has no column {', '.join(absent)}; run the scenario again"
-            raise InputError(text, path)
+        _check_columns(file.schema_arrow, name, columns, path)
         table = file.read(columns, use_threads=False)
     except FileNotFoundError:
-        raise InputError("is missing; run the scenario again", path) from None
+        raise InputError(f"is missing; {AGAIN}", path) from None
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(f"is no valid Parquet file: {error}", path) from None
     return table if columns is None else table.select(list(columns))
+
+
+def _check_columns(stored: pa.Schema, name: str, columns: Sequence[str] | None, path: Path) -> None:
+    expected = TABLES.get(name, VALUES)
+    columns = expected.names if columns is None else columns
+    absent = sorted(set(columns) - set(stored.names))
+    if absent:
+        raise InputError(f"has no column {', '.join(absent)}; {AGAIN}", path)
+    for column in columns:
+        kind, wanted = stored.field(column).type, expected.field(column).type
+        if kind != wanted:
+            text = f"column {column} has the type {kind}, not {wanted}; {AGAIN}"
+            raise InputError(text, path)
 
 
 def read(folder: str | Path) -> StoredStudy:
     """Read the study that `wattkeeper run` wrote into a folder.
 
     Raises:
-        InputError: If it holds no study, or its manifest or summary is broken.
+        InputError: If it holds no study, or a file is missing or not as it was written.
     """
     folder = Path(folder)
     restore_folder(folder)
-    manifest, summary = (_read_json(folder, f"{name}.json") for name in ("manifest", "summary"))
-    try:
-        well_formed = isinstance(manifest["scenario"]["name"], str)
-        well_formed = well_formed and isinstance(summary["variants"], dict)
-    except (LookupError, TypeError):
-        well_formed = False
-    if not well_formed:
-        raise InputError("holds no manifest of results; run the scenario again", folder)
+    _check_present(folder, "manifest.json")
+    check_sums(folder, CHECKED - {MODELS}, {MODELS})
+    manifest, summary = (_read_json(folder / f"{name}.json") for name in ("manifest", "summary"))
+    if not Manifest.__required_keys__ <= manifest.keys() or "variants" not in summary:
+        raise InputError(f"holds no manifest of results; {AGAIN}", folder)
     return StoredStudy(folder, cast(Manifest, manifest), summary)
+
+
+def checked_files_of_sweep(done: Iterable[str]) -> set[str]:
+    """Files of a sweep with a digest, by their paths; `done` are the ids of its finished points."""
+    return {"metrics.parquet", SWEEP, *(f"points/{point}/{SUMS}" for point in done)}
 
 
 def read_sweep(folder: Path) -> Json:
     """Read the `sweep.json` of a folder.
 
     Raises:
-        InputError: If the folder holds no sweep.
+        InputError: If the folder holds no sweep, or a file is missing or not as it was written.
     """
     restore_folder(folder)
-    sweep = _read_json(folder, SWEEP)
+    _check_present(folder, SWEEP)
+    sweep = _read_json(folder / SWEEP)
     try:
-        named = all(
-            isinstance(point["id"], str) and isinstance(point["values"], dict) and point["state"]
-            for point in sweep["points"]
-        )
-        well_formed = named and {"scenario", "question", "baseline", "axes"} <= set(sweep)
+        done = [point["id"] for point in sweep["points"] if point["state"] == "done"]
     except (LookupError, TypeError):
-        well_formed = False
-    if not well_formed:
-        raise _broken(folder, SWEEP)
+        raise InputError(f"is no {SWEEP} of results; {AGAIN}", folder / SWEEP) from None
+    check_sums(folder, checked_files_of_sweep(map(str, done)))
     return sweep
 
 
@@ -164,22 +174,21 @@ def finished_points(folder: Path, sweep: Json) -> Iterator[tuple[Json, StoredStu
             yield point, read(folder / "points" / point["id"])
 
 
-def _read_json(folder: Path, name: str) -> Json:
-    path = folder / name
+def _check_present(folder: Path, name: str) -> None:
+    if (folder / name).exists():
+        return
+    if is_sweep(folder):
+        text = f"is a sweep; give one of its points, as {folder}/points/0001"
+    else:
+        state = f"has no {name}" if folder.is_dir() else "is no folder"
+        text = f"{state}; give a folder that `wattkeeper run --out` wrote"
+    raise InputError(text, folder)
+
+
+def _read_json(path: Path) -> Json:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         assert isinstance(content, dict)
-    except (FileNotFoundError, NotADirectoryError):
-        state = f"has no {name}" if folder.is_dir() else "is no folder"
-        if is_sweep(folder):
-            text = f"is a sweep; give one of its points, as {folder}/points/0001"
-            raise InputError(text, folder) from None
-        text = f"{state}; give a folder that `wattkeeper run --out` wrote"
-        raise InputError(text, folder) from None
-    except (ValueError, AssertionError):
-        raise _broken(folder, name) from None
+    except (ValueError, RecursionError, AssertionError):
+        raise InputError(f"is no {path.name} of results; {AGAIN}", path) from None
     return content
-
-
-def _broken(folder: Path, name: str) -> InputError:
-    return InputError(f"is no {name} of results; run the scenario again", folder / name)

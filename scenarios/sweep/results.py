@@ -14,6 +14,7 @@ from wattkeeper.scenarios.run.unit import software_versions
 from wattkeeper.scenarios.spec.wording import axis_text
 from wattkeeper.scenarios.sweep.cache import is_stored, link_folder, load
 from wattkeeper.scenarios.sweep.work import PointWork
+from wattkeeper.sim.results.checksums import write_sums
 from wattkeeper.sim.results.folder import SWEEP, check_folder, to_json
 from wattkeeper.sim.results.schemas import VALUES
 from wattkeeper.sim.results.summary import metric_values
@@ -39,6 +40,8 @@ def write_sweep(folder: Path, works: Sequence[PointWork]) -> None:
                 link_folder(work.done, fresh / "points" / work.point.id)
         _write_metrics(fresh / "metrics.parquet", works)
         (fresh / SWEEP).write_text(to_json(_describe(works)), encoding="utf-8")
+        done = [work.point.id for work in works if work.done.exists()]
+        write_sums(fresh, study.checked_files_of_sweep(done))
         (fresh / "report.html").write_text(render_sweep_page(fresh), encoding="utf-8")
 
 

@@ -8,7 +8,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
+from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.manifest import TraceProvenance
 from wattkeeper.scenarios.run.manifest import provenance
 from wattkeeper.scenarios.run.unit import code_digest
@@ -82,6 +84,16 @@ def _work(
         for spec in run_specs(scenario)
     ]
     work = PointWork(point, sources, inputs, own, units)
-    if not work.done.exists():
+    if not _is_sound(work.done):
+        shutil.rmtree(work.done, ignore_errors=True)
         work.missing = {unit.result for unit in units if not is_stored(unit.result)}
     return work
+
+
+def _is_sound(folder: Path) -> bool:
+    """Whether a point's results are there, as they were written."""
+    try:
+        study.read(folder)
+    except InputError:
+        return False
+    return True

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.sim.results.checksums import SUMS, write_sums
 from wattkeeper.sim.results.schemas import KEYS, TABLES
 from wattkeeper.sim.results.summary import metric_values
 from wattkeeper.sim.results.tables import RunResult
@@ -48,13 +49,17 @@ UNIQUE = ("job_id", "group_id")
 MOST_TEXTS = 256
 """Distinct texts of a column that is stored by index: each row group repeats them."""
 
-FILES = {
+MODELS: Final = "models.parquet"
+"""File that is there only if the scenario has a zoo."""
+
+CHECKED: Final = {
     *(f"{name}.parquet" for name in (*TABLES, "metrics")),
     "summary.json",
     "manifest.json",
-    "report.html",
-    "timeline.json.gz",
 }
+"""Files of a run whose digests are in `SHA256SUMS`."""
+
+FILES = {*CHECKED, SUMS, "report.html", "timeline.json.gz"}
 
 PAGE_HEAD = 1 << 12
 """Bytes at the beginning of a page that say what generated it."""
@@ -97,6 +102,7 @@ def write_results(
         (fresh / "manifest.json").write_text(to_json(manifest), encoding="utf-8")
         if page:
             (fresh / "report.html").write_text(page, encoding="utf-8", newline="\n")
+        write_sums(fresh, {path.name for path in fresh.iterdir()} & CHECKED)
 
 
 def _stored_schema(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Schema:

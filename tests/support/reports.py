@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.results import seal
 from wattkeeper import scenarios
 
 FLAGS = (
@@ -123,3 +124,4 @@ def save_sweep(
         "points": points,
     } | {key: about[key] for key in ("inputs", "modelled", "versions")}
     (folder / "sweep.json").write_text(json.dumps(sweep), encoding="utf-8")
+    seal(folder)

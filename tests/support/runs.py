@@ -11,8 +11,9 @@ import pandas as pd
 from tests.conftest import small
 
 TABLES = ["decisions.parquet", "jobs.parquet", "metrics.parquet", "timeline.parquet"]
-FILES = sorted([*TABLES, "manifest.json", "report.html", "summary.json"])
-RESULTS = [name for name in FILES if name != "manifest.json"]
+FILES = sorted([*TABLES, "SHA256SUMS", "manifest.json", "report.html", "summary.json"])
+RESULTS = [name for name in FILES if name not in ("SHA256SUMS", "manifest.json")]
+"""Files that depend on the scenario and the seeds alone."""
 VARIANTS = ["default", "grid-search", "zeus", "oracle"]
 SEEDS = [1, 2, 3, 4, 5]
 

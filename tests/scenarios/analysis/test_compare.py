@@ -16,6 +16,7 @@ from scipy import stats
 
 from tests.conftest import Command
 from tests.support.messages import assert_states
+from tests.support.results import seal
 from wattkeeper import scenarios
 
 SMALL = ["workload.recurrences=6", "workload.workloads=[image]"]
@@ -41,7 +42,7 @@ def change_results(source: Path, target: Path, change: Change, **manifest: Any) 
     about = json.loads((source / "manifest.json").read_text())
     about |= {"results_digest": "another"} | manifest
     (target / "manifest.json").write_text(json.dumps(about))
-    return target
+    return seal(target)
 
 
 def add_noise(row: dict[str, Any], size: float = 0.01, shift: float = 1.0) -> float | None:
@@ -169,6 +170,7 @@ def test_scenarios_inputs_and_versions_that_differ_are_named(
     manifest["versions"]["numpy"] = "1.0"
     manifest["inputs"][0]["content"] = "x"
     path.write_text(json.dumps(manifest))
+    seal(tmp_path / "b")
     found = compare_json(inside, results / "a", tmp_path / "b")
     paths = {row["path"]: row["other"] for row in found["differences"]}
     assert paths.pop("versions.numpy") == "1.0"
@@ -215,7 +217,7 @@ def sweep(folder: Path, states: dict[float, Path | None]) -> Path:
     folder.mkdir(exist_ok=True)
     about = {"scenario": "quickstart", "question": "", "baseline": "default", "axes": {}}
     (folder / "sweep.json").write_text(json.dumps(about | {"points": points}))
-    return folder
+    return seal(folder)
 
 
 def test_points_of_sweeps_are_matched_by_their_values(

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tests.conftest import Command
 from tests.support.live_runs import REHEARSED, run, scenario
 from tests.support.messages import assert_states
+from tests.support.results import seal
 from tests.support.worlds import Setting, settings_of_worlds
 from wattkeeper import scenarios
 from wattkeeper.policies.errors import InputError
@@ -252,6 +253,7 @@ def test_runs_without_a_timeline_are_refused(
     inside("run", "preempting.yaml", "--out", "few", "--set", "workload.trace=few",
            "--set", "workload.unusable=drop")  # fmt: skip
     (preempting.parent / "few/jobs.parquet").write_bytes((preempting / "jobs.parquet").read_bytes())
+    seal(preempting.parent / "few")
     message = inside("timeline", "few", code=2).stderr
     assert_states(message, "jobs and decisions", "fifo", "seed 1", "'job1'")
     assert not list(preempting.parent.glob("few/*timeline.json*"))

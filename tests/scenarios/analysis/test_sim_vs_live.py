@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import Command, run_command, small
+from tests.support.results import seal
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.sim_vs_live import METRICS, compare
 from wattkeeper.scenarios.analysis.study import read
@@ -39,14 +40,14 @@ def change_results(sim: Path, live: Path, **columns: Any) -> Path:
     pq.write_table(table, live / "jobs.parquet")
     manifest = json.loads((live / "manifest.json").read_text())
     (live / "manifest.json").write_text(json.dumps(manifest | {"backend": "live"}))
-    return live
+    return seal(live)
 
 
 def keep_rows(sim: Path, folder: Path, rows: pa.Table) -> Path:
     """A copy of results with other rows in its table of jobs."""
     shutil.copytree(sim, folder)
     pq.write_table(rows, folder / "jobs.parquet")
-    return folder
+    return seal(folder)
 
 
 def compare_folders(live: Path, sim: Path) -> dict[str, Any]:
@@ -163,9 +164,9 @@ def test_folders_without_results_are_refused(
     with pytest.raises(InputError, match=r"has no manifest.json; give a folder"):
         read(tmp_path)
     for name, content, text in (
-        ("manifest.json", "{", "is no manifest.json of results"),
-        ("manifest.json", "[]", "is no manifest.json of results"),
-        ("jobs.parquet", "PAR1", "is no valid Parquet file"),
+        ("manifest.json", "{", "is truncated or was changed"),
+        ("manifest.json", "[]", "is truncated or was changed"),
+        ("jobs.parquet", "PAR1", "is truncated or was changed"),
         ("jobs.parquet", None, "is missing"),
     ):
         shutil.rmtree(tmp_path / "broken", ignore_errors=True)

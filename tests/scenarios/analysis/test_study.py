@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.results import seal
 from wattkeeper import scenarios
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.run.run import ScenarioResult
@@ -70,11 +72,12 @@ def test_absent_tables_and_files_are_named(
     with pytest.raises(InputError, match="is no folder"):
         scenarios.read(tmp_path / "none")
     (tmp_path / "manifest.json").write_text(json.dumps({"scenario": {"name": "a"}}))
-    with pytest.raises(InputError, match=r"no summary\.json"):
+    with pytest.raises(InputError, match=r"SHA256SUMS: is missing"):
         scenarios.read(tmp_path)
-    (tmp_path / "summary.json").write_text("{}")
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    (copy / "manifest.json").write_text(json.dumps({"scenario": {"name": "a"}}))
     with pytest.raises(InputError, match="no manifest of results"):
-        scenarios.read(tmp_path)
+        scenarios.read(seal(copy))
 
 
 def test_columns_of_metrics_carry_their_meaning(folder: Path) -> None:

@@ -20,6 +20,7 @@ import pytest
 from tests.conftest import Command
 from tests.support.messages import assert_states
 from tests.support.reports import Window, chromium, instance, save_sweep
+from tests.support.results import seal
 from wattkeeper import scenarios
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
@@ -27,6 +28,7 @@ from wattkeeper.scenarios.report import render_page, render_sweep_page
 from wattkeeper.scenarios.report.charts.pareto import EnergyTime, limit_points
 from wattkeeper.scenarios.report.points import read_points
 from wattkeeper.scenarios.run.run import ScenarioResult
+from wattkeeper.sim.results.folder import CHECKED, MODELS
 
 FEW = ("workload.recurrences=12", "workload.workloads=[image, language]")
 TINY = ("workload.recurrences=4", "workload.workloads=[image]")
@@ -416,7 +418,7 @@ def test_sweep_page_separates_close_values_and_warns(tmp_path: Path) -> None:
     path = tmp_path / "points/0001/manifest.json"
     changed = json.loads(path.read_text()) | {"seeds": [1], "dropped_jobs": {"too large": 3}}
     path.write_text(json.dumps(changed), encoding="utf-8")
-    text = render_sweep_page(tmp_path)
+    text = render_sweep_page(seal(tmp_path))
     assert '"x":[0.12345671,0.12345672]' in text, "along the axis there are two values"
     assert "One seed" in text
     assert "too large" in text
@@ -433,7 +435,7 @@ def test_memory_of_a_sweep_page_is_bounded(tmp_path: Path) -> None:
         (copy / "manifest.json").write_text(json.dumps(about), encoding="utf-8")
         sweep["points"].append(sweep["points"][0] | {"id": copy.name})
     path.write_text(json.dumps(sweep), encoding="utf-8")
-    text = render_sweep_page(tmp_path)
+    text = render_sweep_page(seal(tmp_path))
     assert text.count('<tr><th scope="row">0') == 500
     assert_states(text, "first 500 of 520 rows", "metrics.parquet")
     some = sweep | {"points": sweep["points"][2:22]}
@@ -460,7 +462,7 @@ def test_sweep_answer_names_noise_ties_and_bounds(browser: Any, tmp_path: Path) 
             metrics["energy_j"] |= {"mean": energy, "ci95": [0.9 * energy, 1.1 * energy]}
             metrics["time_s"] |= {"mean": time, "ci95": [time, time]}
         path.write_text(json.dumps(summary), encoding="utf-8")
-    window = Window(browser, write_page(render_sweep_page(tmp_path), tmp_path))
+    window = Window(browser, write_page(render_sweep_page(seal(tmp_path)), tmp_path))
     said = " ".join(window.page.locator(".answer").inner_text().split())
     assert_states(said, "Least energy: 5.00 MJ [4.50, 5.50] by default at every point; ",
                   "1.0 J by oracle", "by default (and as little by zeus) at every point",
@@ -503,7 +505,7 @@ def test_large_sweep_draws_the_front_and_a_sample(tmp_path: Path) -> None:
     for at, values in enumerate(draws.tolist(), 1):
         folder = tmp_path / f"swept/points/{at:04}"
         folder.mkdir(parents=True)
-        for name in ("manifest.json", "metrics.parquet"):
+        for name in CHECKED - {MODELS, "summary.json"}:
             (folder / name).symlink_to(tmp_path / "made" / name)
         for variant, pair in zip(variants, values, strict=True):
             for metric, value in zip(("time_s", "energy_j"), pair, strict=True):
@@ -513,7 +515,7 @@ def test_large_sweep_draws_the_front_and_a_sample(tmp_path: Path) -> None:
     axes = {"objective.eta": list(range(1, points + 1))}
     sweep = {"scenario": "a", "question": "b", "baseline": "default", "axes": axes, "points": found}
     (tmp_path / "swept/sweep.json").write_text(json.dumps(sweep), encoding="utf-8")
-    text = render_sweep_page(tmp_path / "swept")
+    text = render_sweep_page(seal(tmp_path / "swept"))
     drawn = {(dot["v"], int(dot["value"])) for dot in read_dots(text)}
     assert len(drawn) == 2000
     assert "2,000 of 2,400: " in text
@@ -543,7 +545,7 @@ def write_empty_sweep(folder: Path) -> Path:
     (folder / "sweep.json").write_text(
         json.dumps(sweep | {"baseline": "c", "seeds": [1]}), encoding="utf-8"
     )
-    return folder
+    return seal(folder)
 
 
 @pytest.mark.slow

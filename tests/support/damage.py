@@ -1,0 +1,178 @@
+"""Random alterations of files that wattkeeper wrote: bytes, JSON values, Parquet, SQLite."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ODD_VALUES: list[Any] = [
+    None, "", "x", "x" * 5000, "\x1b[31mred", "../../up", "\ud800", -1, 0, 1, 2.5, 10**30, 1e308,
+    -1e308, math.nan, math.inf, -math.inf, True, False, [], {}, [[[]]], {"a": [1]}, "1", "NaN",
+]  # fmt: skip
+"""Values of other types and sizes than those in any file."""
+
+Alter = Callable[[Path, Random], str]
+
+
+def alter_bytes(path: Path, rng: Random) -> str:
+    """Truncate, empty, extend, or change some bytes of a file."""
+    data = bytearray(path.read_bytes())
+    kind = rng.choice(("truncated", "emptied", "extended", "bits", "bits", "zeroed", "doubled"))
+    if kind == "emptied" or not data:
+        data = bytearray()
+    elif kind == "truncated":
+        data = data[: rng.randrange(len(data))]
+    elif kind == "extended":
+        data += rng.randbytes(rng.choice((1, 100, 5000)))
+    elif kind == "bits":
+        for _ in range(rng.choice((1, 1, 10))):
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    elif kind == "zeroed":
+        begin = rng.randrange(len(data))
+        end = min(len(data), begin + rng.choice((8, 512)))
+        data[begin:end] = bytes(end - begin)
+    else:
+        data *= 2
+    path.write_bytes(data)
+    return kind
+
+
+def alter_place(path: Path, rng: Random) -> str:
+    """Delete a file, put a folder in its place, or swap it with another file."""
+    root = path.parent
+    others = sorted(other for other in root.rglob("*") if other.is_file() and other != path)
+    kind = rng.choice(("deleted", "folder", "swapped", "copied over", "dangling link"))
+    if kind in ("swapped", "copied over") and others:
+        other = rng.choice(others)
+        content = path.read_bytes()
+        path.write_bytes(other.read_bytes())
+        if kind == "swapped":
+            other.write_bytes(content)
+        return f"{kind} with {other.name}"
+    path.unlink()
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "dangling link":
+        path.symlink_to("nowhere")
+    return kind
+
+
+def alter_json(path: Path, rng: Random) -> str:
+    """Change, remove or add a value somewhere in a JSON file."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    holder: Any = content
+    trail = []
+    while True:
+        keys: list[Any] = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
+        if not keys:
+            return "unchanged"
+        key = rng.choice(keys)
+        trail.append(str(key))
+        if not isinstance(holder[key], dict | list) or not holder[key] or rng.random() < 0.2:
+            break
+        holder = holder[key]
+    kind = rng.choice(("removed", "changed", "changed", "changed", "nudged"))
+    if kind == "removed":
+        del holder[key]
+    elif kind == "nudged" and isinstance(holder[key], int | float):
+        holder[key] = holder[key] + 1
+    else:
+        holder[key] = rng.choice(ODD_VALUES)
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return f"{'.'.join(trail)} {kind}"
+
+
+def alter_parquet(path: Path, rng: Random) -> str:
+    """Change columns, types, rows or values of a Parquet file."""
+    table = pq.read_table(path)
+    index = rng.randrange(table.num_columns)
+    name = table.column_names[index]
+    column = table.column(index)
+    rows = len(table)
+    kind = rng.choice(("dropped", "renamed", "typed", "values", "values", "emptied", "sliced",
+                       "doubled", "order"))  # fmt: skip
+    if kind == "dropped":
+        table = table.remove_column(index)
+    elif kind == "renamed":
+        table = table.rename_columns([f"{n}_" if n == name else n for n in table.column_names])
+    elif kind == "typed":
+        new = rng.choice((pa.string(), pa.float32(), pa.int8(), pa.bool_(), pa.list_(pa.int64())))
+        table = table.set_column(index, name, pa.nulls(rows, new))
+    elif kind == "values":
+        value = rng.choice((None, math.nan, math.inf, 1e308, -1, 0, 2**62))
+        try:
+            values = pa.array([value] * rows, column.type)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError):
+            values = pa.nulls(rows, column.type)
+        table = table.set_column(index, name, values)
+    elif kind == "emptied":
+        table = table.slice(0, 0)
+    elif kind == "sliced":
+        table = table.slice(0, rng.randrange(max(rows, 1)))
+    elif kind == "doubled":
+        table = pa.concat_tables([table, table])
+    else:
+        order = list(range(rows))
+        rng.shuffle(order)
+        table = table.take(order)
+    pq.write_table(table, path)
+    return f"{name} {kind}"
+
+
+def alter_sqlite(path: Path, rng: Random) -> str:
+    """Change a value, remove rows or a table, or change the header of an SQLite file."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        tables = [name for (name,) in db.execute(query)]
+        table = rng.choice(tables)
+        kind = rng.choice(("value", "value", "value", "rows", "table", "version", "application"))
+        if kind == "value":
+            column = rng.choice([row[1] for row in db.execute(f"PRAGMA table_info({table})")])
+            keys = db.execute(f"SELECT {column} FROM {table}").fetchall()
+            if not keys:
+                return "unchanged"
+            values = (None, "", "x", -1, 10**12, 1e308, b"\xff\x00", "x" * 5000, "{}", "[]", "1.5")
+            try:
+                sql = f"UPDATE {table} SET {column} = ? WHERE {column} IS ?"
+                db.execute(sql, (rng.choice(values), rng.choice(keys)[0]))
+            except sqlite3.DatabaseError as error:
+                return f"unchanged: {error}"
+            kind = f"{column}"
+        elif kind == "rows":
+            db.execute(f"DELETE FROM {table}")
+        elif kind == "table":
+            db.execute(f"DROP TABLE {table}")
+        elif kind == "version":
+            db.execute("PRAGMA user_version = 77")
+        else:
+            db.execute("PRAGMA application_id = 77")
+    return f"{table} {kind}"
+
+
+def alter(root: Path, rng: Random) -> str:
+    """Alter one file below a folder; says which one and how."""
+    paths = sorted(path for path in root.rglob("*") if path.is_file())
+    path = rng.choice(paths)
+    ways: list[Alter] = [alter_bytes, alter_place]
+    own: dict[str, Alter] = {".json": alter_json, ".parquet": alter_parquet,
+                             ".sqlite": alter_sqlite}  # fmt: skip
+    if path.suffix in own:
+        ways += [own[path.suffix]] * 3
+    what = rng.choice(ways)(path, rng)
+    return f"{path.relative_to(root)}: {what}"
+
+
+def restore(root: Path, pristine: Path) -> None:
+    """Make a folder a copy of another one."""
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(pristine, root)
