@@ -182,7 +182,7 @@ def _is_mark(path: Path) -> bool:
     """Whether a file is a manifest or a `sweep.json`."""
     try:
         content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(content, dict) and {"scenario", "versions"} <= content.keys()
 
