@@ -18,6 +18,8 @@ from wattkeeper.traces.files.atomic import move_file
 from wattkeeper.traces.files.locks import hold_lock
 
 NAME: Final = "index.sqlite"
+UNFINISHED: Final = [f"{NAME}.new{suffix}" for suffix in ("", "-journal", "-wal", "-shm")]
+"""An index that is being made; SQLite would replay the journal of a killed process into it."""
 FORMAT: Final = 1
 APPLICATION: Final = 0x77_7A_6F_6F
 """Marks a database as a zoo's."""
@@ -95,6 +97,7 @@ class Index:
             raise StoreError(broken, root)
         try:
             root.mkdir(parents=True, exist_ok=True)
+            self._check_empty(root)
             with hold_lock(root / "lock", wait=True):
                 if not self.path.exists():
                     self._make(root)
@@ -117,25 +120,26 @@ class Index:
 
     def _make(self, root: Path) -> None:
         """Make the index; what a process that is killed here leaves is made anew."""
+        self._check_empty(root)
+        for name in UNFINISHED:
+            (root / name).unlink(missing_ok=True)
         new = root / f"{NAME}.new"
-        # SQLite's journals, too: that of a killed process would be replayed into the new file.
-        unfinished = [root / f"{new.name}{suffix}" for suffix in ("", "-journal", "-wal", "-shm")]
-        others = sorted({*root.iterdir()} - {root / "lock", *unfinished})
-        if others:
-            there = ", ".join(path.name for path in others[:3])
-            raise StoreError(
-                f"no zoo: {NAME} is not there, but {there} is; name the folder of a zoo, or an "
-                "empty one",
-                root,
-            )
-        for path in unfinished:
-            path.unlink(missing_ok=True)
         with closing(sqlite3.connect(new, isolation_level=None)) as db:
             db.execute(f"PRAGMA application_id = {APPLICATION}")
             db.execute(f"PRAGMA user_version = {FORMAT}")
             db.executescript(f"BEGIN; {SCHEMA} COMMIT;")
             db.execute("PRAGMA journal_mode = WAL")
         move_file(new, self.path)
+
+    def _check_empty(self, root: Path) -> None:
+        """Refuse a folder that is no zoo, before anything is written there."""
+        others = sorted({path.name for path in root.iterdir()} - {"lock", *UNFINISHED})
+        if others and not self.path.exists():  # another process may just have made it
+            raise StoreError(
+                f"no zoo: {NAME} is not there, but {', '.join(others[:3])} is; name the folder of "
+                "a zoo, or an empty one",
+                root,
+            )
 
     def _wrong(self, message: str) -> StoreError:
         return StoreError(message, self.path)

@@ -35,8 +35,8 @@ LACKS_LOCKS: Final = {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK}
 def replace_folder(folder: Path) -> Iterator[Path]:
     """Inside, a fresh folder to be filled; it takes the place of `folder` at the end.
 
-    If anything fails or is interrupted, what was there before stays. If it is killed, that or the
-    fresh one is there, or `settle` puts it there.
+    If anything fails, what was there before stays. An interruption or a kill leaves that or the
+    fresh one, or `settle` puts it there.
 
     Raises:
         EnvironmentLacks: If the file system refuses.
@@ -55,8 +55,8 @@ def replace_folder(folder: Path) -> Iterator[Path]:
 def replace_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Inside, the name of a fresh file to be written; it takes the place of `path` at the end.
 
-    If anything fails, is interrupted or killed, what was there before stays. Only writing belongs
-    inside: any OSError there is reported as one of writing.
+    If anything fails, what was there before stays; an interruption or a kill leaves that or the
+    fresh one. Only writing belongs inside: any OSError there is reported as one of writing.
     A file that is not `durable` costs no sync, but may be cut short by a power failure.
 
     Raises:

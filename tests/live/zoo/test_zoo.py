@@ -372,6 +372,7 @@ def test_folders_without_a_zoo_are_refused(tmp_path: Path) -> None:
         Zoo(tmp_path)
     with pytest.raises(StoreError, match="a file"):
         Zoo(tmp_path / "thesis.tex")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 # --- several processes, and their end
