@@ -22,6 +22,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from wattkeeper.policies.printable import printable
+
 Point = Literal["configure", "select", "place", "tune", "retain"]
 """A decision point."""
 
@@ -42,7 +44,7 @@ class Problem:
     where: str = ""
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.message}" if self.where else self.message
+        return printable(f"{self.where}: {self.message}" if self.where else self.message)
 
 
 class WattkeeperError(Exception):

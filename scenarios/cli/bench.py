@@ -48,14 +48,14 @@ def bench(scenarios: tuple[str, ...], update: bool, as_json: bool, baselines: Pa
     if as_json:
         content = {"baselines": str(path), "accepted": accepted, "ran": len(ran)}
         content["entries"] = [to_json(outcome) for outcome in outcomes]
-        click.echo(json.dumps(content, indent=2))
+        terminal.write(json.dumps(content, indent=2))
     else:
         from wattkeeper.scenarios.cli.tables.bench import print_outcomes
 
         print_outcomes(terminal.console(), outcomes)
         for line in accepted:
-            click.echo(f"Accepted: {line}")
-        click.echo(_summarise(outcomes, path, update))
+            terminal.write(f"Accepted: {line}")
+        terminal.write(_summarise(outcomes, path, update))
     if any(outcome.state == "failed" for outcome in outcomes):
         raise click.exceptions.Exit(1)
     if not ran:

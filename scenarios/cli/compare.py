@@ -46,7 +46,7 @@ def compare(folders: tuple[Path, ...], as_json: bool) -> None:
         comparison = studies.compare(results[0], results[1:])
         print_tables = metrics_table.print_comparison
     if as_json:
-        click.echo(to_json(comparison), nl=False)
+        terminal.write(to_json(comparison), end="")
     else:
         print_tables(terminal.console(), comparison)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.cli.options import GPUS, number_type
 
 _FACTOR = "a number > 0 without unit, times"
@@ -84,16 +85,16 @@ def fit_jobs(trace: str, out: Path, compare: Path | None, seed: int) -> None:
     source = store.find(trace)
     fit = fit_trace(source)
     out.write_text(to_json(fit), encoding="utf-8")
-    click.echo(f"{fit.jobs} jobs, {len(fit.demands)} GPU demands: {out}")
+    terminal.write(f"{fit.jobs} jobs, {len(fit.demands)} GPU demands: {out}")
     for text in fit.absent:
-        click.echo(f"Absent: {text}")
+        terminal.write(f"Absent: {text}")
     if compare is not None:
         from wattkeeper.traces.generate.plot_fit import save_comparison
         from wattkeeper.traces.generate.sample import sample
 
         sampled = sample(fit, f"sample-of-{source.name}"[:100], fit.jobs, seed)
         save_comparison(source, sampled, compare)
-        click.echo(f"Comparison: {compare}")
+        terminal.write(f"Comparison: {compare}")
 
 
 def _save(trace: Any, replace: bool) -> None:
@@ -101,7 +102,7 @@ def _save(trace: Any, replace: bool) -> None:
 
     folder = store.save(trace, replace=replace)
     for name, table in trace.tables.items():
-        click.echo(f"{table.num_rows:8} {name}")
+        terminal.write(f"{table.num_rows:8} {name}")
     for note in trace.notes:
-        click.echo(f"Note: {note}")
-    click.echo(f"{trace.name} ({trace.kind}, {trace.origin}): {folder}")
+        terminal.write(f"Note: {note}")
+    terminal.write(f"{trace.name} ({trace.kind}, {trace.origin}): {folder}")

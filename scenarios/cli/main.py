@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from wattkeeper.policies.errors import EnvironmentLacks, WattkeeperError
+from wattkeeper.policies.printable import printable
 from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.cli.bench import bench
 from wattkeeper.scenarios.cli.compare import compare
@@ -46,10 +48,16 @@ class Group(click.Group):
             _print_error(f"standard output: {error.strerror or error}")
         sys.exit(LACKING)
 
+    def make_context(self, *arguments: Any, **more: Any) -> click.Context:
+        """Parse the arguments."""
+        with _printable_errors():
+            return super().make_context(*arguments, **more)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand."""
         try:
-            return super().invoke(ctx)
+            with _printable_errors():
+                return super().invoke(ctx)
         except WattkeeperError as error:
             _fail(ctx, str(error), error.exit_code)
         except KeyboardInterrupt:
@@ -61,6 +69,18 @@ class Group(click.Group):
             _fail(ctx, f"{error.filename or 'system'}: {error.strerror or error}", LACKING)
 
 
+@contextmanager
+def _printable_errors() -> Iterator[None]:
+    """Inside, a message about arguments shows their control characters as escapes."""
+    try:
+        yield
+    except click.UsageError as error:
+        message = error.format_message()
+        if printable(message) == message:
+            raise
+        raise click.UsageError(printable(message), error.ctx) from None
+
+
 def _fail(ctx: click.Context, message: str, code: int) -> None:
     _print_error(message)
     ctx.exit(code)
@@ -68,7 +88,7 @@ def _fail(ctx: click.Context, message: str, code: int) -> None:
 
 def _print_error(message: str) -> None:
     with suppress(OSError):  # if it cannot be written, the exit code still tells
-        click.echo(message, err=True)
+        terminal.write(message, err=True)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -98,9 +118,11 @@ def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) ->
     inputs = read_inputs(loaded, live=loaded.scenario.live is not None and not simulated)
     check_policies(loaded, inputs)
     for line in (*describe_dropped(inputs.dropped), *describe_ignored_types(inputs.ignored)):
-        click.echo(line)
+        terminal.write(line)
     runs, variants = len(run_specs(loaded.scenario)), len(loaded.scenario.variants)
-    click.echo(f"{loaded.document.name}: good; {count(variants, 'variant')}, {count(runs, 'run')}")
+    terminal.write(
+        f"{loaded.document.name}: good; {count(variants, 'variant')}, {count(runs, 'run')}"
+    )
 
 
 def _validate_sweep(loaded: LoadedScenario) -> None:
@@ -111,7 +133,7 @@ def _validate_sweep(loaded: LoadedScenario) -> None:
         pass
     scenario, document = loaded
     runs = len(all_points) * len(scenario.variants) * len(scenario.all_seeds)
-    click.echo(
+    terminal.write(
         f"{document.name}: good; {len(all_points)} points, {len(scenario.variants)} variants, "
         f"{runs} runs"
     )
@@ -125,15 +147,15 @@ def scenarios(name: str | None, as_json: bool) -> None:
     from wattkeeper.scenarios.spec.loading import find_scenario, load, shipped
 
     if name is not None:
-        click.echo(find_scenario(name).read_text(encoding="utf-8"), nl=False)
+        terminal.write(find_scenario(name).read_text(encoding="utf-8"), end="")
         return
     known = {name: load(name).scenario.question for name in shipped()}
     if as_json:
-        click.echo(json.dumps(known, indent=2))
+        terminal.write(json.dumps(known, indent=2))
         return
     width = max(map(len, known))
     for shipped_name, question in known.items():
-        click.echo(f"{shipped_name:{width}}  {question}")
+        terminal.write(f"{shipped_name:{width}}  {question}")
 
 
 @main.command()
@@ -141,7 +163,7 @@ def schema() -> None:
     """Print the JSON schema of scenario files, for editors."""
     from wattkeeper.scenarios.spec.schema import json_schema
 
-    click.echo(json.dumps(json_schema(), indent=2))
+    terminal.write(json.dumps(json_schema(), indent=2))
 
 
 @main.command()
@@ -160,9 +182,9 @@ def doctor(look_only: bool, as_json: bool) -> None:
         findings = [finding._asdict() for finding in report.findings]
         can = report.can_run_live
         content = {"can_run_live": can, "findings": findings, "devices": report.devices}
-        click.echo(json.dumps(content, indent=2))
+        terminal.write(json.dumps(content, indent=2))
     else:
-        click.echo("\n".join(format_report(report)))
+        terminal.write("\n".join(format_report(report)))
     if not report.can_run_live:
         raise click.exceptions.Exit(LACKING)
 

@@ -81,14 +81,14 @@ def record(
     path = store.save(trace, replace=before is not None)
     recorder.remove_runs(folder)
     for table, rows in trace.tables.items():
-        click.echo(f"{rows.num_rows:8} {table}")
+        terminal.write(f"{rows.num_rows:8} {table}")
     for note in trace.notes:
-        click.echo(f"Note: {note}")
+        terminal.write(f"Note: {note}")
     latencies = trace.parameters["latencies"][-1]
     shown = ", ".join(
         f"{key} {'absent' if value is None else f'{value:.3g}'}"
         for key, value in latencies.items()
         if key.endswith("_s")
     )
-    click.echo(f"Latencies of {latencies['workload']} (latencies: recorded): {shown}")
-    click.echo(f"{trace.name} ({trace.kind}, {trace.origin}): {path}")
+    terminal.write(f"Latencies of {latencies['workload']} (latencies: recorded): {shown}")
+    terminal.write(f"{trace.name} ({trace.kind}, {trace.origin}): {path}")

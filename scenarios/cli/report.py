@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from wattkeeper.scenarios.cli import terminal
+
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
@@ -22,4 +24,4 @@ def report(folder: Path, out: Path | None) -> None:
     path = out or folder / "report.html"
     with replace_file(path) as fresh:
         fresh.write_text(text, encoding="utf-8", newline="\n")
-    click.echo(f"Report: {path}")
+    terminal.write(f"Report: {path}")

@@ -80,7 +80,7 @@ def run(
     live_folder = work_folder(folder, "live") if live else None
     trainings = work_folder(folder, "trainings")
     with terminal.trainings(loaded.scenario.name, live=live) as (progress, watch):
-        tell = partial(click.echo, err=True)
+        tell = partial(terminal.write, err=True)
         done = run_scenario(loaded, workers, progress, trainings, live_folder, ray, tell, watch)
     done.save(folder)
     if live_folder is not None:
@@ -88,12 +88,12 @@ def run(
 
         mark_done(live_folder)
     if as_json:
-        click.echo(to_json(done.summary), nl=False)
+        terminal.write(to_json(done.summary), end="")
         return
     from wattkeeper.scenarios.cli.tables.run import print_results
 
     print_results(terminal.console(), loaded.scenario, done)
-    click.echo(f"\nResults: {folder}")
+    terminal.write(f"\nResults: {folder}")
 
 
 def _run_sweep(
@@ -104,14 +104,14 @@ def _run_sweep(
     from wattkeeper.scenarios.sweep.run import run_sweep
     from wattkeeper.sim.results.folder import to_json
 
-    tell = partial(click.echo, err=True)
+    tell = partial(terminal.write, err=True)
     with terminal.progress(loaded.scenario.name) as progress:
         failures = run_sweep(expand_sweep(loaded), folder, workers, ray, progress, tell)
     if as_json:
-        click.echo(to_json(sweep.read_content(folder)), nl=False)
+        terminal.write(to_json(sweep.read_content(folder)), end="")
     else:
         sweep.print_sweep(terminal.console(), folder)
-        click.echo(f"\nResults: {folder}")
+        terminal.write(f"\nResults: {folder}")
     for line in failures:
         tell(line)
     if failures:

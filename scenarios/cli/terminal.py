@@ -1,4 +1,4 @@
-"""Progress bars and the console of commands; rich is imported where it is used."""
+"""All output of commands: lines, tables and progress bars; rich is imported where it is used."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import click
 
 from wattkeeper.policies.errors import EnvironmentLacks
+from wattkeeper.policies.printable import printable
 from wattkeeper.scenarios.spec.wording import count
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress, ProgressColumn, TaskID
+    from rich.text import Text
 
     from wattkeeper.live.controller.progress import AttemptProgress
     from wattkeeper.scenarios.spec.variants import RunSpec
@@ -43,6 +47,11 @@ def open_streams() -> None:
         raise EnvironmentLacks(
             "the standard output is closed: let it go to a file, or to /dev/null"
         )
+
+
+def write(text: str, *, err: bool = False, end: str = "\n") -> None:
+    """Write a text to the standard output, or the standard error; control characters escaped."""
+    click.echo(printable(text) + end, err=err, nl=False)  # noqa: TID251
 
 
 @contextmanager
@@ -90,12 +99,23 @@ def trainings(
 
 def _bars(refreshes: float) -> Progress:
     """Bars on the terminal that disappear in the end."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import MofNCompleteColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    return Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True,
-                    refresh_per_second=refreshes)  # fmt: skip
+    return make_bars(MofNCompleteColumn(), TimeElapsedColumn(), refreshes=refreshes)
+
+
+def make_bars(*columns: ProgressColumn, refreshes: float = REFRESHES) -> Progress:
+    """Bars on the terminal, each with its description and these columns; in the end they go."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task
+    from rich.text import Text
+
+    class Description(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(printable(task.description))
+
+    return Progress(Description(), BarColumn(), *columns, console=Console(stderr=True),
+                    transient=True, refresh_per_second=refreshes)  # fmt: skip
 
 
 def _print_ended(spec: RunSpec, attempt: AttemptProgress) -> None:
@@ -108,7 +128,7 @@ def _print_ended(spec: RunSpec, attempt: AttemptProgress) -> None:
     why = f": {attempt.message}" if attempt.message else ""
     line = f"{spec.variant}, seed {spec.seed}: {_describe(attempt)} {duration}{why}"
     with suppress(OSError):
-        print(" ".join(line.split()), file=sys.stderr, flush=True)
+        write(" ".join(line.split()), err=True)
 
 
 def _describe(attempt: AttemptProgress) -> str:
@@ -123,11 +143,18 @@ def _describe(attempt: AttemptProgress) -> str:
 
 
 def console() -> Console:
-    """The console of tables: as wide as the terminal, 120 columns in a pipe."""
+    """The console of tables: as wide as the terminal, 120 columns in a pipe.
+
+    Text is shown as it is, but for control characters: no markup, no names of emoji.
+    """
     from rich.console import Console
 
-    class Piped(Console):
+    class PlainConsole(Console):
+        def render_str(self, text: str, **options: Any) -> Text:
+            return super().render_str(printable(text), **options)
+
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError  # rich would exit with 1
 
-    return Piped(width=None if sys.stdout.isatty() else 120, highlight=False)
+    width = None if sys.stdout.isatty() else 120
+    return PlainConsole(width=width, highlight=False, markup=False, emoji=False)

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.cli import terminal
 
 
 @click.command()
@@ -34,8 +35,8 @@ def timeline(folder: Path, variant: str | None, seed: int | None, out: Path | No
         raise InputError(f"{path.parent} is no folder: name another file (--out)")
     name, number = selected[0]
     written = write_trace(saved, name, number, path)
-    click.echo(
+    terminal.write(
         f"{name}, seed {number}: {written.jobs:,} jobs, {written.slices:,} slices, "
         f"{written.decisions:,} decisions; open it at https://ui.perfetto.dev or chrome://tracing"
     )
-    click.echo(f"Timeline: {path}")
+    terminal.write(f"Timeline: {path}")

@@ -37,10 +37,12 @@ def list_traces(as_json: bool) -> None:
 
     rows = [_describe_trace(name) for name in store.names()]
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        terminal.write(json.dumps(rows, indent=2))
         return
     if not rows:
-        click.echo(f"No traces in {library_folder()}; import one: wattkeeper traces import --help")
+        terminal.write(
+            f"No traces in {library_folder()}; import one: wattkeeper traces import --help"
+        )
         return
     cells: list[tuple[str, ...]] = [
         ("name", "kind", "origin", "format", "rows", "most GPUs", "span")
@@ -59,10 +61,10 @@ def list_traces(as_json: bool) -> None:
             text.rjust(width) if n >= 4 else text.ljust(width)
             for n, (text, width) in enumerate(zip(line, widths, strict=False))
         ]
-        click.echo("  ".join(shown).rstrip())
+        terminal.write("  ".join(shown).rstrip())
     for row in rows:
         if "broken" in row:
-            click.echo(f"broken: {row['broken']}")
+            terminal.write(f"broken: {row['broken']}")
 
 
 def _describe_trace(name: str) -> dict[str, Any]:
@@ -96,7 +98,7 @@ def describe(name: str, gpu: str | None, eta: float, gpus: int | None, as_json: 
 
     report = describe_trace(store.find(name), gpu_type=gpu, eta=eta, gpus=gpus)
     if as_json:
-        click.echo(json.dumps(report, indent=2))
+        terminal.write(json.dumps(report, indent=2))
     else:
         render(report, terminal.console())
 
@@ -146,14 +148,14 @@ def import_(
     mapping = _parse_mapping(maps)
     added = store.add(form, paths, name, replace=replace, mapping=mapping, skip_bad=skip_bad)
     for table, rows in added.rows.items():
-        click.echo(f"{rows:8} {table}")
+        terminal.write(f"{rows:8} {table}")
     for line in store.list_left_out(added.quality):
-        click.echo(line)
+        terminal.write(line)
     for note in added.notes:
-        click.echo(f"Note: {note}")
+        terminal.write(f"Note: {note}")
     if warning := store.warn_left_out(added.quality):
-        click.echo(warning, err=True)
-    click.echo(f"{added.name} ({added.kind}, {added.origin}): {added.folder}")
+        terminal.write(warning, err=True)
+    terminal.write(f"{added.name} ({added.kind}, {added.origin}): {added.folder}")
 
 
 def _parse_mapping(maps: tuple[str, ...]) -> dict[str, str]:
@@ -190,7 +192,7 @@ def fetch(
     if known is None:
         if name or replace or url or sha256 or skip_bad:
             raise click.UsageError("these options need the NAME of a well-known trace")
-        click.echo("\n".join(listing()))
+        terminal.write("\n".join(listing()))
         return
     from wattkeeper.traces.library.fetch import fetch as fetch_trace
     from wattkeeper.traces.library.store import warn_left_out
@@ -207,14 +209,16 @@ def fetch(
         )
     for file, digest in done.digests.items():
         verdict = "as stated" if file in done.stated else "no digest is stated to compare with"
-        click.echo(f"{file}: sha256 {digest} ({verdict})")
+        terminal.write(f"{file}: sha256 {digest} ({verdict})")
     for text in done.changed:
-        click.echo(f"Note: {text}")
+        terminal.write(f"Note: {text}")
     for table, rows in done.added.rows.items():
-        click.echo(f"{rows:8} {table}")
+        terminal.write(f"{rows:8} {table}")
     if warning := warn_left_out(done.added.quality):
-        click.echo(warning, err=True)
-    click.echo(f"{done.added.name} ({done.added.kind}, {done.added.origin}): {done.added.folder}")
+        terminal.write(warning, err=True)
+    terminal.write(
+        f"{done.added.name} ({done.added.kind}, {done.added.origin}): {done.added.folder}"
+    )
 
 
 @contextmanager
@@ -223,12 +227,9 @@ def _download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
     if not sys.stderr.isatty():
         yield lambda file, done, total: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+    from rich.progress import DownloadColumn, TransferSpeedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, TransferSpeedColumn(), console=console, transient=True) as bar:
+    with terminal.make_bars(DownloadColumn(), TransferSpeedColumn()) as bar:
         tasks: dict[str, Any] = {}
 
         def update(file: str, done: int, total: int | None) -> None:

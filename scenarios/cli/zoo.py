@@ -134,14 +134,14 @@ def add(
         source=module or "",
     )
     if as_json:
-        click.echo(json.dumps(added._asdict(), indent=2))
+        terminal.write(json.dumps(added._asdict(), indent=2))
     for model_id in added.evicted if not as_json else ():
-        click.echo(f"Evicted: model {model_id}")
+        terminal.write(f"Evicted: model {model_id}")
     if added.model_id is None:
-        click.echo(f"{name or model_graph.name} is not kept: {added.reason}", err=True)
+        terminal.write(f"{name or model_graph.name} is not kept: {added.reason}", err=True)
         click.get_current_context().exit(NOT_KEPT)
     if not as_json:
-        click.echo(f"model {added.model_id}: {name or model_graph.name}, in {folder}")
+        terminal.write(f"model {added.model_id}: {name or model_graph.name}, in {folder}")
 
 
 @zoo.command("list")
@@ -152,7 +152,7 @@ def list_models(folder: Path, as_json: bool) -> None:
     store = _open(folder)
     models = store.models()
     if as_json:
-        click.echo(json.dumps([model._asdict() for model in models], indent=2))
+        terminal.write(json.dumps([model._asdict() for model in models], indent=2))
         return
     from wattkeeper.scenarios.cli.tables.zoo import print_models
 
@@ -209,12 +209,12 @@ def match(
             | ({"chosen": match.model == parent} if task else {})
             for match in matches
         ]
-        click.echo(json.dumps(rows, indent=2))
+        terminal.write(json.dumps(rows, indent=2))
         return
     print_matches(terminal.console(), f"Parents of {child} by {matcher}", matches, many)
     if task:
         chosen = f"model {parent.model_id} ({parent.name})" if parent else "no parent"
-        click.echo(f"{config.kind} chooses {chosen}")
+        terminal.write(f"{config.kind} chooses {chosen}")
 
 
 def _describe(model: ZooModel) -> dict[str, Any]:
@@ -235,7 +235,7 @@ def scores(graphs: Path, matcher: str, out: Path, children: tuple[str, ...]) -> 
 
     with terminal.progress(matcher) as report:
         rows = write_scores(graphs, matcher, out, children, report)
-    click.echo(f"{rows:8} pairs: {out}")
+    terminal.write(f"{rows:8} pairs: {out}")
 
 
 @zoo.command("warm-start")
@@ -287,10 +287,10 @@ def warm_start(
     start = warm_start(_open(folder), request, out)
     if as_json:
         about = {"parent": _describe(start.parent), "score": start.score, "out": str(out)}
-        click.echo(json.dumps({**about, "transfer": start.report.model_dump()}, indent=2))
+        terminal.write(json.dumps({**about, "transfer": start.report.model_dump()}, indent=2))
         return
-    click.echo(str(start.report))
-    click.echo(f"\nParent: model {start.parent.model_id} ({start.parent.name}). Weights: {out}")
+    terminal.write(str(start.report))
+    terminal.write(f"\nParent: model {start.parent.model_id} ({start.parent.name}). Weights: {out}")
 
 
 @zoo.command()
@@ -300,6 +300,6 @@ def gc(folder: Path, as_json: bool) -> None:
     """Remove what killed processes left behind; tensors of evicted models go at once anyway."""
     freed = _open(folder).gc()
     if as_json:
-        click.echo(json.dumps(freed._asdict(), indent=2))
+        terminal.write(json.dumps(freed._asdict(), indent=2))
         return
-    click.echo(f"removed {freed.files} files, {freed.bytes:,} bytes")
+    terminal.write(f"removed {freed.files} files, {freed.bytes:,} bytes")

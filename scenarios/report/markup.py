@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterable, Mapping
 from xml.etree.ElementTree import Element, tostring
 
+from wattkeeper.policies.printable import printable
+
 
 def tag(name: str, *content: Element | str | None, **attributes: object) -> Element:
     """Make an element.
@@ -42,7 +44,7 @@ def build_table(
 
 def to_html(element: Element) -> str:
     """The element as HTML, with all texts escaped."""
-    return tostring(element, encoding="unicode", method="html")
+    return printable(tostring(element, encoding="unicode", method="html"))
 
 
 def to_script_json(content: Mapping[str, object]) -> str:

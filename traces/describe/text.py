@@ -6,7 +6,6 @@ from textwrap import wrap
 from typing import Final
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from wattkeeper.policies.json_types import Json
@@ -18,10 +17,10 @@ def head(report: Json, console: Console) -> None:
     """Print the trace's origin, the head of every report."""
     rows = ", ".join(f"{count} {name}" for name, count in report["rows"].items())
     title = f"{report['name']}: {report['kind']}, {report['origin']}, {rows}"
-    console.print(f"[bold]{escape(title)}[/bold]", soft_wrap=True)
-    console.print(f"{report['source']}; licence: {report['licence']}", markup=False, soft_wrap=True)
+    console.print(title, style="bold", soft_wrap=True)
+    console.print(f"{report['source']}; licence: {report['licence']}", soft_wrap=True)
     for note in report["notes"]:
-        console.print(f"- {note}", markup=False, soft_wrap=True)
+        console.print(f"- {note}", soft_wrap=True)
 
 
 def render(report: Json, console: Console) -> None:
@@ -45,7 +44,7 @@ def print_table(
         number = all(NUMBER.fullmatch(cell) for cell in column)
         table.add_column(head, justify="right" if number else "left")
     for row in cells:
-        table.add_row(*map(escape, row))
+        table.add_row(*row)
     console.print(table)
 
 
@@ -179,11 +178,11 @@ def print_list(title: str, lines: Iterable[str], console: Console) -> None:
     if not items:
         return
     if title:
-        console.print(f"[italic]{escape(title)}[/italic]")
+        console.print(title, style="italic")
     for line in items:
         for part in wrap(line, console.width, initial_indent="- ", subsequent_indent="  ",
                          break_long_words=False, break_on_hyphens=False):  # fmt: skip
-            console.print(part, markup=False, highlight=False, soft_wrap=True)
+            console.print(part, soft_wrap=True)
 
 
 def _gpu(row: Json) -> str:

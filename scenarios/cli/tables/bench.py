@@ -4,20 +4,21 @@ from collections.abc import Sequence
 from typing import Final
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from wattkeeper.scenarios.bench.examine import Change, EntryResult
 from wattkeeper.scenarios.bench.speed import SLOWER, core
 from wattkeeper.scenarios.spec.wording import percent, unlisted
 
 STATES: Final = {
-    "same": "as before",
-    "changed": "[bold red]changed[/]",
-    "failed": "[bold red]failed[/]",
-    "new": "[bold yellow]no baseline[/]",
-    "skipped": "[yellow]skipped[/]",
+    "same": ("as before", ""),
+    "changed": ("changed", "bold red"),
+    "failed": ("failed", "bold red"),
+    "new": ("no baseline", "bold yellow"),
+    "skipped": ("skipped", "yellow"),
 }
+"""The text of each state, and its style."""
 MOST_ROWS: Final = 12
 """Changes of an entry that are listed; --json has all."""
 
@@ -32,8 +33,8 @@ def print_outcomes(console: Console, outcomes: Sequence[EntryResult]) -> None:
     for outcome in outcomes:
         entry = outcome.entry
         runs = f"{outcome.runs}" if outcome.runs else ""
-        labels = (escape(entry.name), escape(entry.scenario), STATES[outcome.state])
-        table.add_row(*labels, runs, *_speed(outcome))
+        state = Text(*STATES[outcome.state])
+        table.add_row(entry.name, entry.scenario, state, runs, *_speed(outcome))
     console.print(table)
     console.print(
         "CPU ratio: CPU time of the entry over that of a loop of fixed work beside it; more than "
@@ -43,7 +44,7 @@ def print_outcomes(console: Console, outcomes: Sequence[EntryResult]) -> None:
     for outcome in outcomes:
         for text in (outcome.why, *outcome.notes):
             if text:
-                console.print(escape(f"{outcome.entry.name}: {text}"), style="bold yellow")
+                console.print(f"{outcome.entry.name}: {text}", style="bold yellow")
     if any(outcome.changes for outcome in outcomes):
         console.print(_changes(outcomes))
 
@@ -66,9 +67,9 @@ def _changes(outcomes: Sequence[EntryResult]) -> Table:
     for head in ("baseline", "now", "change"):
         table.add_column(head, justify="right", no_wrap=True)
     for outcome in outcomes:
-        name = escape(outcome.entry.name)
+        name = outcome.entry.name
         for change in outcome.changes[:MOST_ROWS]:
-            table.add_row(name, escape(change.variant), escape(change.quantity), *_cells(change))
+            table.add_row(name, change.variant, change.quantity, *_cells(change))
             name = ""
         if rest := unlisted(len(outcome.changes), MOST_ROWS):
             table.add_row("", "", rest)
@@ -87,5 +88,5 @@ def _value(value: float | str | None) -> str:
     if value is None:
         return "none"
     if isinstance(value, str):
-        return escape(value)
+        return value
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"

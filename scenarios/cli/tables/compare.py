@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from wattkeeper.scenarios.analysis.compare import LEVEL, is_significant
@@ -32,9 +31,9 @@ def print_comparison(console: Console, content: Mapping[str, Any]) -> None:
     console.print(_describe("reference", content["reference"]), style="dim")
     for comparison in content["comparisons"]:
         console.print(_describe("compared with it", comparison["other"]), style="dim")
-        console.print(escape(_summarise(comparison)), style="bold")
+        console.print(_summarise(comparison), style="bold")
         for line in _notes(comparison):
-            console.print(escape(line), style="yellow")
+            console.print(line, style="yellow")
         differ = [row for row in comparison["rows"] if row["verdict"] not in (None, "identical")]
         if differ:
             console.print(_table(differ))
@@ -89,8 +88,7 @@ def _largest(rows: Sequence[Mapping[str, Any]]) -> str:
 def _describe(role: str, about: Mapping[str, Any]) -> str:
     failed = len(about["failed_points"])
     without = f", {count(failed, 'point')} without results" if failed else ""
-    text = f"{role}: {about['folder']} ({about['scenario']}, {about['backend']}{without})"
-    return escape(text)
+    return f"{role}: {about['folder']} ({about['scenario']}, {about['backend']}{without})"
 
 
 def _notes(comparison: Mapping[str, Any]) -> Iterator[str]:
@@ -140,7 +138,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
         verdict = row["verdict"] + " (alone)" * (is_significant(row) and not row["holds"])
         cells = (row["metric"], *(_number(row[side], row) for side in ("reference", "other")),
                  _change(row), _effect(row["effect"]), verdict)  # fmt: skip
-        table.add_row("" if run == before else escape(run), *map(escape, cells))
+        table.add_row("" if run == before else run, *cells)
         before = run
     return table
 

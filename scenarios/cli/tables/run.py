@@ -5,9 +5,10 @@ from itertools import chain
 from typing import Any
 
 from rich.console import Console, JustifyMethod
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from wattkeeper.policies.printable import printable
 from wattkeeper.scenarios.analysis.savings import is_noise, savings_labels, savings_note
 from wattkeeper.scenarios.analysis.vocabulary import (
     SHARES,
@@ -29,10 +30,10 @@ NOISE_NOTE = f"{NOISE} only noise: the 95 % interval over seeds includes 0 %."
 
 def print_results(console: Console, scenario: Scenario, done: ScenarioResult) -> None:
     """Print the question, the comparison of variants, and the changes by workload."""
-    console.print(f"[bold]{scenario.name}[/bold]  {escape(scenario.question)}")
+    print_heading(console, scenario.name, scenario.question)
     print_inputs(console, done.manifest["inputs"])
     for line in cautions(done.manifest, done.summary):
-        console.print(escape(line), style="bold yellow")
+        console.print(line, style="bold yellow")
     if "saved" in done.summary:
         console.print(_savings_table(done.summary, scenario.baseline))
         console.print(savings_note(done.summary), style="dim")
@@ -56,6 +57,11 @@ def print_results(console: Console, scenario: Scenario, done: ScenarioResult) ->
     console.print(_by_workload(scenario, workloads, metric, title))
     title = f"{what} of one job after learning: the last {LAST} recurrences of each group"
     console.print(_by_workload(scenario, workloads, f"last5_{metric}", title))
+
+
+def print_heading(console: Console, name: str, question: str) -> None:
+    """Print a scenario's name and question."""
+    console.print(Text.assemble((printable(name), "bold"), f"  {printable(question)}"))
 
 
 def print_inputs(console: Console, inputs: Sequence[Mapping[str, Any]]) -> None:
@@ -91,7 +97,7 @@ def _overall(scenario: Scenario, done: ScenarioResult, shown: Mapping[str, str])
         if "cost" in shown:
             cells.append(format_value(metrics["regret"]["mean"], "regret"))
             cells.append(f"{metrics['gave_up']['mean']:g} of {metrics['jobs']['mean']:g}")
-        table.add_row(escape(label), *cells)
+        table.add_row(label, *cells)
     return table
 
 
@@ -101,13 +107,13 @@ def _by_workload(
     table = Table(title=title)
     table.add_column("workload", no_wrap=True)
     for name in scenario.variants:
-        table.add_column(escape(name), justify="right")
+        table.add_column(name, justify="right")
     for workload, variants in workloads.items():
         cells = [
             format_comparison(variants[name], name, metric, with_value=False)
             for name in scenario.variants
         ]
-        table.add_row(escape(workload), *cells)
+        table.add_row(workload, *cells)
     return table
 
 
@@ -135,14 +141,14 @@ def _savings_table(summary: Mapping[str, Any], baseline: str) -> Table:
     """Savings against the baseline, a row a variant."""
     several = any(saved["work"]["ci95"] for saved in summary["saved"].values())
     over = "95 % interval over seeds" if several else "one seed: no interval"
-    table = Table(title=f"Saved against {escape(baseline)} \\[{over}]")
+    table = Table(title=f"Saved against {baseline} [{over}]")
     heads = savings_labels(summary)
     for head in ("variant", *heads.values(), "final accuracy"):
         justify: JustifyMethod = "left" if head == "variant" else "right"
         table.add_column(head.replace(" ", "\n", 1), justify=justify, no_wrap=True)
     for name, saved in summary["saved"].items():
         cells = [_savings_cell(saved[what], 100, " %") for what in heads]
-        table.add_row(escape(name), *cells, _savings_cell(saved["accuracy_points"], 1, " points"))
+        table.add_row(name, *cells, _savings_cell(saved["accuracy_points"], 1, " points"))
     return table
 
 

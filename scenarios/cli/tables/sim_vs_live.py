@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from wattkeeper.scenarios.analysis.sim_vs_live import CHOSEN, METRICS
@@ -18,10 +17,10 @@ def print_comparison(console: Console, content: Mapping[str, Any]) -> None:
     """Print the errors of predictions, and the decisions that differ."""
     for side in ("measured", "predicted"):
         about = content[side]
-        console.print(f"{side}: {escape(about['folder'])} ({about['scenario']}, "
+        console.print(f"{side}: {about['folder']} ({about['scenario']}, "
                       f"{about['backend']})", style="dim")  # fmt: skip
     for line in _warnings(content):
-        console.print(escape(line), style="bold yellow")
+        console.print(line, style="bold yellow")
     console.print(_errors(content["errors"]))
     console.print(
         "Of attempts that ran with the same batch size and limit. mean: with its sign, above 0 "
@@ -69,7 +68,7 @@ def _errors(errors: Mapping[str, Any]) -> Table:
     if len(errors["by_workload"]) > 1:
         parts |= {name or "(none)": part for name, part in errors["by_workload"].items()}
     for workload, part in parts.items():
-        label = escape(workload)
+        label = workload
         for metric in METRICS:
             row = part[metric]
             cells = [_error(row[n]) for n in ("mean", "mean_size", "median_size", "p95_size")]
@@ -101,7 +100,7 @@ def _decisions(rows: Sequence[Mapping[str, Any]]) -> Table:
             else _value(row[name]["measured"])
             for name in CHOSEN
         )
-        table.add_row(escape(_label(row)), *cells)
+        table.add_row(_label(row), *cells)
     return table
 
 
@@ -117,7 +116,7 @@ def _attempts(rows: Sequence[Mapping[str, Any]]) -> Table:
         cells = [_pair(row["batch_size"]), _pair(row["epochs"])]
         for metric in ("time_s", "energy_j"):
             cells.append(f"{_number(row[metric]['measured'])} {_error(row[metric]['error'])}")
-        table.add_row(escape(_label(row)), *cells)
+        table.add_row(_label(row), *cells)
     return table
 
 

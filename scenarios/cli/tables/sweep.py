@@ -4,13 +4,17 @@ from pathlib import Path
 from typing import Final
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.study import finished_points, read_sweep
 from wattkeeper.scenarios.analysis.vocabulary import cautions, shown_metrics
-from wattkeeper.scenarios.cli.tables.run import format_comparison, make_title, print_inputs
+from wattkeeper.scenarios.cli.tables.run import (
+    format_comparison,
+    make_title,
+    print_heading,
+    print_inputs,
+)
 from wattkeeper.scenarios.spec.wording import axis_text
 
 MOST_POINTS: Final = 100
@@ -30,7 +34,7 @@ def read_content(folder: Path) -> Json:
 def print_sweep(console: Console, folder: Path) -> None:
     """Print the question and the comparison of variants at each point."""
     about = read_sweep(folder)
-    console.print(f"[bold]{about['scenario']}[/bold]  {escape(about['question'])}")
+    print_heading(console, about["scenario"], about["question"])
     print_inputs(console, about["inputs"])
     warnings: dict[str, None] = {}
     first: list[tuple[Json, Json]] = []
@@ -42,7 +46,7 @@ def print_sweep(console: Console, folder: Path) -> None:
     if not first:
         return
     for line in warnings:
-        console.print(escape(line), style="bold yellow")
+        console.print(line, style="bold yellow")
     console.print(_table(about, first))
     if done > MOST_POINTS:
         console.print(f"The first {MOST_POINTS} of {done} points; metrics.parquet has all of them.")
@@ -53,16 +57,16 @@ def _table(about: Json, points: list[tuple[Json, Json]]) -> Table:
     metrics = shown_metrics(points[0][1])
     table = Table(title=make_title(len(about["seeds"]), len(about["variants"]), about["baseline"]))
     for axis in about["axes"]:
-        table.add_column(escape(axis.replace(".", ".\n")), overflow="fold")
+        table.add_column(axis.replace(".", ".\n"), overflow="fold")
     table.add_column("variant")
     for label in metrics.values():
         table.add_column(label, justify="right", no_wrap=True)
     for values, summary in points:
-        cells = [escape(axis_text(value)) for value in values.values()]
+        cells = [axis_text(value) for value in values.values()]
         for name, variant in summary["variants"].items():
             table.add_row(
                 *cells,
-                escape(name),
+                name,
                 *(format_comparison(variant, name, metric) for metric in metrics),
             )
             cells = [""] * len(cells)

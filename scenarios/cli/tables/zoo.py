@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
 from rich.table import Table
 
 from wattkeeper.scenarios.spec.wording import count, unlisted
@@ -23,7 +22,7 @@ MOST_ROWS = 20
 
 def print_models(console: Console, zoo: Zoo, models: Sequence[ZooModel]) -> None:
     """Print all models, and the size of the zoo."""
-    table = Table(title=f"{count(len(models), 'model')} of {escape(str(zoo.path))}")
+    table = Table(title=f"{count(len(models), 'model')} of {zoo.path}")
     for title in ("model", "name", "task", "data set"):
         table.add_column(title, justify="right" if title == "model" else "left")
     for title in ("accuracy", "parent", "size", "uses"):
@@ -43,7 +42,7 @@ def print_models(console: Console, zoo: Zoo, models: Sequence[ZooModel]) -> None
 
 def print_matches(console: Console, title: str, matches: Sequence[ParentMatch], many: int) -> None:
     """Print the most similar ones of `many` models."""
-    table = Table(title=escape(title))
+    table = Table(title=title)
     for title in ("model", "name", "task", "data set"):
         table.add_column(title, justify="right" if title == "model" else "left")
     for title in ("accuracy", "score", "over own"):
@@ -57,8 +56,7 @@ def print_matches(console: Console, title: str, matches: Sequence[ParentMatch], 
 
 
 def _about(model: ZooModel) -> tuple[str, ...]:
-    texts = map(escape, (model.name, model.task, model.dataset))
-    return (f"{model.model_id}", *texts, f"{model.accuracy:g}")
+    return (f"{model.model_id}", model.name, model.task, model.dataset, f"{model.accuracy:g}")
 
 
 def size(count: int) -> str:

@@ -148,7 +148,7 @@ def test_coverage_of_the_recorded_profiles(zeus: Trace) -> None:
 
 def text_of(report: Report) -> str:
     out = io.StringIO()
-    render(report, Console(file=out, width=150))
+    render(report, Console(file=out, width=150, markup=False))
     return out.getvalue()
 
 
