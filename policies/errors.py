@@ -9,6 +9,7 @@
     │   ├── ProfileMissing  a job needs a profile that does not exist
     │   └── StoreError      a model of the zoo, or one to be added: file, tensor
     ├── PolicyError         a policy made an invalid decision
+    │   └── PolicyFailed    a policy raised an exception
     └── EnvironmentLacks    a package, a device or a permission is missing
         └── DeviceError     a device operation failed
             ├── NoPermission  the user lacks the permission
@@ -104,6 +105,15 @@ class PolicyError(WattkeeperError):
     ) -> None:
         super().__init__(problems)
         self.point = point
+
+
+class PolicyFailed(PolicyError):
+    """A policy raised an exception, or its answer has a wrong type (exit code 1).
+
+    A note has the traceback of the policy's own lines.
+    """
+
+    exit_code = 1
 
 
 class EnvironmentLacks(WattkeeperError):

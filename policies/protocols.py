@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from mypy_extensions import mypyc_attr
 
 from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.immutable import make_immutable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +45,7 @@ NEW: Final = -1
 
 
 class Job:
-    """One submitted training run; immutable.
+    """One submitted training run; immutable, also for policies.
 
     A plain class instead of a tuple: every decision reads some of its attributes, and compiled code
     reads those of a class several times faster.
@@ -86,22 +87,22 @@ class Job:
         estimate_s: float = math.nan,
         model: str | None = None,
     ) -> None:
-        self.job_id = job_id
-        self.group_id = group_id
-        self.recurrence = recurrence
-        self.workload = workload
-        self.gpus = gpus
-        self.submit_time_s = submit_time_s
-        self.duration_s = duration_s
-        self.time_scale = time_scale
-        self.number = number
-        self.gpu_milli = gpu_milli
-        self.gpu_type = gpu_type
-        self.user = user
-        self.estimate_s = estimate_s
-        self.model = model
-        self.key: Key = (gpus, gpu_milli, gpu_type, workload)
-        self.gpus_held = gpus * gpu_milli / WHOLE
+        self.job_id: Final = job_id
+        self.group_id: Final = group_id
+        self.recurrence: Final = recurrence
+        self.workload: Final = workload
+        self.gpus: Final = gpus
+        self.submit_time_s: Final = submit_time_s
+        self.duration_s: Final = duration_s
+        self.time_scale: Final = time_scale
+        self.number: Final = number
+        self.gpu_milli: Final = gpu_milli
+        self.gpu_type: Final = gpu_type
+        self.user: Final = user
+        self.estimate_s: Final = estimate_s
+        self.model: Final = model
+        self.key: Final[Key] = (gpus, gpu_milli, gpu_type, workload)
+        self.gpus_held: Final = gpus * gpu_milli / WHOLE
 
     @property
     def demand(self) -> Demand:
@@ -115,6 +116,8 @@ class Job:
     def __repr__(self) -> str:
         return f"Job({', '.join(f'{name}={getattr(self, name)!r}' for name in JOB_ATTRIBUTES)})"
 
+
+make_immutable(Job)
 
 JOB_ATTRIBUTES = ("job_id", "group_id", "recurrence", "workload", "gpus", "submit_time_s",
                   "duration_s", "time_scale", "number", "gpu_milli", "gpu_type", "user",
@@ -337,7 +340,9 @@ class CapacityView:
     def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
         """Whether `Place` finds a place for a job now, if the jobs of `without` were preempted.
 
-        The answer is the same for all jobs of one demand and workload.
+        The answer is the same for all jobs of one demand and workload, unless `Place` has a
+        `wake_s`. What was started and refused does not fit until the time advances or something is
+        given back.
         """
         raise NotImplementedError
 
@@ -460,8 +465,8 @@ class Select(Policy):
     def on_refuse(self, ctx: Context, job: Job) -> None:
         """Called when a started job cannot be placed; it waits on.
 
-        The job must not be started again at the same time. Never called for a policy that starts
-        one job at a time, and only if it fits.
+        The job must not be started again before it fits. Never called for a policy that starts one
+        job at a time, and only if it fits.
 
         Raises:
             PolicyError: Unless the policy overrides this method.
@@ -481,7 +486,17 @@ class Place(Policy):
     def place(self, ctx: Context, job: Job, cluster: ClusterView) -> Placement:
         """Choose slots on nodes of one GPU type; empty if the job does not fit now.
 
-        The choice must depend on nothing but the job's demand, and the call must not change the
-        policy's state: it is also asked hypothetically, by `CapacityView.fits`.
+        The choice must depend on nothing but the job's demand, unless the policy overrides
+        `wake_s`, and the call must not change the policy's state: it is also asked hypothetically,
+        by `CapacityView.fits`.
         """
         raise NotImplementedError
+
+    def wake_s(self, ctx: Context) -> float:
+        """When a job that did not fit may fit although nothing was given back, s; infinite: never.
+
+        A policy that overrides this is asked anew about each job whenever jobs are scheduled, and
+        its choice may depend on the whole job and on the time. (What fits is otherwise the same for
+        all jobs of one demand, until GPUs or power are taken or given back.)
+        """
+        return math.inf

@@ -20,6 +20,7 @@ from pydantic import ConfigDict, ValidationError
 from wattkeeper.policies.described import Described
 from wattkeeper.policies.errors import InputError, PolicyError, Problem
 from wattkeeper.policies.errors import Point as Point
+from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.protocols import Configure, Options, Place, Policy, Select, Tune
 from wattkeeper.policies.retaining import Retain
 
@@ -100,8 +101,11 @@ def build_policy(config: PolicyConfig) -> Any:
 
     Raises:
         PolicyError: If the result is not a policy of the config's decision point.
+        PolicyFailed: If it cannot be built.
     """
-    policy, base = config.build(), BASES[config.point]
+    with explain_failures(config, config.build):
+        policy = config.build()
+    base = BASES[config.point]
     if not isinstance(policy, base):
         raise PolicyError(
             f"{config.kind!r} builds a {type(policy).__name__}, which is no subclass of "

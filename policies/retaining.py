@@ -100,7 +100,10 @@ def check_retention(store: StoredModels, new: StoredModel, decision: Retention) 
 
     Raises:
         PolicyError: If it evicts a model that is not stored, or admits more than the capacity.
+        TypeError: If it is no decision.
     """
+    if not isinstance(decision, Retention) or not isinstance(decision.evict, tuple):
+        raise TypeError(f"must be a Retention with a tuple, found {decision!r:.100}")
     unknown = set(decision.evict) - {model.model_id for model in store.models}
     if unknown:
         raise PolicyError(f"evicts {', '.join(sorted(unknown))}, which is not stored", "retain")

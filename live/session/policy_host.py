@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from wattkeeper.live.session.store import SessionStore, decisions, insert_into, states
 from wattkeeper.live.wire.messages import AttemptResult
 from wattkeeper.policies.errors import PolicyError, StoreError
+from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import Configuration, EmptyZoo, Job, Options, Start
 from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
@@ -225,7 +226,9 @@ class PolicyHost(DecisionJournal):
     def save(self) -> None:
         """Store what the policies learnt."""
         for point, engaged in self._engaged.items():
-            state = _json(engaged.policy.state_dict())
+            policy, about = engaged.policy, f" for {self._plan.job}"
+            with explain_failures(self._configs[point], policy.state_dict, about):
+                state = _json(policy.state_dict())
             row = insert_into(self._db)(states).values(
                 job=self._plan.job, point=point, config=_key(self._configs[point]), state=state
             )

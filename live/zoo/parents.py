@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 from wattkeeper.live.zoo.rows import ZooModel
 from wattkeeper.live.zoo.snapshot import ZooSnapshot
 from wattkeeper.policies.errors import InputError, PolicyError
+from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import find_matcher
 from wattkeeper.policies.matching.search import ParentSearch
@@ -12,6 +13,7 @@ from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import Job, Options, Start
 from wattkeeper.policies.registry import PolicyConfig, build_policy, find_config, policies
 from wattkeeper.sim.attempts.decisions import Moment, PolicyContext
+from wattkeeper.sim.attempts.validation import check_types_of_configuration
 from wattkeeper.sim.engine.rng import NamedStreams
 
 
@@ -70,7 +72,10 @@ def choose_parent(config: PolicyConfig, snapshot: ZooSnapshot, job: Job) -> ZooM
         lambda point, name: streams.policy(point, f"{name}/{job.job_id}"),
     )
     options = Options(job.group_id, "", job.gpus, (), (), 0, 0.0, 0)
-    chosen = build_policy(config).configure(ctx, Start(job, 1, options, 0))
+    policy = build_policy(config)
+    with explain_failures(config, policy.configure, f" for job {job.job_id}"):
+        chosen = policy.configure(ctx, Start(job, 1, options, 0))
+        check_types_of_configuration(chosen)
     if chosen.parent is None:
         return None
     usable = {model.model_id for model in snapshot.models() if model.usable}

@@ -3,11 +3,13 @@
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 
 from wattkeeper.live.zoo.index import extend
 from wattkeeper.live.zoo.tensors import Tensors
+from wattkeeper.policies import failures
 from wattkeeper.policies.matching.graph import Graph, digest_of
 from wattkeeper.policies.registry import build_policy, find_config
 from wattkeeper.policies.retaining import Retain, StoredModel, StoredModels
@@ -87,6 +89,13 @@ def policy_of(db: sqlite3.Connection) -> Retain:
     if state is not None:
         policy.load_state_dict(state)
     return policy
+
+
+def explain_failures(
+    db: sqlite3.Connection, asked: Callable[..., Any], about: str
+) -> AbstractContextManager[None]:
+    """See `wattkeeper.policies.failures.explain_failures`, for the zoo's policy."""
+    return failures.explain_failures(find_config("retain", get(db, "retain")), asked, about)
 
 
 def models(db: sqlite3.Connection) -> list[ZooModel]:

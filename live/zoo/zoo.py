@@ -155,8 +155,10 @@ class Zoo:
                 new = new._replace(model_id=last + 1, added=count, used=count)
                 policy = rows.policy_of(db)
                 stored, view = rows.views(db, new, sizes)
-                admit, evict, reason = check_retention(stored, view, policy.retain(stored, view))
-                rows.put(db, "state", policy.state_dict())
+                with rows.explain_failures(db, policy.retain, f" for model {view.model_id}"):
+                    decision = check_retention(stored, view, policy.retain(stored, view))
+                    rows.put(db, "state", policy.state_dict())
+                admit, evict, reason = decision
                 for evicted in evict:
                     rows.delete(db, int(evicted), token)
                 if admit:
@@ -227,8 +229,9 @@ class Zoo:
             model = rows.model(db, model_id)
             if model:
                 policy, count = rows.policy_of(db), rows.get(db, "count") + 1
-                policy.on_use(rows.view_of(model))
-                rows.put(db, "state", policy.state_dict())
+                with rows.explain_failures(db, policy.on_use, f" for model {model_id}"):
+                    policy.on_use(rows.view_of(model))
+                    rows.put(db, "state", policy.state_dict())
                 rows.put(db, "count", count)
                 uses = "UPDATE models SET uses = uses + 1, used = ? WHERE id = ?"
                 db.execute(uses, (count, model_id))

@@ -105,7 +105,6 @@ class DlasGpu(Select):
         self._oldest: dict[tuple[int, int], list[tuple[float, int, _Run]]] = {}
         self._passed_s = -math.inf
         self._changed = False
-        self._barred: set[Key] = set()
         self._next_demotion_s = math.inf
         self._wake_s = math.inf
 
@@ -123,13 +122,12 @@ class DlasGpu(Select):
         self._changed = True
 
     def on_refuse(self, ctx: Context, job: Job) -> None:
-        """Put the job at the front of its queue and bar its key until the time advances."""
+        """Put the job at the front of its queue."""
         run = self._runs[job.number]
         queue = self._queues[run.queue]
         queue.let_go(run)
         run.runs = False
         queue.put_in_front(run)
-        self._barred.add(run.key)
         self._changed = True
 
     def wake_s(self, ctx: Context) -> float:
@@ -141,7 +139,6 @@ class DlasGpu(Select):
         now = ctx.now_s
         if now > self._passed_s:
             self._passed_s = now
-            self._barred.clear()
             if now >= self._next_demotion_s:
                 self._demote(now)
         elif not self._changed:
@@ -150,7 +147,7 @@ class DlasGpu(Select):
         left = capacity.gpus * WHOLE
         preempted: list[_Run] = []
         started: list[_Run] = []
-        barred = set(self._barred)
+        barred: set[Key] = set()
         for number, queue in enumerate(self._queues):
             left, lost = queue.keep(left)
             for run in lost:

@@ -72,7 +72,6 @@ class Preempting(Select):
         self._runs: dict[int, TrackedJob] = {}
         self._waiting: dict[Key, list[Entry]] = {}
         self._running: list[Entry] = []
-        self._barred: set[Key] = set()
         self._passed_s = -math.inf
 
     @abstractmethod
@@ -106,20 +105,18 @@ class Preempting(Select):
         self._stop(self._runs.pop(job.number), ctx.now_s)
 
     def on_refuse(self, ctx: Context, job: Job) -> None:
-        """Enqueue the job again and bar its key until the time advances."""
+        """Enqueue the job again."""
         run = self._runs[job.number]
         self._stop(run, ctx.now_s)
         self._wait(run)
-        self._barred.add(run.key)
 
     def select(self, ctx: Context, capacity: CapacityView) -> Selection:
         """The best job that can start, and the jobs that it preempts."""
         now = ctx.now_s
         if now > self._passed_s:
             self._passed_s = now
-            self._barred.clear()
             self.advance(now)
-        heads = sorted(heap[0] for key, heap in self._waiting.items() if key not in self._barred)
+        heads = sorted(heap[0] for heap in self._waiting.values())
         for _, _, run in heads:
             job = run.job
             victims: list[TrackedJob] = []

@@ -59,7 +59,7 @@ class Group(click.Group):
             with _printable_errors():
                 return super().invoke(ctx)
         except WattkeeperError as error:
-            _fail(ctx, str(error), error.exit_code)
+            _fail(ctx, "\n".join([str(error), *getattr(error, "__notes__", ())]), error.exit_code)
         except KeyboardInterrupt:
             _fail(ctx, "interrupted", INTERRUPTED)
         except BrokenPipeError:  # the reader closed the pipe, as `head` does

@@ -1,6 +1,7 @@
 """Checks that the policies of a scenario can work on its jobs."""
 
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, WattkeeperError
+from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.registry import PolicyConfig, policies
 from wattkeeper.scenarios.inputs.job_filter import name_job
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
@@ -35,7 +36,8 @@ def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
                 raise locate_error(loaded, variant, PolicyError(what, point))
             for profile in inputs.run.profiles.values():
                 try:
-                    config.check(options_of(profile))
+                    with explain_failures(config, config.check):
+                        config.check(options_of(profile))
                 except PolicyError as error:
                     raise locate_error(loaded, variant, error) from None
 
@@ -142,4 +144,7 @@ def locate_error(
         path = (*path, "policies", point) if own else ("policies", point)
     where = document.where_inside(path)
     problems = [Problem(f"variant {variant!r}: {p.message}", where) for p in error.problems]
-    return type(error)(problems)
+    located = type(error)(problems)
+    for note in getattr(error, "__notes__", ()):
+        located.add_note(note)
+    return located

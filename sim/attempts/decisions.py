@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from mypy_extensions import mypyc_attr
 
 from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.failures import explain_failure, is_foreign
 from wattkeeper.policies.protocols import (
     Configuration,
     Configure,
@@ -31,7 +32,13 @@ from wattkeeper.policies.protocols import (
     ZooView,
 )
 from wattkeeper.sim.attempts.attempt import Decision, Tuned, Untuned
-from wattkeeper.sim.attempts.validation import check_configuration, check_knobs, check_query
+from wattkeeper.sim.attempts.validation import (
+    check_configuration,
+    check_knobs,
+    check_query,
+    check_types_of_configuration,
+    check_types_of_knobs,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -98,6 +105,16 @@ class PolicyContext:
             self._streams[name] = self._stream_of(self._point, name)
         return self._streams[name]
 
+    def explain_failure(
+        self, error: BaseException, asked: Callable[..., Any], about: str
+    ) -> BaseException:
+        """The error to raise in place of one that a method of the policy raised.
+
+        `about` names the job. See `wattkeeper.policies.failures.explain_failure`.
+        """
+        at = f" for {about}" if about else ""
+        return explain_failure(self._config, error, asked, f"{at} at {self.now_s:.12g} s")
+
     def foresight(self, start: Start) -> Profile:
         """See `wattkeeper.policies.protocols.Context`."""
         if not self._config.needs_foresight or self._foresight is None:
@@ -132,7 +149,12 @@ class Engaged(NamedTuple):
     """A policy of a run, and the context that it is asked with."""
 
     policy: Any
-    ctx: Context
+    ctx: PolicyContext
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the types of its answers are checked."""
+        return is_foreign(self.policy)
 
 
 class DecisionMaker:
@@ -156,16 +178,18 @@ class DecisionMaker:
     ) -> None:
         self._configure: Configure = configure.policy
         self._configure_ctx = configure.ctx
+        self._checks_configure = configure.is_foreign
         self._tune: Tune = tune.policy
         self._tune_ctx = tune.ctx
+        self._checks_tune = tune.is_foreign
         self._journal = journal
         self._notes_parents = notes_parents
         told = (*others, configure, tune)
-        self._observers: list[tuple[Callable[[Context, Outcome], None], Context]] = [
+        self._observers: list[tuple[Callable[[Context, Outcome], None], PolicyContext]] = [
             (policy.observe, ctx) for policy, ctx in told
             if type(policy).observe is not Policy.observe
         ]  # fmt: skip
-        self._followers: list[tuple[Callable[[Context, Job], None], Context]] = [
+        self._followers: list[tuple[Callable[[Context, Job], None], PolicyContext]] = [
             (policy.on_submit, ctx) for policy, ctx in told
             if type(policy).on_submit is not Policy.on_submit
         ]  # fmt: skip
@@ -173,12 +197,19 @@ class DecisionMaker:
     def submitted(self, job: Job) -> None:
         """Tell the policies of a job that was submitted."""
         for submitted, ctx in self._followers:
-            submitted(ctx, job)
+            try:
+                submitted(ctx, job)
+            except BaseException as error:
+                raise ctx.explain_failure(error, submitted, f"job {job.job_id}") from None
 
     def observe(self, outcome: Outcome) -> None:
         """Let the policies learn from an attempt that ended."""
         for observe, ctx in self._observers:
-            observe(ctx, outcome)
+            try:
+                observe(ctx, outcome)
+            except BaseException as error:
+                about = f"job {outcome.start.job.job_id}"
+                raise ctx.explain_failure(error, observe, about) from None
 
     def decide(self, start: Start) -> Decision:
         """Ask how an attempt shall run, and at which power limit or with which to be measured.
@@ -186,7 +217,7 @@ class DecisionMaker:
         Raises:
             PolicyError: If a policy chose what is not allowed; the message says what is.
         """
-        configuration = self._configure.configure(self._configure_ctx, start)
+        configuration = self._ask_configure(start)
         batch_size, limit_w, bound = configuration[:3]
         chose = f"batch_size={batch_size} power_limit_w={limit_w} cost_bound={bound!r}"
         if self._notes_parents:
@@ -204,7 +235,7 @@ class DecisionMaker:
         Raises:
             PolicyError: If the time that the choice takes is not finite.
         """
-        configuration = self._configure.configure(self._configure_ctx, start)
+        configuration = self._ask_configure(start)
         chose = _format_parent(configuration)
         self._note(self._configure_ctx, "configure", start, (start.options.key,), chose)
         check_query(start.job, configuration.query_s)
@@ -233,6 +264,16 @@ class DecisionMaker:
             return Tuned(start, lost.configuration, lost.power_limit_w, lost.profiled)
         return self._first_limits(start, lost.configuration)
 
+    def _ask_configure(self, start: Start) -> Configuration:
+        try:
+            configuration = self._configure.configure(self._configure_ctx, start)
+            if self._checks_configure:
+                check_types_of_configuration(configuration)
+        except BaseException as error:
+            about, asked = f"job {start.job.job_id}", self._configure.configure
+            raise self._configure_ctx.explain_failure(error, asked, about) from None
+        return configuration
+
     def _first_limits(self, start: Start, configuration: Configuration) -> Decision:
         knobs = self._ask_tune(start, configuration, ())
         if knobs.power_limit_w is not None:
@@ -242,7 +283,13 @@ class DecisionMaker:
     def _ask_tune(
         self, start: Start, configuration: Configuration, report: tuple[Measurement, ...]
     ) -> Knobs:
-        knobs = self._tune.tune(self._tune_ctx, Running(start, configuration, report))
+        try:
+            knobs = self._tune.tune(self._tune_ctx, Running(start, configuration, report))
+            if self._checks_tune:
+                check_types_of_knobs(knobs)
+        except BaseException as error:
+            about = f"job {start.job.job_id}"
+            raise self._tune_ctx.explain_failure(error, self._tune.tune, about) from None
         limit_w, profile_w = knobs
         batch_size = configuration.batch_size
         chose = f"profile_w={list(profile_w)}" if profile_w else f"power_limit_w={limit_w}"

@@ -1,10 +1,14 @@
-"""What the world refuses of a policy's choice."""
+"""What the world refuses of a policy's choice.
+
+Functions whose names begin with `check_types` raise a `TypeError`, as compiled code does where it
+uses a value of another type than it was annotated with.
+"""
 
 import math
-from typing import cast
+from typing import Any, cast
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import Configuration, Job, Knobs, Options, Start
+from wattkeeper.policies.protocols import Configuration, Job, Knobs, Options, Selection, Start
 from wattkeeper.policies.registry import Point
 
 
@@ -72,5 +76,56 @@ def check_wake(wake_s: float, now_s: float) -> None:
     Raises:
         PolicyError: It shows both.
     """
+    _check_type(wake_s, (int, float), "float", "wake_s")
     if not wake_s > now_s:
         raise PolicyError(f"Select wants to be woken at {wake_s} s; it is {now_s} s", "select")
+
+
+def check_types_of_configuration(found: Any) -> None:
+    """Refuse what is no `Configuration`, or has fields of other types."""
+    _check_type(found, Configuration, "Configuration")
+    _check_type(found.batch_size, int, "int", "batch_size")
+    if found.power_limit_w is not None:
+        _check_type(found.power_limit_w, (int, float), "float", "power_limit_w")
+    _check_type(found.cost_bound, (int, float), "float", "cost_bound")
+    if found.parent is not None:
+        _check_type(found.parent, str, "str", "parent")
+    _check_type(found.query_s, (int, float), "float", "query_s")
+
+
+def check_types_of_knobs(found: Any) -> None:
+    """Refuse what is no `Knobs`, or has fields of other types."""
+    _check_type(found, Knobs, "Knobs")
+    if found.power_limit_w is not None:
+        _check_type(found.power_limit_w, (int, float), "float", "power_limit_w")
+    _check_type(found.profile_w, tuple, "tuple", "profile_w")
+    for limit_w in found.profile_w:
+        _check_type(limit_w, (int, float), "float", "profile_w")
+
+
+def check_types_of_selection(found: Any) -> None:
+    """Refuse what is no `Selection` of jobs."""
+    _check_type(found, Selection, "Selection")
+    for name, jobs in (("start", found.start), ("preempt", found.preempt)):
+        _check_type(jobs, tuple, "tuple", name)
+        for job in jobs:
+            _check_type(job, Job, "Job", name)
+
+
+def check_types_of_placement(found: Any) -> None:
+    """Refuse what is no tuple of slots."""
+    _check_type(found, tuple, "tuple")
+    for slot in found:
+        _check_type(slot, tuple, "tuple", "a slot")
+        if len(slot) != 3:
+            raise TypeError(f"a slot is (node, GPUs, index of the GPU), found {slot!r}")
+        for number in slot:
+            _check_type(number, int, "int", "a slot")
+
+
+def _check_type(
+    found: object, allowed: type | tuple[type, ...], name: str, where: str = ""
+) -> None:
+    if not isinstance(found, allowed):
+        of = f"{where} must be " if where else ""
+        raise TypeError(f"{of}{name}, found {type(found).__name__} {found!r:.100}")

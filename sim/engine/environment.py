@@ -12,6 +12,7 @@ from wattkeeper.sim.engine.event_loop import (
     Callback,
     EventLoop,
     ScheduledEvent,
+    drop_cancelled,
     process_next,
     schedule_at,
 )
@@ -56,6 +57,7 @@ class SimulationEnvironment(EventLoop, Environment):
         """The time of the next event, s; infinite if there is none."""
         if self.pass_is_due:
             return self.now_s
+        drop_cancelled(self)
         return min(self.next_arrival_s, self.heap[0].time_s if self.heap else NEVER)
 
     def step(self) -> None:

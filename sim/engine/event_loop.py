@@ -170,6 +170,13 @@ def schedule_at(
     _push(loop.heap, event)
 
 
+def drop_cancelled(loop: EventLoop) -> None:
+    """Remove cancelled events that would be next; they count as processed."""
+    while loop.heap and loop.heap[0].cancelled:
+        _pop(loop.heap)
+        loop.events += 1
+
+
 def process_next(loop: EventLoop) -> bool:
     """Process the next event; False if there is none."""
     heap, next_s = loop.heap, loop.next_arrival_s
@@ -188,8 +195,8 @@ def process_next(loop: EventLoop) -> bool:
         loop.driven.arrive()
     else:
         _pop(heap)
-        loop.now_s = next_s
         if not event.cancelled:
+            loop.now_s = next_s
             event.happen()
     loop.events += 1
     return True

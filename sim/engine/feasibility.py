@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import (
     WHOLE,
     CapacityView,
     ClusterView,
-    Context,
     Job,
     Key,
     Place,
     Placement,
 )
 from wattkeeper.sim.attempts.attempt import Execution, Paused
+from wattkeeper.sim.attempts.decisions import Engaged
+from wattkeeper.sim.attempts.validation import check_types_of_placement, check_wake
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.what_if import ClusterWithout
 from wattkeeper.sim.engine.node_states import PowerBudget
@@ -23,33 +25,43 @@ from wattkeeper.sim.engine.node_states import PowerBudget
 class Feasibility(CapacityView):
     """Which jobs fit, by the answers of `Place`, which are cached until they may change.
 
+    What was started and refused does not fit again in the same pass: other jobs, which the same
+    decision started before it, would take the same place again. It may fit once time has passed, or
+    if anything was given back between two passes of one time.
+
     Args:
         cluster: The free GPUs.
         budget: The free power.
-        place: The policy.
-        ctx: Its context.
+        place: The policy, and its context.
         running: Running attempts by number of the job; kept up to date by the owner.
         paused: Preempted attempts, which resume on GPUs of the same type; likewise.
+
+    Attributes:
+        is_timed: Whether the answers of `Place` also depend on the job and the time.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         budget: PowerBudget,
-        place: Place,
-        ctx: Context,
+        place: Engaged,
         running: Mapping[int, Execution],
         paused: Mapping[int, Paused],
     ) -> None:
         self._gpus: int = cluster.spec.gpus
         self._cluster = cluster
         self._budget = budget
-        self._place = place
-        self._ctx = ctx
+        self._place: Place = place.policy
+        self._ctx = place.ctx
+        self._checks_types = place.is_foreign
         self._running = running
         self._paused = paused
         self._fitting: dict[Key, Placement] = {}
         self._not_fitting: set[Key] = set()
+        self._refused: dict[Key, set[int]] = {}
+        self._refused_s = 0.0
+        self._has_grown = False
+        self.is_timed: bool = type(place.policy).wake_s is not Place.wake_s
         self._asked: Job | None = None
         self._answer: Placement = ()
 
@@ -67,6 +79,8 @@ class Feasibility(CapacityView):
         """See `wattkeeper.policies.protocols.CapacityView`."""
         if job.gpus > self._cluster.free_gpus and job.gpu_milli == WHOLE and not without:
             return False
+        if self._refused and job.key in self._refused:
+            return False
         return bool(self.where(job, without))
 
     def where(self, job: Job, without: Collection[Job] = ()) -> Placement:
@@ -83,7 +97,7 @@ class Feasibility(CapacityView):
 
     def _remember(self) -> None:
         """Cache the last answer for other jobs of its key."""
-        if self._asked is None:
+        if self._asked is None or self.is_timed:
             return
         if self._answer:
             self._fitting[self._asked.key] = self._answer
@@ -99,6 +113,40 @@ class Feasibility(CapacityView):
             return ()
         return self._place_within_cap(job, self._cluster, 0.0)
 
+    def begin_pass(self) -> None:
+        """Note that `Select` is about to be asked."""
+        if self._refused and (self._has_grown or self._ctx.now_s > self._refused_s):
+            self._refused.clear()
+        if self.is_timed:
+            self._asked = None
+
+    def end_pass(self) -> None:
+        """Note that nothing changes any more in this pass."""
+        self._has_grown = False
+
+    def refuse(self, job: Job) -> None:
+        """Note that a job was started, but has no place.
+
+        Raises:
+            PolicyError: If it was refused before, and may not have a place since.
+        """
+        refused = self._refused.setdefault(job.key, set())
+        if job.number in refused:
+            raise PolicyError(
+                f"job {job.job_id} was started again, though it was refused at this time", "select"
+            )
+        refused.add(job.number)
+        self._refused_s = self._ctx.now_s
+
+    def wake_s(self) -> float:
+        """When `Place` is to be asked again if nothing happens before, s."""
+        try:
+            wake_s = self._place.wake_s(self._ctx)
+            check_wake(wake_s, self._ctx.now_s)
+        except BaseException as error:
+            raise self._ctx.explain_failure(error, self._place.wake_s, "") from None
+        return wake_s
+
     def shrink(self) -> None:
         """Note that a job took GPUs or power: what did not fit does not fit."""
         if not self._answer:
@@ -108,6 +156,7 @@ class Feasibility(CapacityView):
 
     def grow(self) -> None:
         """Note that GPUs or power were given back: what did not fit may fit."""
+        self._has_grown = True
         self._asked = None
         self._fitting.clear()
         self._not_fitting.clear()
@@ -119,7 +168,7 @@ class Feasibility(CapacityView):
         return self._place_within_cap(job, view, released_w)
 
     def _place_within_cap(self, job: Job, cluster: ClusterView, released_w: float) -> Placement:
-        placement = self._place.place(self._ctx, job, cluster)
+        placement = self._ask_place(job, cluster)
         if self._budget.cap_w is None:
             return placement
         others = [cluster.gpu_types[index] for index in cluster.types_for(job)]
@@ -133,5 +182,15 @@ class Feasibility(CapacityView):
             if not others:
                 return ()
             narrowed = job.replace(gpu_type="|".join(others))
-            placement = self._place.place(self._ctx, narrowed, cluster)
+            placement = self._ask_place(narrowed, cluster)
+        return placement
+
+    def _ask_place(self, job: Job, cluster: ClusterView) -> Placement:
+        try:
+            placement = self._place.place(self._ctx, job, cluster)
+            if self._checks_types:
+                check_types_of_placement(placement)
+        except BaseException as error:
+            about = f"job {job.job_id}"
+            raise self._ctx.explain_failure(error, self._place.place, about) from None
         return placement

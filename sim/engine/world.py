@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.profile import cost as cost_of
@@ -17,6 +18,7 @@ from wattkeeper.policies.protocols import (
     Measurement,
     Placement,
     Select,
+    Selection,
     Start,
 )
 from wattkeeper.policies.registry import Point, PolicyConfig, build_policy
@@ -31,11 +33,11 @@ from wattkeeper.sim.attempts.attempt import (
     Untuned,
 )
 from wattkeeper.sim.attempts.decisions import DecisionMaker, Engaged, PolicyContext
-from wattkeeper.sim.attempts.validation import check_wake
+from wattkeeper.sim.attempts.validation import check_types_of_selection, check_wake
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.engine.backend import Backend, Listener, ZooBackend
 from wattkeeper.sim.engine.environment import SimulationEnvironment
-from wattkeeper.sim.engine.event_loop import Callback, EventLoop, ScheduledEvent, schedule_at
+from wattkeeper.sim.engine.event_loop import NEVER, Callback, EventLoop, ScheduledEvent, schedule_at
 from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.inheritances import Inheritances
 from wattkeeper.sim.engine.node_states import NodeStates, PowerBudget
@@ -51,6 +53,9 @@ from wattkeeper.sim.engine.retries import Retries
 from wattkeeper.sim.engine.rng import RandomStreams
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 from wattkeeper.sim.engine.sources import Source
+
+MOST_IDLE_WAKES: Final = 1_000_000
+"""So often policies are asked on an idle cluster, with no arrival to come, before a run ends."""
 
 
 class World(Listener):
@@ -102,19 +107,19 @@ class World(Listener):
         self._by_select = self._journal.maker_of("select")
         self._select: Select = select.policy
         self._select_ctx = select.ctx
+        self._checks_select = select.is_foreign
         self._waiting: dict[int, Job] = {}
         self._running: dict[int, Execution] = {}
         self._paused: dict[int, Paused] = {}
         self._idle_w = {name: power.idle_w for name, power in cluster.spec.power.items()}
         self._in_flight = Counter[str]()
         self._wake: tuple[float, ScheduledEvent] | None = None
+        self._idle_wakes = 0
         self._preempts = self._journal.index_choice("preempt")
         self._nodes = NodeStates(cluster, self.recorder)
         self._budget = PowerBudget(cluster.spec, backend)
         self._capped = cluster.spec.power_cap_w is not None
-        self._room = Feasibility(
-            cluster, self._budget, place.policy, place.ctx, self._running, self._paused
-        )
+        self._room = Feasibility(cluster, self._budget, place, self._running, self._paused)
         self._retries = Retries(self._budget, self._room, self._decide)
         self._arrivals = source.arrivals()
         self._batch: list[Job] = []
@@ -140,19 +145,21 @@ class World(Listener):
         self._loop.next_arrival_s = self._next_arrival_s()
         with _uncollected():
             self.env.run()
-        left = [
-            *self._waiting.values(),
-            *(attempt.job for attempt in self._retries.stalled.values()),
-        ]
-        if left:
-            job = left[0]
-            raise PolicyError(
-                f"job {job.job_id} was never placed, though {self.cluster.free_gpus} of "
-                f"{self.cluster.spec.gpus} GPUs are free and it asks for {job.gpus}"
-                + (f" under a power cap of {self._budget.cap_w:g} W" if self._budget.cap_w else ""),
-                "place",
-            )
+        if self._waiting or self._retries.stalled:
+            raise self._left_waiting()
         self._nodes.close()
+
+    def _left_waiting(self, more: str = "") -> PolicyError:
+        stalled = (attempt.job for attempt in self._retries.stalled.values())
+        job = next(iter((*self._waiting.values(), *stalled)))
+        cap_w = self._budget.cap_w
+        return PolicyError(
+            f"job {job.job_id} was never placed, though {self.cluster.free_gpus} of "
+            f"{self.cluster.spec.gpus} GPUs are free and it asks for {job.gpus}"
+            + (f" under a power cap of {cap_w:g} W" if cap_w else "")
+            + more,
+            "place",
+        )
 
     def arrive(self) -> None:
         """See `wattkeeper.sim.engine.event_loop.Driven`."""
@@ -184,27 +191,38 @@ class World(Listener):
 
     def schedule(self) -> None:
         """Preempt and start what `Select` chooses, until it chooses nothing."""
+        select, ctx, room = self._select, self._select_ctx, self._room
+        room.begin_pass()
         if self._retries.stalled:
             self._retries.go_on()
-        select, ctx, room = self._select, self._select_ctx, self._room
-        selection = select.select(ctx, room)
+        selection = self._ask_select()
         while selection.start or selection.preempt:
             for job in selection.preempt:
                 self._preempt(job)
             for job in selection.start:
+                if self._waiting.get(job.number) is not job:
+                    raise PolicyError(f"job {job.job_id} was started, but does not wait", "select")
                 placement = room.where(job)
                 if placement:
                     self._start(job, placement)
                 else:
-                    select.on_refuse(ctx, job)
+                    room.refuse(job)
+                    try:
+                        select.on_refuse(ctx, job)
+                    except BaseException as error:
+                        about = f"job {job.job_id}"
+                        raise ctx.explain_failure(error, select.on_refuse, about) from None
             if not self._waiting:
                 break
-            selection = select.select(ctx, room)
+            selection = self._ask_select()
         if self._retries.stalled:
             self._retries.go_on()
-        wake_s = select.wake_s(ctx)
-        if wake_s != math.inf or self._wake is not None:
-            self._wake_at(wake_s)
+        room.end_pass()
+        wake_s = self._ask_wake()
+        if room.is_timed:
+            wake_s = min(wake_s, room.wake_s())
+        if wake_s != NEVER or self._wake is not None:
+            self._wake_at(wake_s if self._waiting or self._running else NEVER)
         if self._waiting and self.rules.start_on_submit:
             job = next(iter(self._waiting.values()))
             raise InputError(
@@ -214,25 +232,52 @@ class World(Listener):
                 "(cluster.gpus)"
             )
 
+    def _ask_select(self) -> Selection:
+        try:
+            selection = self._select.select(self._select_ctx, self._room)
+            if self._checks_select:
+                check_types_of_selection(selection)
+        except BaseException as error:
+            asked, jobs = self._select.select, list(self._waiting.values())
+            about = f"job {jobs[0].job_id}" if jobs else ""
+            if len(jobs) > 1:
+                about += f" and {len(jobs) - 1} others that wait"
+            raise self._select_ctx.explain_failure(error, asked, about) from None
+        return selection
+
+    def _ask_wake(self) -> float:
+        """When `Select` wants to be asked again, s."""
+        try:
+            wake_s = self._select.wake_s(self._select_ctx)
+            if wake_s != NEVER:
+                check_wake(wake_s, self._loop.now_s)
+        except BaseException as error:
+            asked = self._select.wake_s
+            raise self._select_ctx.explain_failure(error, asked, "") from None
+        return wake_s
+
     def _wake_at(self, time_s: float) -> None:
-        check_wake(time_s, self._loop.now_s)
         if self._wake is not None:
             if self._wake[0] == time_s:
                 return
             self._wake[1].cancel()
             self._wake = None
-        if time_s < math.inf:
+        if time_s < NEVER:
             self._wake = time_s, Callback(self._woken)
             schedule_at(self._loop, *self._wake)
 
     def _woken(self, _: object) -> None:
         self._wake = None
         self._loop.pass_is_due = True
+        if self._running or self._loop.next_arrival_s < NEVER:
+            self._idle_wakes = 0
+            return
+        self._idle_wakes += 1
+        if self._idle_wakes > MOST_IDLE_WAKES:
+            raise self._left_waiting(f", and its policies were asked {MOST_IDLE_WAKES:,} times")
 
     def _start(self, job: Job, placement: Placement) -> None:
         """Start a waiting job, or resume a preempted one."""
-        if job.number not in self._waiting:
-            raise PolicyError(f"job {job.job_id} was started, but does not wait", "select")
         del self._waiting[job.number]
         now_s, cluster = self._loop.now_s, self.cluster
         free, waiting = cluster.free_gpus, len(self._waiting) + 1
@@ -284,7 +329,7 @@ class World(Listener):
 
     def _preempt(self, job: Job) -> None:
         execution = self._running.pop(job.number, None)
-        if execution is None:
+        if execution is None or execution.attempt.job is not job:
             raise PolicyError(f"job {job.job_id} was preempted, but does not run", "select")
         attempt, now_s = execution.attempt, self._loop.now_s
         waiting, free = len(self._waiting), self.cluster.free_gpus
@@ -364,6 +409,8 @@ class World(Listener):
         """Have `Select` asked at the end of this time, if any job waits."""
         if self._waiting or self._retries.stalled:
             self._loop.pass_is_due = True
+        elif self._wake is not None and not self._running:
+            self._wake_at(NEVER)
 
     def measured(self, untuned: Untuned, report: tuple[Measurement, ...]) -> Tuned:
         """See `wattkeeper.sim.engine.backend.Listener`."""
@@ -424,7 +471,11 @@ class World(Listener):
         self._inheritances.end(attempt, now_s, saved_s, reached, accuracy)
         del self._running[job.number]
         self._release(attempt)
-        self._select.on_end(self._select_ctx, job)
+        try:
+            self._select.on_end(self._select_ctx, job)
+        except BaseException as error:
+            about = f"job {job.job_id}"
+            raise self._select_ctx.explain_failure(error, self._select.on_end, about) from None
         follower = self.source.follow_up(job, now_s)
         if follower is not None:
             self._submit(follower)

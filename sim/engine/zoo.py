@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.matching.coverage import coverage
 from wattkeeper.policies.protocols import Job
 from wattkeeper.policies.registry import PolicyConfig, build_policy
@@ -92,6 +93,7 @@ class SimulatedZoo:
         self.done: list[FinishedModel] = []
         self.size_bytes = 0
         self._spec = spec
+        self._config = retain
         self._retain: Retain = build_policy(retain)
         self._streams = streams
         self._trained: dict[str, TrainedModel] = {}
@@ -123,7 +125,8 @@ class SimulatedZoo:
         stored = self._stored[parent]
         self._count += 1
         stored = self._stored[parent] = stored._replace(used=self._count, uses=stored.uses + 1)
-        self._retain.on_use(stored)
+        with explain_failures(self._config, self._retain.on_use, f" for job {job.job_id}"):
+            self._retain.on_use(stored)
         filled = self._coverages[job.number] = coverage(model.graph, child.graph)
         return self._spec.warm_start.work(filled)
 
@@ -142,7 +145,9 @@ class SimulatedZoo:
         self._count += 1
         new = StoredModel(job.job_id, child.task, accuracy, size_bytes, self._count, self._count)
         store = StoredModels(self._spec.capacity_bytes, tuple(self._stored.values()))
-        decision = check_retention(store, new, self._retain.retain(store, new))
+        about = f" for job {job.job_id} at {now_s:.12g} s"
+        with explain_failures(self._config, self._retain.retain, about):
+            decision = check_retention(store, new, self._retain.retain(store, new))
         for name in decision.evict:
             self.size_bytes -= self._stored.pop(name).size_bytes
             del self._trained[name]

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from hypothesis import strategies as st
 
-from wattkeeper.policies.protocols import CapacityView, Context, Job, Select, Selection
+from wattkeeper.policies.protocols import CapacityView, Context, Job, Key, Select, Selection
 from wattkeeper.policies.registry import PolicyConfig
 
 
@@ -26,6 +26,7 @@ class Pool(CapacityView):
 
     size: int
     held: dict[int, Job] = field(default_factory=dict)
+    refused: set[Key] = field(default_factory=set)
 
     @property
     def gpus(self) -> int:
@@ -37,7 +38,8 @@ class Pool(CapacityView):
 
     def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
         assert all(other.number in self.held for other in without)
-        return job.gpus <= self.free_gpus + sum(other.gpus for other in without)
+        free = self.free_gpus + sum(other.gpus for other in without)
+        return job.key not in self.refused and job.gpus <= free
 
     def take(self, job: Job) -> bool:
         if job.gpus > self.free_gpus:
@@ -55,6 +57,7 @@ class Nodes(CapacityView):
 
     free: list[int]
     at: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    refused: set[Key] = field(default_factory=set)
 
     @property
     def gpus(self) -> int:
@@ -71,6 +74,8 @@ class Nodes(CapacityView):
         return tuple(nodes[:number]) if len(nodes) >= number else ()
 
     def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
+        if job.key in self.refused:
+            return False
         free = list(self.free)
         for other in without:
             for node in self.at[other.number]:
@@ -128,6 +133,7 @@ class World:
             self.now.now_s = now = min(arrival_s, end_s, wake_s)
             if now == math.inf:
                 break
+            self.room.refused.clear()
             self._events(now)
             while self._apply(self.select.select(self.ctx, self.room), now):
                 pass
@@ -162,6 +168,7 @@ class World:
             assert job.number in self.waiting
             if not self.room.take(job):
                 self.ran.refusals += 1
+                self.room.refused.add(job.key)
                 self.select.on_refuse(self.ctx, job)
                 continue
             del self.waiting[job.number]

@@ -404,13 +404,20 @@ class Asked(NamedTuple):
     gpu_type: str | None
 
 
+DURATIONS_S = st.sampled_from([5.0, 10.0]) | st.floats(1.0, 20.0)
+
+
 @st.composite
 def job_lists(
-    draw: st.DrawFn, asked: Sequence[Asked], *, min_size: int = 1, max_size: int = 12
+    draw: st.DrawFn,
+    asked: Sequence[Asked],
+    *,
+    min_size: int = 1,
+    max_size: int = 12,
+    seconds: st.SearchStrategy[float] = DURATIONS_S,
 ) -> tuple[Job, ...]:
     """Jobs of up to three groups by time of submission, many at the same time."""
     gaps = st.sampled_from([0.0, 0.0, 1.0, 0.1]) | st.floats(0.0, 60.0)
-    seconds = st.sampled_from([5.0, 10.0]) | st.floats(1.0, 20.0)
     groups = draw(st.lists(st.sampled_from(list(asked)), min_size=1, max_size=3))
     found: list[Job] = []
     now_s = 0.0
@@ -439,10 +446,10 @@ def job_lists(
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> ClusterSpec:
-    """One GPU type or two, up to nine GPUs of each, and all that a cluster may do besides."""
+def clusters(draw: st.DrawFn, most_types: int = 2) -> ClusterSpec:
+    """Up to nine GPUs of each type, and all that a cluster may do besides."""
     few = st.integers(1, 3)
-    kinds = [GPU, OTHER_GPU][: draw(st.sampled_from([1, 1, 2]))]
+    kinds = [GPU, OTHER_GPU, "H100"][: draw(st.sampled_from([1, *range(1, most_types + 1)]))]
     groups = tuple(NodeGroup(kind, draw(few), draw(few)) for kind in kinds)
     seconds = st.sampled_from([0.0, 0.0, 1.0, 2.5])
     return ClusterSpec(

@@ -1,0 +1,82 @@
+"""A policy of another distribution that fails, through the command, simulated and live."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.messages import assert_states
+
+MODULE = '''\
+from typing import ClassVar, Literal
+
+from wattkeeper.policies.protocols import Configuration, Configure
+from wattkeeper.policies.registry import Point, PolicyConfig
+
+
+class Mine(Configure):
+    def configure(self, ctx, start):
+        return self.choose(start)
+
+    def choose(self, start):
+        {line}
+
+
+class MineConfig(PolicyConfig):
+    """Fails."""
+
+    point: ClassVar[Point] = "configure"
+    kind: Literal["mine"] = "mine"
+    policy = Mine
+'''
+
+SCENARIO = """\
+name: failing
+question: How does it fail?
+cluster: {gpu: SYN-250W, gpus: 1, gpus_per_node: 1, idle_power_w: 40}
+workload: {kind: recurring, profiles: {synthetic: {}}, workloads: [image], recurrences: 2}
+live: {speed: 1.0e6}
+policies: {configure: mine}
+variants: {mine: {}}
+baseline: mine
+"""
+
+
+def run(folder: Path, line: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`wattkeeper` where a distribution with the policy is installed."""
+    (folder / "mine_policy.py").write_text(MODULE.format(line=line), encoding="utf-8")
+    info = folder / "mine_policy-0.1.dist-info"
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine-policy\nVersion: 0.1\n")
+    (info / "entry_points.txt").write_text("[wattkeeper.policies]\nmine = mine_policy\n")
+    (folder / "failing.yaml").write_text(SCENARIO, encoding="utf-8")
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.run(
+        [sys.executable, "-m", "wattkeeper.scenarios", *arguments],
+        env=os.environ | {"PYTHONPATH": path}, cwd=folder, capture_output=True, text=True,
+        timeout=120,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("more", [(), ("--live",)], ids=["simulated", "live"])
+@pytest.mark.parametrize(
+    ("line", "facts"),
+    [("return 1 / 0", ("ZeroDivisionError", "line 12, in choose")),
+     ("raise SystemExit(0)", ("SystemExit", "line 12, in choose")),
+     ("return {'batch_size': 32}", ("wrong type", "Configuration", "dict", "mine_policy.py")),
+     ("start.job.gpus = 0", ("AttributeError", "gpus", "line 12, in choose"))],
+)  # fmt: skip
+def test_a_failing_policy_is_one_message(
+    tmp_path: Path, line: str, facts: tuple[str, ...], more: tuple[str, ...]
+) -> None:
+    ended = run(tmp_path, line, "run", "failing.yaml", *more)
+    assert ended.returncode == 1, ended.stderr
+    named = ("configure policy 'mine'", "job image/1", "at 0 s", "variant 'mine'", "mine_policy.py")
+    assert_states(ended.stderr, *named, *facts)
+    assert "Traceback" not in ended.stderr
+    assert "wattkeeper/" not in ended.stderr
+    assert not (tmp_path / "results/failing").exists()
