@@ -24,14 +24,14 @@ from typing import IO, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, TraceError
-from wattkeeper.traces.files.atomic import move_file, replace_file
+from wattkeeper.traces.files.atomic import move_file
 from wattkeeper.traces.files.locks import lock
 from wattkeeper.traces.files.names import check_name
 from wattkeeper.traces.files.user_dirs import library_folder
 from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.library import store
 from wattkeeper.traces.library.catalogue import File, WellKnown, find_known
-from wattkeeper.traces.library.folder import META, check_free
+from wattkeeper.traces.library.folder import META, amend, check_free
 from wattkeeper.traces.readers.base import JobsFormat
 from wattkeeper.traces.readers.csvfile import digest_file
 
@@ -390,10 +390,4 @@ def _inputs(folder: Path) -> dict[str, str]:
 
 def _record(folder: Path, digests: Mapping[str, str], files: Mapping[str, File]) -> None:
     """Add the downloaded files to the inputs in ``trace.json``."""
-    path = folder / META
-    meta = json.loads(path.read_bytes())
-    meta["inputs"] |= digests
-    meta["notes"] += [f"Fetched from {file.url}" for file in files.values()]
-    text = json.dumps(meta, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    with replace_file(path) as fresh:
-        fresh.write_text(text, encoding="utf-8")
+    amend(folder, digests, [f"Fetched from {file.url}" for file in files.values()])

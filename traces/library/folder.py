@@ -7,7 +7,7 @@ or changed file is noticed before it is read. The same trace always gives the sa
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from wattkeeper.policies.errors import InputError, Problem, TraceError
-from wattkeeper.traces.files.atomic import is_leftover, replace_folder, settle
+from wattkeeper.traces.files.atomic import is_leftover, replace_file, replace_folder, settle
 from wattkeeper.traces.schema import KINDS, OPTIONAL
 from wattkeeper.traces.trace import Kind, Origin, Trace
 
@@ -51,6 +51,19 @@ class _Meta(BaseModel):
     parameters: dict[str, Any]
     quality: dict[str, Any]
     tables: dict[str, _TableMeta]
+    digest: str | None = None
+    """SHA-256 of the other keys; None in traces of earlier versions."""
+
+    def content_digest(self) -> str:
+        """What `digest` has to be."""
+        content = json.dumps(self.model_dump(mode="json", exclude={"digest"}), sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    def to_bytes(self) -> bytes:
+        """The content of the file, with its digest."""
+        meta = self.model_copy(update={"digest": self.content_digest()})
+        dump = meta.model_dump(mode="json")
+        return (json.dumps(dump, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 def files(trace: Trace) -> dict[str, bytes]:
@@ -86,9 +99,16 @@ def meta_bytes(fields: Mapping[str, Any]) -> bytes:
         for name, (rows, digest) in fields["tables"].items()
     }
     plain = {key: dict(fields[key]) for key in ("inputs", "parameters", "quality")}
-    meta = _Meta(**{**fields, **plain, "version": VERSION, "tables": tables})
-    text = json.dumps(meta.model_dump(mode="json"), indent=2, sort_keys=True, ensure_ascii=False)
-    return (text + "\n").encode()
+    return _Meta(**{**fields, **plain, "version": VERSION, "tables": tables}).to_bytes()
+
+
+def amend(folder: Path, inputs: Mapping[str, str], notes: Sequence[str]) -> None:
+    """Add inputs and notes to the ``trace.json`` of a trace."""
+    path = folder / META
+    meta = _parse_meta(_bytes(path), path)
+    more = {"inputs": meta.inputs | dict(inputs), "notes": (*meta.notes, *notes)}
+    with replace_file(path) as fresh:
+        fresh.write_bytes(meta.model_copy(update=more).to_bytes())
 
 
 def check_free(folder: Path, *, overwrite: bool = False) -> None:
@@ -143,7 +163,7 @@ def read(folder: Path) -> Trace:
     path = folder / META
     meta = _parse_meta(_bytes(path), path)
     tables = {name: _read_table(folder / f"{name}.parquet", meta, name) for name in meta.tables}
-    fields = {key: getattr(meta, key) for key in _Meta.model_fields if key != "version"}
+    fields = {key: getattr(meta, key) for key in _Meta.model_fields if key in Trace.__slots__}
     try:
         trace = Trace(**(fields | {"tables": tables}))
     except TraceError:
@@ -167,13 +187,17 @@ def _parse_meta(data: bytes, path: Path) -> _Meta:
     if re.search(rb'"version": 1\b', data):
         raise TraceError("was made by an earlier version; import it again", path)
     try:
-        return _Meta.model_validate_json(data)
+        meta = _Meta.model_validate_json(data)
     except ValidationError as error:
         problems = [
             Problem(".".join(map(str, e["loc"])) + (": " if e["loc"] else "") + e["msg"], str(path))
             for e in error.errors(include_url=False)
         ]
         raise TraceError(problems) from error
+    if meta.digest not in (None, digest := meta.content_digest()):
+        text = f"its content has the SHA-256 {digest}, but states {meta.digest}"
+        raise TraceError(f"was changed: {text}; import the trace again", path)
+    return meta
 
 
 def _read_table(path: Path, meta: _Meta, name: str) -> pa.Table:

@@ -20,6 +20,7 @@ from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.library.folder import META, read, write
 from wattkeeper.traces.library.importer import default_name, write_jobs
 from wattkeeper.traces.readers.base import JobsFormat
+from wattkeeper.traces.schema import KINDS
 from wattkeeper.traces.trace import Trace
 
 MUCH: Final = 0.1
@@ -49,7 +50,7 @@ class Added(NamedTuple):
 
 
 def names() -> tuple[str, ...]:
-    """The names of all traces in the library, sorted.
+    """The names of all traces in the library, sorted, also of those without ``trace.json``.
 
     Raises:
         EnvironmentLacks: If the library is there and cannot be listed.
@@ -57,15 +58,18 @@ def names() -> tuple[str, ...]:
     settle(library_folder())
     try:
         with os.scandir(library_folder()) as entries:
-            return tuple(
-                sorted(e.name for e in entries if is_name(e.name) and (Path(e) / META).is_file())
-            )
+            return tuple(sorted(e.name for e in entries if is_name(e.name) and _is_trace(Path(e))))
     except FileNotFoundError:
         return ()
     except OSError as error:
         raise EnvironmentLacks(
             f"cannot list {library_folder()}: {error.strerror or error}"
         ) from error
+
+
+def _is_trace(folder: Path) -> bool:
+    """Whether a folder holds a trace, or what is left of one."""
+    return any(os.path.lexists(folder / name) for name in (META, *(f"{k}.parquet" for k in KINDS)))
 
 
 def locate(name_or_path: str | Path) -> Path:
