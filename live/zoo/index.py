@@ -6,11 +6,13 @@ then those that no model refers to and no other lease names are removed. While a
 files are removed, the writer's lock of SQLite is held.
 """
 
+import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
+from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from wattkeeper.live.zoo.blobs import BlobStore
 from wattkeeper.policies.errors import EnvironmentLacks, StoreError
@@ -20,7 +22,9 @@ from wattkeeper.traces.files.locks import hold_lock
 NAME: Final = "index.sqlite"
 UNFINISHED: Final = [f"{NAME}.new{suffix}" for suffix in ("", "-journal", "-wal", "-shm")]
 """An index that is being made; SQLite would replay the journal of a killed process into it."""
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""Rows of format 1 have no seals; opening such a zoo adds them."""
+
 APPLICATION: Final = 0x77_7A_6F_6F
 """Marks a database as a zoo's."""
 
@@ -28,7 +32,11 @@ LOCK_TIMEOUT_S: Final = 300.0
 """How long to wait for other processes."""
 
 SCHEMA: Final = """
-CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE settings (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL,
+    seal TEXT NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE graphs (digest TEXT PRIMARY KEY, graph TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE arrays (
     digest TEXT NOT NULL REFERENCES graphs ON DELETE CASCADE,
@@ -48,7 +56,8 @@ CREATE TABLE models (
     bytes INTEGER NOT NULL,
     added INTEGER NOT NULL,
     used INTEGER NOT NULL,
-    uses INTEGER NOT NULL
+    uses INTEGER NOT NULL,
+    seal TEXT NOT NULL
 );
 CREATE TABLE tensors (digest TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE parts (
@@ -112,7 +121,9 @@ class Index:
             ((version,),) = db.execute("PRAGMA user_version")
         if application != APPLICATION:
             raise self._wrong("it is a database, but not of a zoo; name the folder of a zoo")
-        if version != FORMAT:
+        if version == FORMAT - 1:
+            self._add_seals()
+        elif version != FORMAT:
             raise self._wrong(
                 f"its format is {version}, this wattkeeper reads format {FORMAT}; use the version "
                 "of wattkeeper that wrote it, or add its models to a new zoo"
@@ -140,6 +151,18 @@ class Index:
                 "a zoo, or an empty one",
                 root,
             )
+
+    def _add_seals(self) -> None:
+        with self.write() as db:
+            ((version,),) = db.execute("PRAGMA user_version")
+            if version == FORMAT:  # another process was faster
+                return
+            for table, key in (("models", "id"), ("settings", "name")):
+                known = db.execute(f"SELECT * FROM {table}").fetchall()
+                db.execute(f"ALTER TABLE {table} ADD COLUMN seal TEXT NOT NULL DEFAULT ''")
+                seals = [(seal(row), row[0]) for row in known]
+                db.executemany(f"UPDATE {table} SET seal = ? WHERE {key} = ?", seals)
+            db.execute(f"PRAGMA user_version = {FORMAT}")
 
     def _wrong(self, message: str) -> StoreError:
         return StoreError(message, self.path)
@@ -202,14 +225,37 @@ class Index:
     def sweep(self) -> tuple[int, int]:
         """End the leases of processes that are gone; number and bytes of the files removed."""
         with self.read() as db:
-            known = {token for (token,) in db.execute("SELECT DISTINCT token FROM leases")}
+            known = _tokens(db)
         if not known and not self.files.tokens():
             return 0, 0
         with self.write() as db:
-            known = {token for (token,) in db.execute("SELECT DISTINCT token FROM leases")}
+            known = _tokens(db)
             tokens = sorted(known.union(self.files.tokens()))
             freed = [self._end(db, token) for token in tokens if self.files.is_dead(token)]
         return sum(count for count, _ in freed), sum(size for _, size in freed)
+
+
+def seal(row: Sequence[object]) -> str:
+    """Digest of a row, stored in it: SQLite does not notice values that were changed."""
+    return blake2b(repr(tuple(row)).encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+def unseal(row: Sequence[Any], what: str) -> Sequence[Any]:
+    """A row without its last value, the seal.
+
+    Raises:
+        sqlite3.DatabaseError: If it was changed.
+    """
+    if seal(row[:-1]) != row[-1]:
+        raise sqlite3.DatabaseError(f"the row of {what} is not as it was written")
+    return row[:-1]
+
+
+def _tokens(db: sqlite3.Connection) -> set[str]:
+    tokens = [token for (token,) in db.execute("SELECT DISTINCT token FROM leases")]
+    if not all(isinstance(token, str) and re.fullmatch("[0-9a-f]{32}", token) for token in tokens):
+        raise sqlite3.DatabaseError(f"found the leases {tokens}; a token is 32 hex digits")
+    return set(tokens)
 
 
 def extend(db: sqlite3.Connection, token: str, digests: Iterable[str]) -> None:

@@ -3,11 +3,11 @@
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 
-from wattkeeper.live.zoo.index import extend
+from wattkeeper.live.zoo.index import extend, seal, unseal
 from wattkeeper.live.zoo.tensors import Tensors
 from wattkeeper.policies import failures
 from wattkeeper.policies.matching.graph import Graph, digest_of
@@ -60,17 +60,16 @@ def scalar(db: sqlite3.Connection, query: str, *values: Any) -> Any:
 
 def get(db: sqlite3.Connection, setting: str) -> Any:
     """A setting of the zoo; None if it was not set."""
-    value = scalar(db, "SELECT value FROM settings WHERE name = ?", setting)
-    try:
-        return None if value is None else json.loads(value)
-    except ValueError as error:
-        raise sqlite3.DatabaseError(f"the setting {setting} is {value!r}") from error
+    query = "SELECT name, value, seal FROM settings WHERE name = ?"
+    row = db.execute(query, (setting,)).fetchone()
+    return None if row is None else json.loads(unseal(row, f"the setting {setting}")[1])
 
 
 def put(db: sqlite3.Connection, setting: str, value: Any) -> None:
     """Set a setting of the zoo, a JSON value."""
     row = (setting, json.dumps(value, allow_nan=False))
-    db.execute("INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)", row)
+    sealed = (*row, seal(row))
+    db.execute("INSERT OR REPLACE INTO settings (name, value, seal) VALUES (?, ?, ?)", sealed)
 
 
 def new_policy(kind: str) -> Retain:
@@ -100,13 +99,25 @@ def explain_failures(
 
 def models(db: sqlite3.Connection) -> list[ZooModel]:
     """All models, in the order of their addition."""
-    return [ZooModel(*row) for row in db.execute(f"SELECT {COLUMNS} FROM models ORDER BY id")]
+    return [_model(row) for row in db.execute(f"SELECT {COLUMNS}, seal FROM models ORDER BY id")]
 
 
 def model(db: sqlite3.Connection, model_id: int) -> ZooModel | None:
     """One of them; None if it is not there."""
-    row = db.execute(f"SELECT {COLUMNS} FROM models WHERE id = ?", (model_id,)).fetchone()
-    return row and ZooModel(*row)
+    query = f"SELECT {COLUMNS}, seal FROM models WHERE id = ?"
+    row = db.execute(query, (model_id,)).fetchone()
+    return row and _model(row)
+
+
+def _model(row: Sequence[Any]) -> ZooModel:
+    return ZooModel(*unseal(row, f"model {row[0]}"))
+
+
+def note_use(db: sqlite3.Connection, used: ZooModel, count: int) -> None:
+    """Store that a model was used, at that count of additions and uses of the zoo."""
+    new = used._replace(uses=used.uses + 1, used=count)
+    values = (new.uses, new.used, seal(new), new.model_id)
+    db.execute("UPDATE models SET uses = ?, used = ?, seal = ? WHERE id = ?", values)
 
 
 def parts(db: sqlite3.Connection, model_id: int) -> dict[str, str]:
@@ -118,8 +129,8 @@ def insert(db: sqlite3.Connection, new: ZooModel, graph: Graph, tensors: Tensors
     """Add a model whose tensors are on the disk."""
     known = (graph.digest, graph.to_json())
     db.execute("INSERT OR IGNORE INTO graphs (digest, graph) VALUES (?, ?)", known)
-    marks = ", ".join("?" * len(new))
-    db.execute(f"INSERT INTO models ({COLUMNS}) VALUES ({marks})", new)
+    marks = ", ".join("?" * (len(new) + 1))
+    db.execute(f"INSERT INTO models ({COLUMNS}, seal) VALUES ({marks})", (*new, seal(new)))
     db.executemany(
         "INSERT INTO parts (model, name, digest) VALUES (?, ?, ?)",
         ((new.model_id, name, tensor.digest) for name, tensor in tensors.items()),
@@ -141,7 +152,7 @@ def delete(db: sqlite3.Connection, model_id: int, token: str) -> bool:
 def graph(db: sqlite3.Connection, owner: ZooModel) -> Graph:
     """The architecture of a model that is there."""
     text = scalar(db, "SELECT graph FROM graphs WHERE digest = ?", owner.digest)
-    if text is None or digest_of(text) != owner.digest:
+    if not isinstance(text, str) or digest_of(text) != owner.digest:
         raise sqlite3.DatabaseError(f"the graph of model {owner.model_id} is another one")
     return Graph.from_json(owner.name, text)
 

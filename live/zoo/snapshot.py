@@ -120,7 +120,8 @@ def _read_arrays(
     query = "SELECT digest, data FROM arrays WHERE layout = ?"
     with zoo.index.read() as db:
         packed = db.execute(query, (layout.__name__,))
-        read = {digest: unpack(layout, data) for digest, data in packed if digest in wanted}
+        read = {digest: unpack(layout, data) for digest, data in packed
+                if digest in wanted and isinstance(data, bytes)}  # fmt: skip
         arrays = {digest: each for digest, each in read.items() if each is not None}
         graphs = {
             digest: rows.graph(db, model)

@@ -194,8 +194,8 @@ class Zoo:
     def read(self, model_id: int) -> dict[str, RawTensor]:
         """The tensors of a model as bytes; see `load`."""
         with self.index.read() as db:
-            parts = rows.parts(db, model_id)
-        if not parts:
+            model, parts = rows.model(db, model_id), rows.parts(db, model_id)
+        if not model:
             raise self.no_such_model(model_id)
         try:
             contents = {digest: self._files.read(digest) for digest in set(parts.values())}
@@ -208,6 +208,13 @@ class Zoo:
                 f"missing, though model {model_id} has it; remove the model and add it again",
                 error.filename,
             ) from None
+        size = sum(tensor.file_bytes for tensor in contents.values())
+        if size != model.bytes:
+            raise StoreError(
+                f"damaged: the tensors of model {model_id} have {size:,} bytes, not "
+                f"{model.bytes:,}; remove the model and add it again",
+                self.index.path,
+            )
         return {name: contents[digest] for name, digest in parts.items()}
 
     def no_such_model(self, model_id: int) -> StoreError:
@@ -233,8 +240,7 @@ class Zoo:
                     policy.on_use(rows.view_of(model))
                     rows.put(db, "state", policy.state_dict())
                 rows.put(db, "count", count)
-                uses = "UPDATE models SET uses = uses + 1, used = ? WHERE id = ?"
-                db.execute(uses, (count, model_id))
+                rows.note_use(db, model, count)
         if not model:
             raise self.no_such_model(model_id)
 

@@ -162,7 +162,8 @@ def alter_sqlite(path: Path, rng: Random) -> str:
 def alter(root: Path, rng: Random) -> str:
     """Alter one file below a folder; says which one and how."""
     paths = sorted(path for path in root.rglob("*") if path.is_file())
-    path = rng.choice(paths)
+    suffix = rng.choice(sorted({path.suffix for path in paths}))
+    path = rng.choice([path for path in paths if path.suffix == suffix])
     ways: list[Alter] = [alter_bytes, alter_place]
     own: dict[str, Alter] = {".json": alter_json, ".parquet": alter_parquet,
                              ".sqlite": alter_sqlite}  # fmt: skip

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.support import zoo_kills
+from tests.support.messages import assert_states
 from wattkeeper.live.zoo.blobs import BlobStore
 from wattkeeper.live.zoo.tensors import read_safetensors
 from wattkeeper.live.zoo.zoo import Zoo
@@ -338,7 +339,10 @@ def change(index: Path, statement: str) -> None:
         (lambda index: change(index, "PRAGMA application_id = 7"), "but not of a zoo"),
         (lambda index: change(index, "DROP TABLE leases"), "damaged: no such table: leases"),
         (lambda index: change(index, "UPDATE graphs SET graph = '[]'"), "of model 1 is another"),
-        (lambda index: change(index, "UPDATE settings SET value = 'x'"), "damaged: the setting"),
+        (
+            lambda index: change(index, "UPDATE settings SET value = 'x'"),
+            "damaged: the row of the setting",
+        ),
         (lambda index: index.unlink(), "no zoo: index.sqlite is not there"),
     ],
 )
@@ -493,3 +497,42 @@ def test_ten_kills(tmp_path: Path, bounded: bool) -> None:
 def test_a_hundred_kills(tmp_path: Path, bounded: bool) -> None:
     """Of four processes that add, evict, remove and start from one another's models."""
     check_kills(tmp_path, bounded, 100, 2)
+
+
+@pytest.mark.parametrize(
+    ("statement", "place"),
+    [
+        ("UPDATE models SET accuracy = 0.99", "model 1"),
+        ("UPDATE models SET name = x'ff00'", "model 1"),
+        ("UPDATE models SET uses = 'many'", "model 1"),
+        ("UPDATE settings SET value = '5' WHERE name = 'count'", "the setting count"),
+    ],
+)
+def test_changed_rows_are_refused(zoo: Zoo, statement: str, place: str) -> None:
+    first = add(zoo, state(1))
+    index = zoo.path / "index.sqlite"
+    change(index, statement)
+    with pytest.raises(StoreError) as caught:
+        Zoo(zoo.path).note_use(first)
+    assert_states(str(caught.value), index, "damaged", place)
+
+
+def test_missing_tensors_of_a_model_are_noticed(zoo: Zoo) -> None:
+    first = add(zoo, state(1))
+    one = "DELETE FROM parts WHERE name = (SELECT MAX(name) FROM parts)"
+    change(zoo.path / "index.sqlite", one)
+    with pytest.raises(StoreError, match="damaged"):
+        zoo.read(first)
+
+
+def test_a_zoo_of_the_first_format_is_converted(zoo: Zoo) -> None:
+    first = add(zoo, state(1))
+    before, index = zoo.models(), zoo.path / "index.sqlite"
+    for table in ("models", "settings"):
+        change(index, f"ALTER TABLE {table} DROP COLUMN seal")
+    change(index, "PRAGMA user_version = 1")
+    again = Zoo(zoo.path)
+    assert again.models() == before
+    again.note_use(first)
+    assert again.models()[0].uses == 1
+    assert Zoo(zoo.path).check() == ()

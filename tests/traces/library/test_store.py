@@ -241,6 +241,7 @@ def write_sealed(path: Path, data: bytes) -> None:
     (path / "jobs.parquet").write_bytes(data)
     meta = json.loads((path / "trace.json").read_text())
     meta["tables"]["jobs"]["sha256"] = hashlib.sha256(data).hexdigest()
+    meta.pop("digest", None)  # as earlier versions wrote it
     (path / "trace.json").write_text(json.dumps(meta))
 
 
