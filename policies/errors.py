@@ -30,11 +30,23 @@ Point = Literal["configure", "select", "place", "tune", "retain"]
 
 SHOWN = 20
 """Largest number of problems in a message."""
+LONGEST_MESSAGE = 800
+"""Characters of a problem's message, and of its place; a longer one is cut in its middle."""
+
+
+def cut_message(text: str) -> str:
+    """The text; one of more than `LONGEST_MESSAGE` characters without its middle."""
+    if len(text) <= LONGEST_MESSAGE:
+        return text
+    end = LONGEST_MESSAGE // 4
+    start = LONGEST_MESSAGE - end - 40
+    left_out = f" ... ({len(text) - start - end:,} characters) ... "
+    return text[:start] + left_out + text[-end:]
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One error.
+    """One error; of texts longer than `LONGEST_MESSAGE`, the start and the end.
 
     Attributes:
         message: What was found, what is allowed, and what to do.
@@ -43,6 +55,10 @@ class Problem:
 
     message: str
     where: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", cut_message(self.message))
+        object.__setattr__(self, "where", cut_message(self.where))
 
     def __str__(self) -> str:
         return printable(f"{self.where}: {self.message}" if self.where else self.message)

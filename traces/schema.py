@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Bools
-from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.policies.errors import Problem, TraceError, cut_message
+from wattkeeper.traces.limits import MOST_FAULTS
 
 ALLOWED: Final[Mapping[str, str]] = {
     "": "any value",
@@ -165,19 +166,23 @@ def validate(table: pa.Table, schema: pa.Schema, file: str) -> pa.Table:
             else with one problem per malformed row (1-based): a value missing or out of range, a
             repeated key.
     """
-    problems = [Problem(text, file) for text in _column_problems(table.schema, schema)]
-    if not problems and not table.num_rows:
-        problems = [Problem("the table has no rows; a trace needs at least one", file)]
-    if not problems:
-        faults = row_problems(table, schema) or find_repeated(table, schema)
-        problems = [Problem(text, f"{file}, row {row + 1}") for row, text in faults.items()]
+    check_types(table.schema, schema, file)
+    if not table.num_rows:
+        raise TraceError("the table has no rows; a trace needs at least one", file)
+    faults = row_problems(table, schema, most=MOST_FAULTS) or find_repeated(table, schema)
+    problems = [Problem(text, f"{file}, row {row + 1}") for row, text in faults.items()]
     if problems:
         raise TraceError(problems)
     columns = table.select(schema.names).combine_chunks().columns
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _column_problems(present: pa.Schema, schema: pa.Schema) -> list[str]:
+def check_types(present: pa.Schema, schema: pa.Schema, file: str) -> None:
+    """Check names and types of the columns of a table against a canonical schema.
+
+    Raises:
+        TraceError: If a column is missing, unknown or of another type.
+    """
     problems = []
     for want in schema:
         indices = present.get_all_field_indices(want.name)
@@ -191,15 +196,24 @@ def _column_problems(present: pa.Schema, schema: pa.Schema) -> list[str]:
     if extra:
         allowed = ", ".join(schema.names)
         problems.append(f"unknown column {', '.join(extra)}; allowed are {allowed}")
-    return problems
+    if problems:
+        raise TraceError([Problem(text, file) for text in problems])
 
 
 def row_problems(
-    table: pa.Table, schema: pa.Schema, names: Mapping[str, str] = MappingProxyType({})
+    table: pa.Table,
+    schema: pa.Schema,
+    names: Mapping[str, str] = MappingProxyType({}),
+    *,
+    most: int | None = None,
 ) -> dict[int, str]:
     """Faults of the values of each malformed row, by 0-based row, ascending.
 
-    `names`: column names for messages, where they differ from those of the schema.
+    Args:
+        table: The rows.
+        schema: Its fields, with their rules.
+        names: Column names for messages, where they differ from those of the schema.
+        most: Of each column, only so many malformed values count.
     """
     problems: dict[int, list[str]] = {}
     for want in schema:
@@ -210,7 +224,7 @@ def row_problems(
         violating = _find_violations(column, rule)
         if not want.nullable:
             violating |= np.asarray(column.is_null())
-        for row in np.flatnonzero(violating).tolist():
+        for row in np.flatnonzero(violating)[:most].tolist():
             value = column[row].as_py()
             text = "absent" if value is None else repr(value)
             name = names.get(want.name, want.name)
@@ -249,7 +263,7 @@ def _is_increasing(texts: pa.ChunkedArray) -> bool:
 
 
 def find_repeated(table: pa.Table, schema: pa.Schema) -> dict[int, str]:
-    """Rows that repeat the key of an earlier one, by 0-based row, ascending."""
+    """The first rows that repeat the key of an earlier one, by 0-based row, ascending."""
     key = [name for name in schema.metadata[b"key"].decode().split(",") if name]
     if not key:
         return {}
@@ -267,5 +281,7 @@ def find_repeated(table: pa.Table, schema: pa.Schema) -> dict[int, str]:
         first_row = first.setdefault(values, row)
         if first_row != row:
             what = ", ".join(f"{name} {value!r}" for name, value in zip(key, values, strict=True))
-            problems[row] = f"repeats row {first_row + 1}: {what}; must be unique"
+            problems[row] = cut_message(f"repeats row {first_row + 1}: {what}; must be unique")
+            if len(problems) == MOST_FAULTS:
+                break
     return problems

@@ -65,6 +65,8 @@ class Group(click.Group):
         except BrokenPipeError:  # the reader closed the pipe, as `head` does
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(CLOSED_PIPE)
+        except MemoryError:
+            _fail(ctx, "the memory of this host does not suffice", LACKING)
         except OSError as error:
             _fail(ctx, f"{error.filename or 'system'}: {error.strerror or error}", LACKING)
 

@@ -17,6 +17,8 @@ from wattkeeper.scenarios.spec.schema import OneOf, Scenario
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, describe, read
 
 SUFFIX = ".yaml"
+MOST_ERRORS = 500
+"""Faults of a scenario that are explained; each takes a look at all others."""
 WORDS = {
     "an object": "a mapping",
     "a valid dictionary": "a mapping",
@@ -113,7 +115,7 @@ def check(document: YamlDocument) -> LoadedScenario:
 def _problems(error: ValidationError, document: YamlDocument) -> list[Problem]:
     """Each problem once, in the order of the file."""
     problems: dict[str, Problem] = {}
-    for detail in _drop_superseded(error.errors(), document):
+    for detail in _drop_superseded(error.errors()[:MOST_ERRORS], document):
         message, where = _explain(detail, document), _place_of(detail, document)
         known = f"{where} {_key_of(detail, document) if _is_type_error(detail) else message}"
         if known in problems and _is_type_error(detail):

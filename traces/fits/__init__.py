@@ -17,6 +17,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.described import Described
 from wattkeeper.policies.errors import InputError, Problem, TraceError
+from wattkeeper.traces.limits import MOST_DETAILS_BYTES
 
 HOURS: Final = 24
 DAYS: Final = 7
@@ -216,13 +217,16 @@ def load_fit(name_or_path: str | Path) -> Fit:
         return _parse((Path(__file__).parent / f"{text}.json").read_bytes(), text)
     path = Path(text)
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(MOST_DETAILS_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(
             f"no fit {text!r} ({reason}); give a file that `wattkeeper traces fit` wrote, or one "
             f"of {', '.join(list_shipped())}"
         ) from error
+    if len(data) > MOST_DETAILS_BYTES:
+        raise TraceError(f"is larger than {MOST_DETAILS_BYTES:,} bytes: no fit", path)
     return _parse(data, text)
 
 

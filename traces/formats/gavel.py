@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import TraceError
+from wattkeeper.traces.limits import MOST_JSON_BYTES
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     Wrong,
@@ -23,6 +24,7 @@ from wattkeeper.traces.readers.columns import (
     parse_numbers,
     parse_texts,
 )
+from wattkeeper.traces.readers.csvfile import read_whole
 from wattkeeper.traces.readers.textfile import Layout, first_line, text_batches
 
 COLUMNS: Final = (
@@ -99,8 +101,8 @@ def convert(batch: Batch) -> Rows:
 def _speeds(path: Path) -> dict[tuple[str, int], float]:
     """Steps/s of each job type and number of GPUs, alone; without jobs that cannot run."""
     try:
-        data = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        data = json.loads(read_whole(path, MOST_JSON_BYTES))
+    except (ValueError, RecursionError) as error:
         raise TraceError(f"is no JSON file: {error}", path) from error
     table = data.get(GPU) if isinstance(data, dict) else None
     if not isinstance(table, dict):

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.traces.limits import MOST_FAULTS
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     Wrong,
@@ -111,10 +112,10 @@ def nodes(paths: Sequence[Path]) -> pa.Table | None:
     path = one_path(lists, "list of nodes")
     table = read_csv(path, SERVERS).table
     with_gpus = pc.greater(table["gpu"], 0)
-    bare = np.flatnonzero(np.asarray(pc.and_(with_gpus, table["model"].is_null()))).tolist()
-    if bare:
+    bare = np.flatnonzero(np.asarray(pc.and_(with_gpus, table["model"].is_null())))
+    if len(bare):
         text = "model is absent, must be that of its GPUs"
-        raise TraceError([Problem(text, f"{path}, row {row + 1}") for row in bare])
+        raise TraceError([Problem(text, f"{path}, row {row + 1}") for row in bare[:MOST_FAULTS]])
     table = table.filter(with_gpus)
     if not table.num_rows:
         raise TraceError("lists no node with a GPU", path)

@@ -26,6 +26,7 @@ from wattkeeper.traces.readers.textfile import one_path
 CHUNK_BYTES: Final = 1 << 20
 LONGEST_OBJECT: Final = 1 << 22
 BATCH_JOBS: Final = 10_000
+BATCH_CHARACTERS: Final = 1 << 24
 SNIFFED_BYTES: Final = 4096
 SHOWN: Final = 40
 SPACE: Final = re.compile(r"[ \t\r\n]*")
@@ -57,22 +58,23 @@ def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch
     path = one_path(paths, "JSON file")
     lines: list[int] = []
     records: list[object] = []
-    is_empty = True
-    for line, record in _objects(path):
+    is_empty, characters = True, 0
+    for line, record, length in _objects(path):
         is_empty = False
         lines.append(line)
         records.append(record)
-        if len(records) == BATCH_JOBS:
+        characters += length
+        if len(records) == BATCH_JOBS or characters >= BATCH_CHARACTERS:
             yield Batch(path, np.array(lines, dtype=np.int64), records)
-            lines, records = [], []
+            lines, records, characters = [], [], 0
     if records:
         yield Batch(path, np.array(lines, dtype=np.int64), records)
     if is_empty:
         raise TraceError("holds no jobs: the JSON array is empty", path)
 
 
-def _objects(path: Path) -> Iterator[tuple[int, object]]:
-    """The elements of a JSON array, each with its first line."""
+def _objects(path: Path) -> Iterator[tuple[int, object, int]]:
+    """The elements of a JSON array, each with its first line and its number of characters."""
     text = _Window(path)
     text.expect("[", "is no JSON array of jobs")
     if text.peek() == "]":
@@ -80,7 +82,8 @@ def _objects(path: Path) -> Iterator[tuple[int, object]]:
     else:
         while True:
             text.peek()  # the line is that of the job, not of the comma before it
-            yield text.line, text.element()
+            line = text.line
+            yield line, *text.element()
             if text.peek() != ",":
                 break
             text.expect(",", "")
@@ -116,8 +119,8 @@ class _Window:
             self.fail(f"{message}: found {text}, expected {character!r}")
         self._at += 1
 
-    def element(self) -> object:
-        """Decode the object that starts here."""
+    def element(self) -> tuple[object, int]:
+        """Decode the object that starts here; its number of characters."""
         self.expect("{", "no job starts here")
         self._at -= 1
         while True:
@@ -128,8 +131,9 @@ class _Window:
                     continue
                 self.fail(f"the job that starts here is broken: {getattr(error, 'msg', error)}")
             else:
+                length = end - self._at
                 self._move(end)
-                return value
+                return value, length
 
     def _move(self, end: int) -> None:
         self.line += self._text.count("\n", self._at, end)

@@ -21,8 +21,8 @@ from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     WHOLE_BELOW,
     Wrong,
+    add_coded_faults,
     add_fault,
-    add_faults,
     keep_rows,
     parse_each,
     parse_numbers,
@@ -42,7 +42,7 @@ RUNNING: Final = "^(RUNNING|SUSPENDED|COMPLETING|STOPPED)"
 SPAN: Final = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
 TRES: Final = re.compile(r"(gres/gpu(?::([^=]+))?)(?:=(.*))?")
 GRES: Final = re.compile(r"((?:gres[:/])?gpu(?::([A-Za-z][^:=]*|[^:=]+(?=[:=])))?)(?:[:=](.*))?")
-PLACES: Final = re.compile(r"\([^)]*\)")
+PLACES: Final = re.compile(r"\([^()]*\)")
 COUNT: Final = re.compile(r"[0-9]{1,15}")
 
 
@@ -171,12 +171,13 @@ def _gpus(table: pa.Table, wrong: Wrong) -> tuple[Floats, pa.Array, np.ndarray[A
             continue
         coded = strip_cells(table, name).dictionary_encode()
         codes = np.asarray(coded.indices)
-        parsed, filled_in = [], coded.dictionary.to_pylist()
+        parsed, faults, filled_in = [], {}, coded.dictionary.to_pylist()
         for code, text in enumerate(filled_in):
             total, kind, fault = _parse_request(text, name)
             parsed.append((total, kind))
             if fault:
-                add_faults(wrong, codes == code, f"{name}: {fault}")
+                faults[code] = f"{name}: {fault}"
+        add_coded_faults(wrong, codes, faults)
         count = np.array([count for count, _ in parsed] or [0.0], dtype=float)[codes]
         filled = np.array([bool(text) for text in filled_in] or [False])[codes]
         if name.endswith("GRES"):

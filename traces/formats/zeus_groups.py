@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.files.names import derive_name
+from wattkeeper.traces.limits import MOST_FAULTS
 from wattkeeper.traces.readers.base import Format
 from wattkeeper.traces.readers.csvfile import read_csv
 from wattkeeper.traces.readers.textfile import one_path
@@ -88,6 +89,8 @@ def _check_rows(table: pa.Table, path: Path) -> list[str]:
             )
             problems.append(Problem(text, where))
         last[group] = start
+        if len(problems) >= MOST_FAULTS:
+            break
         seen[group] += 1
         job_ids.append(f"{group}/{seen[group]}")
     if problems:

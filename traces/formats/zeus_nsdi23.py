@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.traces.limits import MOST_FAULTS
 from wattkeeper.traces.readers.base import Format
 from wattkeeper.traces.readers.csvfile import CsvFile, read_csv
 from wattkeeper.traces.schema import CONVERGENCE, PROFILES, WORKLOADS, field, table_schema
@@ -149,6 +150,7 @@ def _identities(table: pa.Table) -> list[Identity]:
 def _name_workloads(tables: Iterable[pa.Table], train_path: Path) -> dict[Identity, str]:
     """Workload names in order of appearance: the first of a data set has the set's name."""
     names: dict[Identity, str] = {}
+    known_names: set[str] = set()
     problems = []
     for identity in dict.fromkeys(i for table in tables for i in _identities(table)):
         dataset, _, optimizer = identity
@@ -156,11 +158,13 @@ def _name_workloads(tables: Iterable[pa.Table], train_path: Path) -> dict[Identi
             known = ", ".join(CONSTANTS)
             text = f"data set {dataset!r} has no published target; those that have: {known}"
             problems.append(Problem(text, str(train_path.parent)))
-        first = dataset not in names.values()
-        names[identity] = name = dataset if first else f"{dataset}-{optimizer}"
-        if list(names.values()).count(name) > 1:
+        names[identity] = name = f"{dataset}-{optimizer}" if dataset in known_names else dataset
+        if name in known_names:
             text = f"two networks would be workload {name!r}; import one at a time"
             problems.append(Problem(text, str(train_path.parent)))
+        known_names.add(name)
+        if len(problems) >= MOST_FAULTS:
+            break
     if problems:
         raise TraceError(problems)
     return names

@@ -12,12 +12,20 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from wattkeeper.policies.errors import InputError, Problem, TraceError
 from wattkeeper.traces.files.atomic import is_leftover, replace_file, replace_folder, settle
-from wattkeeper.traces.schema import KINDS, OPTIONAL
+from wattkeeper.traces.limits import (
+    MOST_DETAILS_BYTES,
+    MOST_RATIO,
+    MOST_TABLE_BYTES,
+    UNLIMITED_TABLE_BYTES,
+    is_oversized,
+)
+from wattkeeper.traces.schema import KINDS, OPTIONAL, check_types
 from wattkeeper.traces.trace import Kind, Origin, Trace
 
 META = "trace.json"
@@ -105,7 +113,7 @@ def meta_bytes(fields: Mapping[str, Any]) -> bytes:
 def amend(folder: Path, inputs: Mapping[str, str], notes: Sequence[str]) -> None:
     """Add inputs and notes to the ``trace.json`` of a trace."""
     path = folder / META
-    meta = _parse_meta(_bytes(path), path)
+    meta = _parse_meta(_bytes(path, MOST_DETAILS_BYTES), path)
     more = {"inputs": meta.inputs | dict(inputs), "notes": (*meta.notes, *notes)}
     with replace_file(path) as fresh:
         fresh.write_bytes(meta.model_copy(update=more).to_bytes())
@@ -161,7 +169,7 @@ def read(folder: Path) -> Trace:
         state = "is a file, not the folder of a trace" if folder.exists() else "does not exist"
         raise TraceError(state, folder)
     path = folder / META
-    meta = _parse_meta(_bytes(path), path)
+    meta = _parse_meta(_bytes(path, MOST_DETAILS_BYTES), path)
     tables = {name: _read_table(folder / f"{name}.parquet", meta, name) for name in meta.tables}
     fields = {key: getattr(meta, key) for key in _Meta.model_fields if key in Trace.__slots__}
     try:
@@ -174,13 +182,17 @@ def read(folder: Path) -> Trace:
     return trace
 
 
-def _bytes(path: Path) -> bytes:
+def _bytes(path: Path, most: int) -> bytes:
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(most + 1)
     except FileNotFoundError as error:
         raise TraceError(f"is missing; a trace needs {path.name}", path) from error
     except OSError as error:
         raise TraceError(f"cannot be read: {error.strerror or error}", path) from error
+    if len(data) > most:
+        raise TraceError(f"is larger than {most:,} bytes, more than are read", path)
+    return data
 
 
 def _parse_meta(data: bytes, path: Path) -> _Meta:
@@ -201,15 +213,39 @@ def _parse_meta(data: bytes, path: Path) -> _Meta:
 
 
 def _read_table(path: Path, meta: _Meta, name: str) -> pa.Table:
-    if name not in KINDS[meta.kind] | OPTIONAL[meta.kind]:
+    schema = (KINDS[meta.kind] | OPTIONAL[meta.kind]).get(name)
+    if schema is None:
         need = ", ".join(KINDS[meta.kind])
         raise TraceError(f"a {meta.kind} trace has {need}, not {name!r}", path)
-    data = _bytes(path)
+    data = _bytes(path, MOST_TABLE_BYTES)
     if hashlib.sha256(data).hexdigest() != meta.tables[name].sha256:
         text = f"is truncated or was changed: it does not fit {META}; import the trace again"
         raise TraceError(text, path)
     try:
-        # One thread: Arrow's pools can abort a process that ends while they start.
-        return pq.ParquetFile(pa.BufferReader(data), pre_buffer=False).read(use_threads=False)
+        return _decode(data, schema, path)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise TraceError(f"is no valid Parquet file: {error}", path) from error
+
+
+def _decode(data: bytes, schema: pa.Schema, path: Path) -> pa.Table:
+    """The table in a Parquet file, whose size is known before each text of it has its own bytes."""
+    texts = [want.name for want in schema if pa.types.is_string(want.type)]
+    file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
+    check_types(file.schema_arrow, schema, str(path))
+    groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
+    size = file.metadata.num_rows * 8 * len(schema)
+    _check_size(max(size, sum(group.total_byte_size for group in groups)), data, path)
+    file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False, read_dictionary=texts)
+    # One thread: Arrow's pools can abort a process that ends while they start.
+    table = file.read(use_threads=False)
+    for name in texts:
+        for chunk in table[name].chunks:
+            lengths = pc.binary_length(chunk.dictionary).take(chunk.indices)
+            size += pc.sum(lengths).as_py() or 0
+        _check_size(size, data, path)
+    return table.cast(pa.schema([f.with_type(schema.field(f.name).type) for f in table.schema]))
+
+
+def _check_size(size: int, data: bytes, path: Path) -> None:
+    if is_oversized(size, len(data), UNLIMITED_TABLE_BYTES):
+        raise TraceError(f"decompresses to more than {MOST_RATIO} times its size", path)

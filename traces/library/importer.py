@@ -23,7 +23,7 @@ from wattkeeper.traces.files.atomic import replace_folder
 from wattkeeper.traces.files.names import check_name, derive_name
 from wattkeeper.traces.library import folder as folders
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Quality, Rows
-from wattkeeper.traces.readers.csvfile import digest_file
+from wattkeeper.traces.readers.csvfile import digest_file, quote
 from wattkeeper.traces.schema import JOBS, NODES, jobs_table, row_problems, validate
 
 ROW_GROUP: Final = 1 << 16
@@ -222,7 +222,7 @@ def _find_repeats(result: _FirstPass, scratch: Path) -> Ints:
             if before != (file, line):
                 first_place = f"{result.paths[before[0]].name}, line {before[1]}"
                 name = result.names.get("job_id", "job_id")
-                text = f"{name} {job!r} repeats {first_place}; must be unique"
+                text = f"{name} {quote(job)} repeats {first_place}; must be unique"
                 result.fault(file, line, text)
                 skip.append(start + row)
         start += part.num_rows

@@ -11,11 +11,13 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor
+from wattkeeper.traces.limits import MOST_JSON_BYTES
+from wattkeeper.traces.readers.csvfile import read_whole
 
 Extent = Annotated[int, Field(ge=1)]
 Place = Annotated[int, Field(ge=SOURCE)]
@@ -35,14 +37,14 @@ class Published(BaseModel):
 
     model: Name
     num_tensors: Annotated[int, Field(ge=0)]
-    opts: Annotated[list[Name], Field(min_length=1)]
-    dims: list[list[Extent]]
-    parents: list[list[Place]]
-    layer: list[str | None]
+    opts: Annotated[list[Name], Field(min_length=1), FailFast()]
+    dims: Annotated[list[Annotated[list[Extent], FailFast()]], FailFast()]
+    parents: Annotated[list[Annotated[list[Place], FailFast()]], FailFast()]
+    layer: Annotated[list[str | None], FailFast()]
 
 
 OWN: Final[TypeAdapter[list[OwnNode]]] = TypeAdapter(
-    Annotated[list[OwnNode], Field(min_length=1)], config=STRICT
+    Annotated[list[OwnNode], Field(min_length=1), FailFast()], config=STRICT
 )
 
 
@@ -87,12 +89,9 @@ def read_bytes(path: Path) -> bytes:
     """What is in a file.
 
     Raises:
-        TraceError: If it cannot be read.
+        TraceError: If it cannot be read, or has more than `MOST_JSON_BYTES`.
     """
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise TraceError(f"cannot be read: {error.strerror or error}", path) from error
+    return read_whole(path, MOST_JSON_BYTES)
 
 
 def check_new(name: str, known: Collection[str], path: Path) -> None:

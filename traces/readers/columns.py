@@ -39,6 +39,12 @@ def add_faults(wrong: Wrong, rows: Bools, text: str) -> None:
         add_fault(wrong, row, text)
 
 
+def add_coded_faults(wrong: Wrong, codes: Ints, faults: Mapping[int, str]) -> None:
+    """Add the fault of each code, where it has one, to those of the rows that have the code."""
+    for row in np.flatnonzero(np.isin(codes, list(faults))).tolist():
+        add_fault(wrong, row, faults[int(codes[row])])
+
+
 def _add_values(wrong: Wrong, rows: Bools, cells: pa.Array, name: str, must: str) -> None:
     """Add a fault that quotes the cell to those of several rows."""
     for row in np.flatnonzero(rows).tolist():
@@ -189,13 +195,14 @@ def parse_each(table: pa.Table, name: str, parse: Callable[[str], float], wrong:
     if name not in table.column_names:
         return np.full(table.num_rows, np.nan)
     coded = strip_cells(table, name).dictionary_encode()
-    codes, values = np.asarray(coded.indices), []
+    codes, values, faults = np.asarray(coded.indices), [], {}
     for code, text in enumerate(coded.dictionary.to_pylist()):
         try:
             values.append(parse(text))
         except ValueError as error:
             values.append(math.nan)
-            add_faults(wrong, codes == code, f"{name} is {quote(text)}, must be {error}")
+            faults[code] = f"{name} is {quote(text)}, must be {error}"
+    add_coded_faults(wrong, codes, faults)
     return np.array(values, dtype=float)[codes] if values else np.full(len(codes), np.nan)
 
 

@@ -21,6 +21,15 @@ import pyarrow.csv as pacsv
 
 from wattkeeper.policies.arrays import Bools, Floats
 from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.traces.limits import (
+    LONGEST_LINE_BYTES,
+    MOST_BYTES,
+    MOST_CELLS,
+    MOST_COLUMNS,
+    MOST_FAULTS,
+    MOST_RATIO,
+    is_oversized,
+)
 from wattkeeper.traces.schema import find_repeated, row_problems
 
 ABSENT: Final = ("", "nan", "NaN", "NA", "null", "NULL", "None")
@@ -56,7 +65,7 @@ def read_csv(path: Path, schema: pa.Schema) -> CsvFile:
     """Read the columns of a schema from a CSV file.
 
     Comma-separated, UTF-8 with or without byte order mark, any line ends, quotes, plain or gzip
-    (detected by content).
+    (detected by content). Its limits are those of `wattkeeper.traces.limits`.
 
     Args:
         path: The file.
@@ -65,14 +74,13 @@ def read_csv(path: Path, schema: pa.Schema) -> CsvFile:
 
     Raises:
         TraceError: If the file cannot be read or is not such a table; else one problem for each
-            malformed row.
+            of the first malformed rows.
     """
-    with open_plain(path) as file:
-        data = file.read()
+    data = read_whole(path, MOST_BYTES)
     texts, broken, header = _split(_text(data, path), path)
     _check_header(header, schema, path)
     numbers = np.arange(1, texts.num_rows + len(broken) + 1)
-    lines: list[int] = np.setdiff1d(numbers, list(broken)).tolist()
+    lines = np.setdiff1d(numbers, list(broken))
     arrays: list[pa.Array] = []
     wrong: dict[int, str] = {}
     for want in schema:
@@ -83,15 +91,14 @@ def read_csv(path: Path, schema: pa.Schema) -> CsvFile:
     table = pa.Table.from_arrays(arrays, schema=pa.schema([f.with_nullable(True) for f in schema]))
     if not broken and not wrong and not table.num_rows:
         raise TraceError("has a header and no rows", path)
-    for row, text in row_problems(table, schema).items():
+    for row, text in row_problems(table, schema, most=MOST_FAULTS).items():
         wrong.setdefault(row, text)
     if not wrong and not broken:
         wrong = find_repeated(table, schema)
-    problems_by_row = broken | {lines[row]: text for row, text in wrong.items()}
+    problems_by_row = broken | {int(lines[row]): text for row, text in wrong.items()}
     if problems_by_row:
-        raise TraceError(
-            [Problem(problems_by_row[n], f"{path}, row {n}") for n in sorted(problems_by_row)]
-        )
+        first = sorted(problems_by_row)[:MOST_FAULTS]
+        raise TraceError([Problem(problems_by_row[n], f"{path}, row {n}") for n in first])
     extra = tuple(name for name in header if name not in schema.names)
     return CsvFile(table.cast(schema), extra, digest_file(path))
 
@@ -102,19 +109,50 @@ def digest_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def read_whole(path: Path, most: int) -> bytes:
+    """The content of a file, decompressed if it is gzip.
+
+    Raises:
+        TraceError: As `open_plain`, or if it has more than `most` bytes.
+    """
+    with open_plain(path) as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise TraceError(f"is larger than {most:,} bytes, more than are read at once", path)
+    return data
+
+
+class _Unpacked(io.BufferedIOBase):
+    """The content of a gzip file, refused once it is out of proportion to the file."""
+
+    def __init__(self, packed: IO[bytes]) -> None:
+        self._packed, self._plain, self._bytes = packed, gzip.GzipFile(fileobj=packed), 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = self._plain.read(size)
+        self._bytes += len(data)
+        if is_oversized(self._bytes, self._packed.tell()):
+            raise TraceError(
+                f"decompresses to more than {MOST_RATIO} times its size, as no log does; "
+                "if it is to be trusted, decompress it first",
+                self._packed.name,
+            )
+        return data
+
+
 @contextmanager
 def open_plain(path: Path) -> Iterator[IO[bytes]]:
     """Open a file for reading, decompressed if its content is gzip.
 
     Raises:
-        TraceError: If the file does not exist, cannot be read, or is a damaged gzip file; also
-            while it is read.
+        TraceError: If the file does not exist, cannot be read, or is a damaged gzip file, or one
+            out of all proportion to its content; also while it is read.
     """
     try:
         with path.open("rb") as file:
             is_gzip = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if is_gzip else path.open("rb") as plain:
-            yield cast("IO[bytes]", plain)
+            file.seek(0)
+            yield cast("IO[bytes]", _Unpacked(file)) if is_gzip else file
     except UnicodeDecodeError:  # a ValueError too, of the caller that decodes the content
         raise
     except FileNotFoundError as error:
@@ -163,15 +201,17 @@ def _split(data: bytes, path: Path) -> tuple[pa.Table, dict[int, str], list[str]
     """Cells as text, rows of wrong length by row number, and the header."""
     if data.count(b'"') % 2:
         raise TraceError("a quotation mark is never closed", path)
+    if (cells := sum(map(data.count, (b",", b"\n", b"\r")))) > MOST_CELLS:
+        raise TraceError(f"has about {cells:,} cells; up to {MOST_CELLS:,} are read", path)
     broken: dict[int, str] = {}
 
     def note(row: pacsv.InvalidRow) -> str:
         text = f"has {row.actual_columns} values, the header has {row.expected_columns}"
         broken[row.number - 1] = text
-        return "skip"
+        return "skip" if len(broken) < MOST_FAULTS else "error"
 
+    width = _width(data, path)
     try:
-        width = len(next(csv.reader(io.TextIOWrapper(io.BytesIO(data), "utf-8", newline=""))))
         table = pacsv.read_csv(
             pa.BufferReader(data),
             read_options=pacsv.ReadOptions(
@@ -185,10 +225,36 @@ def _split(data: bytes, path: Path) -> tuple[pa.Table, dict[int, str], list[str]
                 strings_can_be_null=False,
             ),
         )
-    except (pa.ArrowException, csv.Error, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if len(broken) >= MOST_FAULTS:
+            rows = [Problem(text, f"{path}, row {row}") for row, text in broken.items()]
+            raise TraceError(rows) from error
         raise TraceError(f"is no CSV file: {error}", path) from error
     header = [str(column[0].as_py()).strip() for column in table.columns]
     return table.slice(1), broken, header
+
+
+def _width(data: bytes, path: Path) -> int:
+    """The number of columns of the header."""
+    text = io.StringIO(data[: LONGEST_LINE_BYTES + 1].decode("utf-8", "ignore"), newline="")
+    try:
+        width = len(next(csv.reader(text)))
+    except (csv.Error, StopIteration) as error:
+        raise TraceError(f"is no CSV file: {error}", path) from error
+    check_columns(width, f"{path}, header")
+    if len(data) > LONGEST_LINE_BYTES and not text.read(1):
+        raise TraceError(f"is longer than {LONGEST_LINE_BYTES:,} bytes", f"{path}, header")
+    return width
+
+
+def check_columns(count: int, where: object) -> None:
+    """Refuse a header of too many columns.
+
+    Raises:
+        TraceError: If there are more than `MOST_COLUMNS`.
+    """
+    if count > MOST_COLUMNS:
+        raise TraceError(f"has {count:,} columns; up to {MOST_COLUMNS:,} are read", where)
 
 
 def _check_header(header: list[str], schema: pa.Schema, path: Path) -> None:
@@ -218,7 +284,7 @@ def _convert(texts: pa.ChunkedArray, want: pa.Field) -> tuple[pa.Array, dict[int
     values = pc.if_else(absent, pa.scalar(None, pa.float64()), values)
     must = "a whole number below 2147483648" if whole else "a number"
     faults = {}
-    for row in np.flatnonzero(wrong).tolist():
+    for row in np.flatnonzero(wrong)[:MOST_FAULTS].tolist():
         faults[row] = f"{want.name} is {quote(cells[row].as_py())}, must be {must}"
     return values.cast(want.type), faults
 

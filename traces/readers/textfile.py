@@ -14,11 +14,16 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.traces.limits import LONGEST_LINE_BYTES
 from wattkeeper.traces.readers.base import Batch
-from wattkeeper.traces.readers.csvfile import describe_odd_byte, find_odd_byte, open_plain
+from wattkeeper.traces.readers.csvfile import (
+    check_columns,
+    describe_odd_byte,
+    find_odd_byte,
+    open_plain,
+)
 
 BLOCK_BYTES: Final = 1 << 21
-LONGEST_LINE_BYTES: Final = 1 << 24
 SNIFFED_BYTES: Final = 1 << 16
 BOM: Final = b"\xef\xbb\xbf"
 
@@ -154,7 +159,7 @@ def _blocks(path: Path, block_bytes: int) -> Iterator[tuple[int, list[bytes]]]:
                 return
             *lines, rest = block.split(b"\n")
             if len(rest) > LONGEST_LINE_BYTES:
-                text = f"has a line longer than {LONGEST_LINE_BYTES} bytes: no log of jobs"
+                text = f"is longer than {LONGEST_LINE_BYTES:,} bytes, as no line of a log is"
                 raise TraceError(text, f"{path}, line {number + len(lines)}")
             if b"\r" in block:
                 lines = [line.removesuffix(b"\r") for line in lines]
@@ -175,6 +180,7 @@ def _header(line: bytes, layout: Layout, path: Path, number: int) -> tuple[str, 
     values = _values(line, layout)
     if isinstance(values, str):
         raise TraceError(values, f"{path}, line {number}")
+    check_columns(len(values), f"{path}, line {number}")
     return tuple(name.strip() for name in values)
 
 
