@@ -68,7 +68,11 @@ class Group(click.Group):
         except MemoryError:
             _fail(ctx, "the memory of this host does not suffice", LACKING)
         except OSError as error:
-            _fail(ctx, f"{error.filename or 'system'}: {error.strerror or error}", LACKING)
+            _fail(
+                ctx,
+                cut_message(f"{error.filename or 'system'}: {error.strerror or error}"),
+                LACKING,
+            )
 
 
 @contextmanager
