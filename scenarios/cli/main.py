@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wattkeeper.policies.errors import EnvironmentLacks, WattkeeperError
+from wattkeeper.policies.errors import EnvironmentLacks, WattkeeperError, cut_message
 from wattkeeper.policies.printable import printable
 from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.cli.bench import bench
