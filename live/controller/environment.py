@@ -35,6 +35,8 @@ class LiveEnvironment(SimulationEnvironment):
         expects_external: Whether external events may still come.
         finish_replay: Called once the events of the log were processed.
         is_stopped: Whether time stands still until an external event comes.
+        turns: How often it waited; any thread, and signal handlers, may read it.
+        is_idle: Whether it waits now, likewise.
     """
 
     def __init__(self, wall: WallClock, log: EventLog) -> None:
@@ -47,6 +49,8 @@ class LiveEnvironment(SimulationEnvironment):
         self.expects_external: Callable[[], bool]
         self.finish_replay: Callable[[], None]
         self.is_stopped: Callable[[], bool] = lambda: False
+        self.turns = 0
+        self.is_idle = False
         self._is_replayed = False
         # Not SimpleQueue: in CPython 3.11 its `get` waits for ever if its timeout is over at once.
         self._posted: Queue[ExternalEvent] = Queue()
@@ -61,6 +65,13 @@ class LiveEnvironment(SimulationEnvironment):
         Args:
             until_s: Time of the run, s; infinite if only an external event ends the waiting.
         """
+        self.turns, self.is_idle = self.turns + 1, True
+        try:
+            return self._wait(until_s)
+        finally:
+            self.is_idle = False
+
+    def _wait(self, until_s: float) -> ExternalEvent | None:
         while True:
             left_s = (until_s - self.wall.now_s()) / self.wall.speed
             try:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from wattkeeper.policies.errors import StoreError
+from wattkeeper.traces.files.private import make_private_file, make_private_folder
 
 VERSION: Final = "2"
 """Of the events and their payloads."""
@@ -50,6 +51,8 @@ class ExternalEvent(NamedTuple):
 class EventLog:
     """The log of one run, in an SQLite file; a controller that is killed loses nothing of it.
 
+    It holds the secret of the sessions: only its owner may read it.
+
     Args:
         path: The file; it is made if it is not there.
 
@@ -58,7 +61,8 @@ class EventLog:
     """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
+        make_private_file(path)
         self.path = path
         self._db = sqlite3.connect(path, timeout=1.0, isolation_level=None)
         try:

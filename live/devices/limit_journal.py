@@ -22,6 +22,7 @@ from wattkeeper.live.host import process_identity
 from wattkeeper.policies.errors import NoPermission, WattkeeperError
 from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.files.locks import lock
+from wattkeeper.traces.files.private import make_private_folder
 from wattkeeper.traces.files.user_dirs import state_folder
 
 
@@ -85,8 +86,8 @@ def load(file: Path) -> LimitRecord | None:
 def save(record: LimitRecord) -> None:
     """Write a record durably."""
     file = path(record.uuid)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with replace_file(file) as new:
+    make_private_folder(file.parent)
+    with replace_file(file, private=True) as new:
         new.write_text(json.dumps(record._asdict()), encoding="ascii")
 
 
@@ -134,7 +135,7 @@ def hold_lock(uuid: str, patience_s: float = 0.0) -> Iterator[None]:
         NoPermission: If another process holds it.
     """
     file = path(uuid).with_suffix(".lock")
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(file.parent)
     until_s = time.monotonic() + patience_s
     release: Callable[[], None] | None = None
     while release is None:

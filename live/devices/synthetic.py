@@ -20,6 +20,7 @@ from wattkeeper.live.host.wall_clock import STILL, WallClock
 from wattkeeper.live.wire.clock import run_clock
 from wattkeeper.policies.errors import DeviceLost, InputError
 from wattkeeper.traces.files.atomic import replace_file
+from wattkeeper.traces.files.private import make_private_folder
 from wattkeeper.traces.files.user_dirs import state_folder
 
 PREFIX: Final = "synthetic:"
@@ -109,8 +110,8 @@ class SyntheticDevice:
         state = SyntheticState(
             gpu_type, limits, idle_w, *begun, limits.default_w, since_s=wall.now_s()
         )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replace_file(path) as fresh:
+        make_private_folder(path.parent)
+        with replace_file(path, private=True) as fresh:
             fresh.write_bytes(_bytes(state))
         return cls(path)
 

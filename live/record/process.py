@@ -14,6 +14,7 @@ from wattkeeper.live.controller import processes
 from wattkeeper.live.wire.client import LINK, RUN
 from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.policies.json_types import Json
+from wattkeeper.traces.files.private import open_private
 
 EXIT_TIMEOUT_S: Final = 60.0
 """Time that an interrupted script has to exit, s."""
@@ -47,7 +48,7 @@ def execute(
     """
     run = f"record.{secrets.token_hex(8)}"
     inherited = {name: value for name, value in os.environ.items() if name != LINK}
-    with log.open("wb") as output:
+    with open(log, "wb", opener=open_private) as output:
         process = subprocess.Popen(
             command,
             env={**inherited, **variables, RUN: run},

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import importlib.util
 import json
 import os
 import shutil
@@ -20,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-from wattkeeper.live.controller.launchers.local import check_torchrun, torchrun_command
+from wattkeeper.live.controller.launchers.local import check_torchrun, find_module, torchrun_command
 from wattkeeper.live.devices.device import CommonRange
 from wattkeeper.live.host import process_identity
 from wattkeeper.live.host.failures import is_out_of_memory
@@ -32,6 +31,7 @@ from wattkeeper.live.wire.clock import run_clock
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.traces.files.atomic import replace_file
+from wattkeeper.traces.files.private import make_private_folder, open_private
 
 Progress = Callable[[int, int], None]
 
@@ -88,11 +88,7 @@ class RecordingPlan(NamedTuple):
         """The script's file; None if there is none."""
         if Path(self.script).is_file():
             return Path(self.script)
-        try:
-            spec = importlib.util.find_spec(self.script)
-        except (ImportError, ValueError):
-            return None
-        return Path(spec.origin) if spec is not None and spec.origin else None
+        return find_module(self.script)
 
     def digest(self) -> str:
         """SHA-256 of the script's file."""
@@ -176,7 +172,7 @@ def record(
     command = plan.command()
     key = json.dumps([command, plan.digest(), str(Path.cwd())])
     folder = folder / hashlib.sha256(key.encode()).hexdigest()[:16]
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
     with _lock_folder(folder) as lock, _interrupt_on_sigterm():
         runner = _ScriptRunner(plan, command, folder, lock)
         highest_w = None if plan.power_limits_w is None else max(plan.power_limits_w)
@@ -257,7 +253,7 @@ class _ScriptRunner:
             stored = json.loads(path.read_text(encoding="utf-8"))
             return ScriptRun(RecordingRequest(*stored.pop("request")), **stored)
         done = self._run(request, path.with_suffix(".log"))
-        with replace_file(path) as new:
+        with replace_file(path, private=True) as new:
             new.write_text(json.dumps(done._asdict()), encoding="utf-8")
         return done
 
@@ -365,7 +361,7 @@ def _measure_settle_s(limits_w: Sequence[float]) -> float:
 def _lock_folder(folder: Path) -> Iterator[int]:
     """Hold the folder's lock, which a killed recording's training still holds until it ends."""
     # Not by `traces.files.locks`: the training inherits this lock, and outlives its recorder.
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
+    lock = open_private(folder / "lock", os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield lock

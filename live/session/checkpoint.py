@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.traces.files.atomic import replace_file
+from wattkeeper.traces.files.private import make_private_folder
 
 PARENT: Final = "wattkeeper.parent"
 """Key of the parent in a zoo; no keyword argument can have this name."""
@@ -36,12 +37,14 @@ def save(path: Path, objects: Mapping[str, Checkpointable], parent: int | None =
     if parent is not None:
         states[PARENT] = parent
     try:
-        with replace_file(path) as fresh:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
+        with replace_file(path, private=True) as fresh:
             if torch := sys.modules.get("torch"):
                 torch.save(states, fresh)
             else:
                 fresh.write_text(json.dumps(states), encoding="utf-8")
+    except OSError as error:
+        raise EnvironmentLacks(f"cannot write {path}: {error.strerror or error}") from error
     except TypeError as error:
         raise InputError(
             f"the state of {', '.join(states)} is not of JSON values ({error}), and torch is not "

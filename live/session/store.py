@@ -25,6 +25,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import sqlalchemy as sa
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, StoreError, WattkeeperError
+from wattkeeper.traces.files.private import make_private_file, make_private_folder
 from wattkeeper.traces.files.user_dirs import state_folder
 
 T = TypeVar("T")
@@ -198,7 +199,8 @@ class SessionStore:
 
     def _file(self, path: Path) -> sa.Engine:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(path.parent)
+            make_private_file(path)
         except OSError as error:
             self._refuse(error)
         until_s = time.monotonic() + BUSY_S

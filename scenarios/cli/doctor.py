@@ -14,6 +14,7 @@ from wattkeeper.live.devices.device import Device
 from wattkeeper.live.devices.nvml import VISIBLE, NvmlGpu, visible_gpus
 from wattkeeper.live.devices.power_limiter import PowerLimiter
 from wattkeeper.policies.errors import EnvironmentLacks, NotSupported, WattkeeperError
+from wattkeeper.traces.files.private import make_private_folder
 from wattkeeper.traces.files.user_dirs import STATE, state_folder
 
 State = Literal["good", "note", "fault"]
@@ -145,7 +146,7 @@ def _check_torch() -> Finding:
 def _check_state() -> Finding:
     try:
         folder = state_folder()
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder)
         with tempfile.TemporaryFile(dir=folder):
             return Finding("state", "good", str(folder))
     except EnvironmentLacks as error:

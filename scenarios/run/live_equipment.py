@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from wattkeeper.live.controller.launchers import ray as ray_runner
-from wattkeeper.live.controller.launchers.local import check_torchrun, command_line
+from wattkeeper.live.controller.launchers.local import check_torch, check_torchrun, command_line
 from wattkeeper.live.controller.workloads import Trainings, TrainingSpec
 from wattkeeper.live.devices.device import Device, common_range
 from wattkeeper.live.host.wall_clock import WallClock
@@ -101,6 +101,8 @@ def equip(
     for name, workload in section.workloads.items():
         with locate_errors(loaded.document, "live", "workloads", name, "command"):
             command_line(workload.command)
+            if section.runner != "ray":
+                check_torch(workload.command)
     if section.runner == "ray":
         devices: HostDevices = ray_runner.run_on_gpu_host(_find_host_devices, section.power_control)
     else:

@@ -9,6 +9,7 @@ from typing import Final, TypedDict
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.traces.files.atomic import replace_file
+from wattkeeper.traces.files.private import make_private_folder
 
 MARK: Final = "wattkeeper-live.json"
 """Name of the file that marks a folder of live runs."""
@@ -42,6 +43,7 @@ def open_folder(loaded: LoadedScenario, folder: Path) -> bool:
                 f"{folder} holds no live runs of wattkeeper: name another folder (--out)"
             ) from None
         if mark["digest"] == digest and not mark["done"]:
+            folder.chmod(0o700)
             return True
         if not mark["done"]:
             raise StoreError(
@@ -51,7 +53,9 @@ def open_folder(loaded: LoadedScenario, folder: Path) -> bool:
         for path in folder.iterdir():  # the mark goes last, so that it may be interrupted
             if path.is_dir():
                 shutil.rmtree(path)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
+    folder.chmod(0o700)  # made by the user, or by an older wattkeeper
     _write(folder, {"digest": digest, "done": False})
     return False
 
@@ -67,5 +71,5 @@ def _read(folder: Path) -> Mark:
 
 
 def _write(folder: Path, mark: Mark) -> None:
-    with replace_file(folder / MARK) as fresh:
+    with replace_file(folder / MARK, private=True) as fresh:
         fresh.write_text(json.dumps(mark), encoding="utf-8")

@@ -6,7 +6,7 @@ import secrets
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -42,6 +42,9 @@ from wattkeeper.scenarios.spec.schema import LiveSection
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.sim.results.tables import RunResult
 
+STUCK_S: Final = 8.0
+"""After an interruption, a step of the run may take so long, s; then it is interrupted itself, as
+where a policy loops for ever."""
 HALTING: Final = (
     b"interrupted: trainings save their state, and go on with the next run of the same folder; "
     b"interrupt again to end them at once\n"
@@ -90,7 +93,7 @@ def execute(
                 backend, log, section, inputs.cluster.capacity.tolist()
             )
         try:
-            with _halted_by_signals(backend):
+            with _halted_by_signals(backend, env):
                 world.run()
         finally:
             backend.processes.close()
@@ -102,28 +105,48 @@ def execute(
 
 
 @contextmanager
-def _halted_by_signals(backend: LiveBackend) -> Iterator[None]:
-    """Inside, an interruption or SIGTERM lets trainings save their state; a second one does not."""
+def _halted_by_signals(backend: LiveBackend, env: LiveEnvironment) -> Iterator[None]:
+    """Inside, an interruption or SIGTERM lets trainings save their state; a second one does not.
+
+    Nor does the first one if a step of the run takes longer than `STUCK_S`.
+    """
     if current_thread() is not main_thread():
         yield
         return
 
+    turns = -1
+
     def halt(_number: int, _frame: object) -> None:
         for number in before:
             signal.signal(number, signal.default_int_handler)
-        os.write(2, HALTING)
+        with suppress(OSError):
+            os.write(2, HALTING)
+        look(0, None)
+        signal.setitimer(signal.ITIMER_REAL, STUCK_S, STUCK_S)
         backend.halt()
 
+    def look(_number: int, _frame: object) -> None:
+        nonlocal turns
+        if turns == env.turns and not env.is_idle:
+            raise KeyboardInterrupt
+        turns = env.turns
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     before = {
-        number: signal.signal(number, halt) or signal.SIG_DFL
-        for number in (signal.SIGINT, signal.SIGTERM)
-        if signal.getsignal(number) is not signal.SIG_IGN
+        number: handler or signal.SIG_DFL
+        for number, handler in handlers.items()
+        if handler is not signal.SIG_IGN
     }
+    before_look = signal.signal(signal.SIGALRM, look)
     try:
+        for number in before:
+            signal.signal(number, halt)
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before_look)
 
 
 def _wall(section: LiveSection, log: EventLog) -> WallClock:
@@ -157,7 +180,7 @@ def _links(
     """
     token = log.get("token") or secrets.token_urlsafe(16)
     log.note("token", token)
-    host = "" if section.runner == "ray" else "127.0.0.1"
+    host = ray_runner.node_address() if section.runner == "ray" else LocalLauncher.host
     try:
         server = SessionServer(backend.post, token, int(log.get("port") or 0), host)
     except EnvironmentLacks:  # another process has the port: sessions that still run are lost

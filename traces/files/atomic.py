@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.traces.files.locks import lock
+from wattkeeper.traces.files.private import make_private_file
 
 LEFTOVER: Final = re.compile(r"\.(.+)\.([0-9a-f]{12})\.(lock|new|old)")
 AT_FDCWD: Final = -100
@@ -52,17 +53,20 @@ def replace_folder(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replace_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
+def replace_file(path: Path, *, durable: bool = True, private: bool = False) -> Iterator[Path]:
     """Inside, the name of a fresh file to be written; it takes the place of `path` at the end.
 
     If anything fails, what was there before stays; an interruption or a kill leaves that or the
     fresh one. Only writing belongs inside: any OSError there is reported as one of writing.
-    A file that is not `durable` costs no sync, but may be cut short by a power failure.
+    A file that is not `durable` costs no sync, but may be cut short by a power failure. Only its
+    owner may read or write one that is `private`.
 
     Raises:
         EnvironmentLacks: If the file system refuses.
     """
     with _beside(path) as names:
+        if private:
+            make_private_file(names.new)
         yield names.new
         if durable:
             move_file(names.new, path)

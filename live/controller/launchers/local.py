@@ -15,6 +15,7 @@ from wattkeeper.live.controller.launchers.launcher import Gpu, LaunchRequest, Re
 from wattkeeper.live.wire.client import LINK, RUN
 from wattkeeper.live.wire.server import SessionServer
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.traces.files.private import make_private_folder, open_private
 
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 HOLDS: Final = "WATTKEEPER_HOLDS"
@@ -180,8 +181,11 @@ def spawn(
         OSError: If it cannot be started.
     """
     output = folder / "output"
-    output.mkdir(parents=True, exist_ok=True)
-    with (output / f"{stem}.out").open("ab") as out, (output / f"{stem}.err").open("ab") as err:
+    make_private_folder(output)
+    with (
+        open(output / f"{stem}.out", "ab", opener=open_private) as out,
+        open(output / f"{stem}.err", "ab", opener=open_private) as err,
+    ):
         return subprocess.Popen(
             command, env={**os.environ, **variables}, cwd=home, stdin=subprocess.DEVNULL,
             stdout=out, stderr=err, start_new_session=True, preexec_fn=prepare,
@@ -198,6 +202,60 @@ def check_torchrun() -> None:
 
     if find_spec("torch") is None:
         raise EnvironmentLacks("torchrun needs torch: pip install 'wattkeeper[live]'")
+
+
+def check_torch(command: Sequence[str]) -> None:
+    """Refuse a Python script that imports torch where that is not installed.
+
+    Raises:
+        EnvironmentLacks: It says how to install it.
+    """
+    from importlib.util import find_spec
+
+    source = _python_source(command)
+    if source is not None and _imports_torch(source) and find_spec("torch") is None:
+        raise EnvironmentLacks(
+            f"{source} imports torch, which is not installed: pip install 'wattkeeper[live]'"
+        )
+
+
+def _python_source(command: Sequence[str]) -> Path | None:
+    """The script that a command has Python run; None if that is not clear."""
+    program, *arguments = command
+    if not Path(program).name.startswith("python") or not arguments:
+        return None
+    if arguments[0] != "-m":
+        return Path(arguments[0])
+    return find_module(arguments[1]) if len(arguments) > 1 else None
+
+
+def find_module(name: str) -> Path | None:
+    """The file of a module; None if there is none."""
+    from importlib.util import find_spec
+
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    return Path(spec.origin) if spec is not None and spec.origin else None
+
+
+def _imports_torch(source: Path) -> bool:
+    """Whether a script imports torch in any case; False if it cannot be read."""
+    import ast
+
+    try:
+        body = ast.parse(source.read_bytes()).body
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return False
+    names = [
+        [alias.name for alias in statement.names]
+        if isinstance(statement, ast.Import)
+        else [statement.module or ""]
+        for statement in body
+        if isinstance(statement, ast.Import | ast.ImportFrom)
+    ]
+    return any(name.partition(".")[0] == "torch" for group in names for name in group)
 
 
 def format_gpus(gpus: Sequence[Gpu]) -> str:

@@ -66,6 +66,12 @@ def _check_reachable(address: str | None) -> None:
         socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S).close()
 
 
+def node_address() -> str:
+    """The address of this host in the Ray cluster."""
+    address: str = _ray().util.get_node_ip_address()
+    return address
+
+
 def run_on_gpu_host(call: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function on a host of the cluster that has a GPU, and return its result.
 
@@ -98,7 +104,7 @@ class RayLauncher:
     def __init__(self, exited: ReportExit, folder: Path, capacity: Sequence[int]) -> None:
         ray = self._ray = _ray()
         self._exited, self._folder = exited, folder
-        self.host: str = ray.util.get_node_ip_address()
+        self.host = node_address()
         self._nodes = match_nodes(capacity, ray.nodes())
         self._groups: dict[str, Any] = {}
         self._actors: dict[str, list[Any]] = {}
@@ -196,9 +202,9 @@ class _Process:
 
     def address(self) -> tuple[str, int]:
         """Address for the rendezvous of an attempt's processes: this host, and a free port."""
+        host = node_address()
         with socket.socket() as free:
-            free.bind(("", 0))
-            host: str = _ray().util.get_node_ip_address()
+            free.bind((host, 0))
             return host, int(free.getsockname()[1])
 
     def execute(

@@ -1,0 +1,85 @@
+"""What live runs, sessions and recordings write is for their user alone, whatever the umask is."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from tests.support.live_runs import REHEARSED, command, environment, scenario
+
+SESSION = """
+from wattkeeper.live import Session
+from tests.support.sessions import TERMS
+
+class Nothing:
+    def state_dict(self): return {}
+    def load_state_dict(self, state): pass
+
+import os, signal
+with Session("mine", **TERMS, eta=0) as session:
+    session.keep(nothing=Nothing())
+    for epoch in session.epochs(range(12)):
+        for batch in epoch:
+            if batch == 3:
+                os.kill(os.getpid(), signal.SIGTERM)
+        session.report(0.1)
+"""
+UNFIT = "from wattkeeper.live import Session; raise SystemExit(7)"
+
+
+def run_openly(*arguments: str | Path, folder: Path, code: int, **more: str) -> str:
+    """Run a command under umask 0; what it writes to its standard error."""
+    done = subprocess.run(
+        arguments, cwd=folder, env=environment(folder, **more), umask=0, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    return done.stderr
+
+
+def open_to_others(folder: Path) -> list[str]:
+    """The entries of a folder, and itself, that others than their owner may use in any way."""
+    paths = [folder, *folder.rglob("*")]
+    assert len(paths) > 1, f"{folder} is empty"
+    return [str(path) for path in paths if stat.S_IMODE(path.lstat().st_mode) & 0o077]
+
+
+def test_the_folder_of_a_live_run_is_private(tmp_path: Path) -> None:
+    path = scenario(tmp_path, REHEARSED, recurrences=2)
+    made_before = tmp_path / "live.live"
+    made_before.mkdir(mode=0o755)
+    run_openly(*command("run", path, "--live", "--out", "live"), folder=tmp_path, code=0)
+    (log,) = made_before.rglob("log.sqlite")
+    with closing(sqlite3.connect(log)) as db:
+        names = {name for (name,) in db.execute("SELECT name FROM about")}
+    assert {"token", "port"} <= names
+    assert list(made_before.rglob("output/*"))
+    assert list(made_before.rglob("devices/*"))
+    assert open_to_others(made_before) == []
+    state = [path for path in open_to_others(tmp_path / "state") if not path.endswith(".lock")]
+    assert state == []
+    assert stat.S_IMODE((tmp_path / "live").stat().st_mode) & 0o044, "results are for others, too"
+
+
+def test_the_store_of_sessions_and_their_states_are_private(tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[3]
+    run_openly(
+        sys.executable, "-c", SESSION, folder=tmp_path, code=-15, WATTKEEPER_DEVICE="none",
+        PYTHONPATH=str(root),
+    )  # fmt: skip
+    assert (tmp_path / "state" / "sessions.sqlite").is_file()
+    assert list((tmp_path / "state").glob("sessions.sqlite.checkpoints/*"))
+    assert open_to_others(tmp_path / "state") == []
+
+
+def test_the_folder_of_a_recording_is_private(tmp_path: Path) -> None:
+    script = tmp_path / "unfit.py"
+    script.write_text(UNFIT)
+    said = run_openly(*command("record", "--name", "unfit", script), folder=tmp_path, code=2)
+    assert "ended with exit code 7" in said
+    assert list((tmp_path / "library" / ".recording").rglob("*.log"))
+    assert open_to_others(tmp_path / "library" / ".recording") == []
