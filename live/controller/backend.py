@@ -200,6 +200,8 @@ class LiveBackend(Backend):
         payload = event.payload
         if run is None or run.run_id != event.run or run.over or payload.get("rank"):
             return True
+        if self._refuses(run, event):  # logged, it would end each run that reads the log
+            return True
         if event.kind == "begun":
             return run.begun
         if event.kind == "profiled":
@@ -207,6 +209,10 @@ class LiveBackend(Backend):
         if event.kind == "epoch":
             return bool(payload["epoch"] <= run.process_epoch)
         return event.kind not in {"ended", "lost"}
+
+    def _refuses(self, run: LiveAttempt, event: ExternalEvent) -> bool:
+        """Whether an event contradicts the state of its attempt; only rank 0 reports."""
+        return not (event.payload.get("rank") or run.may_report(event.kind, event.payload))
 
     def _process_external(self, event: ExternalEvent) -> None:
         """Report an event to the world, and reply."""
@@ -258,7 +264,7 @@ class LiveBackend(Backend):
         elif event.kind == "sleep":
             until_s = self.env.now if run and run.paused else float(event.payload["until_s"])
             self._virtual_time.sleep(event.run, until_s, event.ticket)
-        elif run is None or (run.run_id != event.run):
+        elif run is None or run.run_id != event.run or self._refuses(run, event):
             self._reply(event.ticket, {"gone": True})
         elif event.kind == "begun":
             where = self._settings.folder / "checkpoints" / f"{file_name(run.name)}.state"

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
 from wattkeeper.policies.profile import Profile
@@ -126,6 +126,21 @@ class LiveAttempt(Execution):
     def scale(self) -> float:
         """Run time of its job over the mean of its workload."""
         return self.attempt.job.time_scale
+
+    def may_report(self, kind: str, payload: Mapping[str, Any]) -> bool:
+        """Whether its session may report this now, or might have reported it before."""
+        most = self.training.options.max_epochs
+        if kind == "profiled":
+            limits_w = tuple(point[0] for point in payload["measurements"])
+            decision = self.decision
+            return self.begun and (isinstance(decision, Tuned) or limits_w == decision.profile_w)
+        if kind == "epoch":
+            return self.begun and 1 <= payload["epoch"] <= most
+        if kind == "ended":
+            trained = payload["epochs"] >= 1 and payload["time_s"] > 0
+            whole = trained or payload["cause"] in {"stopped", "failed"}
+            return self.begun and payload["epochs"] <= most and whole
+        return True
 
     def detach_process(self) -> None:
         """Part from its process, which ended; another one resumes from the saved state."""

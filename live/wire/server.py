@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hmac
 import json
+import math
 import os
 import selectors
 import socket
@@ -14,10 +15,17 @@ from collections.abc import Callable, Mapping
 from threading import Thread
 from typing import Any, Final, NamedTuple
 
+from wattkeeper.live.wire.requests import parse_request
 from wattkeeper.policies.errors import EnvironmentLacks
 
-LONGEST_LINE: Final = 1 << 22
-ENVELOPE: Final = frozenset({"token", "run", "number", "kind"})
+LONGEST_LINE: Final = 1 << 20
+"""Longest request, and longest unread reply, of a session that stated the token, bytes."""
+LONGEST_FIRST_LINE: Final = 1 << 16
+"""Longest request of a connection that has not stated the token, bytes."""
+FIRST_LINE_S: Final = 10.0
+"""A connection that has not stated the token for so long is closed, s."""
+MOST_STRANGERS: Final = 64
+"""Connections that have not stated the token; one more closes the oldest of them."""
 
 Post = Callable[[str, str, Mapping[str, Any], Any], None]
 """Takes the run, the kind of event, its payload, and the ticket of the reply."""
@@ -31,11 +39,17 @@ class ReplyTicket(NamedTuple):
 
 
 class _Peer:
-    """A connection to a session; a session may reconnect."""
+    """A connection to a session; a session may reconnect.
+
+    Attributes:
+        run: The run that it stated together with the token; None before that.
+        ends_s: When it is closed, if it has not stated the token by then, s.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self.run: str | None = None
+        self.ends_s = time.monotonic() + FIRST_LINE_S
         self.received = bytearray()
         self.unsent = bytearray()
 
@@ -59,7 +73,9 @@ class SessionServer:
     """Receives the requests of sessions and replies to them.
 
     It sleeps until a request comes, a process ends, or a lease may end. A run that it does not
-    expect is told to give up.
+    expect is told to give up. A connection that sends anything but requests with the token is
+    closed; until it has stated the token, its bytes, its time and the number of its kind are
+    bounded.
 
     Args:
         post: Called in its thread with all requests but heartbeats, which it answers itself, and
@@ -76,6 +92,7 @@ class SessionServer:
         self._post = post
         self._token = token
         self._leases: dict[str, _Lease] = {}
+        self._strangers: dict[_Peer, None] = {}
         self._calls: deque[Callable[[], object]] = deque()
         self._selector = selectors.DefaultSelector()
         self._socket = socket.socket()
@@ -164,9 +181,7 @@ class SessionServer:
 
     def _serve(self) -> None:
         while self._open:
-            ends_s = min((lease.ends_s for lease in self._leases.values()), default=None)
-            patience_s = None if ends_s is None else max(0.0, ends_s - time.monotonic())
-            ready = self._selector.select(patience_s)
+            ready = self._selector.select(self._patience_s())
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._wake)
             while self._calls:  # first: a request sees what was called before it came
@@ -175,8 +190,18 @@ class SessionServer:
                 key.data(key.fileobj)
             self._end_leases()
 
+    def _patience_s(self) -> float | None:
+        """Time until a lease, or the patience with a stranger, may end, s; None without any."""
+        ends_s = min((lease.ends_s for lease in self._leases.values()), default=math.inf)
+        oldest = next(iter(self._strangers), None)
+        if oldest is not None:
+            ends_s = min(ends_s, oldest.ends_s)
+        return None if ends_s == math.inf else max(0.0, ends_s - time.monotonic())
+
     def _end_leases(self) -> None:
         now_s = time.monotonic()
+        for peer in [peer for peer in self._strangers if peer.ends_s <= now_s]:
+            self._drop(peer)
         for run in [run for run, lease in self._leases.items() if lease.ends_s <= now_s]:
             cause = "hung" if self._leases.pop(run).renewed else "silent"
             self._post(run, "lost", {"cause": cause}, None)
@@ -189,6 +214,9 @@ class SessionServer:
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer = _Peer(connection)
+        if len(self._strangers) >= MOST_STRANGERS:
+            self._drop(next(iter(self._strangers)))
+        self._strangers[peer] = None
         self._selector.register(
             connection, selectors.EVENT_READ, lambda _, peer=peer: self._receive(peer)
         )
@@ -208,37 +236,44 @@ class SessionServer:
         peer.received += received
         *lines, rest = peer.received.split(b"\n")
         peer.received = bytearray(rest)
-        if len(rest) > LONGEST_LINE:
-            self._drop(peer)
-            return
         for line in lines:
             if peer.connection.fileno() < 0:
                 return
-            try:
-                self._handle(peer, json.loads(line))
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            if not self._handle(peer, line):
                 self._drop(peer)
                 return
+        if len(rest) > self._longest_line(peer):
+            self._drop(peer)
 
-    def _handle(self, peer: _Peer, request: dict[str, Any]) -> None:
+    def _longest_line(self, peer: _Peer) -> int:
+        return LONGEST_FIRST_LINE if peer.run is None else LONGEST_LINE
+
+    def _handle(self, peer: _Peer, line: bytearray) -> bool:
+        """Handle a request; False if it is none, or none of a session."""
+        if len(line) > self._longest_line(peer):
+            return False
+        try:
+            request = parse_request(line)
+            token = request.token.encode()
+        except ValueError:
+            return False
         if peer.run is None:
-            if not hmac.compare_digest(str(request["token"]).encode(), self._token.encode()):
-                self._drop(peer)
-                return
-            peer.run = str(request["run"])
-        number, kind = int(request["number"]), str(request["kind"])
-        payload = {name: value for name, value in request.items() if name not in ENVELOPE}
-        ticket = ReplyTicket(peer, number)
+            if not hmac.compare_digest(token, self._token.encode()):
+                return False
+            peer.run = request.run
+            del self._strangers[peer]
+        ticket = ReplyTicket(peer, request.number)
         lease = self._leases.get(peer.run)
         if lease is None:
             self._send(ticket, {"gone": True})
-            return
+            return True
         if not lease.over:
             lease.renew()
-        if kind == "alive":
+        if request.kind == "alive":
             self._send(ticket, {"goes_on": not (lease.stopped or lease.over)})
         else:
-            self._post(peer.run, kind, payload, ticket)
+            self._post(peer.run, request.kind, request.payload, ticket)
+        return True
 
     def _send(self, ticket: ReplyTicket, reply: Mapping[str, Any]) -> None:
         peer = ticket.peer
@@ -256,12 +291,16 @@ class SessionServer:
             self._drop(peer)
             return
         del peer.unsent[:sent]
+        if len(peer.unsent) > LONGEST_LINE:  # it sends requests and reads no replies
+            self._drop(peer)
+            return
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.unsent else 0)
         key = self._selector.get_key(peer.connection)
         if key.events != events:
             self._selector.modify(peer.connection, events, key.data)
 
     def _drop(self, peer: _Peer) -> None:
+        self._strangers.pop(peer, None)
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(peer.connection)
         peer.connection.close()

@@ -1,0 +1,130 @@
+"""Requests of sessions as the controller reads them; nothing else of a message is used."""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, get_args
+
+from wattkeeper.live.wire.messages import EnergySource, SessionCause
+
+LONGEST_TEXT: Final = 4096
+"""Longest text in a request, characters; messages of failed scripts are cut at 500."""
+LARGEST_COUNT: Final = 1 << 53
+LARGEST: Final = 1e300
+"""Largest amount, s, J or W: sums of such amounts stay finite."""
+MOST_LIMITS: Final = 10_000
+"""Power limits in one profile."""
+
+
+class Request(NamedTuple):
+    """A request of a session.
+
+    Attributes:
+        token: The secret that it states.
+        run: The process that it comes from.
+        number: Its number on its connection, which the reply repeats.
+        kind: What is reported or asked.
+        payload: Everything else: `rank`, and the fields of its kind.
+    """
+
+    token: str
+    run: str
+    number: int
+    kind: str
+    payload: Mapping[str, Any]
+
+
+def parse_request(line: bytes | bytearray) -> Request:
+    """A request from a line of JSON.
+
+    Raises:
+        ValueError: If it is no request, or a value of it has a wrong type or is out of range.
+    """
+    try:
+        fields = json.loads(line)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(fields, dict):
+        raise ValueError("no JSON object")
+    kind = fields.get("kind")
+    checks = REQUESTS.get(kind) if isinstance(kind, str) else None
+    if checks is None:
+        raise ValueError("of an unknown kind")
+    checks = {**ENVELOPE, **checks}
+    if fields.keys() != checks.keys():
+        raise ValueError("missing or unknown fields")
+    for name, check in checks.items():
+        if not check(fields[name]):
+            raise ValueError(f"{name} has a wrong type, or is out of range")
+    token, run, number = (fields.pop(name) for name in ("token", "run", "number"))
+    return Request(token, run, number, fields.pop("kind"), fields)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_TEXT
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST_COUNT
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and -LARGEST <= value <= LARGEST
+
+
+def _is_number_or_none(value: Any) -> bool:
+    return value is None or _is_number(value)
+
+
+def _is_amount(value: Any) -> bool:
+    return _is_number(value) and value >= 0
+
+
+def _is_metric(value: Any) -> bool:
+    """Whether it is a metric: those of diverged trainings are not finite."""
+    return _is_number_or_none(value) or (type(value) is float and not math.isfinite(value))
+
+
+def _are_measurements(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) <= MOST_LIMITS
+        and all(
+            isinstance(point, list)
+            and len(point) == 3
+            and _is_amount(point[0])
+            and _is_amount(point[1])
+            and _is_number(point[2])
+            for point in value
+        )
+    )
+
+
+Check = Callable[[Any], bool]
+
+ENVELOPE: Final[Mapping[str, Check]] = {
+    "token": _is_text, "run": _is_text, "rank": _is_count, "number": _is_count, "kind": _is_text,
+}  # fmt: skip
+REQUESTS: Final[Mapping[str, Mapping[str, Check]]] = {
+    "alive": {},
+    "begun": {},
+    "ended": {
+        "cause": lambda cause: cause in get_args(SessionCause),
+        "epochs": _is_count,
+        "time_s": _is_amount,
+        "energy_j": _is_number_or_none,
+        "power_limit_w": _is_number_or_none,
+        "limit_set": lambda value: isinstance(value, bool),
+        "how": lambda how: how in get_args(EnergySource),
+        "message": _is_text,
+    },
+    "epoch": {
+        "epoch": _is_count,
+        "metric": _is_metric,
+        "time_s": _is_amount,
+        "energy_j": _is_number_or_none,
+    },
+    "profiled": {"measurements": _are_measurements},
+    "sleep": {"until_s": _is_amount},
+}
+"""The fields of each kind of request beside those of its envelope, and what they may be."""
