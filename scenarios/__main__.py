@@ -1,5 +1,20 @@
-"""`python -m wattkeeper.scenarios` is the command `wattkeeper`."""
+"""The command `wattkeeper`, and `python -m wattkeeper.scenarios`."""
 
-from wattkeeper.scenarios.cli.main import main
+import sys
+from typing import NoReturn
 
-main(prog_name="wattkeeper")
+
+def start() -> NoReturn:
+    """Run the command, and exit; an interruption counts from the first import on."""
+    try:
+        from wattkeeper.scenarios.cli.main import main
+
+        main(prog_name="wattkeeper")
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    sys.exit()
+
+
+if __name__ == "__main__":
+    start()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from wattkeeper.scenarios.spec.variants import RunSpec
 
 STDERR: Final = 2
+SILENCE_S: Final = 20.0
+"""A command that is at work says so after so much silence, s."""
 REFRESHES: Final = 10
 LIVE_REFRESHES: Final = 1
 """Refreshes of bars per second; a live run may last for days."""
@@ -54,11 +58,63 @@ def write(text: str, *, err: bool = False, end: str = "\n") -> None:
     click.echo(printable(text) + end, err=err, nl=False)  # noqa: TID251
 
 
+class _Activity:
+    """What a command is doing, for its signs of life.
+
+    Attributes:
+        text: The state of its work.
+        spoke_s: When it last wrote something, s.
+        has_bars: Whether bars on the terminal show that it is at work.
+    """
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.spoke_s = time.monotonic()
+        self.has_bars = False
+
+
+_activity = _Activity()
+
+
+@contextmanager
+def signs_of_life() -> Iterator[None]:
+    """Inside, a line on the standard error after each `SILENCE_S` without another one."""
+    from threading import Event, Thread
+
+    began_s = _activity.spoke_s = time.monotonic()
+    _activity.text = ""
+    over = Event()
+
+    def speak() -> None:
+        while not over.wait(max(0.0, _activity.spoke_s + SILENCE_S - time.monotonic())):
+            now_s = time.monotonic()
+            if now_s < _activity.spoke_s + SILENCE_S:
+                continue
+            _activity.spoke_s = now_s
+            if not _activity.has_bars:
+                text = f", {_activity.text}" * bool(_activity.text)
+                _print_line(f"wattkeeper: at work for {now_s - began_s:,.0f} s{text}")
+
+    thread = Thread(target=speak, name="wattkeeper-signs-of-life", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _print_line(text: str) -> None:
+    """Write a line to the standard error; a closed pipe does not end the command."""
+    _activity.spoke_s = time.monotonic()
+    with suppress(OSError, ValueError):
+        write(" ".join(text.split()), err=True)
+
+
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar over runs on a terminal; none in a pipe."""
+    """A progress bar over runs on a terminal; in a pipe, `signs_of_life` tell how far they are."""
     if not sys.stderr.isatty():
-        yield lambda done, all_: None
+        yield partial(_note_progress, title)
         return
     with _bars(REFRESHES) as bars:
         task = bars.add_task(title, total=None)
@@ -74,7 +130,7 @@ def trainings(
     On a terminal each running attempt has a bar; in a pipe each ended attempt gets a line.
     """
     if not sys.stderr.isatty():
-        yield lambda done, all_: None, _print_ended
+        yield partial(_note_progress, title), _print_ended
         return
     with _bars(LIVE_REFRESHES if live else REFRESHES) as bars:
         runs = bars.add_task(title, total=None)
@@ -97,11 +153,22 @@ def trainings(
         yield lambda done, all_: bars.update(runs, completed=done, total=all_), watch
 
 
-def _bars(refreshes: float) -> Progress:
+@contextmanager
+def _bars(refreshes: float) -> Iterator[Progress]:
     """Bars on the terminal that disappear in the end."""
     from rich.progress import MofNCompleteColumn, TimeElapsedColumn
 
-    return make_bars(MofNCompleteColumn(), TimeElapsedColumn(), refreshes=refreshes)
+    bars = make_bars(MofNCompleteColumn(), TimeElapsedColumn(), refreshes=refreshes)
+    _activity.has_bars = True
+    try:
+        with bars:
+            yield bars
+    finally:
+        _activity.has_bars = False
+
+
+def _note_progress(title: str, done: int, all_: int) -> None:
+    _activity.text = f"{title}: {done} of {all_}"
 
 
 def make_bars(*columns: ProgressColumn, refreshes: float = REFRESHES) -> Progress:
@@ -127,8 +194,7 @@ def _print_ended(spec: RunSpec, attempt: AttemptProgress) -> None:
     duration = f"after {epochs}, {attempt.time_s:,.1f} s{energy}"
     why = f": {attempt.message}" if attempt.message else ""
     line = f"{spec.variant}, seed {spec.seed}: {_describe(attempt)} {duration}{why}"
-    with suppress(OSError):
-        write(" ".join(line.split()), err=True)
+    _print_line(line)
 
 
 def _describe(attempt: AttemptProgress) -> str:
