@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.files.names import check_name
+from wattkeeper.policies.errors import InputError, Problem, TraceError
+from wattkeeper.traces.files.names import check_label, check_name
 from wattkeeper.traces.schema import KINDS, OPTIONAL, validate
 
 Kind = Literal["jobs", "profiles"]
@@ -73,6 +73,8 @@ def _check_models(name: str, tables: Mapping[str, pa.Table]) -> None:
         return
     if "models" not in tables or "trainings" not in tables:
         raise TraceError("models and trainings come together, only one of them is there", name)
+    for column in ("model", "task"):
+        _check_labels(name, tables, "models", column)
     for column, where in (("job_id", "jobs"), ("model", "models")):
         known = set(tables[where][column].to_pylist())
         unknown = [value for value in tables["trainings"][column].to_pylist() if value not in known]
@@ -81,7 +83,16 @@ def _check_models(name: str, tables: Mapping[str, pa.Table]) -> None:
             raise TraceError(text, f"{name}/trainings.parquet")
 
 
+def _check_labels(name: str, tables: Mapping[str, pa.Table], table: str, column: str) -> None:
+    for row, value in enumerate(tables[table][column].to_pylist(), 1):
+        try:
+            check_label(value, column)
+        except InputError as error:
+            raise TraceError(str(error), f"{name}/{table}.parquet, row {row}") from None
+
+
 def _check_workloads(name: str, tables: Mapping[str, pa.Table]) -> None:
+    _check_labels(name, tables, "workloads", "workload")
     known = set(tables["workloads"]["workload"].to_pylist())
     problems = []
     for table in ("profiles", "convergence"):

@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple
 from wattkeeper.live.controller.crash_loop import CrashLoopGuard
 from wattkeeper.live.controller.environment import LiveEnvironment
 from wattkeeper.live.controller.event_log import ExternalEvent
-from wattkeeper.live.controller.launchers.local import file_name
 from wattkeeper.live.controller.process_table import LiveSettings, ProcessTable
 from wattkeeper.live.controller.progress import Watch, progress_of
 from wattkeeper.live.controller.virtual_time import VirtualTime
@@ -37,6 +36,7 @@ from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.event_loop import Callback
 from wattkeeper.sim.engine.replay import RecordedRun, modelled_w
 from wattkeeper.sim.engine.rng import RandomStreams
+from wattkeeper.traces.files.names import file_name
 
 
 class AttemptEnding(NamedTuple):

@@ -4,11 +4,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from wattkeeper.live.controller.launchers.local import file_name
 from wattkeeper.live.controller.workloads import LiveAttempt
 from wattkeeper.live.host.failures import MAX_FAILURES, suggests_out_of_memory
 from wattkeeper.live.wire.messages import AttemptResult
 from wattkeeper.policies.errors import InputError
+from wattkeeper.traces.files.names import file_name
 
 LINE_LENGTH: Final = 300
 """Longest part of a line of output that is shown, characters."""

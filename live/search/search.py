@@ -28,6 +28,7 @@ from wattkeeper.policies.matching.choice import warm_factor
 from wattkeeper.policies.matching.matchers import find_matcher
 from wattkeeper.policies.matching.search import ParentSearch as MatcherSearch
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
+from wattkeeper.traces.files.names import file_name
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -52,7 +53,7 @@ class SearchPlan(NamedTuple):
 
 def log_path(folder: Path, variant: str, seed: int) -> Path:
     """Path of the log of a search's finished trainings."""
-    return folder / f"{variant}-{seed}.jsonl"
+    return folder / f"{file_name(variant)}-{seed}.jsonl"
 
 
 class _WarmStart(NamedTuple):
@@ -88,7 +89,7 @@ class SearchRun:
         self.candidates = {candidate.name: candidate for candidate in candidates}
         folder.mkdir(parents=True, exist_ok=True)
         self._log = log_path(folder, variant, seed)
-        self._zoo_folder = folder / f"{variant}-{seed}.zoo"
+        self._zoo_folder = folder / f"{file_name(variant)}-{seed}.zoo"
         self._finished = {record.model: record for record in read_records(self._log)}
         self._graph: tuple[str, Graph, float] | None = None
         self.models: list[TrainedModel] = []

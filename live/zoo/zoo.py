@@ -14,6 +14,7 @@ from wattkeeper.live.zoo.tensors import RawTensor, check, mismatches, tensors_of
 from wattkeeper.policies.errors import InputError, Problem, StoreError
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.retaining import check_retention
+from wattkeeper.traces.files.names import check_label
 
 if TYPE_CHECKING:
     import torch
@@ -118,13 +119,17 @@ class Zoo:
 
         Raises:
             StoreError: If a tensor is not finite or not as the graph says, with all that is wrong.
-            InputError: If the task is empty, the accuracy not finite, or the parent never was here.
+            InputError: If a name is not allowed, the accuracy not finite, or the parent never was
+                here.
         """
         if not task or not math.isfinite(accuracy):
             raise InputError(
                 f"found the task {task!r} and the accuracy {accuracy}; a model needs a task and a "
                 "finite accuracy"
             )
+        check_label(name or graph.name, "model name")
+        check_label(task, "task")
+        check_label(dataset or "-", "data set")
         tensors = tensors_of_state(state)
         check(tensors, graph)
         contents = {tensor.digest: tensor for tensor in tensors.values()}

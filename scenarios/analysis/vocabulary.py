@@ -8,6 +8,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest
 from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
 from wattkeeper.scenarios.spec.wording import count
+from wattkeeper.traces.files.names import file_name
 
 Unit = tuple[str, float]
 """Name and size of a unit."""
@@ -139,7 +140,7 @@ def _count_lost(live: LiveReport) -> Iterator[str]:
         f"{', '.join(f'{number} {cause}' for cause, number in sorted(causes.items()))}. "
         f"The last one, {last['job_id']} attempt {last['attempt']} of {last['variant']}, "
         f"{last['cause']}{message}. The output of each is in "
-        f"{live['folder']}/{last['variant']}/{last['seed']}/output"
+        f"{live['folder']}/{file_name(last['variant'])}/{last['seed']}/output"
     )
 
 

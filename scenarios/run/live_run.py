@@ -41,6 +41,7 @@ from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import LiveSection
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.sim.results.tables import RunResult
+from wattkeeper.traces.files.names import file_name
 
 STUCK_S: Final = 8.0
 """After an interruption, a step of the run may take so long, s; then it is interrupted itself, as
@@ -74,7 +75,7 @@ def execute(
     Raises:
         InputError: If it only plays its log again, which ends before the run does.
     """
-    folder = equipment.folder / spec.variant / str(spec.seed)
+    folder = equipment.folder / file_name(spec.variant) / str(spec.seed)
     section = equipment.section
     with closing(EventLog(folder / "log.sqlite")) as log:
         wall = _wall(section, log)

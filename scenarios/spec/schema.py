@@ -22,6 +22,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from wattkeeper.policies.described import Described
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
 from wattkeeper.sim.engine.replay import Occupancy, Profiling
+from wattkeeper.traces.files.names import ALLOWED_LABEL, LONGEST, PATTERN, is_label
 from wattkeeper.traces.generate.synthetic import SyntheticProfiles
 
 MAX_GPUS = 10_000_000
@@ -37,6 +38,16 @@ def _check_distinct(values: tuple[T, ...]) -> tuple[T, ...]:
     if len(set(values)) < len(values):
         raise ValueError("a value stands there twice")
     return values
+
+
+def _check_label(name: str) -> str:
+    if not is_label(name):
+        raise ValueError(f"the name {name[:LONGEST]!r} is not allowed; it has {ALLOWED_LABEL}")
+    return name
+
+
+Label = Annotated[str, AfterValidator(_check_label)]
+"""A name that is no name of a file."""
 
 
 class OneOf:
@@ -371,7 +382,7 @@ class LiveSection(Section):
     speed: Annotated[float, Field(gt=0, le=1e9)] | None = None
     """Seconds of the run per second of the host, while all rehearsals wait; only where all
     workloads are rehearsed. Real time if absent."""
-    workloads: dict[str, LiveWorkload] = Field(default_factory=dict)
+    workloads: dict[Label, LiveWorkload] = Field(default_factory=dict)
     """How workloads are trained; others are rehearsed from their profiles on a synthetic device. A
     job of a trace that names no workload has the task of its model."""
 
@@ -451,7 +462,7 @@ Axes = Annotated[dict[str, Any], Field(min_length=1)]
 class Scenario(Section):
     """A question, the jobs and the cluster that it is about, and the variants to compare."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+    name: Annotated[str, Field(pattern=f"^{PATTERN}$", max_length=LONGEST)]
     """Name of the results."""
     question: str = ""
     """The question that the comparison answers."""
@@ -478,7 +489,7 @@ class Scenario(Section):
     policies: Policies = Policies()
     """Policies of all variants; by default first in first out, first fit, default batch size and
     highest power limit."""
-    variants: Annotated[dict[str, Variant], Field(min_length=1)]
+    variants: Annotated[dict[Label, Variant], Field(min_length=1)]
     """The variants to compare, by name."""
     baseline: str
     """The variant that the others are compared with."""
@@ -512,8 +523,6 @@ class Scenario(Section):
     @classmethod
     def _baselines_are_variants(cls, variants: dict[str, Variant]) -> dict[str, Variant]:
         for name, variant in variants.items():
-            if not name:
-                raise ValueError("a variant needs a name")
             if variant.baseline is not None and variant.baseline not in variants:
                 raise PydanticCustomError(
                     "elsewhere", no_variant(variant.baseline, variants), {"at": (name, "baseline")}

@@ -15,6 +15,7 @@ from wattkeeper.policies.protocols import Job
 from wattkeeper.policies.zoo_views import ChildModel
 from wattkeeper.scenarios.zoo.inputs import check_torch, example_inputs, load_module
 from wattkeeper.traces.files.atomic import replace_file
+from wattkeeper.traces.files.names import check_label
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -99,7 +100,14 @@ def warm_start(zoo: Zoo, request: WarmStartRequest, out: Path) -> WarmStartResul
 
 
 def describe_child(graph: Graph, task: str, dataset: str, mutated_from: str | None) -> ChildModel:
-    """A model that the user is about to train, as policies see it."""
+    """A model that the user is about to train, as policies see it.
+
+    Raises:
+        InputError: If a name is not allowed.
+    """
+    names = {"task": task, "data set": dataset, "model name": mutated_from}
+    for what, name in names.items():
+        check_label(name or "-", what)
     return ChildModel(graph.name, task_key(task, dataset), graph, mutated_from)
 
 

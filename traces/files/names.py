@@ -1,20 +1,27 @@
-"""Names of traces: safe as a folder name on any system."""
+"""Names of traces, variants, models and tasks, and the names of files that are made of them."""
 
 import re
+from hashlib import sha256
+from typing import Final
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.printable import printable
 
-PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-LONGEST = 100
+PATTERN: Final = "[A-Za-z0-9][A-Za-z0-9._-]*"
+LONGEST: Final = 100
+"""Of names that are names of folders, too."""
+
+LONGEST_LABEL: Final = 200
+ALLOWED_LABEL: Final = f"1 to {LONGEST_LABEL} characters, none of them a control character"
 
 
 def is_name(text: str) -> bool:
-    """Whether a text is allowed as a trace's name."""
-    return len(text) <= LONGEST and PATTERN.fullmatch(text) is not None
+    """Whether a text is allowed as a trace's name, which is the name of its folder."""
+    return len(text) <= LONGEST and re.fullmatch(PATTERN, text) is not None
 
 
 def check_name(text: str) -> str:
-    """Return the name if it is allowed.
+    """Return the name of a trace if it is allowed.
 
     Raises:
         InputError: If it is not; the message says what is allowed.
@@ -27,7 +34,35 @@ def check_name(text: str) -> str:
     return text
 
 
+def is_label(text: str) -> bool:
+    """Whether a text is allowed as the name of a variant, model, task or job; no name of a file."""
+    hidden = printable(text) != text or "\n" in text or "\t" in text
+    return 0 < len(text) <= LONGEST_LABEL and not hidden
+
+
+def check_label(text: str, what: str) -> str:
+    """Return the name of a variant, model, task or job if it is allowed.
+
+    Raises:
+        InputError: If it is not; the message begins with `what`, and says what is allowed.
+    """
+    if not is_label(text):
+        raise InputError(f"{what} {text[:LONGEST]!r}: allowed are {ALLOWED_LABEL}")
+    return text
+
+
 def derive_name(text: str) -> str:
     """The nearest allowed name; ``trace`` if no character of the text is allowed."""
     cleaned = re.sub(r"[^A-Za-z0-9._-]+", "-", text).lstrip("._-")[:LONGEST]
     return cleaned or "trace"
+
+
+def file_name(text: str) -> str:
+    """A name of a file or folder for any text; different texts have different ones.
+
+    The text itself if it is a name (with `#`, as of attempts), else the nearest name and a digest.
+    """
+    if is_name(text.replace("#", "_")):
+        return text
+    digest = sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
+    return f"_{re.sub('[^A-Za-z0-9._#-]+', '-', text)[:40]}-{digest}"

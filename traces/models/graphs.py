@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor
+from wattkeeper.traces.files.names import ALLOWED_LABEL, LONGEST, is_label
 from wattkeeper.traces.limits import MOST_JSON_BYTES
 from wattkeeper.traces.readers.csvfile import read_whole
 
@@ -115,14 +116,18 @@ def parse_graph(name: str, data: bytes, where: str) -> Graph:
     """
     try:
         if data.lstrip()[:1] == b"[":
-            return _own(name, data.decode(), where)
-        return _published(Published.model_validate_json(data), where)
+            graph = _own(name, data.decode(), where)
+        else:
+            graph = _published(Published.model_validate_json(data), where)
     except UnicodeDecodeError as error:
         raise TraceError("is not text in UTF-8; a graph in JSON is needed", where) from error
     except ValidationError as error:
         details = error.errors(include_url=False)
         problems = [_problem(detail["loc"], _format_error(detail), where) for detail in details]
         raise TraceError(problems) from error
+    if not is_label(graph.name):
+        raise TraceError(f"model {graph.name[:LONGEST]!r}: allowed are {ALLOWED_LABEL}", where)
+    return graph
 
 
 def _own(name: str, text: str, where: str) -> Graph:

@@ -1,7 +1,6 @@
 """Starts the processes of attempts on this host."""
 
 import os
-import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -15,6 +14,7 @@ from wattkeeper.live.controller.launchers.launcher import Gpu, LaunchRequest, Re
 from wattkeeper.live.wire.client import LINK, RUN
 from wattkeeper.live.wire.server import SessionServer
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.traces.files.names import file_name
 from wattkeeper.traces.files.private import make_private_folder, open_private
 
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
@@ -267,8 +267,3 @@ def parse_gpus(text: str) -> tuple[Gpu, ...]:
     """GPUs from a text of `format_gpus`."""
     pairs = (part.split(":") for part in text.split(",") if part)
     return tuple((int(node), int(gpu)) for node, gpu in pairs)
-
-
-def file_name(run: str) -> str:
-    """The id of a run as the stem of a file's name."""
-    return re.sub(r"[^A-Za-z0-9._#-]", "_", run)

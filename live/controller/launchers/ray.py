@@ -13,12 +13,12 @@ from typing import Any, Final
 from wattkeeper.live.controller.launchers.launcher import Gpu, LaunchRequest, ReportExit
 from wattkeeper.live.controller.launchers.local import (
     command_line,
-    file_name,
     run_variables,
     spawn,
     torchrun_command,
 )
 from wattkeeper.policies.errors import EnvironmentLacks
+from wattkeeper.traces.files.names import file_name
 
 NAMESPACE: Final = "wattkeeper"
 NODE_LABEL: Final = "ray.io/node-id"

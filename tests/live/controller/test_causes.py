@@ -128,7 +128,7 @@ def test_lost_attempts_are_counted_and_their_output_is_named(lost_run: tuple[Pat
         assert f"{count} {cause}" in said
     output = Path(manifest(folder)["live"]["folder"]) / "zeus" / "1" / "output"
     assert f"{output}" in printed.replace("\n", "").replace(" ", "")
-    assert list(output.glob("failed_1#1*.err"))
+    assert list(output.glob("_failed-1#1*.err"))
 
 
 @pytest.mark.parametrize(
