@@ -2,13 +2,17 @@
 
 Downloads are stored in ``.downloads/NAME`` of the library until their import has succeeded: an
 interrupted one is resumed (HTTP ranges, if the file has not changed), and a complete one is not
-repeated. Only http and https, through the proxies of the environment.
+repeated; one without a stated digest that cannot be read is removed. Only http and https, through
+the proxies of the environment.
 """
 
+import io
 import json
 import lzma
+import re
 import shutil
 import tarfile
+import time
 import urllib.error
 import urllib.request
 import zipfile
@@ -20,10 +24,11 @@ from gzip import BadGzipFile
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path, PurePosixPath
-from typing import IO, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from wattkeeper.policies.errors import EnvironmentLacks, InputError, TraceError
+from wattkeeper.policies.errors import SHOWN as MOST_PROBLEMS
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, Problem, TraceError
 from wattkeeper.traces.files.atomic import move_file
 from wattkeeper.traces.files.locks import lock
 from wattkeeper.traces.files.names import check_name
@@ -32,12 +37,21 @@ from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.library import store
 from wattkeeper.traces.library.catalogue import File, WellKnown, find_known
 from wattkeeper.traces.library.folder import META, amend, check_free
+from wattkeeper.traces.library.importer import RowsMalformed
+from wattkeeper.traces.limits import MOST_RATIO, UNLIMITED_BYTES
 from wattkeeper.traces.readers.base import JobsFormat
 from wattkeeper.traces.readers.csvfile import digest_file
 
 DOWNLOADS: Final = ".downloads"
 TIMEOUT_S: Final = 30
 """Of one wait for the server."""
+LONGEST_S: Final = 6 * 3600.0
+"""Of a request and its answer; what has arrived is kept."""
+GRACE_S: Final = 60.0
+"""After so long a server must have sent `SLOWEST_BYTES_PER_S` on average."""
+SLOWEST_BYTES_PER_S: Final = 1000
+LARGEST_BYTES: Final = 8 << 30
+"""Of a file, and of a member that is unpacked."""
 CHUNK: Final = 1 << 16
 SHOWN: Final = 10
 BROKEN_ARCHIVE: Final = (
@@ -116,8 +130,9 @@ def fetch(
         except _Unreachable as error:
             raise EnvironmentLacks(f"{error}\n{_advise_import(known)}") from error
         before = _inputs(target)
-        paths = _to_import(known, files, place, progress)
-        added = store.add(known.format, paths, chosen, replace=replace, skip_bad=skip_bad)
+        with _discard_unreadable(files, place):
+            paths = _to_import(known, files, place, progress)
+            added = store.add(known.format, paths, chosen, replace=replace, skip_bad=skip_bad)
         _record(added.folder, digests, files)
         shutil.rmtree(place, ignore_errors=True)
     changed = tuple(
@@ -126,6 +141,28 @@ def fetch(
         if before.get(file, digest) != digest
     )
     return Fetched(added, digests, frozenset(b for b, f in files.items() if f.sha256), changed)
+
+
+@contextmanager
+def _discard_unreadable(files: Mapping[str, File], place: Path) -> Iterator[None]:
+    """Remove downloads that are no such trace, unless their digest is stated.
+
+    A log of which some rows are malformed stays if the server stated its length.
+    """
+    try:
+        yield
+    except TraceError as error:
+        unverified = [base for base, file in files.items() if file.sha256 is None]
+        entire = all(_state(place / f"{base}.json").get("length") for base in unverified)
+        if not unverified or (entire and isinstance(error, RowsMalformed)):
+            raise
+        for base in unverified:
+            (place / base).unlink(missing_ok=True)
+        text = (
+            f"{', '.join(unverified)}: no digest is stated, and the download cannot be read; it "
+            "was removed. The same command downloads it anew"
+        )
+        raise TraceError([*error.problems[: MOST_PROBLEMS - 1], Problem(text)]) from error
 
 
 def _files(known: WellKnown, url: str | None, digests: Sequence[str]) -> dict[str, File]:
@@ -227,11 +264,19 @@ def _download(file: File, path: Path, state: Path, progress: Progress) -> None:
         if None not in (file.sha256, file.size_bytes, total) and total != file.size_bytes:
             text = f"has {total:,} bytes, not {file.size_bytes:,}: it is not the file it should be"
             raise TraceError(text, file.url)
+        if reply.headers.get_content_type() == "text/html":
+            text = "the server answers with a web page (text/html), not with the file"
+            raise _Unreachable(f"{file.url}: {text}")
         tag = reply.headers.get("ETag", "W/")
         validator = reply.headers.get("Last-Modified", "") if tag.startswith("W/") else tag
-        state.write_text(json.dumps({"url": file.url, "validator": validator}), encoding="utf-8")
+        length_text = "" if total is None else str(total)
+        source = {"url": file.url, "validator": validator, "length": length_text}
+        state.write_text(json.dumps(source), encoding="utf-8")
         with part.open("ab" if start else "wb") as out:
             _copy(reply, out, file.url, (start, total), progress)
+    if not part.stat().st_size:
+        part.unlink()
+        raise _Unreachable(f"{file.url}: the server sends an empty file")
     move_file(part, path)
 
 
@@ -242,7 +287,7 @@ def _request(url: str, have: int, validator: str) -> tuple[HTTPResponse, int]:
         if reply is not None:
             if reply.status == HTTPStatus.OK:
                 return reply, 0
-            if reply.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+            if _is_rest(reply, have, validator):
                 return reply, have
             reply.close()
     reply = _open(url, {})
@@ -251,14 +296,25 @@ def _request(url: str, have: int, validator: str) -> tuple[HTTPResponse, int]:
     return reply, 0
 
 
+def _is_rest(reply: HTTPResponse, have: int, validator: str) -> bool:
+    """Whether a reply is the rest of the same version of a file, from a byte to its end."""
+    headers = reply.headers
+    span = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", headers.get("Content-Range", ""))
+    if span is None or validator not in (headers.get("ETag"), headers.get("Last-Modified")):
+        return False
+    start, end, total = map(int, span.groups())
+    length = headers.get("Content-Length", str(total - have))
+    return (start, end + 1, length) == (have, total, str(total - have))
+
+
 def _open(url: str, headers: Mapping[str, str]) -> HTTPResponse | None:
     """Request an address; None if the server cannot serve the range."""
     opener = urllib.request.OpenerDirector()
     for handler in (  # no others: a redirection may not lead to a file or to ftp
         urllib.request.ProxyHandler,
         urllib.request.UnknownHandler,
-        urllib.request.HTTPHandler,
-        urllib.request.HTTPSHandler,
+        _TimedHandler,
+        _TimedSecureHandler,
         urllib.request.HTTPDefaultErrorHandler,
         urllib.request.HTTPRedirectHandler,
         urllib.request.HTTPErrorProcessor,
@@ -284,6 +340,60 @@ def _open(url: str, headers: Mapping[str, str]) -> HTTPResponse | None:
     return reply
 
 
+class _TimedStream(io.RawIOBase):
+    """The bytes of a server; raises TimeoutError where they come too slowly."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw, self._began_s, self._bytes = raw, time.monotonic(), 0
+
+    def readable(self) -> bool:
+        """True: as every stream that is read."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        """As of any raw stream."""
+        count: int | None = self._raw.readinto(buffer)
+        self._bytes += count or 0
+        elapsed_s = time.monotonic() - self._began_s
+        slow = elapsed_s > GRACE_S and self._bytes < elapsed_s * SLOWEST_BYTES_PER_S
+        if slow or elapsed_s > LONGEST_S:
+            raise TimeoutError(f"too slow: {self._bytes:,} bytes in {elapsed_s:.0f} s")
+        return count
+
+    def close(self) -> None:
+        """Close the stream of the server, too."""
+        self._raw.close()
+        super().close()
+
+
+class _TimedReply(HTTPResponse):
+    """A reply whose headers and body arrive in time."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.fp: Any = io.BufferedReader(_TimedStream(self.fp.detach()))
+
+
+class _Timed(urllib.request.AbstractHTTPHandler):
+    def do_open(self, http_class: Any, req: Any, **options: Any) -> Any:
+        """Open a connection whose replies are timed."""
+
+        def connect(*args: Any, **more: Any) -> Any:
+            connection = http_class(*args, **more)
+            connection.response_class = _TimedReply
+            return connection
+
+        return super().do_open(connect, req, **options)
+
+
+class _TimedHandler(_Timed, urllib.request.HTTPHandler):
+    """Of http."""
+
+
+class _TimedSecureHandler(_Timed, urllib.request.HTTPSHandler):
+    """Of https."""
+
+
 def _copy(
     reply: HTTPResponse,
     out: IO[bytes],
@@ -300,9 +410,15 @@ def _copy(
         try:
             chunk = reply.read1(CHUNK)
         except (OSError, HTTPException) as error:
-            raise _Unreachable(f"{url}: broke off after {done:,}{of} bytes{again}") from error
+            slow = f" ({error})" if isinstance(error, TimeoutError) else ""
+            text = f"{url}: broke off after {done:,}{of} bytes{slow}{again}"
+            raise _Unreachable(text) from error
         if not chunk:
             break
+        if done + len(chunk) > LARGEST_BYTES:
+            Path(out.name).unlink()
+            text = f"sends more than {LARGEST_BYTES:,} bytes; what came was removed"
+            raise _Unreachable(f"{url}: {text}")
         out.write(chunk)
         done += len(chunk)
         progress(what, done, total)
@@ -328,6 +444,7 @@ def _to_import(
 def _unpack(path: Path, file: File, folder: Path, progress: Progress) -> list[Path]:
     """Extract the requested members as plain files into a folder."""
     made: dict[str, Path] = {}
+    most = min(LARGEST_BYTES, max(UNLIMITED_BYTES, MOST_RATIO * path.stat().st_size))
     names = []
     try:
         for name, size, stream in _members(path, file.url):
@@ -343,6 +460,8 @@ def _unpack(path: Path, file: File, folder: Path, progress: Progress) -> list[Pa
             with stream() as source, made[ending].open("wb") as out:
                 while chunk := source.read(CHUNK):
                     out.write(chunk)
+                    if out.tell() > most:
+                        raise TraceError(f"has a member of more than {most:,} bytes", file.url)
                     progress(name, out.tell(), size)
             if len(made) == len(file.members):
                 break

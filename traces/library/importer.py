@@ -26,6 +26,8 @@ from wattkeeper.traces.readers.base import Batch, JobsFormat, Quality, Rows
 from wattkeeper.traces.readers.csvfile import digest_file, quote
 from wattkeeper.traces.schema import JOBS, NODES, jobs_table, row_problems, validate
 
+MUCH: Final = 0.1
+"""Share of malformed rows above which a file is suspicious."""
 ROW_GROUP: Final = 1 << 16
 LAST_DATE_S: Final = 2.5e11
 YEAR_2100_S: Final = 4102444800.0
@@ -35,6 +37,10 @@ LATE: Final = "submitted after the year 2100 if times count seconds since 1970: 
 SCRATCH: Final = "scratch.parquet"
 TABLE: Final = "jobs.parquet"
 SUFFIXES: Final = (".gz", ".csv", ".tsv", ".txt", ".swf", ".json", ".trace", ".log")
+
+
+class RowsMalformed(TraceError):
+    """Rows of a log are malformed, few enough of them to be left out."""
 
 
 @dataclass(slots=True)
@@ -125,7 +131,8 @@ def write_jobs(
         where = ", ".join(map(str, paths))
         skip = _find_repeats(result, scratch)
         if result.wrong and not skip_bad:
-            raise TraceError(_list_malformed(result, where))
+            few = result.wrong <= MUCH * result.rows
+            raise (RowsMalformed if few else TraceError)(_list_malformed(result, where))
         kept = result.rows - result.wrong - sum(result.dropped.values())
         if not kept:
             raise TraceError(_explain_empty(result), where)

@@ -8,7 +8,7 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
@@ -18,13 +18,10 @@ from wattkeeper.traces.files.names import check_name, is_name
 from wattkeeper.traces.files.user_dirs import library_folder
 from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.library.folder import META, read, write
-from wattkeeper.traces.library.importer import default_name, write_jobs
+from wattkeeper.traces.library.importer import MUCH, default_name, write_jobs
 from wattkeeper.traces.readers.base import JobsFormat
 from wattkeeper.traces.schema import KINDS
 from wattkeeper.traces.trace import Trace
-
-MUCH: Final = 0.1
-"""Share of all rows."""
 
 
 class Added(NamedTuple):
