@@ -2,18 +2,19 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.traces.files.private import make_private_file, make_private_folder
+from wattkeeper.traces.files.seals import seal, unseal
 
-VERSION: Final = "2"
+VERSION: Final = "3"
 """Of the events and their payloads."""
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL, seal TEXT);
 CREATE TABLE IF NOT EXISTS events (
     number INTEGER PRIMARY KEY,
     time_s REAL NOT NULL,
@@ -21,7 +22,8 @@ CREATE TABLE IF NOT EXISTS events (
     attempt INTEGER NOT NULL,
     run TEXT NOT NULL,
     kind TEXT NOT NULL,
-    payload TEXT NOT NULL
+    payload TEXT NOT NULL,
+    seal TEXT NOT NULL
 );
 """
 
@@ -70,7 +72,11 @@ class EventLog:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
             self._db.executescript(SCHEMA)
-            self._db.execute("INSERT OR IGNORE INTO about VALUES ('version', ?)", (VERSION,))
+            self._db.execute(
+                "INSERT OR IGNORE INTO about (name, value) VALUES ('version', ?)", (VERSION,)
+            )
+            query = "SELECT value FROM about WHERE name = 'version'"
+            (version,) = self._db.execute(query).fetchone()
         except sqlite3.OperationalError as error:
             self._db.close()
             raise StoreError(
@@ -83,7 +89,7 @@ class EventLog:
                 f"{path} is no log of a live run ({error}): remove it, or name another folder "
                 "(--out)"
             ) from None
-        if (version := self.get("version")) != VERSION:
+        if version != VERSION:
             self._db.close()
             raise StoreError(
                 f"{path} is of version {version}, this wattkeeper reads version {VERSION}: go on "
@@ -92,32 +98,61 @@ class EventLog:
 
     def add(self, event: ExternalEvent) -> None:
         """Append an event; it survives the process once this returns."""
-        self._db.execute(
-            "INSERT INTO events (time_s, job_id, attempt, run, kind, payload) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
-            (*event[:5], json.dumps(dict(event.payload))),
+        row = (float(event.time_s), *event[1:5], json.dumps(dict(event.payload)))
+        self._execute(
+            "INSERT INTO events (time_s, job_id, attempt, run, kind, payload, seal) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (*row, seal(row)),
         )
 
     def events(self) -> Iterator[ExternalEvent]:
-        """All events, in order."""
-        rows = self._db.execute(
-            "SELECT time_s, job_id, attempt, run, kind, payload FROM events ORDER BY number"
-        ).fetchall()
-        for time_s, job_id, attempt, run, kind, payload in rows:
+        """All events, in order.
+
+        Raises:
+            StoreError: If one is missing or changed.
+        """
+        rows = self._execute(
+            "SELECT number, time_s, job_id, attempt, run, kind, payload, seal FROM events "
+            "ORDER BY number"
+        )
+        for expected, (number, *row) in enumerate(rows, 1):
+            if number != expected:
+                raise self._damaged(f"event {expected} is missing")
+            time_s, job_id, attempt, run, kind, payload = self._unseal(row, f"event {number}")
             yield ExternalEvent(time_s, job_id, attempt, run, kind, json.loads(payload))
 
     def __len__(self) -> int:
-        count: int = self._db.execute("SELECT count(*) FROM events").fetchone()[0]
+        count: int = self._execute("SELECT count(*) FROM events")[0][0]
         return count
 
     def get(self, name: str) -> str | None:
         """The text kept under a name; None if there is none."""
-        row = self._db.execute("SELECT value FROM about WHERE name = ?", (name,)).fetchone()
-        return None if row is None else str(row[0])
+        rows = self._execute("SELECT name, value, seal FROM about WHERE name = ?", (name,))
+        return str(self._unseal(rows[0], name)[1]) if rows else None
 
     def note(self, name: str, value: str) -> None:
         """Keep a text under a name."""
-        self._db.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (name, value))
+        row = (name, value)
+        self._execute("INSERT OR REPLACE INTO about VALUES (?, ?, ?)", (*row, seal(row)))
+
+    def _execute(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
+        try:
+            return self._db.execute(statement, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(error) from None
+
+    def _unseal(self, row: Sequence[Any], what: str) -> Sequence[Any]:
+        try:
+            return unseal(row, what)
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(error) from None
+
+    def _damaged(self, reason: object) -> StoreError:
+        return StoreError(
+            f"damaged: {reason}; remove the folder of the live run to begin anew, or name another "
+            "one (--out)",
+            self.path,
+        )
 
     def close(self) -> None:
         """Let others open it."""

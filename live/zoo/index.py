@@ -8,16 +8,16 @@ files are removed, the writer's lock of SQLite is held.
 
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
-from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from wattkeeper.live.zoo.blobs import BlobStore
 from wattkeeper.policies.errors import EnvironmentLacks, StoreError
 from wattkeeper.traces.files.atomic import move_file
 from wattkeeper.traces.files.locks import hold_lock
+from wattkeeper.traces.files.seals import seal
 
 NAME: Final = "index.sqlite"
 UNFINISHED: Final = [f"{NAME}.new{suffix}" for suffix in ("", "-journal", "-wal", "-shm")]
@@ -233,22 +233,6 @@ class Index:
             tokens = sorted(known.union(self.files.tokens()))
             freed = [self._end(db, token) for token in tokens if self.files.is_dead(token)]
         return sum(count for count, _ in freed), sum(size for _, size in freed)
-
-
-def seal(row: Sequence[object]) -> str:
-    """Digest of a row, stored in it: SQLite does not notice values that were changed."""
-    return blake2b(repr(tuple(row)).encode("utf-8", "replace"), digest_size=16).hexdigest()
-
-
-def unseal(row: Sequence[Any], what: str) -> Sequence[Any]:
-    """A row without its last value, the seal.
-
-    Raises:
-        sqlite3.DatabaseError: If it was changed.
-    """
-    if seal(row[:-1]) != row[-1]:
-        raise sqlite3.DatabaseError(f"the row of {what} is not as it was written")
-    return row[:-1]
 
 
 def _tokens(db: sqlite3.Connection) -> set[str]:

@@ -7,13 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 
-from wattkeeper.live.zoo.index import extend, seal, unseal
+from wattkeeper.live.zoo.index import extend
 from wattkeeper.live.zoo.tensors import Tensors
 from wattkeeper.policies import failures
 from wattkeeper.policies.matching.graph import Graph, digest_of
 from wattkeeper.policies.registry import build_policy, find_config
 from wattkeeper.policies.retaining import Retain, StoredModel, StoredModels
+from wattkeeper.traces.files.seals import seal, unseal
 
+SIZES: Final = """
+SELECT model, TOTAL(bytes) FROM (SELECT DISTINCT model, digest FROM parts) JOIN tensors
+USING (digest) GROUP BY model
+"""
 TOTAL: Final = "SELECT TOTAL(bytes) FROM tensors WHERE digest IN (SELECT digest FROM parts)"
 
 
@@ -99,7 +104,20 @@ def explain_failures(
 
 def models(db: sqlite3.Connection) -> list[ZooModel]:
     """All models, in the order of their addition."""
+    lost = scalar(db, "SELECT model FROM parts WHERE model NOT IN (SELECT id FROM models)")
+    if lost is not None:
+        raise sqlite3.DatabaseError(f"model {lost} is missing, whose tensors are there")
     return [_model(row) for row in db.execute(f"SELECT {COLUMNS}, seal FROM models ORDER BY id")]
+
+
+def total_bytes(db: sqlite3.Connection) -> int:
+    """Bytes of the tensors of all models, each once."""
+    sizes = dict(db.execute(SIZES))
+    for each in models(db):
+        if sizes.get(each.model_id, 0) != each.bytes:
+            size = f"{sizes.get(each.model_id, 0):,.0f} bytes, not {each.bytes:,}"
+            raise sqlite3.DatabaseError(f"the tensors of model {each.model_id} have {size}")
+    return int(scalar(db, TOTAL))
 
 
 def model(db: sqlite3.Connection, model_id: int) -> ZooModel | None:

@@ -264,6 +264,7 @@ class Zoo:
         """Remove files that killed processes left, and files that are not in the index."""
         count, size = self.index.sweep()
         with self.index.write() as db:
+            rows.total_bytes(db)  # refuses a damaged index, which may not know all files
             known = {digest for (digest,) in db.execute("SELECT digest FROM tensors")}
             strange = [digest for digest in self._files.digests() if digest not in known]
             freed = [self._files.unlink(digest) for digest in strange]
@@ -314,4 +315,4 @@ class Zoo:
     def bytes(self) -> int:
         """What the tensors of all models take on the disk, B."""
         with self.index.read() as db:
-            return int(rows.scalar(db, rows.TOTAL))
+            return rows.total_bytes(db)

@@ -4,7 +4,7 @@ import json
 import shutil
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import Final, TypedDict, cast
 
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.scenarios.spec.loading import LoadedScenario
@@ -38,7 +38,7 @@ def open_folder(loaded: LoadedScenario, folder: Path) -> bool:
     if folder.exists() and any(folder.iterdir()):
         try:
             mark = _read(folder)
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             raise StoreError(
                 f"{folder} holds no live runs of wattkeeper: name another folder (--out)"
             ) from None
@@ -66,8 +66,11 @@ def mark_done(folder: Path) -> None:
 
 
 def _read(folder: Path) -> Mark:
-    mark: Mark = json.loads((folder / MARK).read_text(encoding="utf-8"))
-    return mark
+    mark = json.loads((folder / MARK).read_text(encoding="utf-8"))
+    known = isinstance(mark, dict) and isinstance(mark.get("digest"), str)
+    if not known or not isinstance(mark.get("done"), bool):
+        raise ValueError("found no digest of a scenario, or not whether it is done")
+    return cast(Mark, mark)
 
 
 def _write(folder: Path, mark: Mark) -> None:

@@ -237,7 +237,7 @@ def storm(place: Path, name: str, seed: int, count: int, every: int = 0) -> list
             last = lines[-1][:300] if lines else ""
             faults.append(f"{name} {seed} {number}: {what}: {' '.join(command)}: {wrong}: {last}")
     print(f"{name}, seed {seed}: {count} alterations, exit codes {dict(sorted(codes.items()))}, "
-          f"{len(faults)} faults")  # fmt: skip
+          f"{len(faults)} faults", *faults, sep="\n")  # fmt: skip
     return faults
 
 
