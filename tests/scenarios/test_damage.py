@@ -157,7 +157,7 @@ def fault(answer: Answer, good: Answer, name: str) -> str:
         return f"exit code {answer.code}"
     if answer.code == 0 and not told and answer[1::2] != good[1::2]:
         return "wrong success"
-    if answer.code and not answer.err.strip() and answer.code != 1:
+    if answer.code and not (answer.err + answer.out).strip():
         return "no message"
     if len(answer.err) > 5000:
         return "long message"
