@@ -94,6 +94,8 @@ class YamlDocument:
             return node.value
         if node.tag not in PLAIN_TAGS:
             raise self._wrong(node, path, f"the tag {node.tag} is not allowed")
+        if ":" in node.value and node.tag.endswith((":int", ":float")):
+            raise self._not_decimal(node, path)  # in base 60, which takes quadratic time
         try:
             value = loader.construct_object(node)
         except (ArithmeticError, LookupError, TypeError, ValueError, yaml.YAMLError):
@@ -104,12 +106,15 @@ class YamlDocument:
             raise self._wrong(node, path, "half of a surrogate pair is no text")
         if isinstance(value, bool | None | str):
             return value
-        if ":" in node.value or (isinstance(value, int) and not DECIMAL.fullmatch(node.value)):
-            what = f"found {node.value[:LONG]}; write numbers in decimal, text in quotes"
-            raise self._wrong(node, path, what)
+        if isinstance(value, int) and not DECIMAL.fullmatch(node.value):
+            raise self._not_decimal(node, path)
         if isinstance(value, int) and abs(value) > MAX_INT:
             raise self._wrong(node, path, f"whole numbers go up to {MAX_INT}")
         return value
+
+    def _not_decimal(self, node: ScalarNode, path: ValuePath) -> ScenarioError:
+        what = f"found {node.value[:LONG]}; write numbers in decimal, text in quotes"
+        return self._wrong(node, path, what)
 
     def _wrong(self, node: Node, path: ValuePath, what: str) -> ScenarioError:
         name = next((f"{step}: " for step in reversed(path) if isinstance(step, str)), "")
