@@ -289,7 +289,8 @@ def test_a_table_that_unpacks_to_gigabytes_is_refused(
     [
         ("a: &a [x, x, x, x, x, x, x, x, x]\n"
          + "".join(f"{c}: &{c} [{', '.join([f'*{p}'] * 9)}]\n"
-                   for p, c in zip("abcdefgh", "bcdefghi", strict=True)), "more than 100000 values"),
+                   for p, c in zip("abcdefgh", "bcdefghi", strict=True)),
+         "more than 100000 values"),
         ("a: " + "[" * 5000, "nested more than 32 deep"),
         ("a: " + "{a: " * 5000, "nested more than 32 deep"),
         ("- " * 5000, "nested more than 32 deep"),
