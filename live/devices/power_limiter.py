@@ -20,6 +20,8 @@ Control = Literal["auto", "off"]
 GUARD: Final = "wattkeeper.live.devices.restore_guard"
 GUARD_TIMEOUT_S: Final = 120.0
 """Longest time that a guard takes to answer, or to restore limits."""
+GUARD_STARTS: Final = 3
+"""How often a guard is started at most, as each is killed before it answers."""
 
 
 class PowerLimiter:
@@ -96,20 +98,24 @@ class PowerLimiter:
             self._release_sigterm()
 
     def _start(self) -> None:
-        """Start the guard, which says whether limits may be set."""
-        guard = subprocess.Popen(
-            [sys.executable, "-P", "-m", GUARD],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # an interrupt from the keyboard is for the parent
-        )
+        """Start the guard, which says whether limits may be set; another one if it is killed."""
         uuids = [device.uuid for device in self._devices]
-        self.allowed, self.why = _ask(guard, json.dumps({"pid": self._pid, "uuids": uuids}))
-        if self.allowed:
-            self._guard = guard
-        else:
+        request = json.dumps({"pid": self._pid, "uuids": uuids})
+        for _ in range(GUARD_STARTS):
+            guard = subprocess.Popen(
+                [sys.executable, "-P", "-m", GUARD],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # an interrupt from the keyboard is for the parent
+            )
+            self.allowed, self.why, killed = _ask(guard, request)
+            if self.allowed:
+                self._guard = guard
+                return
             _end(guard)
+            if not killed:
+                return
 
     def _catch_sigterm(self) -> None:
         with suppress(ValueError):  # only the main thread may; the guard is there in any case
@@ -133,8 +139,8 @@ class PowerLimiter:
         raise SystemExit(128 + number)  # the first process of a container does not die of it
 
 
-def _ask(guard: subprocess.Popen[bytes], request: str) -> tuple[bool, str]:
-    """Send a request; return whether limits may be set, and if not, why."""
+def _ask(guard: subprocess.Popen[bytes], request: str) -> tuple[bool, str, bool]:
+    """Send a request; return whether limits may be set, if not, why, and if it was killed."""
     assert guard.stdin is not None
     assert guard.stdout is not None
     with suppress(BrokenPipeError):
@@ -142,14 +148,17 @@ def _ask(guard: subprocess.Popen[bytes], request: str) -> tuple[bool, str]:
         guard.stdin.flush()
     ready, _, _ = select.select([guard.stdout], [], [], GUARD_TIMEOUT_S)
     line = guard.stdout.readline() if ready else b""
-    if not line:
+    if line:
+        reply = json.loads(line)
+        return reply["allowed"], reply["why"], False
+    if not ready:
         guard.kill()
-        return False, (
-            f"the guard of power limits does not answer (exit code {guard.wait()}), and without "
-            f"it none is set; `{sys.executable} -m {GUARD}` may say why"
-        )
-    reply = json.loads(line)
-    return reply["allowed"], reply["why"]
+    code = guard.wait()
+    why = (
+        f"the guard of power limits does not answer (exit code {code}), and without it none is "
+        f"set; `{sys.executable} -m {GUARD}` may say why"
+    )
+    return False, why, bool(ready) and code < 0
 
 
 def _end(guard: subprocess.Popen[bytes]) -> bool:

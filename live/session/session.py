@@ -164,8 +164,9 @@ class Session:
             self._signals = Terminations()
             self._resources = stack.pop_all()
         self._objective = Objective(self.assignment.eta)
-        self._heartbeat.begin()
         try:
+            self._heartbeat.begin()
+            self._signals.begin()
             if self.assignment.power_limit_w is not None:
                 self._limit(self.assignment.power_limit_w)
         except BaseException as error:
@@ -376,7 +377,7 @@ class Session:
     ) -> bool:
         if os.getpid() != self._pid:  # a worker that the script forked
             return False
-        self._signals.closing = True
+        self._signals.raises = False
         with ExitStack() as stack:
             stack.callback(self._signals.resend)
             whole = isinstance(error, Stopped) and error.whole

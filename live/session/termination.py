@@ -28,11 +28,11 @@ class Terminations:
     Attributes:
         asked: Whether the signal came.
         stepping: Whether the session checks at the end of each step; else it stops at once.
-        closing: Whether the session ends already, so that nothing is raised.
+        raises: Whether `Stopped` is raised: not while the session begins or ends.
     """
 
     def __init__(self) -> None:
-        self.asked = self.stepping = self.closing = False
+        self.asked = self.stepping = self.raises = False
         self._pid = os.getpid()
         self._before: Any = None
         self._timer: threading.Timer | None = None
@@ -46,7 +46,7 @@ class Terminations:
             os.kill(os.getpid(), signal.SIGTERM)
             return
         again, self.asked = self.asked, True
-        if self.closing:
+        if not self.raises:
             return
         if self.stepping and not again:
             self._timer = threading.Timer(GRACE_S, os.kill, (self._pid, signal.SIGTERM))
@@ -54,6 +54,16 @@ class Terminations:
             self._timer.start()
             return
         raise Stopped(whole=False)
+
+    def begin(self) -> None:
+        """Raise `Stopped` from now on, and at once if the signal came.
+
+        Raises:
+            Stopped: If it came.
+        """
+        self.raises = True
+        if self.asked:
+            raise Stopped(whole=False)
 
     def restore(self) -> None:
         """Restore the previous handler of the signal."""

@@ -16,7 +16,7 @@ none."""
 
 SessionCause = Literal["reached", "epochs", "bound", "stopped", "left", "failed"]
 """Why an attempt ended, as far as its session can report it."""
-Cause = SessionCause | Literal["crashed", "hung", "silent"]
+Cause = Literal[SessionCause, "crashed", "hung", "silent"]
 """Why an attempt ended: it reached its target; did all its epochs; would have crossed its cost
 bound; was told to stop; its script left the loop on its own; its script failed; its process died;
 it stopped reporting; it never did. Without a target, who left is done."""

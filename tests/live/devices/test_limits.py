@@ -325,6 +325,33 @@ def test_a_guard_that_cannot_start(driver: Driver) -> None:
 
 
 @on_gpus(1)
+def test_a_guard_that_is_killed_while_it_starts_is_replaced(driver: Driver) -> None:
+    starts = driver.file.with_name("starts")
+    python = sys.executable
+    script = driver.file.with_name("python")
+    script.write_text(
+        f"#!/bin/sh\necho >> {starts}\n"
+        f'[ $(wc -l < {starts}) -gt $KILLED ] && exec {python} "$@"\nkill -$KILL $$\n'
+    )
+    script.chmod(0o755)
+    sys.executable = str(script)
+    for number in ("KILL", "TERM"):
+        os.environ |= {"KILL": number, "KILLED": "2"}
+        starts.unlink(missing_ok=True)
+        with expect_restored(driver), PowerLimiter(devices.find_devices()) as limiter:
+            assert limiter.set_w(150), limiter.why
+            assert driver.gpu.limit_mw == 150_000
+        assert len(starts.read_text()) == 3
+    os.environ["KILLED"] = "9"
+    starts.unlink()
+    with PowerLimiter(devices.find_devices()) as limiter:
+        assert not limiter.allowed
+        assert "(exit code -15)" in limiter.why
+    assert len(starts.read_text()) == 3
+    sys.executable = python
+
+
+@on_gpus(1)
 def test_without_a_folder_for_records_nothing_is_set(driver: Driver) -> None:
     os.environ["WATTKEEPER_STATE"] = "/proc/wattkeeper"
     with PowerLimiter(devices.find_devices()) as limiter:

@@ -58,6 +58,31 @@ def test_sigterm_stops_a_session_and_the_next_one_resumes(
     assert not list(tmp_path.glob("state/*.checkpoints/*")), "the state is removed in the end"
 
 
+STOPPED_AT_ONCE = """
+import os, signal
+from tests.support.sessions import session
+from wattkeeper.live.session.heartbeat import Heartbeat
+
+begin = Heartbeat.begin
+
+def stop(heartbeat):
+    os.kill(os.getpid(), signal.SIGTERM)
+    begin(heartbeat)
+
+Heartbeat.begin = stop
+with session():
+    raise AssertionError("it goes on")
+"""
+
+
+def test_sigterm_while_a_session_begins_ends_its_process(device: SyntheticDevice) -> None:
+    process = subprocess.Popen([sys.executable, "-c", STOPPED_AT_ONCE], stderr=subprocess.PIPE)
+    finish(process, -signal.SIGTERM)
+    assert device.limit_w() == 200.0
+    (row,) = history()
+    assert (row["status"], row["epochs"]) == ("stopped", 0)
+
+
 class Place:
     """How far a training came."""
 
