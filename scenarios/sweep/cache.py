@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from wattkeeper.policies.errors import EnvironmentLacks, StoreError
-from wattkeeper.traces.files.atomic import replace_file
+from wattkeeper.traces.files.atomic import replace_file, settle
 from wattkeeper.traces.files.locks import lock
 
 MARK: Final = "wattkeeper-sweep.lock"
@@ -21,6 +21,8 @@ MARK: Final = "wattkeeper-sweep.lock"
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
     """Inside, the folder exists and no other process works in it; afterwards it stays if not empty.
+
+    What a killed process left while it stored a value is removed.
 
     Raises:
         StoreError: If it holds something else.
@@ -41,6 +43,8 @@ def lock_folder(folder: Path) -> Iterator[None]:
             "(--out)"
         ) from None
     try:
+        for part in (folder, *(path for path in folder.iterdir() if path.is_dir())):
+            settle(part)
         yield
     finally:
         if folder.exists() and {path.name for path in folder.iterdir()} <= {MARK}:

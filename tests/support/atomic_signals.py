@@ -33,16 +33,25 @@ def fill_file(path: Path, text: str) -> None:
         fresh.write_text(text)
 
 
+def fill_cached(path: Path, text: str) -> None:
+    """As the owner of a cache does, which settles its folder when it begins."""
+    settle(path.parent)
+    with replace_file(path, durable=False) as fresh:
+        fresh.write_text(text)
+
+
 def main(folder: str, what: str, first: bool, exchange: bool) -> list[dict[str, Any]]:
     """A signal at each call of a replacement; then it is settled, or there is another one.
 
     Args:
         folder: Where.
-        what: `folder` or `file`.
+        what: `folder`, `file` or `cached`, a file of a cache.
         first: Whether nothing is there before.
         exchange: Whether the file system can exchange two names.
     """
-    fill: Callable[[Path, str], None] = {"folder": fill_folder, "file": fill_file}[what]
+    fill: Callable[[Path, str], None] = {
+        "folder": fill_folder, "file": fill_file, "cached": fill_cached,
+    }[what]  # fmt: skip
     root = Path(folder)
     made = []
     ctypes.CDLL(None).arm(0, 0, not exchange)

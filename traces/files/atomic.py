@@ -58,13 +58,16 @@ def replace_file(path: Path, *, durable: bool = True, private: bool = False) -> 
 
     If anything fails, what was there before stays; an interruption or a kill leaves that or the
     fresh one. Only writing belongs inside: any OSError there is reported as one of writing.
-    A file that is not `durable` costs no sync, but may be cut short by a power failure. Only its
-    owner may read or write one that is `private`.
+    Only its owner may read or write one that is `private`.
+
+    One that is not `durable`, such as one of many in a cache, costs neither a sync nor a lock nor a
+    listing of its folder. A power failure may cut it short, and what a kill leaves stays until the
+    process that owns the folder calls `settle`; no other one may.
 
     Raises:
         EnvironmentLacks: If the file system refuses.
     """
-    with _beside(path) as names:
+    with _beside(path, shared=durable) as names:
         if private:
             make_private_file(names.new)
         yield names.new
@@ -153,21 +156,31 @@ class _Names(NamedTuple):
     old: Path
 
 
+def _make_token() -> str:
+    return uuid.uuid4().hex[:12]
+
+
 def _names(path: Path, token: str) -> _Names:
     return _Names(*(path.with_name(f".{path.name}.{token}.{state}") for state in _Names._fields))
 
 
 @contextmanager
-def _beside(path: Path, *, make_parents: bool = False) -> Iterator[_Names]:
-    """Inside, names beside a path that no other process settles; then they are settled."""
+def _beside(path: Path, *, make_parents: bool = False, shared: bool = True) -> Iterator[_Names]:
+    """Inside, names beside a path that no other process settles; then they are settled.
+
+    In a folder that is not `shared` no other process settles anything.
+    """
     try:
         if not path.name:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if make_parents:
             _make_folder(path.parent)
         path.parent.stat()  # a lock would make it
-        settle(path.parent, path.name)
-        names, release = _claim(path)
+        if shared:
+            settle(path.parent, path.name)
+            names, release = _claim(path)
+        else:
+            names, release = _names(path, _make_token()), lambda: None
         try:
             yield names
         finally:
@@ -180,7 +193,7 @@ def _beside(path: Path, *, make_parents: bool = False) -> Iterator[_Names]:
 
 def _claim(path: Path, tries: int = 3) -> tuple[_Names, Callable[[], object]]:
     """Lock names beside a path; the names, and the release of the lock."""
-    names = _names(path, uuid.uuid4().hex[:12])
+    names = _names(path, _make_token())
     try:
         return names, lock(names.lock)
     except BlockingIOError:  # another process settled it between its making and its locking
@@ -231,7 +244,7 @@ def _finish(names: _Names, path: Path) -> None:
         (names.new if names.new.exists() else names.old).rename(path)
     superseded = [names.new]
     if names.old.exists():  # from now on, never put back: a kill may leave a part of it
-        superseded.append(_names(path, uuid.uuid4().hex[:12]).new)
+        superseded.append(_names(path, _make_token()).new)
         names.old.rename(superseded[-1])
     for each in superseded:
         if each.is_dir():

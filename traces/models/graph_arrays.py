@@ -48,6 +48,7 @@ def _read_one(file: Path, matcher: Matcher[A], cache: Path) -> tuple[str, A]:
     arrays = matcher.arrays(graph)
     with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
-        # Without `replace_file`, which syncs: the checksum reveals a file that was cut short.
+        # Without `replace_file`: the checksum reveals a file that was cut short, and a kill leaves
+        # nothing beside it that a process would have to settle.
         cached.write_bytes(pack(arrays))
     return graph.name, arrays

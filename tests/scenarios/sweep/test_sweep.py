@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+from collections import Counter
 from itertools import product
 from pathlib import Path
 from typing import IO, Any
@@ -23,7 +24,7 @@ from tests.support.sweeps import SMALL, content, ended, start, units, until, wor
 from wattkeeper import scenarios
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.scenarios.spec.loading import find_scenario
-from wattkeeper.scenarios.sweep.cache import lock_folder, remove_folder
+from wattkeeper.scenarios.sweep.cache import load, lock_folder, remove_folder, store
 from wattkeeper.scenarios.sweep.points import expand_sweep
 from wattkeeper.sim.results.schemas import VALUES
 
@@ -345,6 +346,43 @@ def test_a_sweep_killed_while_it_is_removed_is_still_one(
     with lock_folder(folder):
         remove_folder(folder)
     assert not folder.exists()
+
+
+def test_storing_a_value_neither_lists_nor_locks_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a sweep of thousands of runs would take time that grows with their square."""
+    folder, calls = tmp_path / "out.sweep", Counter[str]()
+    points = [folder / f"point{number}" for number in range(3)]
+
+    def count(module: Any, name: str) -> None:
+        original = getattr(module, name)
+
+        def counted(*arguments: Any) -> Any:
+            calls[name] += 1
+            return original(*arguments)
+
+        monkeypatch.setattr(module, name, counted)
+
+    with lock_folder(folder):
+        for name in ("scandir", "listdir", "fsync"):
+            count(os, name)
+        count(fcntl, "flock")
+        for point in points:
+            for number in range(50):
+                store(point / f"{number}-0", number)
+        assert not calls
+        assert sum(load(path) for point in points for path in point.iterdir()) == 3 * 1225
+    for point in points:
+        (point / ".0-0.0123456789ab.new").write_bytes(b"killed while this was stored")
+    calls.clear()
+    with lock_folder(folder):
+        # The folder is listed twice, each point once. The folder is locked; what each killed
+        # process left is locked and released.
+        assert calls == {"listdir": 1, "scandir": 4, "flock": 1 + 2 * 3}
+        assert sum(1 for point in points for _ in point.iterdir()) == 150
+    with lock_folder(folder):
+        remove_folder(folder)
 
 
 def test_a_sweep_does_not_start_in_a_folder_that_was_removed(

@@ -61,14 +61,14 @@ def test_a_file_that_cannot_be_synced_does_not_replace_the_old_one(
 @pytest.mark.parametrize("first", [False, True], ids=["again", "first"])
 @pytest.mark.parametrize(
     ("what", "exchange"),
-    [("file", True), ("folder", True), ("folder", False)],
-    ids=["file", "folder", "folder-in-two-steps"],
+    [("file", True), ("cached", True), ("folder", True), ("folder", False)],
+    ids=["file", "cached", "folder", "folder-in-two-steps"],
 )
 def test_a_signal_at_any_call_leaves_one_version_whole(
     what: str, exchange: bool, first: bool, tmp_path: Path, signals_library: Path
 ) -> None:
     versions = {
-        version: {".": version} if what == "file" else {"one": version, "part/two": version}
+        version: {".": version} if what != "folder" else {"one": version, "part/two": version}
         for version in ("old", "new", "next")
     }
     before = None if first else versions["old"]
