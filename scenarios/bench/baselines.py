@@ -150,8 +150,7 @@ def write_baselines(path: Path, baselines: Baselines) -> None:
     """
     plain = baselines.model_dump(mode="json", exclude_defaults=True)
     text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    with replace_file(path) as fresh:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with replace_file(path, make_parents=True) as fresh:
         fresh.write_text(text, encoding="utf-8")
 
 

@@ -94,7 +94,7 @@ def attempt(
             except KeyboardInterrupt:
                 code = 130
             except SystemExit as done:
-                code = done.code if isinstance(done.code, int) else 1
+                code = done.code if isinstance(done.code, int) else int(done.code is not None)
             library.counted.restype = ctypes.c_long
             calls = library.counted()
             library.arm(0, 0, 0)

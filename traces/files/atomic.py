@@ -53,12 +53,15 @@ def replace_folder(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replace_file(path: Path, *, durable: bool = True, private: bool = False) -> Iterator[Path]:
+def replace_file(
+    path: Path, *, durable: bool = True, private: bool = False, make_parents: bool = False
+) -> Iterator[Path]:
     """Inside, the name of a fresh file to be written; it takes the place of `path` at the end.
 
     If anything fails, what was there before stays; an interruption or a kill leaves that or the
     fresh one. Only writing belongs inside: any OSError there is reported as one of writing.
-    Only its owner may read or write one that is `private`.
+    Only its owner may read or write one that is `private`. Folders above it are made with
+    `make_parents`.
 
     One that is not `durable`, such as one of many in a cache, costs neither a sync nor a lock nor a
     listing of its folder. A power failure may cut it short, and what a kill leaves stays until the
@@ -67,7 +70,7 @@ def replace_file(path: Path, *, durable: bool = True, private: bool = False) -> 
     Raises:
         EnvironmentLacks: If the file system refuses.
     """
-    with _beside(path, shared=durable) as names:
+    with _beside(path, make_parents=make_parents, shared=durable) as names:
         if private:
             make_private_file(names.new)
         yield names.new
