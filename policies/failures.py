@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any, Protocol
 
 from wattkeeper.policies.errors import Point, PolicyFailed, WattkeeperError
@@ -58,13 +61,11 @@ def explain_failure(
     folders = _folders(config, asked)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)
               if frame.filename.startswith(folders)]  # fmt: skip
-    told = traceback.format_exception_only(error)[-1].strip()
+    told = _tell(error)
     method = getattr(asked, "__name__", "it")
     did = "raised "
     if not frames and isinstance(error, TypeError):
-        did, told = f"gave an answer of a wrong type{ANSWERS.get(method, '')}: ", str(error)
-    if len(told) > MOST_CHARACTERS:
-        told = f"{told[:MOST_CHARACTERS]} ..."
+        did, told = f"gave an answer of a wrong type{ANSWERS.get(method, '')}: ", _cut(str(error))
     name = f"the {config.point} policy {config.kind!r}"
     failure = PolicyFailed(f"{name} failed{about}: {asked.__name__} {did}{told}", config.point)
     lines = traceback.StackSummary.from_list(frames).format()
@@ -74,6 +75,37 @@ def explain_failure(
     if lines:
         failure.add_note(f"Lines of {name}:\n{''.join(lines).rstrip()}")
     return failure
+
+
+def explain_import(entry: EntryPoint, error: BaseException) -> BaseException:
+    """The error to raise in place of one that the module of an entry point raised on import.
+
+    It names distribution and entry point, and has the module's own lines as a note. An error that
+    has a message for users, or interrupts the program, is returned as it is.
+    """
+    if isinstance(error, WattkeeperError | KeyboardInterrupt):
+        return error
+    name = f"the entry point {entry.name!r} ({entry.value}) in the group {entry.group}"
+    if entry.dist is not None:
+        name = f"{name} of the distribution {entry.dist.name} {entry.dist.version}"
+    failure = PolicyFailed(f"{name} cannot be loaded: {_tell(error)}; correct or uninstall it")
+    house = (str(Path(__file__).parent), str(Path(importlib.__file__).parent), "<frozen ")
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__)
+              if not frame.filename.startswith(house)]  # fmt: skip
+    lines = traceback.StackSummary.from_list(frames).format()
+    if isinstance(error, SyntaxError):
+        lines += traceback.format_exception_only(error)[:-1]
+    if lines:
+        failure.add_note(f"Lines of it:\n{''.join(lines).rstrip()}")
+    return failure
+
+
+def _tell(error: BaseException) -> str:
+    return _cut(traceback.format_exception_only(error)[-1].strip())
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ..."
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from pydantic import ConfigDict, ValidationError
 from wattkeeper.policies.described import Described
 from wattkeeper.policies.errors import InputError, PolicyError, Problem
 from wattkeeper.policies.errors import Point as Point
-from wattkeeper.policies.failures import explain_failures
+from wattkeeper.policies.failures import explain_failures, explain_import
 from wattkeeper.policies.protocols import Configure, Options, Place, Policy, Select, Tune
 from wattkeeper.policies.retaining import Retain
 
@@ -93,7 +93,10 @@ def _load_all() -> None:
             if not module.name.startswith("_"):
                 importlib.import_module(f"{package.__name__}.{module.name}")
     for entry in entry_points(group="wattkeeper.policies"):
-        entry.load()
+        try:
+            entry.load()
+        except BaseException as error:
+            raise explain_import(entry, error) from None
 
 
 def build_policy(config: PolicyConfig) -> Any:

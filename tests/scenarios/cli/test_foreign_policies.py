@@ -46,9 +46,11 @@ baseline: mine
 """
 
 
-def run(folder: Path, line: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, line: str, *arguments: str, module: str = MODULE
+) -> subprocess.CompletedProcess[str]:
     """`wattkeeper` where a distribution with the policy is installed."""
-    (folder / "mine_policy.py").write_text(MODULE.format(line=line), encoding="utf-8")
+    (folder / "mine_policy.py").write_text(module.format(line=line), encoding="utf-8")
     info = folder / "mine_policy-0.1.dist-info"
     info.mkdir(exist_ok=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine-policy\nVersion: 0.1\n")
@@ -80,3 +82,24 @@ def test_a_failing_policy_is_one_message(
     assert "Traceback" not in ended.stderr
     assert "wattkeeper/" not in ended.stderr
     assert not (tmp_path / "results/failing").exists()
+
+
+@pytest.mark.parametrize("command", ["validate", "run"])
+@pytest.mark.parametrize(
+    ("line", "facts"),
+    [("import not_there_at_all", ("ModuleNotFoundError", "not_there_at_all", "line 2")),
+     ("1 / 0", ("ZeroDivisionError", "line 2")),
+     ("raise SystemExit(0)", ("SystemExit", "line 2")),
+     ("this is no Python", ("SyntaxError", "line 2"))],
+)  # fmt: skip
+def test_a_module_that_cannot_be_imported_is_one_message(
+    tmp_path: Path, line: str, facts: tuple[str, ...], command: str
+) -> None:
+    ended = run(tmp_path, line, command, "failing.yaml", module='"""Broken."""\n{line}\n')
+    assert ended.returncode == 1, ended.stderr
+    named = ("wattkeeper.policies", "'mine'", "mine-policy 0.1", "mine_policy.py")
+    assert_states(ended.stderr, *named, *facts)
+    assert "Traceback" not in ended.stderr
+    assert "wattkeeper/" not in ended.stderr
+    assert not (tmp_path / "results/failing").exists()
+    assert run(tmp_path, line, "--help", module='"""Broken."""\n{line}\n').returncode == 0
