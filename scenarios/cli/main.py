@@ -161,9 +161,10 @@ def _validate_sweep(loaded: LoadedScenario) -> None:
 def scenarios(name: str | None, as_json: bool) -> None:
     """List the shipped scenarios, or print the file of the one called NAME."""
     from wattkeeper.scenarios.spec.loading import find_scenario, load, shipped
+    from wattkeeper.scenarios.spec.yaml_document import read_text
 
     if name is not None:
-        terminal.write(find_scenario(name).read_text(encoding="utf-8"), end="")
+        terminal.write(read_text(find_scenario(name)), end="")
         return
     known = {name: load(name).scenario.question for name in shipped()}
     if as_json:

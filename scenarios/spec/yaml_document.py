@@ -281,6 +281,15 @@ def read(path: Path) -> YamlDocument:
     Raises:
         ScenarioError: If it cannot be read or is not YAML; the message names line and column.
     """
+    return YamlDocument(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """The text of a scenario file.
+
+    Raises:
+        ScenarioError: If it cannot be read, is too large or is not UTF-8.
+    """
     try:
         if not path.is_file():
             raise ScenarioError("is not a file", path)
@@ -291,7 +300,7 @@ def read(path: Path) -> YamlDocument:
     if len(data) > MAX_BYTES:
         raise ScenarioError(f"is larger than {MAX_BYTES} bytes", path)
     try:
-        return YamlDocument(data.decode("utf-8-sig"), str(path))
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ScenarioError("is not UTF-8", f"{path}:{line}:1") from None

@@ -18,7 +18,7 @@ from wattkeeper.sim.results.checksums import write_sums
 from wattkeeper.sim.results.folder import SWEEP, check_folder, to_json
 from wattkeeper.sim.results.schemas import VALUES
 from wattkeeper.sim.results.summary import metric_values
-from wattkeeper.traces.files.atomic import replace_folder
+from wattkeeper.traces.files.atomic import replace_folder, resolve
 from wattkeeper.traces.schema import field
 
 
@@ -33,7 +33,7 @@ def write_sweep(folder: Path, works: Sequence[PointWork]) -> None:
     from wattkeeper.scenarios.report import render_sweep_page
 
     check_folder(folder, sweep=True)
-    with replace_folder(folder.resolve()) as fresh:
+    with replace_folder(resolve(folder)) as fresh:
         (fresh / "points").mkdir()
         for work in works:
             if work.done.exists():

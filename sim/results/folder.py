@@ -15,7 +15,13 @@ from wattkeeper.sim.results.checksums import SUMS, write_sums
 from wattkeeper.sim.results.schemas import KEYS, TABLES
 from wattkeeper.sim.results.summary import metric_values
 from wattkeeper.sim.results.tables import RunResult
-from wattkeeper.traces.files.atomic import check_place, is_leftover, replace_folder, settle
+from wattkeeper.traces.files.atomic import (
+    check_place,
+    is_leftover,
+    replace_folder,
+    resolve,
+    settle,
+)
 
 SWEEP: Final = "sweep.json"
 """File that marks the results folder of a sweep: its axes and its points."""
@@ -30,13 +36,13 @@ def is_sweep(folder: Path) -> bool:
 def restore_folder(folder: Path) -> None:
     """Restore a results folder whose replacement was killed half-way."""
     if not folder.exists():
-        whole = folder.resolve()
+        whole = resolve(folder)
         settle(whole.parent, whole.name)
 
 
 def work_folder(results: Path, what: Literal["live", "sweep", "trainings"]) -> Path:
     """The folder beside the results that keeps unfinished work, to resume after an interruption."""
-    whole = results.resolve()
+    whole = resolve(results)
     return whole.with_name(f"{whole.name}.{what}")
 
 
@@ -80,7 +86,7 @@ def write_results(
         InputError: If the folder holds anything but results.
     """
     check_folder(folder)
-    with replace_folder(folder.resolve()) as fresh:
+    with replace_folder(resolve(folder)) as fresh:
         for name, schema in TABLES.items():
             tables = [result.tables[name] for result in results if name in result.tables]
             if not tables:
@@ -136,7 +142,7 @@ def check_folder(folder: Path, *, sweep: bool = False) -> None:
             of a file system.
         EnvironmentLacks: If the file system refuses it.
     """
-    whole = folder.resolve()
+    whole = resolve(folder)
     if whole.is_mount():
         text = f"{folder} is the root of a file system: name a folder in it (--out)"
         raise InputError(text)

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from wattkeeper.policies.errors import EnvironmentLacks
+from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.traces.files.locks import lock
 from wattkeeper.traces.files.private import make_private_file
 
@@ -89,6 +89,18 @@ def check_place(path: Path) -> None:
     parent = next(folder for folder in path.parents if folder.exists())
     with _beside(parent / path.name):
         pass
+
+
+def resolve(path: Path) -> Path:
+    """The absolute path, without symbolic links.
+
+    Raises:
+        InputError: If the links form a loop.
+    """
+    whole = Path(os.path.realpath(path))
+    if whole.is_symlink():
+        raise InputError("is a loop of symbolic links", path)
+    return whole
 
 
 def move_file(source: Path, path: Path) -> None:

@@ -17,7 +17,13 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from wattkeeper.policies.errors import InputError, Problem, TraceError
-from wattkeeper.traces.files.atomic import is_leftover, replace_file, replace_folder, settle
+from wattkeeper.traces.files.atomic import (
+    is_leftover,
+    replace_file,
+    replace_folder,
+    resolve,
+    settle,
+)
 from wattkeeper.traces.limits import (
     MOST_DETAILS_BYTES,
     MOST_RATIO,
@@ -125,7 +131,7 @@ def check_free(folder: Path, *, overwrite: bool = False) -> None:
     Raises:
         InputError: If something exists there that must not be replaced.
     """
-    whole = folder.resolve()
+    whole = resolve(folder)
     settle(whole.parent, whole.name)
     if folder.exists() or folder.is_symlink():
         if not (folder / META).is_file():
@@ -152,7 +158,7 @@ def write(trace: Trace, folder: Path, *, overwrite: bool = False) -> None:
     """
     check_free(folder, overwrite=overwrite)
     content = files(trace)
-    folder = folder.resolve()
+    folder = resolve(folder)
     with replace_folder(folder) as fresh:
         for name, data in content.items():
             (fresh / name).write_bytes(data)

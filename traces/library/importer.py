@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import SHOWN, Problem, TraceError
-from wattkeeper.traces.files.atomic import replace_folder
+from wattkeeper.traces.files.atomic import replace_folder, resolve
 from wattkeeper.traces.files.names import check_name, derive_name
 from wattkeeper.traces.library import folder as folders
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Quality, Rows
@@ -122,7 +122,7 @@ def write_jobs(
     """
     chosen = check_name(default_name(paths) if name is None else name)
     folders.check_free(folder, overwrite=overwrite)
-    with replace_folder(folder.resolve()) as fresh:
+    with replace_folder(resolve(folder)) as fresh:
         scratch = fresh / SCRATCH
         result = _convert(form.batches(paths, mapping or {}), form, scratch, None)
         if result.numbers and result.dates:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
-from wattkeeper.traces.files.atomic import settle
+from wattkeeper.traces.files.atomic import resolve, settle
 from wattkeeper.traces.files.names import check_name, is_name
 from wattkeeper.traces.files.user_dirs import library_folder
 from wattkeeper.traces.formats import find_format
@@ -85,7 +85,7 @@ def locate(name_or_path: str | Path) -> Path:
             return library_folder() / text
     try:
         path = Path(text).expanduser()
-        whole = path.resolve()
+        whole = resolve(path)
         settle(whole.parent, whole.name)
         if text and path.exists():
             return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.conftest import Command
+from tests.support.messages import assert_states
 from tests.support.runs import names
 from wattkeeper.scenarios.cli.main import main
 from wattkeeper.scenarios.spec.loading import shipped
@@ -57,6 +59,29 @@ def test_scenarios(inside: Command) -> None:
     assert all(
         line.endswith(question) for line, question in zip(lines, questions.values(), strict=True)
     )
+
+
+def test_what_is_no_scenario_file_is_not_printed(inside: Command, tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xf5\x00")
+    os.mkfifo(tmp_path / "pipe")
+    for name, found in (("binary", "is not UTF-8"), ("pipe", "is not a file")):
+        assert_states(inside("scenarios", tmp_path / name, code=2).stderr, name, found)
+    assert_states(inside("scenarios", "/dev/zero", code=2).stderr, "/dev/zero", "is not a file")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("report",), ("timeline",), ("run", "quickstart", "--out"),
+     ("traces", "describe"), ("traces", "import", "csv")],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_loop_of_links_is_refused(
+    arguments: tuple[str, ...], inside: Command, tmp_path: Path
+) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to("loop")
+    assert_states(inside(*arguments, loop, code=2).stderr, str(loop))
+    assert loop.is_symlink()
 
 
 def test_validate_shipped(inside: Command) -> None:
