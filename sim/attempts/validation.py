@@ -70,7 +70,7 @@ def _check_limit(options: Options, batch_size: int, limit_w: float, point: Point
         )
 
 
-def check_wake(wake_s: float, now_s: float) -> None:
+def check_wake(wake_s: float, now_s: float, point: Point) -> None:
     """Refuse to be woken at a time that is not to come.
 
     Raises:
@@ -78,7 +78,8 @@ def check_wake(wake_s: float, now_s: float) -> None:
     """
     _check_type(wake_s, (int, float), "float", "wake_s")
     if not wake_s > now_s:
-        raise PolicyError(f"Select wants to be woken at {wake_s} s; it is {now_s} s", "select")
+        text = f"the {point} policy wants to be woken at {wake_s} s; it is {now_s} s"
+        raise PolicyError(text, point)
 
 
 def check_types_of_configuration(found: Any) -> None:

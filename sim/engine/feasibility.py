@@ -142,7 +142,7 @@ class Feasibility(CapacityView):
         """When `Place` is to be asked again if nothing happens before, s."""
         try:
             wake_s = self._place.wake_s(self._ctx)
-            check_wake(wake_s, self._ctx.now_s)
+            check_wake(wake_s, self._ctx.now_s, "place")
         except BaseException as error:
             raise self._ctx.explain_failure(error, self._place.wake_s, "") from None
         return wake_s

@@ -250,7 +250,7 @@ class World(Listener):
         try:
             wake_s = self._select.wake_s(self._select_ctx)
             if wake_s != NEVER:
-                check_wake(wake_s, self._loop.now_s)
+                check_wake(wake_s, self._loop.now_s, "select")
         except BaseException as error:
             asked = self._select.wake_s
             raise self._select_ctx.explain_failure(error, asked, "") from None

@@ -131,6 +131,14 @@ def test_a_place_that_accepts_later_is_asked_again_when_it_wants(kind: str) -> N
     assert len(attempts(world)) == 3
 
 
+def test_a_time_that_is_over_is_refused_with_the_point_that_wants_it() -> None:
+    policy_set = chosen(select=SELECT["fifo"], place=patient(lambda ctx: ctx.now_s))
+    with pytest.raises(PolicyError) as refused:
+        run_world([runs("a", 0.0, 9.0)], {}, spec(nodes=2), policy_set)
+    assert refused.value.point == "place"
+    assert_states(str(refused.value), "place", "woken", "0.0 s")
+
+
 def test_a_place_is_not_asked_again_unless_it_says_so() -> None:
     """What does not fit on an idle cluster then never fits."""
     with pytest.raises(PolicyError) as never:
