@@ -295,7 +295,7 @@ class _Trained(_Replayed):
             totals = totals._replace(saved_s=saved_epochs * epoch_s * job.time_scale)
         if replay.recorded:
             hold_s = job.duration_s
-            power_w = totals.energy_j * job.time_scale / hold_s
+            power_w = totals.energy_j * job.time_scale / hold_s if hold_s > 0 else 0.0
         else:
             done_s, done_j = first if first and not replay.foreknown else (0.0, 0.0)
             left_s = totals.time_s - done_s

@@ -100,6 +100,15 @@ def test_recorded_a_decision_leaves_the_queue_as_it_was() -> None:
     assert slow_j < fast_j
 
 
+def test_a_job_of_no_recorded_duration_ends_when_it_starts() -> None:
+    jobs = [job("a", duration_s=0.0), job("b", 0.0, duration_s=30.0)]
+    world = run_world(jobs, by_job(steady()), occupancy="recorded")
+    assert starts(world) == {"a": 0.0, "b": 0.0}
+    assert world.env.now == 30.0
+    first, second = attempts(world)
+    assert first.energy_j == second.energy_j > 0
+
+
 def test_an_ordinary_process_may_run_in_the_same_environment() -> None:
     def world() -> World:
         jobs = [job("a"), job("b", 5.0), job("c", 10.0)]
