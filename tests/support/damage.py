@@ -1,7 +1,8 @@
-"""Random alterations of files that wattkeeper wrote: bytes, JSON values, Parquet, SQLite."""
+"""Random alterations of files: bytes, JSON values, Parquet, SQLite, tables of text, encodings."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import shutil
@@ -157,6 +158,92 @@ def alter_sqlite(path: Path, rng: Random) -> str:
         else:
             db.execute("PRAGMA application_id = 77")
     return f"{table} {kind}"
+
+
+ODD_CELLS = [
+    "", " ", "x", "nan", "NaN", "inf", "-inf", "1e308", "1e999", "-1", "0", "-0.0", "0.5", "1e-320",
+    "9" * 25, "9" * 5000, str(2**31), str(2**63), str(2**64), "0x10", "1_000", "1,5", "True",
+    "null", "\0", "\x1b[31mred", "\ufeff", "\u202e", "\u0661", "\U0001f600", "'", '"', '""', '"\n"',
+    "\n", "\r", "\t", ",", ";", "|", "#", "../../up", "x" * 5000, "[" * 3000, "{}", "1" + "(" * 500,
+    "1970-01-01", "0000-00-00 00:00:00", "9999-12-31 23:59:59", "10000-01-01",
+    "2024-02-30T25:61:61", "None",
+    "2024-01-05T10:00:00+99:99", "2024-01-05T10:00:00Z", "-1 day", "1-00:00:00",
+    "99999999-00:00:00",
+    "gres/gpu=-1", "gres/gpu=1e9", "gres/gpu:a100=99999999999999999999", "Unknown", "UNLIMITED",
+]  # fmt: skip
+"""Cells of tables and of logs that are no number, too large a one, no time, or more than a cell."""
+
+ENCODINGS = ("utf-8-sig", "utf-16", "utf-32-le", "latin-1", "cp037", "utf-7")
+
+
+def alter_table(path: Path, rng: Random) -> str:
+    """Change cells, rows or columns of a text with a row a line."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    lines = text.split("\n")
+    separator = max(",|\t ", key=text.count)
+    rows = [line.split(separator) for line in lines]
+    kind = rng.choice(("cells", "cells", "cells", "cells", "column", "column order", "row twice",
+                       "row lost", "row order", "ragged", "header", "many rows", "many columns",
+                       "separator", "one value"))  # fmt: skip
+    index = rng.randrange(len(rows))
+    column = rng.randrange(max(map(len, rows)))
+    if kind == "cells":
+        for _ in range(rng.choice((1, 1, 2, 5))):
+            row = rng.choice(rows)
+            row[rng.randrange(len(row))] = rng.choice(ODD_CELLS)
+    elif kind == "one value":
+        value = rng.choice(ODD_CELLS)
+        for row in rows[rng.choice((0, 1, 1)) :]:
+            row[column : column + 1] = [value] * (column < len(row))
+    elif kind == "column":
+        for row in rows:
+            del row[column : column + 1]
+    elif kind == "column order":
+        order = Random(column)
+        for row in rows:
+            order.seed(column)
+            order.shuffle(row)
+    elif kind == "row twice":
+        rows[index:index] = [rows[index]] * rng.choice((1, 3))
+    elif kind == "row lost":
+        del rows[index]
+    elif kind == "row order":
+        rng.shuffle(rows)
+    elif kind == "ragged":
+        rows[index] += [rng.choice(ODD_CELLS)] * rng.choice((1, 30))
+    elif kind == "header":
+        rows[0][rng.randrange(len(rows[0]))] = rng.choice((*rows[0], "", "x", "\x1b[1m", "job_id"))
+    elif kind == "many rows":
+        rows += [rng.choice(rows) for _ in range(3000)]
+    elif kind == "many columns":
+        rows = [row + row[-1:] * 1200 for row in rows]
+    else:
+        separator = rng.choice(",;|\t ")
+    changed = "\n".join(separator.join(row) for row in rows)
+    path.write_bytes(changed.encode("utf-8", "surrogatepass"))
+    return kind
+
+
+def alter_encoding(path: Path, rng: Random) -> str:
+    """Write a text in another encoding, with other ends of lines, or compressed."""
+    data = path.read_bytes()
+    kind = rng.choice((*ENCODINGS, "crlf", "cr", "gzip", "gzip twice", "gzip damaged", "gzip cut"))
+    if kind in ENCODINGS:
+        data = data.decode("utf-8", "replace").encode(kind, "replace")
+    elif kind in ("crlf", "cr"):
+        data = data.replace(b"\n", b"\r\n" if kind == "crlf" else b"\r")
+    else:
+        data = gzip.compress(data, mtime=0)
+        if kind == "gzip twice":
+            data *= 2
+        elif kind == "gzip cut":
+            data = data[: rng.randrange(len(data))]
+        elif kind == "gzip damaged":
+            changed = bytearray(data)
+            changed[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+            data = bytes(changed)
+    path.write_bytes(data)
+    return kind
 
 
 def alter(root: Path, rng: Random) -> str:

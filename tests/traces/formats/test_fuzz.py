@@ -1,0 +1,151 @@
+"""Altered logs of every format: `traces import` reads them, or says what is wrong."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.scenarios.test_damage import CODES, Hung, ask
+from tests.support import damage
+from tests.traces.formats import test_formats
+from wattkeeper.policies.errors import LONGEST_MESSAGE, SHOWN
+from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor
+from wattkeeper.traces.formats import registry
+
+DATA = Path(__file__).parents[2] / "data" / "formats"
+MOST_MEMORY = 2 << 30
+LONGEST = 2 * (SHOWN + 2) * LONGEST_MESSAGE
+OFFERED = {
+    "acme": ("acme.csv",), "csv": ("csv.csv",), "gavel": ("gavel.trace", "gavel.json"),
+    "helios": ("helios.csv",), "openb-2023": ("openb_pods.csv", "openb_nodes.csv"),
+    "pai-2020": ("pai_job_table.csv", "pai_task_table.csv"), "philly-csv": ("philly-csv.csv",),
+    "philly-json": ("philly_job_log.json",), "slurm": ("slurm.txt",), "swf": ("swf.swf",),
+    "spot-2026": ("spot_job_info_df.csv", "spot_node_info_df.csv"),
+}  # fmt: skip
+"""Files in `DATA` by format."""
+ARRIVALS = (
+    "name,arrival,task,accuracy,mutated_from,duration,gpus\n"
+    "net,0,images,0.5,,100,1\nplain,3.5,images,,net,50,2\nnet,9,images,0.5,,100,1\n"
+)
+PUBLISHED = (
+    '{"model": "net", "num_tensors": 1, "opts": ["Conv", "Relu"], "dims": [[8, 3], []], '
+    '"parents": [[-1], [0]], "layer": ["w", null]}'
+)
+
+
+def write_good(root: Path) -> Mapping[str, tuple[str, ...]]:
+    """Write small files of every format; their paths in the folder, by format."""
+    root.mkdir()
+    names = dict(OFFERED)
+    for name in (name for each in OFFERED.values() for name in each):
+        shutil.copy(DATA / name, root)
+    test_formats.folder(root)
+    (root / "groups.csv").write_text(test_formats.JOBS)
+    (root / "arrivals.csv").write_text(ARRIVALS)
+    (root / "net.json").write_text(PUBLISHED)
+    weight = Tensor("a", "weight", (2, 2))
+    nodes = (Node("Conv", (SOURCE,), (weight,)), Node("Relu", (0,)))
+    (root / "plain.json").write_text(Graph("plain", nodes).to_json())
+    names["zeus-nsdi23"] = ("summary_train.csv", "summary_power_v100.csv")
+    names["zeus-groups"] = ("groups.csv",)
+    names["modelkeeper"] = ("arrivals.csv", "net.json", "plain.json")
+    return names
+
+
+def alter(folder: Path, names: tuple[str, ...], rng: Random) -> str:
+    """Alter one to three times a file; says which one and how."""
+    told = []
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        path = folder / rng.choice(names)
+        ways = [damage.alter_bytes, damage.alter_encoding]
+        ways += [damage.alter_table if path.suffix != ".json" else damage.alter_json] * 4
+        try:
+            told.append(f"{path.name} {rng.choice(ways)(path, rng)}")
+        except (ValueError, TypeError):  # no longer JSON
+            told.append(f"{path.name} {damage.alter_bytes(path, rng)}")
+    return ", ".join(told)
+
+
+def storm(root: Path, seed: int, count: int, every: int) -> list[str]:
+    """Import many altered files; the faults found.
+
+    Args:
+        root: An empty folder.
+        seed: Of all that is drawn.
+        count: Inputs.
+        every: One of so many has a process of its own.
+    """
+    formats = write_good(root / "good")
+    assert set(formats) == set(registry())
+    faults, codes = [], Counter[str]()
+    for number in range(count):
+        rng = Random(f"{seed} {number}")
+        form = rng.choice(sorted(formats))
+        folder = root / "altered"
+        damage.restore(folder, root / "good")
+        told = alter(folder, formats[form], rng)
+        asked = form if rng.random() < 0.9 else "auto"
+        words = ["traces", "import", asked, *(f"altered/{name}" for name in formats[form])]
+        words += ["--name", "x", "--replace", *(["--skip-bad"] if rng.random() < 0.4 else [])]
+        commands = [tuple(words)]
+        for command in commands:
+            try:
+                answer = ask(command, process=number % every == 0)
+            except (Hung, subprocess.TimeoutExpired):
+                faults.append(f"{seed} {number}: {form}: {told}: hung")
+                continue
+            codes[f"{command[1]} {answer.code}"] += 1
+            wrong = ""
+            if "Traceback" in answer.err or answer.code not in CODES:
+                wrong = f"exit code {answer.code}"
+            elif answer.code and not answer.err.strip():
+                wrong = "no message"
+            elif len(answer.err) > LONGEST:
+                wrong = "long message"
+            elif command[1] == "describe" and answer.code:
+                wrong = "imported, and cannot be read"
+            if wrong:
+                faults.append(f"{seed} {number}: {form}: {told}: {' '.join(command)}: {wrong}: "
+                              f"{answer.err[-400:]}")  # fmt: skip
+            if command[1] == "import" and answer.code == 0 and rng.random() < 0.3:
+                commands.append(("traces", "describe", "x"))
+    who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    peak = max(resource.getrusage(each).ru_maxrss for each in who) << 10
+    if peak >= MOST_MEMORY:
+        faults.append(f"{seed}: {peak >> 20} MiB of memory")
+    print(f"formats, seed {seed}: {count} altered, {dict(sorted(codes.items()))}, "
+          f"{peak >> 20} MiB, {len(faults)} faults")  # fmt: skip
+    return faults
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WATTKEEPER_TRACES", str(tmp_path / "library"))
+    monkeypatch.setenv("WATTKEEPER_STATE", str(tmp_path / "state"))
+    return tmp_path
+
+
+def test_unaltered_files_are_read(place: Path) -> None:
+    for form, names in write_good(place / "good").items():
+        answer = ask(("traces", "import", form, *(f"good/{name}" for name in names)))
+        assert answer.code == 0, answer.err
+
+
+def test_altered_files(place: Path) -> None:
+    assert storm(place, 1, 60, 60) == []
+
+
+@pytest.mark.slow
+def test_storm_of_altered_files(place: Path) -> None:
+    """`WATTKEEPER_FUZZ_FORMATS` is the seed and the number of inputs."""
+    seed, count = map(int, os.environ.get("WATTKEEPER_FUZZ_FORMATS", "17 4500").split())
+    assert storm(place, seed, count, 100) == []
