@@ -104,9 +104,11 @@ def test_a_preempted_training_resumes_or_starts_over(how: str, tmp_path: Path) -
         WATTKEEPER_DEVICE="none")  # fmt: skip
     attempts = {row["job_id"]: row for row in rows(tmp_path / "live", "jobs")}
     assert {(row["attempt"], row["epochs"]) for row in attempts.values()} == {(1, EPOCHS)}
-    assert attempts["a/1"]["preemptions"]
+    preemptions = attempts["a/1"]["preemptions"]  # on a slow machine more than one
+    assert preemptions
     done = [line for line in seen(tmp_path) if line.startswith("a/1 ")]
-    assert done.count("a/1 1") == 1 + (how == "lose")
+    starts = done.count("a/1 1")
+    assert starts == 1 if how == "keep" else 1 < starts <= 1 + preemptions
     assert done[-1] == f"a/1 {EPOCHS}"
     assert manifest(tmp_path / "live")["live"]["attempts"] == []
 
