@@ -127,6 +127,8 @@ def check_types_of_placement(found: Any) -> None:
 def _check_type(
     found: object, allowed: type | tuple[type, ...], name: str, where: str = ""
 ) -> None:
-    if not isinstance(found, allowed):
-        of = f"{where} must be " if where else ""
+    of = f"{where} must be " if where else ""
+    if isinstance(found, int) and found.bit_length() > 63:
+        raise TypeError(f"{of}{name}, found a whole number of {found.bit_length()} bits")
+    if not isinstance(found, allowed) or isinstance(found, bool):
         raise TypeError(f"{of}{name}, found {type(found).__name__} {found!r:.100}")

@@ -88,6 +88,9 @@ def test_what_a_policy_raises_names_it(
      ("configure", "configure", Configuration("32"), ("batch_size", "int", "str '32'")),  # type: ignore[arg-type]
      ("configure", "configure", Configuration(32, cost_bound=None), ("cost_bound", "None")),  # type: ignore[arg-type]
      ("configure", "configure", Configuration(32, parent=7), ("parent", "str", "int 7")),  # type: ignore[arg-type]
+     ("configure", "configure", Configuration(True), ("batch_size", "int", "bool True")),
+     ("configure", "configure", Configuration(10**5000), ("batch_size", "int", "16610 bits")),
+     ("tune", "tune", Knobs(10**400), ("power_limit_w", "float", "1329 bits")),
      ("tune", "tune", 250.0, ("expected; got float" if COMPILED else "float 250.0",)),
      ("tune", "tune", Knobs("250"), ("power_limit_w", "float", "str '250'")),  # type: ignore[arg-type]
      ("tune", "tune", Knobs(profile_w=[100.0]), ("profile_w", "tuple", "list")),  # type: ignore[arg-type]
@@ -95,6 +98,8 @@ def test_what_a_policy_raises_names_it(
      ("place", "place", [(0, 1, NEW)], ("tuple", "list")),
      ("place", "place", ((0, 1),), ("slot", "(0, 1)")),
      ("place", "place", (("0", 1, NEW),), ("int", "str '0'")),
+     ("place", "place", ((False, 1, NEW),), ("int", "bool False")),
+     ("place", "place", ((10**5000, 1, NEW),), ("int", "16610 bits")),
      ("select", "select", None, ("Selection", "None")),
      ("select", "select", ((), ()), ("Selection", "tuple")),
      ("select", "select", Selection(("a",)), ("start", "Job", "str 'a'")),  # type: ignore[arg-type]
