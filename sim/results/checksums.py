@@ -1,12 +1,12 @@
 """`SHA256SUMS` of a results folder: digests of its files, as `sha256sum --check` reads them."""
 
-import hashlib
 import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
 from wattkeeper.policies.errors import InputError, Problem
+from wattkeeper.traces.files.digests import digest_file
 
 SUMS: Final = "SHA256SUMS"
 """Name of the file."""
@@ -16,7 +16,7 @@ AGAIN: Final = "run the scenario again"
 
 def write_sums(folder: Path, names: Collection[str]) -> None:
     """Write the digests of files in a folder, given their paths in it."""
-    lines = [f"{_digest(folder / name)}  {name}\n" for name in sorted(names)]
+    lines = [f"{digest_file(folder / name)}  {name}\n" for name in sorted(names)]
     (folder / SUMS).write_text("".join(lines), encoding="utf-8")
 
 
@@ -44,7 +44,7 @@ def check_sums(folder: Path, required: Collection[str], optional: Collection[str
         if not path.is_file():
             state = "is no file" if path.exists() else "is missing"
             problems.append(Problem(f"{state}; {AGAIN}", str(path)))
-        elif (digest := _digest(path)) != stored[name]:
+        elif (digest := digest_file(path)) != stored[name]:
             text = f"its SHA-256 is {digest}, in {SUMS} it is {stored[name]}; {AGAIN}"
             problems.append(Problem(f"is truncated or was changed: {text}", str(path)))
     if problems:
@@ -65,8 +65,3 @@ def _read_sums(path: Path) -> dict[str, str]:
         text = f"is no SHA-256 with the name of a file; {AGAIN}"
         raise InputError(text, f"{path}, line {wrong[0]}")
     return {row[2]: row[1] for row in rows if row}
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -30,6 +30,7 @@ from urllib.parse import unquote, urlsplit
 from wattkeeper.policies.errors import SHOWN as MOST_PROBLEMS
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, Problem, TraceError
 from wattkeeper.traces.files.atomic import move_file
+from wattkeeper.traces.files.digests import digest_file
 from wattkeeper.traces.files.locks import lock
 from wattkeeper.traces.files.names import check_name
 from wattkeeper.traces.files.user_dirs import library_folder
@@ -40,7 +41,6 @@ from wattkeeper.traces.library.folder import META, amend, check_free
 from wattkeeper.traces.library.importer import RowsMalformed
 from wattkeeper.traces.limits import MOST_RATIO, UNLIMITED_BYTES
 from wattkeeper.traces.readers.base import JobsFormat
-from wattkeeper.traces.readers.csvfile import digest_file
 
 DOWNLOADS: Final = ".downloads"
 TIMEOUT_S: Final = 30

@@ -20,10 +20,11 @@ import pyarrow.parquet as pq
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import SHOWN, Problem, TraceError
 from wattkeeper.traces.files.atomic import replace_folder, resolve
+from wattkeeper.traces.files.digests import digest_file
 from wattkeeper.traces.files.names import check_name, derive_name
 from wattkeeper.traces.library import folder as folders
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Quality, Rows
-from wattkeeper.traces.readers.csvfile import digest_file, quote
+from wattkeeper.traces.readers.csvfile import quote
 from wattkeeper.traces.schema import JOBS, NODES, jobs_table, row_problems, validate
 
 MUCH: Final = 0.1

@@ -6,7 +6,6 @@ data row, 1-based: neither the header nor empty lines count. Extra columns are a
 
 import csv
 import gzip
-import hashlib
 import io
 import zlib
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ import pyarrow.csv as pacsv
 
 from wattkeeper.policies.arrays import Bools, Floats
 from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.traces.files.digests import digest_file
 from wattkeeper.traces.limits import (
     LONGEST_LINE_BYTES,
     MOST_BYTES,
@@ -101,12 +101,6 @@ def read_csv(path: Path, schema: pa.Schema) -> CsvFile:
         raise TraceError([Problem(problems_by_row[n], f"{path}, row {n}") for n in first])
     extra = tuple(name for name in header if name not in schema.names)
     return CsvFile(table.cast(schema), extra, digest_file(path))
-
-
-def digest_file(path: Path) -> str:
-    """SHA-256 (hex) of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_whole(path: Path, most: int) -> bytes:
