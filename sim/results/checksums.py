@@ -11,6 +11,9 @@ from wattkeeper.traces.files.digests import digest_file
 SUMS: Final = "SHA256SUMS"
 """Name of the file."""
 
+MOST_BYTES: Final = 1 << 26
+"""Of the file: digests of some 700,000 points of a sweep."""
+
 AGAIN: Final = "run the scenario again"
 
 
@@ -55,6 +58,8 @@ def _read_sums(path: Path) -> dict[str, str]:
     if not path.is_file():
         text = "is missing, so that the results cannot be checked"
         raise InputError(f"{text}; {AGAIN}", path)
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise InputError(f"has {size:,} bytes, more than {MOST_BYTES:,}; {AGAIN}", path)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:

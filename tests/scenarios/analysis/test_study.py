@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -78,6 +79,9 @@ def test_absent_tables_and_files_are_named(
     (copy / "manifest.json").write_text(json.dumps({"scenario": {"name": "a"}}))
     with pytest.raises(InputError, match="no manifest of results"):
         scenarios.read(seal(copy))
+    os.truncate(copy / "SHA256SUMS", 1 << 27)
+    with pytest.raises(InputError, match=r"SHA256SUMS: has 134,217,728 bytes, more than"):
+        scenarios.read(copy)
 
 
 def test_columns_of_metrics_carry_their_meaning(folder: Path) -> None:
