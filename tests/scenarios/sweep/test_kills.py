@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
+import subprocess
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -68,6 +71,47 @@ def test_200_runs_survive_kills_of_workers_and_of_the_parent(
     assert min(killed.values()) > 0
     assert content(tmp_path / "out") == undisturbed
     assert not (tmp_path / "out.sweep").exists()
+
+
+@pytest.mark.slow
+def test_storm_of_kills(tmp_path: Path, undisturbed: dict[str, bytes | str]) -> None:
+    """`WATTKEEPER_STORM_SWEEP` is the seed and the number of kills.
+
+    A sweep that ends before it is killed counts, and another one begins.
+    """
+    seed, kills = map(int, os.environ.get("WATTKEEPER_STORM_SWEEP", "17 200").split())
+    rng = random.Random(seed)
+    outcomes = Counter[str]()
+    folder = tmp_path
+    struck = longest = 0
+    while struck < kills:
+        process = start(*LONG, "--workers", "2", cwd=folder)
+        goal = done(folder) + rng.choice((0, 0, 1, 1, 2, 5))
+        until(lambda goal=goal: done(folder) >= goal, process)  # type: ignore[misc]
+        number = rng.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
+        if number != signal.SIGKILL:  # Python itself has to be there to handle it
+            until(lambda pid=process.pid: bool(workers(pid)), process)  # type: ignore[misc]
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(rng.choice((0.0, 0.02, 0.3, 1.5)))
+        if process.poll() is None:
+            whole_group = number == signal.SIGKILL and rng.random() < 0.5
+            (os.killpg if whole_group else os.kill)(process.pid, number)
+            struck += 1
+            outcomes[number.name] += 1
+        _, err = process.communicate()
+        outcomes[f"code {process.returncode}"] += 1
+        # A worker whose parent is killed while it starts ends in lines of Python's own.
+        assert "Traceback" not in err or (process.returncode < 0 and "in spawn_main" in err), err
+        assert process.returncode in (0, 130, -signal.SIGKILL, -signal.SIGTERM), err
+        longest = max(longest, done(folder))
+        if process.returncode == 0:
+            assert content(folder / "out") == undisturbed
+            assert not (folder / "out.sweep").exists()
+            shutil.rmtree(folder / "out")
+    ended(start(*LONG, "--workers", "2", cwd=folder))
+    print(f"sweep, seed {seed}: {struck} kills, {dict(outcomes)}, {longest} runs at most")
+    assert content(folder / "out") == undisturbed
+    assert not (folder / "out.sweep").exists()
 
 
 @pytest.mark.slow
