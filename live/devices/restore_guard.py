@@ -14,6 +14,7 @@ from typing import Final, TypedDict
 
 from wattkeeper.live.devices import find_device, limit_journal
 from wattkeeper.live.host import process_identity
+from wattkeeper.live.wire.clock import RemoteWallClock
 from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.traces.files.user_dirs import STATE
 
@@ -38,6 +39,7 @@ def main() -> int:
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it ends when its parent has
+    RemoteWallClock.waits = False
     with open(0, "rb", buffering=0, closefd=False) as pipe:  # unbuffered: `_wait` reads on
         line = pipe.readline()
     if not line:

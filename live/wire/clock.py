@@ -17,17 +17,25 @@ class RemoteWallClock(WallClock):
     """The time that the controller keeps.
 
     Args:
-        coordinator: The link to it; if it stops answering, the time stands still.
+        coordinator: The link to it; once it has answered, the time stands still where it does not.
+
+    Attributes:
+        waits: Whether the first answer is waited for, as long as any other. The guard of power
+            limits, which may outlive the controller, does not wait: its time is 0 until then.
     """
+
+    waits = True
 
     def __init__(self, coordinator: RemoteCoordinator) -> None:
         super().__init__()
         self._coordinator = coordinator
         self._answered = False
-        self._ask_once()
 
-    def _ask_once(self) -> None:
-        """Ask for the time, but do not wait: the guard of power limits outlives its controller."""
+    def _ask(self) -> None:
+        if self.waits:
+            self._coordinator.sleep_until(0.0)
+            self._answered = True
+            return
         patience_s, self._coordinator.patience_s = self._coordinator.patience_s, FIRST_PAUSE_S
         with suppress(EnvironmentLacks):
             self._coordinator.sleep_until(0.0)
@@ -35,14 +43,18 @@ class RemoteWallClock(WallClock):
         self._coordinator.patience_s = patience_s
 
     def now_s(self) -> float:
-        """When the controller last answered: what this process does in between takes no time."""
+        """When the controller last answered: what this process does in between takes no time.
+
+        Raises:
+            EnvironmentLacks: If it has never answered, and does not while this waits for it.
+        """
         if not self._answered:  # it was being started again when this process was
-            self._ask_once()
+            self._ask()
         return self._coordinator.now_s
 
     def sleep_until(self, time_s: float) -> None:
         """Sleep until a time of the run, s, or until the training shall stop."""
-        if time_s > self._coordinator.now_s:
+        if time_s > self.now_s():
             self._coordinator.sleep_until(time_s)
 
 

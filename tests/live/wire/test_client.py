@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
@@ -122,9 +123,24 @@ def test_a_coordinator_finds_a_restarted_controller(controller: Controller) -> N
         assert coordinator.begin() == ASSIGNMENT
 
 
-def test_a_clock_made_without_a_controller_finds_the_time_later(
-    controller: Controller,
+def test_a_clock_made_without_a_controller_waits_for_the_time(controller: Controller) -> None:
+    coordinator, port = controller.coordinator(), controller.server.port
+    hopeless = controller.coordinator(lease_s=0.05)
+    controller.server.close()
+    with pytest.raises(EnvironmentLacks, match="no controller answers"):
+        RemoteWallClock(hopeless).now_s()
+    found: SimpleQueue[float] = SimpleQueue()
+    asking = threading.Thread(target=lambda: found.put(RemoteWallClock(coordinator).now_s()))
+    asking.start()
+    with came_back(controller, port):
+        assert found.get(timeout=20) == NOW_S
+        asking.join()
+
+
+def test_the_clock_of_a_guard_does_not_wait(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(RemoteWallClock, "waits", False)
     coordinator, port = controller.coordinator(), controller.server.port
     controller.server.close()
     wall = RemoteWallClock(coordinator)
