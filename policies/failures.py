@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint
-from pathlib import Path
 from typing import Any, Protocol
 
 from wattkeeper.policies.errors import Point, PolicyFailed, WattkeeperError
@@ -89,7 +88,7 @@ def explain_import(entry: EntryPoint, error: BaseException) -> BaseException:
     if entry.dist is not None:
         name = f"{name} of the distribution {entry.dist.name} {entry.dist.version}"
     failure = PolicyFailed(f"{name} cannot be loaded: {_tell(error)}; correct or uninstall it")
-    house = (str(Path(__file__).parent), str(Path(importlib.__file__).parent), "<frozen ")
+    house = (*(file.rpartition("/")[0] for file in (__file__, importlib.__file__)), "<frozen ")
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)
               if not frame.filename.startswith(house)]  # fmt: skip
     lines = traceback.StackSummary.from_list(frames).format()
