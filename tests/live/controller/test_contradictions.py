@@ -42,12 +42,14 @@ CONTRADICTIONS: list[dict[str, Any]] = [
 
 
 def link(pid: int) -> tuple[str, int, str, str] | None:
-    """Host, port and token of the controller of a process, and its run; None if it is gone."""
+    """Host, port and token of the controller of a process, and its run; None if it starts or is gone."""
     try:
         text = Path(f"/proc/{pid}/environ").read_text()
     except OSError:
         return None
     variables = dict(each.partition("=")[::2] for each in text.split("\0"))
+    if "WATTKEEPER_LINK" not in variables:
+        return None
     address, _, token = variables["WATTKEEPER_LINK"].partition("/")
     host, _, port = address.partition(":")
     return host, int(port), token, variables["WATTKEEPER_RUN"]
