@@ -42,7 +42,7 @@ CONTRADICTIONS: list[dict[str, Any]] = [
 
 
 def link(pid: int) -> tuple[str, int, str, str] | None:
-    """Host, port and token of the controller of a process, and its run; None if it starts or is gone."""
+    """Host, port and token of the controller of a process, and its run; else None."""
     try:
         text = Path(f"/proc/{pid}/environ").read_text()
     except OSError:
