@@ -57,6 +57,7 @@ class Manifest(TypedDict):
     ignored_gpu_types: dict[str, int]
     mapping: list[Mapping[str, Any]]
     modelled: list[str]
+    windows: list[tuple[float, float]]
     results_digest: str
     jobs: int
     attempts: int

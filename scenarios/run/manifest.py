@@ -29,6 +29,7 @@ def make_manifest(
     """The manifest, but for `wall_s`; without a report of what trained, runs were simulated."""
     resolved = scenario.model_dump_json()
     versions = software_versions()
+    window_by_seed = {result.seed: result.account.window for result in results}
     if inputs.run.search is not None:
         versions |= training_versions()
     manifest: Manifest = {
@@ -41,6 +42,7 @@ def make_manifest(
         "ignored_gpu_types": dict(inputs.ignored),
         "mapping": [dict(row) for row in inputs.mapping],
         "modelled": _list_modelled(inputs, results),
+        "windows": [window_by_seed[seed] for seed in scenario.all_seeds],
         "results_digest": digest_results(results, summary),
         "jobs": sum(int(result.metrics["jobs"]) for result in results),
         "attempts": sum(int(result.metrics["attempts"]) for result in results),

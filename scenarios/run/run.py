@@ -26,12 +26,12 @@ from wattkeeper.scenarios.run.manifest import make_manifest, provenance
 from wattkeeper.scenarios.run.process_pool import run_tasks
 from wattkeeper.scenarios.run.unit import UnitResult, run_unit
 from wattkeeper.scenarios.spec.loading import LoadedScenario
-from wattkeeper.scenarios.spec.schema import Scenario
+from wattkeeper.scenarios.spec.schema import AccountingSection, Scenario
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.results.folder import check_folder, write_results
 from wattkeeper.sim.results.schemas import TABLES
-from wattkeeper.sim.results.summary import metric_values, summarise
+from wattkeeper.sim.results.summary import charge_alike, metric_values, summarise
 from wattkeeper.sim.results.tables import RunResult
 
 if TYPE_CHECKING:
@@ -155,11 +155,26 @@ def conclude(
     }
     etas = {name: (variant.objective or scenario.objective).eta
             for name, variant in scenario.variants.items()}  # fmt: skip
+    results = charge_alike(results)
+    if scenario.accounting != AccountingSection():
+        _check_window(results)
     summary = summarise(results, baselines, etas)
     if inputs.run.search is not None:
         summary["saved"] = savings(results, scenario.baseline)
     manifest = make_manifest(scenario, inputs, sources, results, summary, live)
     return ScenarioResult(results, summary, manifest)
+
+
+def _check_window(results: Sequence[RunResult]) -> None:
+    """Refuse a window in which nothing happens."""
+    if any(result.account.gpu_s for result in results):
+        return
+    from_s, until_s = results[0].account.window
+    last_s = max(result.tables["timeline"]["time_s"][-1].as_py() for result in results)
+    raise InputError(
+        f"accounting: no job holds GPUs from {from_s:g} to {until_s:g} s; the runs end at "
+        f"{last_s:g} s"
+    )
 
 
 def _run_units(

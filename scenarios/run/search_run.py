@@ -28,7 +28,7 @@ from wattkeeper.traces.arrow import replace_column
 if TYPE_CHECKING:
     from wattkeeper.live.search.training_log import TrainingRecord
 
-UNMEASURED: Final = ("cost", "regret", "last5_cost", "cluster_energy_j", "gpu_s_saved")
+UNMEASURED: Final = ("cost", "regret", "last5_cost", "gpu_s_saved")
 
 OF_ENERGY: Final = ("energy_j", "last5_energy_j", "energy_to_accuracy_j")
 
@@ -111,7 +111,8 @@ def _add_measurements(ran: RunResult, trained: Sequence[TrainingRecord]) -> RunR
     covered = [record.coverage for record in trained if record.parent is not None]
     measured = all(record.energy_j is not None for record in trained)
     absent = UNMEASURED if measured else (*UNMEASURED, *OF_ENERGY)
-    metrics = ran.metrics | dict.fromkeys(absent, math.nan) | {
+    account = ran.account.without_energy()
+    metrics = ran.metrics | account.metrics() | dict.fromkeys(absent, math.nan) | {
         "work": float(sum(record.work for record in trained)),
         "epochs": float(sum(record.epochs for record in trained)),
         "time_s": math.fsum(record.time_s for record in trained),
@@ -120,4 +121,5 @@ def _add_measurements(ran: RunResult, trained: Sequence[TrainingRecord]) -> RunR
         "coverage": math.fsum(covered) / len(covered) if covered else math.nan,
     }  # fmt: skip
     by = ran.by | {"replayed": {"live": metrics}}
-    return replace(ran, tables=tables, metrics=metrics, by=by, digest=digest_tables(tables))
+    digest = digest_tables(tables)
+    return replace(ran, tables=tables, metrics=metrics, by=by, account=account, digest=digest)

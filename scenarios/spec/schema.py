@@ -418,6 +418,21 @@ class LatenciesSection(Section):
     """Until a power limit is in force, each time that one is set, s."""
 
 
+class AccountingSection(Section):
+    """Window over which the energy of the cluster is counted, the same for all variants."""
+
+    from_s: Annotated[float, Field(ge=0, le=LARGEST)] | None = None
+    """Its begin, s since the start of the run; the first submission over all variants if absent."""
+    until_s: Annotated[float, Field(gt=0, le=LARGEST)] | None = None
+    """Its end, likewise; the last end over all variants if absent."""
+
+    @model_validator(mode="after")
+    def _is_not_empty(self) -> Self:
+        if self.from_s is not None and self.until_s is not None and self.from_s >= self.until_s:
+            raise ValueError(f"until_s: {self.until_s:g} s is not after from_s, {self.from_s:g} s")
+        return self
+
+
 class ZooSection(Section):
     """A store of trained models that later ones may start from; empty when the run begins."""
 
@@ -482,6 +497,9 @@ class Scenario(Section):
     profiles, and so `cluster.preemption` if it is absent."""
     live: LiveSection | None = None
     """Settings of `--live`; the defaults if absent."""
+    accounting: AccountingSection = AccountingSection()
+    """Window over which the energy of the cluster is counted; by default from the first submission
+    to the last end over all variants."""
     zoo: ZooSection | None = None
     """A store of trained models; none if absent. A trace must name the models that jobs train."""
     max_attempts: PositiveInt = 20

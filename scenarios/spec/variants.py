@@ -29,6 +29,7 @@ class RunSpec:
     occupancy: Occupancy
     profiling: Profiling
     published: bool
+    window: tuple[float | None, float | None] = (None, None)
     zoo: ZooSection | None = None
 
 
@@ -56,6 +57,7 @@ def _run_spec(scenario: Scenario, name: str, seed: int) -> RunSpec:
         occupancy=occupancy,
         profiling=variant.profiling or scenario.profiling,
         published=scenario.rng == "published",
+        window=(scenario.accounting.from_s, scenario.accounting.until_s),
         zoo=zoo_of(scenario, name),
     )
 

@@ -148,6 +148,7 @@ class Attempt:
         first_power: The same at its beginning.
         overhead_s: Time for which it held GPUs without training, s.
         overhead_j: Energy of that time, J.
+        holds: Begin and end (s) of each time for which it held GPUs without training.
         preemptions: Number of preemptions.
     """
 
@@ -158,6 +159,7 @@ class Attempt:
     first_power = 0
     overhead_s = 0.0
     overhead_j = 0.0
+    holds: tuple[tuple[float, float], ...] = ()
     preemptions = 0
 
     def __init__(
@@ -200,6 +202,8 @@ class Attempt:
             self.is_idle = False
             spent_s = until_s - self.idle_since_s
             self.add_overhead(spent_s, spent_s * self.idle_w)
+            if spent_s > 0:
+                self.holds += ((self.idle_since_s, until_s),)
 
     def add_overhead(self, spent_s: float, spent_j: float) -> None:
         """Count time (s) on its GPUs, and energy (J), as spent without use."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from wattkeeper.policies.protocols import Job, Placement
@@ -66,15 +67,15 @@ class NodeStates:
         """Account for the nodes that sleep at the end of the run."""
         if self._after_s is not None:
             for node, since_s in self._idle_since.items():
-                self._record_sleep(node, since_s + self._after_s, None)
+                self._record_sleep(node, since_s + self._after_s, math.inf)
 
-    def _record_sleep(self, node: int, from_s: float, to_s: float | None) -> None:
+    def _record_sleep(self, node: int, from_s: float, to_s: float) -> None:
         cluster = self._cluster
         power = cluster.spec.power[cluster.gpu_types[int(cluster.node_type[node])]]
-        less = whole_units((power.idle_w - power.sleep_w) * int(cluster.capacity[node]))
-        self._recorder.add_power_change(from_s, -less)
-        if to_s is not None:
-            self._recorder.add_power_change(to_s, less)
+        gpus = int(cluster.capacity[node])
+        less = whole_units((power.idle_w - power.sleep_w) * gpus)
+        asleep = whole_units(power.sleep_w * gpus)
+        self._recorder.add_sleep(from_s, to_s, asleep + less, asleep)
 
 
 SLACK_W = 1e-6

@@ -76,7 +76,14 @@ _PAUSED = {"number": "i8", "from_s": "f8", "to_s": "f8"}
 """Columns of preemptions: the job, when it lost its GPUs, and when it resumed."""
 
 _CHANGED = {"time_s": "f8", "change": "i8"}
-"""Columns of changes of power."""
+"""Columns of changes of power of jobs."""
+
+_HELD = {"from_s": "f8", "to_s": "f8", "power": "i8"}
+"""Columns of times for which attempts held GPUs without training, with the power of these."""
+
+_SLEPT = {"from_s": "f8", "to_s": "f8", "awake": "i8", "asleep": "i8"}
+"""Columns of sleep of nodes, with the power of their GPUs awake and asleep; from infinity on, they
+sleep for ever."""
 
 _DECIDED = {"time_s": "f8", "number": "i8", "seen": "i8", "also_seen": "i8", "attempt": "i4",
             "chose": "i4", "maker": "i1"}  # fmt: skip
@@ -285,6 +292,8 @@ class Recorder:
         self._delayed = _Rows(_DELAYED)
         self._paused = _Rows(_PAUSED)
         self._changed = _Rows(_CHANGED)
+        self._held = _Rows(_HELD)
+        self._slept = _Rows(_SLEPT)
 
     def add_attempt(
         self,
@@ -360,7 +369,7 @@ class Recorder:
         return len(self._ended)
 
     def add_power_change(self, now_s: float, change: int) -> None:
-        """Add a change of power during an attempt, or of a node that sleeps or wakes."""
+        """Add a change of power during an attempt."""
         row = self._changed.writer
         write_f64_le(row, now_s)
         write_i64_le(row, change)
@@ -388,6 +397,40 @@ class Recorder:
         """Job number, start and end (s) of each pause, shapes (pauses,)."""
         rows = self._paused
         return rows.column("number"), rows.column("from_s"), rows.column("to_s")
+
+    def add_hold(self, from_s: float, to_s: float, power: int) -> None:
+        """Add a time for which an attempt held GPUs without training.
+
+        `power` is what these GPUs drew idle, in `UNITS_PER_WATT`.
+        """
+        row = self._held.writer
+        write_f64_le(row, from_s)
+        write_f64_le(row, to_s)
+        write_i64_le(row, power)
+        self._held.end_row()
+
+    def holds(self) -> tuple[Floats, Floats, Ints]:
+        """Start, end (s) and idle power (`UNITS_PER_WATT`) of each hold, shapes (holds,)."""
+        rows = self._held
+        return rows.column("from_s"), rows.column("to_s"), rows.column("power")
+
+    def add_sleep(self, from_s: float, to_s: float, awake: int, asleep: int) -> None:
+        """Add the sleep of a node; `to_s` is infinite if it does not wake any more.
+
+        `awake` and `asleep` are the power of its GPUs without a job, in `UNITS_PER_WATT`.
+        """
+        row = self._slept.writer
+        write_f64_le(row, from_s)
+        write_f64_le(row, to_s)
+        write_i64_le(row, awake)
+        write_i64_le(row, asleep)
+        self._slept.end_row()
+
+    def sleeps(self) -> tuple[Floats, Floats, Ints, Ints]:
+        """Start, end (s), and power awake and asleep of each sleep, shapes (sleeps,)."""
+        rows = self._slept
+        return (rows.column("from_s"), rows.column("to_s"), rows.column("awake"),
+                rows.column("asleep"))  # fmt: skip
 
     def changes(self) -> tuple[Floats, Ints]:
         """Times (s) and amounts (`UNITS_PER_WATT`) of changes of power, shapes (changes,)."""

@@ -511,6 +511,9 @@ class World(Listener):
         )
         if attempt.overhead_s or attempt.preemptions:
             self.recorder.add_delay(attempt.overhead_s, attempt.preemptions)
+            idle = whole_units(attempt.idle_w)
+            for from_s, to_s in attempt.holds:
+                self.recorder.add_hold(from_s, to_s, idle)
         self._inheritances.record(attempt.job)
 
 

@@ -10,8 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.arrays import Bools, Floats, Ints
-from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.results.timeline import Timeline
 
 LAST = 5
 """Recurrences at the end of a group that show what was learnt; Zeus (NSDI '23), section 6."""
@@ -48,8 +46,14 @@ METRICS: dict[str, Metric] = {
     "preemptions": Metric("1", "how often jobs lost their GPUs"),
     "queue_delay_s": Metric("s", "wait for GPUs: before the start and while preempted, mean"),
     "makespan_s": Metric("s", "from the first submission to the last end"),
-    "gpu_utilisation": Metric("1", "share of GPU time that jobs hold"),
-    "cluster_energy_j": Metric("J", "energy of the facility: jobs, idle GPUs, times pue"),
+    "gpu_utilisation": Metric("1", "share of the GPU time of the window that jobs hold"),
+    "cluster_energy_j": Metric(
+        "J", "energy of the facility in the window: the four parts below together"
+    ),
+    "training_energy_j": Metric("J", "of GPUs while jobs train on them, times pue"),
+    "held_energy_j": Metric("J", "of GPUs that jobs hold without training, times pue"),
+    "idle_energy_j": Metric("J", "of free GPUs that are awake, times pue"),
+    "asleep_energy_j": Metric("J", "of GPUs of nodes that sleep, times pue"),
     "gpu_s_saved": Metric(
         "s", "with a zoo: GPU seconds of training that parents saved, queries not subtracted"
     ),
@@ -191,15 +195,6 @@ def _encode(column: pa.Array) -> tuple[Ints, list[str]]:
     rank = np.full(len(names) + 1, -1)
     rank[order] = np.arange(len(order))
     return rank[codes], [names[index] for index in order]
-
-
-def cluster_metrics(timeline: Timeline, cluster: ClusterSpec) -> dict[str, float]:
-    """The metrics of a cluster as a whole."""
-    span_s = float(timeline.time_s[-1] - timeline.time_s[0])
-    return {
-        "gpu_utilisation": timeline.gpu_seconds() / (span_s * cluster.gpus) if span_s else 0.0,
-        "cluster_energy_j": timeline.energy_j(),
-    }
 
 
 def zoo_metrics(models: Mapping[str, pa.Array]) -> dict[str, float]:

@@ -1,7 +1,9 @@
 """Result tables of one run, from what the recorder holds."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,16 +27,16 @@ from wattkeeper.sim.engine.recorder import (
 )
 from wattkeeper.sim.engine.sources import KNOWN, Source
 from wattkeeper.sim.engine.zoo import FinishedModel
+from wattkeeper.sim.results.accounting import Account, HeldGpus, Window, account
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.metrics import (
     JobOutcomes,
     aggregate_attempts,
-    cluster_metrics,
     job_metrics,
     zoo_metrics,
 )
 from wattkeeper.sim.results.schemas import TABLES
-from wattkeeper.sim.results.timeline import timeline
+from wattkeeper.sim.results.timeline import Timeline, timeline
 
 ZOO_TYPES: dict[str, pa.DataType] = {
     "number": pa.int64(), "time_s": pa.float64(), "parent": pa.string(), "coverage": pa.float64(),
@@ -56,6 +58,8 @@ class RunResult:
         tables: Tables by name, in the schemas of `TABLES`; `models` only where there is a zoo.
         metrics: Metrics of the whole run, by name.
         by: Metrics of its parts, as `by["workload"]["cifar100"]`.
+        account: Energy from its first submission to its last end, and what it takes to count it
+            over a longer window.
         events: Number of events that the simulator handled.
         digest: SHA-256 of the tables.
     """
@@ -65,8 +69,22 @@ class RunResult:
     tables: dict[str, pa.Table]
     metrics: dict[str, float]
     by: dict[str, dict[str, dict[str, float]]]
+    account: Account
     events: int
     digest: str
+
+    def charge(self, window: Window) -> RunResult:
+        """The same results, with the cluster's metrics over a window that contains the own one."""
+        widened = self.account.widen(window)
+        metrics = widened.metrics()
+        by = {
+            key: {
+                name: part | metrics if metrics.keys() <= part.keys() else part
+                for name, part in parts.items()
+            }
+            for key, parts in self.by.items()
+        }
+        return replace(self, account=widened, metrics=self.metrics | metrics, by=by)
 
 
 def collect(
@@ -79,19 +97,24 @@ def collect(
     events: int,
     zoo: ZooBackend | None = None,
     unmeasured: Collection[str] = (),
+    window: tuple[float | None, float | None] = (None, None),
 ) -> RunResult:
     """Make tables and metrics from what the recorder holds.
 
     `recorder` is emptied. `optima`: smallest expected cost (J) by workload, number of GPUs and GPU
     type. `unmeasured`: workloads without measured power; their energy is absent, and so is that of
-    the cluster.
+    the cluster. `window`: begin and end of what the cluster is charged for, s; the first submission
+    and the last end where they are None.
     """
     number = recorder.column("number")
     gpus, milli, submit_s = (
         source.column(name, number).to_numpy() for name in ("gpus", "gpu_milli", "submit_time_s")
     )
-    line = timeline(recorder, cluster, submit_s, gpus.astype(np.int64) * milli)
+    held = held_gpus(recorder, cluster, gpus.astype(np.int64) * milli)
+    line = timeline(recorder, cluster, submit_s, held.thousandths)
+    charged = account(recorder, cluster, held, charged_window(line, window))
     if unmeasured:
+        charged = charged.without_energy()
         line = line._replace(power_w=np.full(len(line.power_w), np.nan))
     decisions = decision_columns(recorder.journal, source)
     recorder.journal.clear()
@@ -102,7 +125,7 @@ def collect(
     metrics, by = _metrics(aggregate_attempts(attempts, number, pauses, optima))
     columns = {"jobs": attempts, "decisions": decisions, "timeline": line._asdict()}
     columns["timeline"]["power_w"] = pa.array(line.power_w, mask=np.isnan(line.power_w))
-    metrics = metrics | cluster_metrics(line, cluster)
+    metrics = metrics | charged.metrics()
     if zoo is not None:
         columns["models"] = model_columns(zoo, source)
         metrics |= zoo_metrics(columns["models"])
@@ -111,9 +134,41 @@ def collect(
         for name in TABLES
         if name in columns
     }
-    result = RunResult(variant, seed, tables, metrics, by, events, digest_tables(tables))
+    digest = digest_tables(tables)
+    result = RunResult(variant, seed, tables, metrics, by, charged, events, digest)
     pa.default_memory_pool().release_unused()
     return result
+
+
+def charged_window(line: Timeline, stated: tuple[float | None, float | None]) -> Window:
+    """The stated window; where it states no border, that of the timeline."""
+    from_s, until_s = stated
+    first_s, last_s = float(line.time_s[0]), float(line.time_s[-1])
+    if from_s is None:
+        from_s = first_s if until_s is None else min(first_s, until_s)
+    return Window(from_s, max(last_s, from_s) if until_s is None else until_s)
+
+
+def held_gpus(recorder: Recorder, cluster: ClusterSpec, thousandths: Ints) -> HeldGpus:
+    """What attempts hold, given the thousandths of GPUs of each, shape (attempts,)."""
+    idle_w = np.array([cluster.power[name].idle_w for name in cluster.gpu_types])
+    types = _types_of_choices(recorder, cluster)[recorder.column("where")]
+    return HeldGpus(thousandths, idle_w[types] * thousandths / WHOLE)
+
+
+def _nodes_of_choices(recorder: Recorder) -> list[list[int]]:
+    """The nodes of each choice that is a placement, by its index in the journal."""
+    return [
+        [] if isinstance(choice, str) else sorted({slot[0] for slot in choice})
+        for choice in recorder.journal.choices
+    ]
+
+
+def _types_of_choices(recorder: Recorder, cluster: ClusterSpec) -> Ints:
+    """The GPU type of each choice that is a placement, likewise."""
+    first = [nodes[0] if nodes else 0 for nodes in _nodes_of_choices(recorder)]
+    types: Ints = cluster.node_type[first]
+    return types
 
 
 def model_columns(zoo: ZooBackend, source: Source) -> dict[str, pa.Array]:
@@ -165,11 +220,7 @@ def recorded_columns(recorder: Recorder, cluster: ClusterSpec) -> dict[str, pa.A
     column = recorder.column
     flags, number, where = column("flags"), column("number"), pa.array(column("where"))
     batch_size, limit_w, epochs = (column(n) for n in ("batch_size", "power_limit_w", "epochs"))
-    nodes = [
-        [] if isinstance(choice, str) else sorted({slot[0] for slot in choice})
-        for choice in recorder.journal.choices
-    ]
-    types = [cluster.node_type[node_ids[0]] if node_ids else 0 for node_ids in nodes]
+    nodes, types = _nodes_of_choices(recorder), _types_of_choices(recorder, cluster)
     replayed = ((flags & REPLAYED) > 0).astype(np.int8)
     parents = pa.nulls(len(flags), pa.string())
     if recorder.parents:

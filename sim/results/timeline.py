@@ -57,7 +57,7 @@ def timeline(
     """
     begun, ended = recorder.column("begun_s"), recorder.column("ended_s")
     first = recorder.column("attempt") == 1
-    power, (changed, change) = recorder.column("power"), recorder.changes()
+    power, (changed, change) = recorder.column("power"), _power_changes(recorder)
     numbers, paused, resumed = recorder.pauses()
     held = dict(zip(recorder.column("number").tolist(), thousandths.tolist(), strict=True)) if (
         len(paused)) else {}  # fmt: skip
@@ -85,6 +85,19 @@ def timeline(
         begin, end = np.searchsorted(times, [submit_s.min(), ended.max()]).tolist()
         span = slice(begin, end + 1)
     return Timeline(times[span], power_w[span], busy[span] / WHOLE, waiting[span])
+
+
+def _power_changes(recorder: Recorder) -> tuple[Floats, Ints]:
+    """Times (s) and amounts of changes of power during attempts, and of nodes that sleep."""
+    changed, change = recorder.changes()
+    asleep_s, woken_s, awake, asleep = recorder.sleeps()
+    if not len(asleep_s):
+        return changed, change
+    less, wakes = awake - asleep, np.isfinite(woken_s)
+    return (
+        np.concatenate([changed, asleep_s, woken_s[wakes]]),
+        np.concatenate([change, -less, less[wakes]]),
+    )
 
 
 def _slots(parts: Sequence[Floats]) -> tuple[Floats, list[Ints]]:

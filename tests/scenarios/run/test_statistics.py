@@ -52,10 +52,15 @@ def by_seed(quick: Ran) -> dict[str, pd.DataFrame]:
         "makespan_s": of_all["ended"].max() - of_all["submitted"].min(),
     }
     line = quick.table("timeline")
-    lasts = -line.groupby(keys)["time_s"].diff(-1).fillna(0)
-    span = line.groupby(keys)["time_s"].max() - line.groupby(keys)["time_s"].min()
+    begin_s, end_s = (line.groupby("seed")["time_s"].transform(border) for border in ("min", "max"))
+    lasts = (-line.groupby(keys)["time_s"].diff(-1)).fillna(end_s - line["time_s"])
     runs = [line[key] for key in keys]
-    series["cluster_energy_j"] = (line["power_w"] * lasts).groupby(runs).sum()
+    span = (end_s - begin_s).groupby(runs).first()
+    whole = (line["power_w"] * lasts).groupby(runs).sum()
+    series["cluster_energy_j"] = whole
+    series["training_energy_j"] = of_all["energy_j"].sum()  # no job holds GPUs without training
+    series["held_energy_j"] = series["asleep_energy_j"] = whole * 0
+    series["idle_energy_j"] = whole - of_all["energy_j"].sum()
     series["gpu_utilisation"] = (line["gpus_busy"] * lasts).groupby(runs).sum() / (3 * span)
     return {name: values.unstack("variant")[VARIANTS] for name, values in series.items()}
 
@@ -178,7 +183,8 @@ def test_the_timeline_accounts_for_all_energy(quick: Ran) -> None:
         assert part["power_w"].iloc[-1] == pytest.approx(120, rel=1e-12)
         own = jobs[(jobs["variant"] == variant) & (jobs["seed"] == seed)]
         held = (own["finish_time_s"] - own["start_time_s"]).sum()
-        span = part["time_s"].iloc[-1] - part["time_s"].iloc[0]
+        of_seed = line.loc[line["seed"] == seed, "time_s"]
+        span = of_seed.max() - of_seed.min()
         total = own["energy_j"].sum() + 40 * (3 * span - held)
         assert again["cluster_energy_j"].loc[seed, variant] == pytest.approx(total, rel=1e-9)
         used = again["gpu_utilisation"].loc[seed, variant]

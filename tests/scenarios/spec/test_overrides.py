@@ -73,7 +73,7 @@ def test_set(path: Path, overrides: Sequence[str], place: str, value: object) ->
         ("cluster.idle_power_w=-1", "idle_power_w|found -1"),
         ("cluster.idle_power_w=.nan", "idle_power_w|found nan|finite"),
         ("cluster=4", "cluster|found 4"),
-        ("foo=1", "unknown key 'foo'|allowed here: baseline"),
+        ("foo=1", "unknown key 'foo'|allowed here: accounting"),
         ("cluster.gpus_per=1", "unknown key 'gpus_per'|did you mean 'gpus_per_node'"),
         ("variants.zeus.policies.tune.power_limit_w=5", "unknown key 'power_limit_w'|kind"),
         ("policies.configure.batch_size=5", "configure|'kind'"),

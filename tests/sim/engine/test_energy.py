@@ -36,6 +36,7 @@ from tests.support.worlds import (
 from wattkeeper.policies.profile import Curve
 from wattkeeper.sim.engine.recorder import UNITS_PER_WATT, whole_units
 from wattkeeper.sim.engine.world import World
+from wattkeeper.sim.results.accounting import Window
 
 simulated = given(setting=settings_of_worlds(["simulated"]))
 
@@ -196,8 +197,48 @@ def test_energy_is_the_integral_of_power(setting: Setting) -> None:
     assert line.gpu_seconds() == pytest.approx(math.fsum(held), rel=1e-9, abs=1e-9)
     all_j = math.fsum(row.energy_j for row in attempts(world))
     metrics = collected(setting, world).metrics
-    assert metrics["cluster_energy_j"] == line.energy_j()
+    assert metrics["cluster_energy_j"] == pytest.approx(line.energy_j(), rel=1e-9, abs=1e-9)
     assert metrics["energy_j"] == pytest.approx(all_j, rel=1e-12)
+
+
+@any_world
+def test_energy_is_split_by_what_gpus_do(setting: Setting) -> None:
+    """Over the run's own window and over longer ones, before and after it."""
+    world, cluster = setting.run(), setting.cluster
+    rows, line = attempts(world), timeline_of(world)
+    held_j = math.fsum(idle_w(setting, row) * row.overhead_s for row in rows)
+    jobs_j = math.fsum(row.energy_j for row in rows)
+    idle_held_j = math.fsum(
+        cluster.power[cluster.gpu_types[cluster.node_type[span.slots[0][0]]]].idle_w
+        * span.job.gpus * span.job.gpu_milli / 1000 * (span.to_s - span.from_s)
+        for span in spans(setting, world)
+    )  # fmt: skip
+    first_s, last_s = float(line.time_s[0]), float(line.time_s[-1])
+    windows = [Window(first_s, last_s), Window(0.0, last_s), Window(first_s, last_s + 1e4)]
+    slept = {window: asleep(setting, world, *window) for window in windows}
+    own = collected(setting, world)
+    for window in windows:
+        metrics = own.charge(window).metrics
+        span_s = window.until_s - window.from_s
+        powers = [cluster.power[cluster.gpu_types[kind]] for kind in cluster.node_type]
+        nodes = list(zip(cluster.capacity.tolist(), powers, slept[window], strict=True))
+        asleep_j = math.fsum(gpus * power.sleep_w * s for gpus, power, s in nodes)
+        awake_j = math.fsum(gpus * power.idle_w * (span_s - s) for gpus, power, s in nodes)
+        parts = {
+            "training": jobs_j - held_j,
+            "held": held_j,
+            "idle": awake_j - idle_held_j,
+            "asleep": asleep_j,
+        }
+        resolution_w = (len(nodes) + len(rows)) / UNITS_PER_WATT
+        near = 1e-9 * (jobs_j + awake_j) + resolution_w * (span_s + line.time_s[-1])
+        for name, value in parts.items():
+            assert metrics[f"{name}_energy_j"] == pytest.approx(value * cluster.pue, abs=near)
+        whole_j = cluster.pue * math.fsum(parts.values())
+        assert metrics["cluster_energy_j"] == pytest.approx(whole_j, abs=near)
+        held_s = float(line.gpu_seconds())
+        utilisation = held_s / (span_s * cluster.gpus) if span_s else 0.0
+        assert metrics["gpu_utilisation"] == pytest.approx(utilisation, rel=1e-9)
 
 
 @any_world

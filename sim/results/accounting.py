@@ -1,0 +1,198 @@
+"""Energy of a cluster over a window of time, split by what GPUs do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from wattkeeper.policies.arrays import Floats, Ints
+from wattkeeper.policies.protocols import WHOLE
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
+from wattkeeper.sim.engine.recorder import UNITS_PER_WATT, Recorder, whole_units
+
+Clock = Callable[[Floats], Floats]
+"""A quantity that has accrued at each time (s), never decreasing: of time itself, seconds; of a
+price, the cost of a constant power of 1 W until then."""
+
+
+def seconds(times_s: Floats) -> Floats:
+    """The clock of energy."""
+    return times_s
+
+
+class Window(NamedTuple):
+    """A span of time that energy is counted over, s since the start of the run."""
+
+    from_s: float
+    until_s: float
+
+    def clip(self, times_s: Floats) -> Floats:
+        """The times, those outside moved to the border."""
+        return np.clip(times_s, self.from_s, self.until_s)
+
+
+class EnergyParts(NamedTuple):
+    """Energy of all GPUs by what they do, J; or another quantity that accrues with power.
+
+    Attributes:
+        training: Jobs that train.
+        held: GPUs that jobs hold without training: waking, restoring, waiting for power.
+        idle: GPUs that no job holds, awake.
+        asleep: GPUs of nodes that sleep.
+    """
+
+    training: float
+    held: float
+    idle: float
+    asleep: float
+
+    def __add__(self, other: object) -> EnergyParts:
+        assert isinstance(other, EnergyParts)
+        return EnergyParts(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+class Sleeps(NamedTuple):
+    """When nodes slept, and the power of their GPUs then and awake, shapes (sleeps,)."""
+
+    from_s: Floats
+    to_s: Floats
+    awake_w: Floats
+    asleep_w: Floats
+
+    def outside(self, window: Window) -> Sleeps:
+        """Those that begin before a window or end after it."""
+        keep = (self.from_s < window.from_s) | (self.to_s > window.until_s)
+        return Sleeps(*(column[keep] for column in self))
+
+
+class Account(NamedTuple):
+    """The energy of a run over a window in which all its jobs ran, and what it takes to widen it.
+
+    Attributes:
+        window: The window.
+        energy: Its parts, J.
+        gpu_s: GPU time that jobs held in the window, s.
+        idle_w: Power of all GPUs while no job holds any and no node sleeps, W.
+        sleeps: Sleep of nodes outside the window.
+        gpus: GPUs of the cluster.
+        pue: Power usage effectiveness.
+    """
+
+    window: Window
+    energy: EnergyParts
+    gpu_s: float
+    idle_w: float
+    sleeps: Sleeps
+    gpus: int
+    pue: float
+
+    def without_energy(self) -> Account:
+        """The account where nothing measured the power."""
+        return self._replace(energy=EnergyParts(math.nan, math.nan, math.nan, math.nan))
+
+    def widen(self, window: Window) -> Account:
+        """The account over a window that contains the present one: no job runs in what is new."""
+        before = Window(window.from_s, self.window.from_s)
+        after = Window(self.window.until_s, window.until_s)
+        energy = self.energy
+        for added in (before, after):
+            energy += _without_jobs(self.idle_w, self.sleeps, added, seconds)
+        return self._replace(window=window, energy=energy)
+
+    def metrics(self) -> dict[str, float]:
+        """Its metrics; energy is that of the facility."""
+        span_s = self.window.until_s - self.window.from_s
+        parts = {f"{name}_energy_j": value * self.pue for name, value in
+                 zip(EnergyParts._fields, self.energy, strict=True)}  # fmt: skip
+        return {
+            "gpu_utilisation": self.gpu_s / (span_s * self.gpus) if span_s > 0 else 0.0,
+            "cluster_energy_j": math.fsum(parts.values()),
+            **parts,
+        }
+
+
+class HeldGpus(NamedTuple):
+    """What the attempts of a run hold, shapes (attempts,).
+
+    Attributes:
+        thousandths: Thousandths of GPUs.
+        idle_w: Power of these GPUs idle, W.
+    """
+
+    thousandths: Ints
+    idle_w: Floats
+
+
+def account(recorder: Recorder, cluster: ClusterSpec, held: HeldGpus, window: Window) -> Account:
+    """The account of a run over a window.
+
+    All is a sum of steps of power, whose integral is the sum of each step times what is left of the
+    window after it.
+    """
+    begun, ended = recorder.column("begun_s"), recorder.column("ended_s")
+    rows, paused, resumed = _pauses(recorder)
+    spans = _lengths(begun, ended, window, seconds)
+    pauses = _lengths(paused, resumed, window, seconds)
+    gpu_s = _product(spans, held.thousandths) - _product(pauses, held.thousandths[rows])
+    sleeps = _sleeps(recorder)
+    energy = _parts(recorder, held, sleeps, whole_units(cluster.idle_power_w), window, seconds)
+    return Account(
+        window, energy, gpu_s / WHOLE, cluster.idle_power_w, sleeps.outside(window), cluster.gpus,
+        cluster.pue,
+    )  # fmt: skip
+
+
+def _parts(
+    recorder: Recorder, held: HeldGpus, sleeps: Sleeps, idle: int, window: Window, clock: Clock
+) -> EnergyParts:
+    begun, ended = recorder.column("begun_s"), recorder.column("ended_s")
+    changed, change = recorder.changes()
+    rows, paused, resumed = _pauses(recorder)
+    held_from, held_to, held_power = recorder.holds()
+    spans = _lengths(begun, ended, window, clock)
+    above = _product(spans, recorder.column("power"))
+    above += _product(_lengths(changed, np.inf, window, clock), change)
+    idle_of_jobs = _product(spans, held.idle_w)
+    idle_of_jobs -= _product(_lengths(paused, resumed, window, clock), held.idle_w[rows])
+    waiting = _product(_lengths(held_from, held_to, window, clock), held_power) / UNITS_PER_WATT
+    free = _without_jobs(idle / UNITS_PER_WATT, sleeps, window, clock)
+    training = above / UNITS_PER_WATT + idle_of_jobs - waiting
+    return EnergyParts(training, waiting, free.idle - idle_of_jobs, free.asleep)
+
+
+def _without_jobs(idle_w: float, sleeps: Sleeps, window: Window, clock: Clock) -> EnergyParts:
+    """The parts of a window in which no job runs."""
+    slept = _lengths(sleeps.from_s, sleeps.to_s, window, clock)
+    begin, end = clock(np.array(window)).tolist()
+    idle = idle_w * (end - begin) - _product(slept, sleeps.awake_w)
+    return EnergyParts(0.0, 0.0, idle, _product(slept, sleeps.asleep_w))
+
+
+def _lengths(from_s: Floats, to_s: Floats | float, window: Window, clock: Clock) -> Floats:
+    """What accrues in the part of each interval that lies in a window."""
+    if not len(from_s):
+        return from_s
+    return np.asarray(clock(window.clip(np.asarray(to_s))) - clock(window.clip(from_s)))
+
+
+def _product(lengths: Floats, values: Floats | Ints) -> float:
+    return math.fsum((lengths * values).data)
+
+
+def _sleeps(recorder: Recorder) -> Sleeps:
+    from_s, to_s, awake, asleep = recorder.sleeps()
+    return Sleeps(from_s, to_s, awake / UNITS_PER_WATT, asleep / UNITS_PER_WATT)
+
+
+def _pauses(recorder: Recorder) -> tuple[Ints, Floats, Floats]:
+    """An attempt of the job of each pause, its begin and its end, s."""
+    numbers, paused, resumed = recorder.pauses()
+    if not len(numbers):
+        return numbers, paused, resumed
+    of_attempts = recorder.column("number")
+    order = np.argsort(of_attempts, kind="stable")
+    rows = order[np.searchsorted(of_attempts[order], numbers)]
+    return rows.astype(np.int64), paused, resumed
