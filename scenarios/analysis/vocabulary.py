@@ -26,6 +26,7 @@ QUEUE_METRICS = {
     "jct_s": "job completion",
     "p95_jct_s": "95th percentile",
     "queue_delay_s": "queue delay",
+    "makespan_s": "makespan",
     "preemptions": "preemptions",
 }
 """Metrics and labels where jobs run for their recorded duration, so that only the queue differs."""
@@ -165,7 +166,8 @@ def _define_queue(manifest: Manifest, summary: Json) -> Iterator[str]:
     yield (
         f"No job has a profile: each runs for {time}, on whatever type of GPU, at its modelled "
         f"power when busy. job completion: from submission to end, mean{tail}. queue delay: mean "
-        "wait for GPUs, before the start and while preempted. 1 GJ = 277.8 kWh."
+        "wait for GPUs, before the start and while preempted. makespan: from the first submission "
+        "to the last end. 1 GJ = 277.8 kWh."
     )
     costs = scenario["cluster"]["preemption"]
     if not costs["checkpoint_s"] and not costs["restore_s"] and preempts(summary):

@@ -14,6 +14,7 @@ from wattkeeper.scenarios.analysis.vocabulary import cautions, notes, oracle_var
 from wattkeeper.scenarios.report import about, headline, markup, tables
 from wattkeeper.scenarios.report.charts.chart import Chart
 from wattkeeper.scenarios.report.charts.study_charts import draw_study
+from wattkeeper.scenarios.report.energy_table import energy_section
 from wattkeeper.scenarios.report.markup import tag, to_html, to_script_json
 from wattkeeper.scenarios.report.phrases import swatch
 
@@ -45,6 +46,7 @@ def render_page(study: Study) -> str:
             *markup.notes(tables.explain_verdicts([summary])),
             *([] if "saved" in summary else markup.notes(notes(manifest, summary))),
             id="variants"),
+        energy_section(manifest, summary),
         *figures(charts),
     ]  # fmt: skip
     if parts is not None:
