@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from wattkeeper.policies.registry import POINTS, policies
-from wattkeeper.scenarios.spec.schema import json_schema
+from wattkeeper.scenarios.spec.json_schema import json_schema
 from wattkeeper.sim.results.metrics import METRICS
 from wattkeeper.sim.results.schemas import TABLES, VALUES
 from wattkeeper.traces.formats import registry

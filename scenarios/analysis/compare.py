@@ -11,8 +11,8 @@ import numpy as np
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
+from wattkeeper.scenarios.analysis.differences import list_differences
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.scenarios.analysis.sim_vs_live import list_differences
 from wattkeeper.scenarios.analysis.study import StoredStudy
 from wattkeeper.sim.results.folder import is_sweep
 from wattkeeper.sim.results.metrics import COSTS, METRICS
@@ -24,7 +24,7 @@ Key = TypeVar("Key", str, int)
 LEVEL: Final = 0.05
 """Family-wise error rate: chance that a comparison of two equal folders reports any difference."""
 
-FACTS: Final = ("backend", "versions", "dropped_jobs", "ignored_gpu_types")
+FACTS: Final = ("backend", "versions", "dropped_jobs", "dropped_for", "ignored_gpu_types")
 """Entries of a manifest that are compared besides the scenario and the inputs."""
 
 

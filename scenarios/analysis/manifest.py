@@ -65,5 +65,6 @@ class Manifest(TypedDict):
     simulated_s: float
     versions: dict[str, str]
     host: dict[str, str]
+    dropped_for: NotRequired[dict[str, dict[str, int]]]
     live: NotRequired[LiveReport]
     wall_s: NotRequired[float]

@@ -1,7 +1,7 @@
 """Comparison of a simulated with a live run, attempt by attempt."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -10,6 +10,7 @@ import pyarrow as pa
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.differences import list_differences
 from wattkeeper.scenarios.analysis.study import StoredStudy
 
 SIDES: Final = ("measured", "predicted")
@@ -189,21 +190,3 @@ def _total(attempts: Sequence[Json], name: str) -> Json:
     known = [pair for pair in pairs if None not in pair]
     sums = (math.fsum(side) for side in zip(*known, strict=True)) if known else (None, None)
     return {"n": len(known)} | _pair(*sums)
-
-
-def list_differences(sides: Mapping[str, Json]) -> Iterator[Json]:
-    """Entries of two nested mappings that differ: ``path``, and the value of each side."""
-    left, right = (dict(_flatten(content)) for content in sides.values())
-    for path in sorted(left.keys() | right.keys()):
-        values = left.get(path), right.get(path)
-        if values[0] != values[1]:
-            yield {"path": path} | dict(zip(sides, values, strict=True))
-
-
-def _flatten(value: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """The entries of nested mappings by their path."""
-    if isinstance(value, dict) and value:
-        for key, entry in value.items():
-            yield from _flatten(entry, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, value

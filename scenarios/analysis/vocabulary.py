@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest
+from wattkeeper.scenarios.analysis.overrides import clusters_by_variant, describe_overrides
 from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.traces.files.names import file_name
@@ -104,7 +105,10 @@ def cautions(manifest: Manifest, summary: Json) -> Iterator[str]:
     scenario = manifest["scenario"]
     if scenario["rng"] == "published" and scenario["workload"]["kind"] == "trace":
         yield "Seeds change nothing here: rng: published takes them from group names."
-    yield from describe_dropped(manifest["dropped_jobs"])
+    sizes = (variant.get("workload") or {} for variant in scenario["variants"].values())
+    if any("recurrences" in size for size in sizes):
+        yield "Variants differ in their number of jobs: sums over jobs are not comparable."
+    yield from describe_dropped(manifest["dropped_jobs"], manifest.get("dropped_for", {}))
     yield from describe_ignored_types(manifest["ignored_gpu_types"])
     live = manifest.get("live")
     if live is not None:
@@ -146,7 +150,8 @@ def _count_lost(live: LiveReport) -> Iterator[str]:
 
 
 def notes(manifest: Manifest, summary: Json) -> Iterator[str]:
-    """Definitions of the shown metrics."""
+    """What variants override, and definitions of the shown metrics."""
+    yield from describe_overrides(manifest["scenario"])
     yield from (
         _define_profiled(manifest)
         if summary["by"]["workload"]
@@ -169,8 +174,9 @@ def _define_queue(manifest: Manifest, summary: Json) -> Iterator[str]:
         "wait for GPUs, before the start and while preempted. makespan: from the first submission "
         "to the last end. 1 GJ = 277.8 kWh."
     )
-    costs = scenario["cluster"]["preemption"]
-    if not costs["checkpoint_s"] and not costs["restore_s"] and preempts(summary):
+    costs = [own["preemption"] for own in clusters_by_variant(scenario).values()]
+    free = not any(cost["checkpoint_s"] or cost["restore_s"] for cost in costs)
+    if free and preempts(summary):
         yield "Preemption costs no time here (cluster.preemption)."
 
 

@@ -28,6 +28,7 @@ from wattkeeper.scenarios.spec.schema import (
     SyntheticSource,
     TraceWorkload,
 )
+from wattkeeper.scenarios.spec.variants import cluster_of
 from wattkeeper.traces.files.user_dirs import library_folder
 from wattkeeper.traces.library import folder, store
 
@@ -130,8 +131,8 @@ def _find_absent(loaded: LoadedScenario) -> str:
         names.append(scenario.workload.profiles)
     if isinstance(scenario.workload, TraceWorkload):
         names.append(scenario.workload.trace)
-    if isinstance(scenario.cluster, MixedCluster):
-        names.append(scenario.cluster.nodes)
+    clusters = (cluster_of(scenario, variant) for variant in scenario.variants)
+    names += [cluster.nodes for cluster in clusters if isinstance(cluster, MixedCluster)]
     for name in names:
         if isinstance(name, str):
             try:

@@ -133,7 +133,8 @@ def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) ->
     simulated = getattr(loaded.scenario.workload, "profiles", None) is not None
     inputs = read_inputs(loaded, live=loaded.scenario.live is not None and not simulated)
     check_policies(loaded, inputs)
-    for line in (*describe_dropped(inputs.dropped), *describe_ignored_types(inputs.ignored)):
+    dropped = describe_dropped(inputs.dropped, inputs.dropped_for)
+    for line in (*dropped, *describe_ignored_types(inputs.ignored)):
         terminal.write(line)
     runs, variants = len(run_specs(loaded.scenario)), len(loaded.scenario.variants)
     terminal.write(
@@ -178,7 +179,7 @@ def scenarios(name: str | None, as_json: bool) -> None:
 @main.command()
 def schema() -> None:
     """Print the JSON schema of scenario files, for editors."""
-    from wattkeeper.scenarios.spec.schema import json_schema
+    from wattkeeper.scenarios.spec.json_schema import json_schema
 
     terminal.write(json.dumps(json_schema(), indent=2))
 

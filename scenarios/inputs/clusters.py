@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
-from wattkeeper.scenarios.spec.schema import MixedCluster, UniformCluster
+from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.spec.schema import Facility, MixedCluster, Scenario, UniformCluster
+from wattkeeper.scenarios.spec.variants import cluster_of, occupancy_of
+from wattkeeper.scenarios.spec.wording import plural
+from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.traces.library import store
 from wattkeeper.traces.trace import Trace
@@ -15,14 +19,82 @@ from wattkeeper.traces.trace import Trace
 if TYPE_CHECKING:
     from wattkeeper.live.search.processor import Processor
 
+CLUSTER: Final = "cluster"
+"""Key of a cluster in a scenario and in its variants."""
 
-def cluster_spec(cluster: UniformCluster | MixedCluster) -> tuple[ClusterSpec, Trace | None]:
-    """The cluster that a scenario describes, and the trace that its nodes are from, if any.
+
+class UsedCluster(NamedTuple):
+    """A cluster that variants run on.
+
+    Attributes:
+        spec: Its specification.
+        stated: The section that describes it, overrides of the variant included.
+        variants: The variants that run on it.
+        path: Its place in the scenario.
+        recorded: Whether jobs hold their GPUs there for their recorded duration.
+        label: Names the variants in messages; empty if all run on it.
+    """
+
+    spec: ClusterSpec
+    stated: Facility
+    variants: tuple[str, ...]
+    path: tuple[str, ...]
+    recorded: bool
+    label: str
+
+    def where(self, document: YamlDocument, *keys: str) -> str:
+        """The place of a key of it: in the variant if it overrides the key, or the scenario's."""
+        own = (*self.path, *keys)
+        inherited = document.known(own) != own and document.known((CLUSTER, *keys))[1:] == keys
+        return document.where((CLUSTER, *keys)) if inherited else document.where_inside(own)
+
+
+def used_clusters(loaded: LoadedScenario) -> tuple[list[UsedCluster], list[Trace]]:
+    """The different clusters of a scenario's variants, and the traces that their nodes are from.
+
+    Raises:
+        InputError: See `cluster_spec`; the message names the place in the scenario.
+    """
+    scenario, document = loaded
+    different: list[tuple[ClusterSpec, bool]] = []
+    variants: list[list[str]] = []
+    traces: dict[str, Trace] = {}
+    for variant, overrides in scenario.variants.items():
+        stated = overrides.cluster or scenario.cluster
+        with locate_errors(document, *_path(scenario, variant)):
+            spec = cluster_spec(stated, traces)
+        key = spec, "preemption" in stated.model_fields_set
+        if key not in different:
+            different.append(key)
+            variants.append([])
+        variants[different.index(key)].append(variant)
+    clusters = [
+        UsedCluster(
+            spec=spec,
+            stated=cluster_of(scenario, names[0]),
+            variants=tuple(names),
+            path=_path(scenario, names[0]),
+            recorded=any(occupancy_of(scenario, name) == "recorded" for name in names),
+            label=f"{plural(len(names), 'variant')} {', '.join(map(repr, names))}: "
+            * (len(different) > 1),
+        )
+        for (spec, _), names in zip(different, variants, strict=True)
+    ]
+    return clusters, list(traces.values())
+
+
+def _path(scenario: Scenario, variant: str) -> tuple[str, ...]:
+    """The place of a variant's cluster in the scenario."""
+    overrides = scenario.variants[variant].cluster is not None
+    return ("variants", variant, CLUSTER) if overrides else (CLUSTER,)
+
+
+def cluster_spec(cluster: UniformCluster | MixedCluster, traces: dict[str, Trace]) -> ClusterSpec:
+    """The cluster that a section describes; `traces` gets the trace that its nodes are from.
 
     Raises:
         InputError: If the trace knows no nodes, or the power of a type is not stated.
     """
-    trace = None
     if isinstance(cluster, UniformCluster):
         per_node = cluster.gpus_per_node or cluster.gpus
         groups = [NodeGroup(cluster.gpu, cluster.gpus // per_node, per_node)]
@@ -30,7 +102,8 @@ def cluster_spec(cluster: UniformCluster | MixedCluster) -> tuple[ClusterSpec, T
     else:
         stated = {name: (power.idle_w, power.busy_w) for name, power in cluster.power.items()}
         if isinstance(cluster.nodes, str):
-            trace = store.find(cluster.nodes)
+            trace = traces.get(cluster.nodes) or store.find(cluster.nodes)
+            traces[cluster.nodes] = trace
             groups = _node_groups(trace)
         else:
             groups = [NodeGroup(group.gpu, group.count, group.gpus) for group in cluster.nodes]
@@ -39,7 +112,7 @@ def cluster_spec(cluster: UniformCluster | MixedCluster) -> tuple[ClusterSpec, T
             raise InputError(f"power: no entry for {', '.join(absent)}")
     sleep, preemption = cluster.sleep, cluster.preemption
     asleep_w = 0.0 if sleep is None else sleep.power_w
-    spec = ClusterSpec(
+    return ClusterSpec(
         groups=tuple(groups),
         power={name: GpuPower(idle_w, busy_w, asleep_w) for name, (idle_w, busy_w) in
                stated.items()},
@@ -50,7 +123,6 @@ def cluster_spec(cluster: UniformCluster | MixedCluster) -> tuple[ClusterSpec, T
         checkpoint_s=preemption.checkpoint_s,
         restore_s=preemption.restore_s,
     )  # fmt: skip
-    return spec, trace
 
 
 def search_processor(cluster: ClusterSpec) -> Processor:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.arrays import Bools, Ints
 from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.spec.wording import count, count_verb, plural
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.traces.arrow import replace_column
@@ -41,21 +42,24 @@ class Reason(NamedTuple):
 
 
 class FilteredJobs:
-    """The jobs of a trace without those that cannot be replayed; each is rejected for one reason.
+    """The jobs of a trace that all variants can run: what one must leave out, all leave out.
 
     Attributes:
         all: All jobs of the trace.
-        dropped: Number of rejected jobs, by reason.
+        dropped: Number of rejected jobs, by reason; each counts for its first one.
     """
 
-    def __init__(self, jobs: pa.Table, trace: str, cluster: ClusterSpec) -> None:
+    def __init__(self, jobs: pa.Table, trace: str) -> None:
         self.all = jobs
-        self._trace = trace
-        self._cluster = cluster
-        self._accepted = np.ones(jobs.num_rows, dtype=bool)
-        self._problems: list[str] = []
-        self._advice: dict[str, None] = {}
         self.dropped: dict[str, int] = {}
+        self._trace = trace
+        self._accepted = np.ones(jobs.num_rows, dtype=bool)
+        self._filters: list[_ClusterFilter] = []
+
+    @property
+    def accepted(self) -> Bools:
+        """Mask of the jobs that were not rejected."""
+        return self._accepted
 
     @property
     def jobs(self) -> pa.Table:
@@ -67,17 +71,36 @@ class FilteredJobs:
         """The rows of these jobs in the trace, from 0."""
         return np.flatnonzero(self._accepted)
 
-    def reject(self, reasons: Sequence[Reason]) -> None:
-        """Reject jobs; what was rejected before counts for its first reason."""
+    @property
+    def dropped_for(self) -> dict[str, dict[str, int]]:
+        """Number of jobs that some variants cannot run, by variants and reason.
+
+        Empty if no variant can run any of the rejected jobs.
+        """
+        if all((own.accepted == self._accepted).all() for own in self._filters):
+            return {}
+        return {", ".join(own.cluster.variants): own.dropped
+                for own in self._filters if own.dropped}  # fmt: skip
+
+    def reject(self, cluster: UsedCluster, reasons: Sequence[Reason]) -> None:
+        """Reject jobs that cannot be replayed on a cluster."""
+        own = next((known for known in self._filters if known.cluster is cluster), None)
+        if own is None:
+            own = _ClusterFilter(cluster, np.ones(self.all.num_rows, dtype=bool))
+            self._filters.append(own)
         for reason in reasons:
-            rows = np.flatnonzero(reason.bad & self._accepted)
+            rows = np.flatnonzero(reason.bad & own.accepted)
             if len(rows):
-                self._problems.append(
+                own.problems.append(
                     f"  {reason.explain(rows)} (first: {self._describe_first(reason, rows)})"
                 )
-                self._advice |= dict.fromkeys(reason.advice)
+                own.advice |= dict.fromkeys(reason.advice)
+                own.accepted &= ~reason.bad
+                own.dropped[reason.name] = len(rows)
+                first = int(self._accepted[rows].sum())
+                if first:
+                    self.dropped[reason.name] = self.dropped.get(reason.name, 0) + first
                 self._accepted &= ~reason.bad
-                self.dropped[reason.name] = len(rows)
 
     def _describe_first(self, reason: Reason, rows: Ints) -> str:
         """The first of some jobs in full, and the rows of some more."""
@@ -94,18 +117,46 @@ class FilteredJobs:
 
         Raises:
             TraceError: If jobs were rejected that may not be left out, or no job is left; it counts
-                the rejected jobs by reason.
+                the rejected jobs by variant and reason.
         """
         if self._accepted.any() and (drop or not self.dropped):
             return
-        many, every = sum(self.dropped.values()), self.all.num_rows
+        every = self.all.num_rows
         if not every:
             raise TraceError("it holds no jobs", self._trace)
-        cluster = _describe(self._cluster)
-        head = f"{many:,} of {every:,} jobs cannot be replayed on this cluster ({cluster})"
-        advice = ", or ".join([*self._advice, *([LEAVE_OUT] if self._accepted.any() else [])])
-        lines = [f"{head}:", *self._problems, *([advice] if advice else [])]
+        lines: list[str] = []
+        advice: dict[str, None] = {}
+        for own in self._filters:
+            if own.dropped:
+                many = sum(own.dropped.values())
+                lines += [
+                    f"{own.cluster.label}{many:,} of {every:,} jobs cannot be replayed on this "
+                    f"cluster ({_describe(own.cluster.spec)}):",
+                    *own.problems,
+                ]
+                advice |= own.advice
+        remedies = [*advice, *([LEAVE_OUT] if self._accepted.any() else [])]
+        lines += [", or ".join(remedies)] if remedies else []
         raise TraceError([Problem(lines[0], self._trace), *map(Problem, lines[1:])])
+
+
+class _ClusterFilter:
+    """The jobs of a trace that a cluster can run, and what is wrong with the others.
+
+    Attributes:
+        cluster: The cluster.
+        accepted: Mask of the jobs that it can run.
+        dropped: Number of the others, by reason; each counts for its first one.
+        problems: A line for each reason.
+        advice: Remedies.
+    """
+
+    def __init__(self, cluster: UsedCluster, accepted: Bools) -> None:
+        self.cluster = cluster
+        self.accepted = accepted
+        self.dropped: dict[str, int] = {}
+        self.problems: list[str] = []
+        self.advice: dict[str, None] = {}
 
 
 def name_job(job_id: str, row: int) -> str:
@@ -113,10 +164,16 @@ def name_job(job_id: str, row: int) -> str:
     return f"row {row + 1}, job {job_id}"
 
 
-def describe_dropped(dropped: Mapping[str, int]) -> Iterator[str]:
-    """A line for each reason why jobs are left out."""
+def describe_dropped(
+    dropped: Mapping[str, int], dropped_for: Mapping[str, Mapping[str, int]]
+) -> Iterator[str]:
+    """A line for each reason why jobs are left out, and for each variant that cannot run them."""
+    of_all = " of all variants" * bool(dropped_for)
     for reason, number in dropped.items():
-        yield f"Left out: {count(number, 'job')} {reason}."
+        yield f"Left out{of_all}: {count(number, 'job')} {reason}."
+    for variants, reasons in dropped_for.items():
+        parts = "; ".join(f"{count(number, 'job')} {reason}" for reason, number in reasons.items())
+        yield f"Left out because of {variants}: {parts}."
 
 
 def describe_ignored_types(ignored: Mapping[str, int]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from wattkeeper.policies.errors import InputError, PolicyError, Problem, Wattkee
 from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.registry import PolicyConfig, policies
 from wattkeeper.scenarios.inputs.job_filter import name_job
-from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
+from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.variants import DEFAULTS, policy_of, zoo_of
 from wattkeeper.sim.engine.replay import options_of
@@ -20,21 +20,22 @@ def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
         PolicyError: The message names the place in the scenario.
     """
     for variant, own in loaded.scenario.variants.items():
+        run = inputs.runs[variant]
         configure = policy_of(loaded.scenario, variant, "configure")
         if configure.sets_power and own.policies.tune is not None:
             what = f"configure: {configure.kind} sets the power limit itself; leave tune out"
             raise locate_error(loaded, variant, PolicyError(what, "tune"))
-        if inputs.run.search is not None:
+        if run.search is not None:
             _check_search(loaded, variant, configure)
-        _check_zoo(loaded, inputs, variant, configure)
-        _check_energy(loaded, inputs, variant)
+        _check_zoo(loaded, run, variant, configure)
+        _check_energy(loaded, run, variant)
         for point in DEFAULTS:
             config = policy_of(loaded.scenario, variant, point)
             missing = _explain_missing(config, inputs)
             if missing:
                 what = f"{point}: {config.kind} cannot run: {missing}"
                 raise locate_error(loaded, variant, PolicyError(what, point))
-            for profile in inputs.run.profiles.values():
+            for profile in run.profiles.values():
                 try:
                     with explain_failures(config, config.check):
                         config.check(options_of(profile))
@@ -58,11 +59,11 @@ def _check_search(loaded: LoadedScenario, variant: str, configure: PolicyConfig)
         raise locate_error(loaded, variant, PolicyError(what, "configure"))
 
 
-def _check_energy(loaded: LoadedScenario, inputs: ScenarioInputs, variant: str) -> None:
+def _check_energy(loaded: LoadedScenario, inputs: RunInputs, variant: str) -> None:
     """Refuse a cost that counts energy where power was not measured."""
     objective = loaded.scenario.variants[variant].objective or loaded.scenario.objective
-    for (workload, _, gpu_type), profile in inputs.run.profiles.items():
-        if not profile.measured and inputs.run.cluster.power_cap_w is not None:
+    for (workload, _, gpu_type), profile in inputs.profiles.items():
+        if not profile.measured and inputs.cluster.power_cap_w is not None:
             what = f"nothing measured the power of {workload} on {gpu_type}: leave power_cap_w out"
         elif not profile.measured and objective.eta > 0:
             what = (
@@ -80,7 +81,7 @@ def _check_energy(loaded: LoadedScenario, inputs: ScenarioInputs, variant: str) 
 
 
 def _check_zoo(
-    loaded: LoadedScenario, inputs: ScenarioInputs, variant: str, configure: PolicyConfig
+    loaded: LoadedScenario, inputs: RunInputs, variant: str, configure: PolicyConfig
 ) -> None:
     """Refuse a zoo whose models are not known, and policies that need a zoo where there is none."""
     zoo = zoo_of(loaded.scenario, variant)
@@ -95,23 +96,23 @@ def _check_zoo(
             what = "retain: there is no zoo that it could decide on: say `zoo: {}`"
             raise locate_error(loaded, variant, PolicyError(what, "retain"))
         return
-    if inputs.run.search is not None:
+    if inputs.search is not None:
         bounded = zoo.capacity_gb is not None
         if bounded or policy_of(loaded.scenario, variant, "retain").kind != "keep-all":
             what = "zoo: a search keeps all that it trained; leave out capacity_gb and retain"
             raise locate_error(loaded, variant, InputError(what))
         return
-    if not inputs.run.models.known:
+    if not inputs.models.known:
         raise locate_error(loaded, variant, InputError(
             "zoo: the trace does not say which models its jobs train; import it with a format "
             "that does (modelkeeper)"))  # fmt: skip
-    origins = [row.child.mutated_from for row in inputs.run.models.known.values()]
+    origins = [row.child.mutated_from for row in inputs.models.known.values()]
     if configure.kind == "lineage" and not any(origins):
         raise locate_error(loaded, variant, PolicyError(
             "configure: lineage cannot run: the trace does not say of any model what it was "
             "mutated from (column mutated_from)", "configure"))  # fmt: skip
-    absent = [name for name, row in inputs.run.models.known.items() if row.accuracy is None]
-    if absent and zoo.accuracy is None and not inputs.run.trained:
+    absent = [name for name, row in inputs.models.known.items() if row.accuracy is None]
+    if absent and zoo.accuracy is None and not inputs.trained:
         raise locate_error(loaded, variant, InputError(
             f"zoo: the trace has no accuracy of {len(absent)} models (first: {absent[0]}); say "
             "what they reach from scratch (zoo.accuracy)"))  # fmt: skip
@@ -121,13 +122,14 @@ def _explain_missing(config: PolicyConfig, inputs: ScenarioInputs) -> str:
     """Explains which column that a policy needs is not filled; empty if all are."""
     for column, advice in config.needed_columns.items():
         label = COLUMNS.get(column, column)
-        if inputs.run.jobs is None:
+        jobs = inputs.any_run.jobs
+        if jobs is None:
             return f"it needs the {label} of every job, and jobs that recur have none"
-        absent = inputs.run.jobs[column].is_null()
-        count = inputs.run.jobs[column].null_count
+        absent = jobs[column].is_null()
+        count = jobs[column].null_count
         if count:
             row = absent.index(True).as_py()
-            job = name_job(inputs.run.jobs["job_id"][row].as_py(), int(inputs.rows[row]))
+            job = name_job(jobs["job_id"][row].as_py(), int(inputs.rows[row]))
             return f"{count} of {len(absent)} jobs have no {label} (first: {job}); {advice}"
     return ""
 

@@ -8,7 +8,9 @@ import pyarrow as pa
 from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import WHOLE, Job
+from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.job_filter import FilteredJobs, Reason
+from wattkeeper.scenarios.spec.schema import MixedCluster
 from wattkeeper.scenarios.spec.wording import count, count_verb
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
@@ -21,40 +23,40 @@ Kind = tuple[str | None, int, int, str | None]
 """Workload, GPUs, thousandths of each and GPU type of a job: its power depends on these."""
 
 
-def check_cap(cluster: ClusterSpec, recorded: bool, document: YamlDocument) -> None:
+def check_cap(used: UsedCluster, document: YamlDocument) -> None:
     """Refuse a power cap that the idle cluster exceeds, or that cannot be kept.
 
-    Args:
-        cluster: Its cap and its GPUs.
-        recorded: Whether a variant lets jobs hold their GPUs for as long as the trace says: it
-            spreads their energy over that time, whatever power that makes.
-        document: The scenario's document, for the place in messages.
+    It cannot where jobs hold their GPUs for as long as the trace says: that spreads their energy
+    over that time, whatever power that makes.
 
     Raises:
         InputError: It shows the sum.
     """
+    cluster = used.spec
     cap_w, idle_w = cluster.power_cap_w, cluster.idle_power_w
-    if cap_w is not None and recorded:
+    place = used.where(document, "power_cap_w")
+    if cap_w is not None and used.recorded:
         what = "power_cap_w: a cap cannot be kept with occupancy: recorded; leave one of them out"
-        raise InputError(what, document.where(("cluster", "power_cap_w")))
+        raise InputError(f"{used.label}{what}", place)
     if cap_w is not None and idle_w > cap_w:
         parts = " + ".join(
             f"{cluster.most_gpus(name)} x {cluster.power[name].idle_w:g} W ({name})"
             for name in cluster.gpu_types
         )
         what = (
-            f"power_cap_w: no job can ever start below {cap_w:g} W, for all GPUs draw {parts} = "
-            f"{idle_w:g} W while they idle"
+            f"{used.label}power_cap_w: no job can ever start below {cap_w:g} W, for all GPUs "
+            f"draw {parts} = {idle_w:g} W while they idle"
         )
-        raise InputError(what, document.where(("cluster", "power_cap_w")))
+        raise InputError(what, place)
 
 
-def check_busy_power(jobs: pa.Table, cluster: ClusterSpec, document: YamlDocument) -> None:
+def check_busy_power(jobs: pa.Table, used: UsedCluster, document: YamlDocument) -> None:
     """Refuse GPU types of unstated power where jobs without a workload may run on them.
 
     Raises:
         InputError: It names the key that is missing.
     """
+    cluster = used.spec
     names = ["workload", "gpus", "gpu_milli", "gpu_type"]
     counted = jobs.group_by(names, use_threads=False).aggregate([([], "count_all")])
     jobs_by_type: Counter[str] = Counter()
@@ -62,17 +64,17 @@ def check_busy_power(jobs: pa.Table, cluster: ClusterSpec, document: YamlDocumen
         if row["workload"] is None:
             for name in eligible_types(_job(tuple(row[key] for key in names)), cluster):
                 jobs_by_type[name] += row["count_all"]
-    mixed = "power" in document.data["cluster"]
     problems = []
     for name in cluster.gpu_types:
         if jobs_by_type[name] and cluster.power[name].busy_w is None:
-            path = ("cluster", *(("power", name, "busy_w") if mixed else ("busy_power_w",)))
+            mixed = isinstance(used.stated, MixedCluster)
+            keys = ("power", name, "busy_w") if mixed else ("busy_power_w",)
             what = (
-                f"{'.'.join(path)} is missing: {count(jobs_by_type[name], 'job')} without a "
-                f"workload may run on {name}, and their power comes from a model; say what one "
-                "busy GPU draws, W"
+                f"{used.label}cluster.{'.'.join(keys)} is missing: "
+                f"{count(jobs_by_type[name], 'job')} without a workload may run on {name}, and "
+                "their power comes from a model; say what one busy GPU draws, W"
             )
-            problems.append(Problem(what, document.where_inside(path)))
+            problems.append(Problem(what, used.where(document, *keys)))
     if problems:
         raise InputError(problems)
 
@@ -80,8 +82,8 @@ def check_busy_power(jobs: pa.Table, cluster: ClusterSpec, document: YamlDocumen
 class PowerCapCheck:
     """Finds jobs that a power cap never lets start, even on an idle cluster."""
 
-    def __init__(self, cluster: ClusterSpec, profiles: Profiles) -> None:
-        self._cluster = cluster
+    def __init__(self, used: UsedCluster, profiles: Profiles) -> None:
+        self._cluster = cluster = used.spec
         # Never runs: only asked for the largest power of jobs.
         env = SimulationEnvironment()
         self._backend = Replay(env, profiles, NamedStreams(0), Objective(0.5), cluster)
@@ -100,7 +102,7 @@ class PowerCapCheck:
         return [
             Reason(
                 "above the power cap",
-                np.array([bool(excess.get(kind)) for kind in kind_by_row]),
+                np.array([bool(excess.get(kind)) for kind in kind_by_row]) & filtered.accepted,
                 lambda rows: f"{count_verb(len(rows), 'need')} more power than "
                              f"cluster.power_cap_w, {self._cluster.power_cap_w:g} W",
                 lambda row: f": {excess[kind_by_row[row]]}",

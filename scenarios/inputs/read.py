@@ -1,12 +1,17 @@
 """Reads the traces and profiles of a scenario, and checks that they fit it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 
 import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError, ScenarioError
 from wattkeeper.policies.profile import Profile
-from wattkeeper.scenarios.inputs.clusters import cluster_spec, search_processor
+from wattkeeper.scenarios.inputs.clusters import (
+    UsedCluster,
+    search_processor,
+    used_clusters,
+)
 from wattkeeper.scenarios.inputs.job_filter import (
     FilteredJobs,
     check_groups,
@@ -29,8 +34,8 @@ from wattkeeper.scenarios.spec.schema import (
     SyntheticSource,
     TraceWorkload,
 )
-from wattkeeper.scenarios.spec.variants import occupancy_of
-from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
+from wattkeeper.scenarios.spec.variants import load_of
+from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.replay import Profiles
 from wattkeeper.traces.generate.synthetic import generate
@@ -39,9 +44,12 @@ from wattkeeper.traces.mapping import Mapped, map_workloads
 from wattkeeper.traces.profiles import ProfileSet, load_profiles
 from wattkeeper.traces.trace import Trace
 
+LoadProfiles = Callable[[str, int], ProfileSet]
+"""Gives the profiles of a GPU type and a number of GPUs."""
+
 
 def read_inputs(loaded: LoadedScenario, *, live: bool = False) -> ScenarioInputs:
-    """Find and check the traces of a scenario.
+    """Find and check the traces of a scenario, each read once for all variants.
 
     With `live`, leave out the profiles of workloads that are trained.
 
@@ -51,26 +59,25 @@ def read_inputs(loaded: LoadedScenario, *, live: bool = False) -> ScenarioInputs
     """
     scenario, document = loaded
     workload = scenario.workload
-    if isinstance(workload, ArchitectureSearch):
-        with locate_errors(document, "cluster"):
-            cluster, _ = cluster_spec(scenario.cluster)
-            search_processor(cluster)
-        return ScenarioInputs(RunInputs(cluster, {}, search=workload))
     profiles = None
-    if workload.profiles is not None:
+    if not isinstance(workload, ArchitectureSearch) and workload.profiles is not None:
         with locate_errors(document, "workload", "profiles"):
             profiles = _profile_trace(workload.profiles)
-    with locate_errors(document, "cluster"):
-        cluster, nodes = cluster_spec(scenario.cluster)
-    recorded = any(occupancy_of(scenario, variant) == "recorded" for variant in scenario.variants)
-    check_cap(cluster, recorded, document)
+    clusters, nodes = used_clusters(loaded)
+    if isinstance(workload, ArchitectureSearch):
+        cluster = clusters[0].spec
+        with locate_errors(document, "cluster"):
+            search_processor(cluster)
+        search = RunInputs(cluster, {}, search=workload)
+        return ScenarioInputs(dict.fromkeys(scenario.variants, search))
+    for used in clusters:
+        check_cap(used, document)
+    trained = scenario.live.workloads if live and scenario.live is not None else {}
     if isinstance(workload, TraceWorkload):
-        trained = scenario.live.workloads if live and scenario.live is not None else {}
-        inputs = _read_jobs(
-            workload, document, profiles, cluster, nodes, recorded, frozenset(trained)
-        )
-    elif live and scenario.live is not None and scenario.live.workloads:
-        return read_live(scenario, workload, document, profiles, cluster)
+        inputs = _read_jobs(loaded, workload, profiles, clusters, frozenset(trained))
+        inputs = inputs._replace(traces=(*inputs.traces, *nodes))
+    elif trained:
+        return read_live(loaded, workload, profiles, clusters)
     elif profiles is None:
         raise ScenarioError(
             "profiles: none, so that there is nothing to simulate: record some (`wattkeeper "
@@ -78,40 +85,47 @@ def read_inputs(loaded: LoadedScenario, *, live: bool = False) -> ScenarioInputs
             document.where(("workload",)),
         )
     else:
-        inputs = read_recurring(workload, document, profiles, cluster)
+        inputs = read_recurring(loaded, workload, profiles, clusters)
     if scenario.latencies is None or live:
         return inputs
-    with locate_errors(document, "latencies"):
-        assert profiles is not None  # checked by the schema
-        latencies, recorded_rows = latencies_of(scenario.latencies, profiles, inputs.run.profiles)
-    cluster = with_preemption(cluster, scenario.cluster, recorded_rows)
-    return inputs._replace(run=inputs.run._replace(latencies=latencies, cluster=cluster))
+    assert profiles is not None  # checked by the schema
+    runs = dict(inputs.runs)
+    for used in clusters:
+        for variant in used.variants:
+            with locate_errors(document, "latencies"):
+                latencies, recorded_rows = latencies_of(
+                    scenario.latencies, profiles, runs[variant].profiles
+                )
+            cluster = with_preemption(used.spec, used.stated, recorded_rows)
+            runs[variant] = runs[variant]._replace(latencies=latencies, cluster=cluster)
+    return inputs._replace(runs=runs)
 
 
 def _read_jobs(
+    loaded: LoadedScenario,
     workload: TraceWorkload,
-    document: YamlDocument,
     profiles: Trace | None,
-    cluster: ClusterSpec,
-    nodes: Trace | None,
-    recorded: bool,
+    clusters: Sequence[UsedCluster],
     trained: frozenset[str],
 ) -> ScenarioInputs:
-    """The jobs of a trace that the cluster can run, and the profiles that they need.
+    """The jobs of a trace that all clusters can run, and the profiles that they need.
 
     Workloads in `trained` need none.
     """
+    scenario, document = loaded
     with locate_errors(document, "workload", "trace"):
         trace = store.find(workload.trace)
         if trace.kind != "jobs":
             raise InputError(f"trace {trace.name!r} holds {trace.kind}; a trace of jobs is needed")
+    load = None if profiles is None else cache(partial(load_profiles, profiles))
     jobs, mapped = trace.tables["jobs"], None
     ignored: Mapping[str, int] = {}
     if workload.gpu_types == "ignore":
         jobs, ignored = ignore_gpu_types(jobs)
     if workload.mapping is not None:
+        reference = next(used for used in clusters if scenario.baseline in used.variants)
         with locate_errors(document, "workload", "mapping"):
-            mapped = _map_jobs(jobs, workload.mapping.by, profiles, cluster)
+            mapped = _map_jobs(jobs, workload.mapping.by, load, reference.spec)
             jobs = mapped.jobs
     models = read_models(trace)
     timed = 0
@@ -126,18 +140,32 @@ def _read_jobs(
                 document.where(("live", "workloads", name)),
             )
     check_groups(jobs, trace.name)
-    filtered = FilteredJobs(jobs, trace.name, cluster)
-    filtered.reject(find_unusable(jobs, cluster, recorded))
-    with locate_errors(document, "cluster"):
-        needed = _needed_profiles(filtered.jobs, profiles, cluster, trained)
-    check_busy_power(filtered.jobs, cluster, document)
-    if cluster.power_cap_w is not None:
-        filtered.reject(PowerCapCheck(cluster, needed).reasons(filtered))
+    filtered = FilteredJobs(jobs, trace.name)
+    for used in clusters:
+        filtered.reject(used, find_unusable(jobs, used.spec, used.recorded))
+    runnable = filtered.jobs
+    needed: list[Profiles] = []
+    for used in clusters:
+        with locate_errors(document, *used.path):
+            needed.append(_needed_profiles(runnable, load, used.spec, trained))
+        check_busy_power(runnable, used, document)
+    for used, own in zip(clusters, needed, strict=True):
+        if used.spec.power_cap_w is not None:
+            filtered.reject(used, PowerCapCheck(used, own).reasons(filtered))
     filtered.finish(drop=workload.unusable == "drop")
+    runnable = filtered.jobs
+    by_variant = {
+        variant: RunInputs(
+            used.spec, own, runnable, load_of(scenario, variant), models=models, trained=trained
+        )
+        for used, own in zip(clusters, needed, strict=True)
+        for variant in used.variants
+    }
     return ScenarioInputs(
-        RunInputs(cluster, needed, filtered.jobs, models=models, trained=trained),
-        tuple(source for source in (profiles, trace, nodes) if source is not None),
+        by_variant,
+        (trace,) if profiles is None else (profiles, trace),
         filtered.dropped,
+        filtered.dropped_for,
         ignored,
         filtered.rows,
         mapped.table if mapped else (),
@@ -146,13 +174,13 @@ def _read_jobs(
 
 
 def _map_jobs(
-    jobs: pa.Table, by: tuple[str, ...], profiles: Trace | None, cluster: ClusterSpec
+    jobs: pa.Table, by: tuple[str, ...], load: LoadProfiles | None, cluster: ClusterSpec
 ) -> Mapped:
-    if profiles is None:
+    if load is None:
         raise InputError("mapping needs workload.profiles")
     if len(cluster.gpu_types) > 1:
         raise InputError(f"mapping needs one GPU type, not {', '.join(cluster.gpu_types)}")
-    known = load_profiles(profiles, cluster.gpu_types[0])
+    known = load(cluster.gpu_types[0], 1)
     mean_time_s = {}
     for name in known.workloads:
         profile = known.get(name)
@@ -163,24 +191,22 @@ def _map_jobs(
 
 
 def _needed_profiles(
-    jobs: pa.Table, trace: Trace | None, cluster: ClusterSpec, trained: frozenset[str]
+    jobs: pa.Table, load: LoadProfiles | None, cluster: ClusterSpec, trained: frozenset[str]
 ) -> Profiles:
     """The profiles of all other workloads of the jobs on all types that they may run on."""
     kinds = ["workload", "gpus", "gpu_type"]
     rows = jobs.group_by(kinds, use_threads=False).aggregate([]).to_pylist()
     needed: dict[tuple[str, int, str], Profile] = {}
-    sets: dict[tuple[str, int], ProfileSet] = {}
     for row in sorted(rows, key=lambda row: (row["workload"] or "", row["gpus"])):
         if row["workload"] is None or row["workload"] in trained:
             continue
-        if trace is None:
+        if load is None:
             raise InputError("jobs of the trace name workloads: say where their profiles are "
                              "(workload.profiles)")  # fmt: skip
         for index in cluster.types_allowed(row["gpu_type"]):
-            key = cluster.gpu_types[index], row["gpus"]
-            if key not in sets:
-                sets[key] = load_profiles(trace, *key)
-            needed[row["workload"], row["gpus"], key[0]] = sets[key].get(row["workload"])
+            name = cluster.gpu_types[index]
+            profile = load(name, row["gpus"]).get(row["workload"])
+            needed[row["workload"], row["gpus"], name] = profile
     return needed
 
 

@@ -1,23 +1,28 @@
 """Inputs of workloads that recur: in the simulator, and live."""
 
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
+
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import WHOLE
+from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.power_checks import PowerCapCheck
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
-from wattkeeper.scenarios.spec.schema import RecurringWorkload, Scenario
+from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.spec.schema import RecurringWorkload
+from wattkeeper.scenarios.spec.variants import recurrences_of
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
-from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.replay import Profiles
 from wattkeeper.traces.profiles import load_profiles
 from wattkeeper.traces.trace import Trace
 
 
 def read_recurring(
+    loaded: LoadedScenario,
     workload: RecurringWorkload,
-    document: YamlDocument,
     trace: Trace,
-    cluster: ClusterSpec,
+    clusters: Sequence[UsedCluster],
 ) -> ScenarioInputs:
     """The profiles of jobs that recur, and how often each workload does.
 
@@ -25,58 +30,76 @@ def read_recurring(
         InputError: If there is no profile, or no job can ever start; the message names the place
             in the scenario.
     """
-    with locate_errors(document, "cluster", "gpu"):
-        known = [load_profiles(trace, name, workload.gpus) for name in cluster.gpu_types]
-    _check_room(workload, document, cluster)
+    scenario, document = loaded
+    load = cache(partial(load_profiles, trace))
+    reference = next(used for used in clusters if scenario.baseline in used.variants)
+    with locate_errors(document, *reference.path, "gpu"):
+        known = load(reference.spec.gpu_types[0], workload.gpus)
     with locate_errors(document, "workload", "workloads"):
-        names = workload.workloads or known[0].workloads
+        names = workload.workloads or known.workloads
         if not names:
             raise InputError(
-                f"trace {trace.name!r} has no workload that can be replayed on "
-                f"{cluster.gpu_types[0]}: "
-                + "; ".join(f"{name}: {why}" for name, why in known[0].absent.items())
+                f"trace {trace.name!r} has no workload that can be replayed on {known.gpu_type}: "
+                + "; ".join(f"{name}: {why}" for name, why in known.absent.items())
             )
-        profiles = {
-            (name, workload.gpus, of_type.gpu_type): of_type.get(name)
-            for name in names
-            for of_type in known
-        }
-    with locate_errors(document, "cluster", "power_cap_w"):
-        cap = PowerCapCheck(cluster, profiles)
-        for name in names:
-            excess = cap.explain_excess((name, workload.gpus, WHOLE, None))
-            if excess:
-                raise InputError(
-                    f"power_cap_w: workload {name!r} can never start below "
-                    f"{cluster.power_cap_w:g} W: {excess}"
-                )
-    often = workload.recurrences
-    recurrences = {
-        name: often if isinstance(often, int) else often.per_configuration * profile.configurations
-        for (name, _, _), profile in reversed(profiles.items())
-    }
-    recurrences = {name: recurrences[name] for name in names}
-    run = RunInputs(cluster, profiles, recurrences=recurrences, gpus=workload.gpus)
-    return ScenarioInputs(run, (trace,))
+        configurations = {name: known.get(name).configurations for name in names}
+    runs: dict[str, RunInputs] = {}
+    for used in clusters:
+        with locate_errors(document, *used.path, "gpu"):
+            for gpu_type in used.spec.gpu_types:
+                load(gpu_type, workload.gpus)
+        _check_room(workload, document, used)
+        with locate_errors(document, "workload", "workloads"):
+            profiles = {
+                (name, workload.gpus, gpu_type): load(gpu_type, workload.gpus).get(name)
+                for name in names
+                for gpu_type in used.spec.gpu_types
+            }
+        _check_starts(names, profiles, workload.gpus, used, document)
+        for variant in used.variants:
+            often = recurrences_of(scenario, variant)
+            recurrences = {
+                name: often if isinstance(often, int) else often.per_configuration * number
+                for name, number in configurations.items()
+            }
+            runs[variant] = RunInputs(
+                used.spec, profiles, recurrences=recurrences, gpus=workload.gpus
+            )
+    return ScenarioInputs(runs, (trace,))
+
+
+def _check_starts(
+    names: Sequence[str], profiles: Profiles, gpus: int, used: UsedCluster, document: YamlDocument
+) -> None:
+    """Refuse workloads that can never start below the power cap."""
+    cap = PowerCapCheck(used, profiles)
+    for name in names:
+        excess = cap.explain_excess((name, gpus, WHOLE, None))
+        if excess:
+            what = (
+                f"{used.label}power_cap_w: workload {name!r} can never start below "
+                f"{used.spec.power_cap_w:g} W: {excess}"
+            )
+            raise InputError(what, used.where(document, "power_cap_w"))
 
 
 def read_live(
-    scenario: Scenario,
+    loaded: LoadedScenario,
     workload: RecurringWorkload,
-    document: YamlDocument,
     trace: Trace | None,
-    cluster: ClusterSpec,
+    clusters: Sequence[UsedCluster],
 ) -> ScenarioInputs:
     """The inputs of a live run whose workloads have commands: the profiles of the others.
 
     Raises:
         InputError: If a workload has neither a command nor a profile.
     """
+    scenario, document = loaded
     assert scenario.live is not None
     trained = scenario.live.workloads
     names = workload.workloads or tuple(trained)
     rehearsed = tuple(name for name in names if name not in trained)
-    profiles: Profiles = {}
+    replayed: Mapping[str, RunInputs] = {}
     if rehearsed:
         if trace is None:
             with locate_errors(document, "workload", "workloads"):
@@ -85,24 +108,31 @@ def read_live(
                     "profile (workload.profiles)"
                 )
         part = workload.model_copy(update={"workloads": rehearsed})
-        profiles = read_recurring(part, document, trace, cluster).run.profiles
-    often = workload.recurrences
-    if not isinstance(often, int):
-        with locate_errors(document, "workload", "recurrences"):
-            raise InputError("per_configuration: say a number; a live run knows no profiles")
-    _check_room(workload, document, cluster)
-    recurrences = dict.fromkeys(names, often)
-    run = RunInputs(
-        cluster, profiles, recurrences=recurrences, gpus=workload.gpus, trained=frozenset(trained)
-    )
-    return ScenarioInputs(run, () if trace is None else (trace,))
+        replayed = read_recurring(loaded, part, trace, clusters).runs
+    runs: dict[str, RunInputs] = {}
+    for used in clusters:
+        _check_room(workload, document, used)
+        for variant in used.variants:
+            often = recurrences_of(scenario, variant)
+            if not isinstance(often, int):
+                what = "per_configuration: say a number; a live run knows no profiles"
+                raise InputError(what, document.where(("workload", "recurrences")))
+            runs[variant] = RunInputs(
+                used.spec,
+                replayed[variant].profiles if variant in replayed else {},
+                recurrences=dict.fromkeys(names, often),
+                gpus=workload.gpus,
+                trained=frozenset(trained),
+            )
+    return ScenarioInputs(runs, () if trace is None else (trace,))
 
 
-def _check_room(workload: RecurringWorkload, document: YamlDocument, cluster: ClusterSpec) -> None:
+def _check_room(workload: RecurringWorkload, document: YamlDocument, used: UsedCluster) -> None:
     """Refuse jobs that are larger than the cluster."""
+    cluster = used.spec
     with locate_errors(document, "workload", "gpus"):
         if workload.gpus > cluster.most_gpus(None):
             raise InputError(
-                f"gpus: each job asks for {count(workload.gpus, 'GPU')}, the cluster has "
-                f"{cluster.most_gpus(None)}" + " of one type" * (len(cluster.gpu_types) > 1)
+                f"{used.label}gpus: each job asks for {count(workload.gpus, 'GPU')}, the cluster "
+                f"has {cluster.most_gpus(None)}" + " of one type" * (len(cluster.gpu_types) > 1)
             )

@@ -1,5 +1,7 @@
 """The inputs of a run, and of all runs of a scenario."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,12 +22,14 @@ NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
 
 
 class RunInputs(NamedTuple):
-    """The inputs of every run of a scenario, the same for all variants and seeds.
+    """The inputs of every run of a variant; variants share what is equal.
 
     Attributes:
         cluster: The nodes.
         profiles: The profiles that the jobs need.
-        jobs: The jobs of the trace; None where jobs recur or a search submits them.
+        jobs: The jobs of the trace, the same for all variants; None where jobs recur or a search
+            submits them.
+        load: Their submission times are divided by it.
         recurrences: Number of recurrences of each workload, where jobs recur.
         gpus: GPUs of each recurring job.
         models: The models that jobs train.
@@ -38,6 +42,7 @@ class RunInputs(NamedTuple):
     cluster: ClusterSpec
     profiles: Profiles
     jobs: pa.Table | None = None
+    load: float = 1.0
     recurrences: Mapping[str, int] = {}
     gpus: int = 1
     models: TraceModels = NO_MODELS
@@ -47,23 +52,39 @@ class RunInputs(NamedTuple):
     trained: frozenset[str] = frozenset()
 
 
+InputsByVariant = Mapping[str, RunInputs]
+
+
 class ScenarioInputs(NamedTuple):
     """The inputs of a scenario's runs, where they come from, and what was changed or left out.
 
     Attributes:
-        run: The inputs of the runs.
+        runs: The inputs of the runs, by variant.
         traces: The traces that they come from.
-        dropped: Jobs of the trace that are left out, by reason.
+        dropped: Number of jobs of the trace that are left out of all variants, by reason.
+        dropped_for: The same for the variants that cannot run them, by their names; empty if no
+            variant could.
         ignored: Jobs that run on any GPU type, by the type that they ask for.
         rows: The jobs' rows in the trace, from 0.
         mapping: Workloads that jobs got: rows for the manifest.
         timed: Number of jobs that got a duration from a model.
     """
 
-    run: RunInputs
+    runs: InputsByVariant
     traces: tuple[Trace, ...] = ()
     dropped: Mapping[str, int] = {}
+    dropped_for: Mapping[str, Mapping[str, int]] = {}
     ignored: Mapping[str, int] = {}
     rows: Ints = NO_ROWS
     mapping: Sequence[Mapping[str, Any]] = ()
     timed: int = 0
+
+    @property
+    def any_run(self) -> RunInputs:
+        """The inputs of a variant, for what is the same in all: jobs, models and the search."""
+        return next(iter(self.runs.values()))
+
+    def update_runs(self, **changes: Any) -> ScenarioInputs:
+        """The same with some fields of all runs changed."""
+        changed = {name: run._replace(**changes) for name, run in self.runs.items()}
+        return self._replace(runs=changed)

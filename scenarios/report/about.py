@@ -6,6 +6,7 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest, TraceProvenance
+from wattkeeper.scenarios.analysis.overrides import clusters_by_variant
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.spec.wording import count
 
@@ -35,13 +36,27 @@ def _describe_run(manifest: Manifest) -> str:
     seeds, variants = len(manifest["seeds"]), len(manifest["scenario"]["variants"])
     runs = seeds * variants
     jobs = manifest["jobs"] // runs if runs else 0
-    work = f"{count(variants, 'variant')} × {count(seeds, 'seed')}, {count(jobs, 'job')} each"
+    sizes = (variant.get("workload") or {} for variant in manifest["scenario"]["variants"].values())
+    each = f"{count(jobs, 'job')} each"
+    if any("recurrences" in size for size in sizes):
+        each = f"{count(manifest['jobs'], 'job')} in all"
+    work = f"{count(variants, 'variant')} × {count(seeds, 'seed')}, {each}"
     if manifest["backend"] == "sim":
-        return f"Simulated: {work}, on {_describe_cluster(manifest['scenario']['cluster'])}."
+        return f"Simulated: {work}, on {_describe_clusters(manifest['scenario'])}."
     live = manifest.get("live")
     devices = ", ".join(live["devices"] if live and live["devices"] else ("cpu",))
     where = "rehearsed on synthetic devices" if devices == "synthetic" else f"run live on {devices}"
     return f"{where.capitalize()}: {work}."
+
+
+def _describe_clusters(scenario: Json) -> str:
+    """The GPUs of the baseline, and of variants that have others."""
+    clusters = {
+        name: _describe_cluster(cluster) for name, cluster in clusters_by_variant(scenario).items()
+    }
+    usual = clusters[scenario["baseline"]]
+    others = [f"{name}: {text}" for name, text in clusters.items() if text != usual]
+    return usual + f" ({'; '.join(others)})" * bool(others)
 
 
 def _describe_cluster(cluster: Json) -> str:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Collection
 
+import pyarrow.compute as pc
+
 from wattkeeper.policies.profile import optimum
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.inputs.zoo_models import zoo_spec
@@ -14,6 +16,7 @@ from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.engine.zoo import SimulatedZoo
 from wattkeeper.sim.results.tables import RunResult, collect
+from wattkeeper.traces.arrow import replace_column
 
 Prepare = Callable[[World], object]
 """Called with a world before it runs, to start SimPy processes in its environment."""
@@ -51,7 +54,11 @@ def collect_results(
 def source_of(inputs: RunInputs) -> Source:
     """The source of the jobs."""
     if inputs.jobs is not None:
-        return TraceSource(inputs.jobs, inputs.models.of_job)
+        jobs = inputs.jobs
+        if inputs.load != 1:
+            submit_s = pc.divide(jobs["submit_time_s"], inputs.load)
+            jobs = replace_column(jobs, "submit_time_s", submit_s)
+        return TraceSource(jobs, inputs.models.of_job)
     return RecurringSource(inputs.recurrences, inputs.gpus)
 
 

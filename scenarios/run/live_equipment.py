@@ -19,7 +19,7 @@ from wattkeeper.policies.errors import (
 )
 from wattkeeper.policies.protocols import WHOLE, Options
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
-from wattkeeper.scenarios.inputs.run_inputs import RunInputs
+from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, RunInputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import ArchitectureSearch, LiveSection, LiveWorkload
 from wattkeeper.scenarios.spec.variants import DEFAULTS, occupancy_of, policy_of, zoo_of
@@ -69,7 +69,7 @@ class Equipment:
 
 
 def equip(
-    loaded: LoadedScenario, inputs: RunInputs, folder: Path, ray: str | None = None
+    loaded: LoadedScenario, runs: InputsByVariant, folder: Path, ray: str | None = None
 ) -> Equipment:
     """Check that a scenario can run live here, and find the devices that it runs on.
 
@@ -83,8 +83,8 @@ def equip(
     section = loaded.scenario.live or LiveSection()
     if ray is not None:
         section = section.model_copy(update={"runner": "ray"})
-    _check_workload(loaded, inputs, section)
-    for variant in loaded.scenario.variants:
+    for variant, inputs in runs.items():
+        _check_workload(loaded, inputs, section)
         _check_variant(loaded, variant)
         if section.workloads and zoo_of(loaded.scenario, variant) is not None:
             _check_zoo(loaded, variant, inputs, section)
@@ -94,6 +94,7 @@ def equip(
         ray_runner.connect(ray)
     trainings = {
         key: TrainingSpec(options_of(profile), profile=profile)
+        for inputs in runs.values()
         for key, profile in inputs.profiles.items()
     }
     if not section.workloads:
@@ -107,7 +108,9 @@ def equip(
         devices: HostDevices = ray_runner.run_on_gpu_host(_find_host_devices, section.power_control)
     else:
         devices = _find_host_devices(section.power_control)
-    _check_devices(loaded, section, devices, inputs.cluster.gpus)
+    _check_gpu_types(loaded, runs)
+    _check_devices(loaded, section, devices, max(own.cluster.gpus for own in runs.values()))
+    inputs = runs[loaded.scenario.baseline]
     for name, gpus in _trained_jobs(inputs):
         workload = section.workloads[name]
         for gpu_type in inputs.cluster.gpu_types:
@@ -165,6 +168,18 @@ def _check_variant(loaded: LoadedScenario, variant: str) -> None:
             raise locate_error(loaded, variant, PolicyError(
                 f"{point}: {config.kind} needs to know the future, which a live run does not: "
                 "choose another policy, or leave out the variant", point
+            ))  # fmt: skip
+
+
+def _check_gpu_types(loaded: LoadedScenario, runs: InputsByVariant) -> None:
+    """Refuse variants that rename the devices on which all of them train."""
+    expected = runs[loaded.scenario.baseline].cluster.gpu_types
+    for variant, inputs in runs.items():
+        if set(inputs.cluster.gpu_types) != set(expected):
+            raise locate_error(loaded, variant, InputError(
+                f"cluster: it has {', '.join(inputs.cluster.gpu_types)}, the baseline "
+                f"{', '.join(expected)}, but live all variants train on the same devices: leave "
+                "out its GPU types, or simulate it"
             ))  # fmt: skip
 
 

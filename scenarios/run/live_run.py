@@ -27,7 +27,7 @@ from wattkeeper.live.session.session import POWER_CONTROL
 from wattkeeper.live.wire.client import LEASE
 from wattkeeper.live.wire.server import SessionServer
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
-from wattkeeper.scenarios.inputs.run_inputs import RunInputs
+from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, RunInputs
 from wattkeeper.scenarios.run.build import (
     build_world,
     build_zoo,
@@ -52,14 +52,17 @@ HALTING: Final = (
 )
 
 
-def replay(loaded: LoadedScenario, inputs: RunInputs, folder: Path) -> list[RunResult]:
+def replay(loaded: LoadedScenario, runs: InputsByVariant, folder: Path) -> list[RunResult]:
     """Play the logs of live runs again, without starting anything: the decisions are the same.
 
     Raises:
         InputError: If a log ends before its run does.
     """
-    equipment = equip(loaded, inputs, folder)
-    return [execute(spec, inputs, equipment, again=True)[0] for spec in run_specs(loaded.scenario)]
+    equipment = equip(loaded, runs, folder)
+    return [
+        execute(spec, runs[spec.variant], equipment, again=True)[0]
+        for spec in run_specs(loaded.scenario)
+    ]
 
 
 def execute(

@@ -30,7 +30,7 @@ def make_manifest(
     resolved = scenario.model_dump_json()
     versions = software_versions()
     window_by_seed = {result.seed: result.account.window for result in results}
-    if inputs.run.search is not None:
+    if inputs.any_run.search is not None:
         versions |= training_versions()
     manifest: Manifest = {
         "scenario": scenario.model_dump(mode="json", exclude_none=True),
@@ -51,6 +51,10 @@ def make_manifest(
         "versions": versions,
         "host": {"name": socket.gethostname(), "platform": platform.platform()},
     }
+    if inputs.dropped_for:
+        manifest["dropped_for"] = {
+            variants: dict(reasons) for variants, reasons in inputs.dropped_for.items()
+        }
     if live is not None:
         manifest["live"] = live
     return manifest
@@ -73,20 +77,21 @@ def provenance(trace: Trace) -> TraceProvenance:
 
 def _list_modelled(inputs: ScenarioInputs, results: Sequence[RunResult]) -> list[str]:
     """The inputs that come from a model and were not recorded."""
-    if inputs.run.search is not None:
+    if inputs.any_run.search is not None:
         return []
     modelled = ["idle power of GPUs"]
     if any("duration" in result.by["replayed"] for result in results):
         modelled.append("power of GPUs that run jobs without a profile (busy_power_w)")
-    if inputs.run.cluster.sleep_after_s is not None:
+    clusters = [run.cluster for run in inputs.runs.values()]
+    if any(cluster.sleep_after_s is not None for cluster in clusters):
         modelled.append("power and waking of sleeping nodes")
-    if inputs.run.cluster.pue != 1:
+    if any(cluster.pue != 1 for cluster in clusters):
         modelled.append("power usage effectiveness")
     if inputs.mapping:
         modelled.append("workloads of the jobs")
     if inputs.timed:
         modelled.append(f"durations of {inputs.timed} jobs (workload.durations)")
-    if any("models" in result.tables for result in results) and not inputs.run.trained:
+    if any("models" in result.tables for result in results) and not inputs.any_run.trained:
         warm = shipped()
         what = "placeholder, not measured" if warm.placeholder else warm.source
         modelled.append(f"training time saved by parents, and accuracies (warm_start.json: {what})")

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from wattkeeper.live.controller.launchers import ray as ray_runner
 from wattkeeper.policies.errors import EnvironmentLacks
-from wattkeeper.scenarios.inputs.run_inputs import RunInputs
+from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant
 from wattkeeper.scenarios.run.process_pool import LOST, TRIES
 from wattkeeper.scenarios.run.unit import UnitResult, code_digest, run_unit
 from wattkeeper.scenarios.spec.variants import RunSpec
@@ -25,7 +25,7 @@ AHEAD: Final = 4
 def run_tasks(
     tasks: deque[T],
     of_task: Callable[[T], tuple[RunSpec, K]],
-    inputs_of: Callable[[K], RunInputs],
+    inputs_of: Callable[[K], InputsByVariant],
     address: str,
 ) -> Generator[tuple[T, UnitResult | EnvironmentLacks], None, None]:
     """Run on a Ray cluster what tasks ask for; yield each result as soon as it is there.
@@ -33,8 +33,8 @@ def run_tasks(
     Args:
         tasks: They are taken from the left.
         of_task: The run that a task asks for, and what names its inputs.
-        inputs_of: The inputs of that name; Ray's object store gets them once, for all tasks that
-            stand together.
+        inputs_of: The inputs of that name, by variant; Ray's object store gets them once, for all
+            tasks that stand together.
         address: Address of the cluster.
 
     Yields:
@@ -77,7 +77,7 @@ def run_tasks(
         ray.shutdown()
 
 
-def _run_on_host(spec: RunSpec, inputs: RunInputs, code: str) -> UnitResult:
+def _run_on_host(spec: RunSpec, inputs: InputsByVariant, code: str) -> UnitResult:
     """Run on a host of the cluster, if its wattkeeper is the same.
 
     Raises:
@@ -89,4 +89,4 @@ def _run_on_host(spec: RunSpec, inputs: RunInputs, code: str) -> UnitResult:
             "on all hosts"
         )
     configure_arrow()
-    return run_unit(spec, inputs)
+    return run_unit(spec, inputs[spec.variant])

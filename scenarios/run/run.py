@@ -20,7 +20,7 @@ from wattkeeper.scenarios.analysis.savings import savings
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.inputs.policy_checks import check_policies, locate_error
 from wattkeeper.scenarios.inputs.read import read_inputs
-from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
+from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, ScenarioInputs
 from wattkeeper.scenarios.run import search_run
 from wattkeeper.scenarios.run.manifest import make_manifest, provenance
 from wattkeeper.scenarios.run.process_pool import run_tasks
@@ -103,26 +103,25 @@ def run(
     """
     began = time.perf_counter()
     scenario = loaded.scenario
-    inputs = read_inputs(loaded, live=live is not None)
-    inputs = inputs._replace(run=inputs.run._replace(trainings=trainings))
+    inputs = read_inputs(loaded, live=live is not None).update_runs(trainings=trainings)
     check_policies(loaded, inputs)
     specs = run_specs(scenario)
-    if inputs.run.search is not None:
+    if inputs.any_run.search is not None:
         if ray is not None:
             raise InputError("a search (workload.kind) trains on this machine: leave out --ray")
-        search_run.check_workers(inputs.run.cluster, workers)
+        search_run.check_workers(inputs.any_run.cluster, workers)
         if finished := len(search_run.finished_trainings(trainings, specs)):
             tell(f"Goes on with {count(finished, 'training')} in {trainings}.")
     endings: list[tuple[RunSpec, list[AttemptEnding]]] = []
     if live is None:
-        runs = _run_units(specs, inputs.run, workers, ray)
+        runs = _run_units(specs, inputs.runs, workers, ray)
     else:
         from wattkeeper.scenarios.run import live_equipment, live_folder, live_results
 
-        equipment = live_equipment.equip(loaded, inputs.run, live, ray)
+        equipment = live_equipment.equip(loaded, inputs.runs, live, ray)
         if live_folder.open_folder(loaded, live):
             tell(f"Goes on with the unfinished run in {live}.")
-        runs = _run_live(specs, inputs.run, equipment, endings, watch)
+        runs = _run_live(specs, inputs.runs, equipment, endings, watch)
     results: list[RunResult] = []
     progress(0, len(specs))
     try:
@@ -134,8 +133,8 @@ def run(
     report = None
     if live is not None:
         report = live_results.report(equipment, endings)
-    elif inputs.run.search is not None:
-        report = search_run.report(trainings, specs, inputs.run.cluster)
+    elif inputs.any_run.search is not None:
+        report = search_run.report(trainings, specs, inputs.any_run.cluster)
     sources = [provenance(trace) for trace in inputs.traces]
     concluded = conclude(scenario, inputs, sources, results, report)
     concluded.manifest["wall_s"] = time.perf_counter() - began
@@ -159,7 +158,7 @@ def conclude(
     if scenario.accounting != AccountingSection():
         _check_window(results)
     summary = summarise(results, baselines, etas)
-    if inputs.run.search is not None:
+    if inputs.any_run.search is not None:
         summary["saved"] = savings(results, scenario.baseline)
     manifest = make_manifest(scenario, inputs, sources, results, summary, live)
     return ScenarioResult(results, summary, manifest)
@@ -178,7 +177,7 @@ def _check_window(results: Sequence[RunResult]) -> None:
 
 
 def _run_units(
-    specs: Sequence[RunSpec], inputs: RunInputs, workers: int, ray: str | None
+    specs: Sequence[RunSpec], inputs: InputsByVariant, workers: int, ray: str | None
 ) -> Iterator[RunResult]:
     """Results in the order of their runs; the first error in that order is raised."""
     tasks = deque(enumerate(specs))
@@ -209,7 +208,7 @@ def _run_units(
 
 def _run_live(
     specs: Sequence[RunSpec],
-    inputs: RunInputs,
+    inputs: InputsByVariant,
     equipment: Equipment,
     endings: list[tuple[RunSpec, list[AttemptEnding]]],
     watch: Callable[[RunSpec, AttemptProgress], None],
@@ -218,10 +217,12 @@ def _run_live(
     from wattkeeper.scenarios.run import live_run
 
     for spec in specs:
-        result, of_run = live_run.execute(spec, inputs, equipment, watch=partial(watch, spec))
+        result, of_run = live_run.execute(
+            spec, inputs[spec.variant], equipment, watch=partial(watch, spec)
+        )
         endings.append((spec, of_run))
         yield result
 
 
-def _run_task(inputs: RunInputs, task: tuple[int, RunSpec]) -> UnitResult:
-    return run_unit(task[1], inputs)
+def _run_task(inputs: InputsByVariant, task: tuple[int, RunSpec]) -> UnitResult:
+    return run_unit(task[1], inputs[task[1].variant])

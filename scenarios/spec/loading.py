@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from wattkeeper.policies.errors import InputError, Problem, ScenarioError
 from wattkeeper.policies.registry import policies
+from wattkeeper.scenarios.spec.overrides import merge_clusters
 from wattkeeper.scenarios.spec.schema import OneOf, Scenario
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, describe, read
 
@@ -106,7 +107,8 @@ def check(document: YamlDocument) -> LoadedScenario:
         ScenarioError: If anything is wrong; all problems at once.
     """
     try:
-        scenario = Scenario.model_validate_json(json.dumps(document.data), strict=True)
+        data = merge_clusters(document.data)
+        scenario = Scenario.model_validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
         raise ScenarioError(_problems(error, document)) from None
     return LoadedScenario(scenario, document)
@@ -115,7 +117,8 @@ def check(document: YamlDocument) -> LoadedScenario:
 def _problems(error: ValidationError, document: YamlDocument) -> list[Problem]:
     """Each problem once, in the order of the file."""
     problems: dict[str, Problem] = {}
-    for detail in _drop_superseded(error.errors()[:MOST_ERRORS], document):
+    details = _drop_inherited(error.errors()[:MOST_ERRORS])
+    for detail in _drop_superseded(details, document):
         message, where = _explain(detail, document), _place_of(detail, document)
         known = f"{where} {_key_of(detail, document) if _is_type_error(detail) else message}"
         if known in problems and _is_type_error(detail):
@@ -143,6 +146,16 @@ def _is_type_error(detail: ErrorDetails) -> bool:
 def _key_of(detail: ErrorDetails, document: YamlDocument) -> str:
     known = document.known(detail["loc"])
     return next((step for step in reversed(known) if isinstance(step, str)), "")
+
+
+def _drop_inherited(details: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Leave out faults of variants' clusters that the scenario's cluster has, too."""
+    faults = {(detail["loc"], detail["msg"]) for detail in details}
+    return [
+        detail
+        for detail in details
+        if detail["loc"][:1] != ("variants",) or (detail["loc"][2:], detail["msg"]) not in faults
+    ]
 
 
 def _drop_superseded(details: list[ErrorDetails], document: YamlDocument) -> list[ErrorDetails]:

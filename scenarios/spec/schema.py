@@ -1,6 +1,5 @@
 """The schema of scenario files."""
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -29,6 +28,7 @@ MAX_GPUS = 10_000_000
 MAX_POWER_W = 1e6
 MAX_SEEDS = 10_000
 MAX_RECURRENCES = 10_000_000
+MAX_LOAD = 1e6
 LARGEST = 1e15
 
 T = TypeVar("T")
@@ -213,7 +213,8 @@ class MixedCluster(Facility):
         return self
 
 
-def _own_keys(form: type[Facility]) -> list[str]:
+def own_keys(form: type[Facility]) -> list[str]:
+    """The keys that only this form of a cluster has."""
     return [key for key in form.model_fields if key not in Facility.model_fields]
 
 
@@ -222,9 +223,9 @@ def _form_of(cluster: object) -> str | None:
     if isinstance(cluster, Facility):
         return type(cluster).__name__
     keys = set(cluster) if isinstance(cluster, dict) else set()
-    if keys.isdisjoint(_own_keys(MixedCluster)):
+    if keys.isdisjoint(own_keys(MixedCluster)):
         return UniformCluster.__name__
-    return MixedCluster.__name__ if keys.isdisjoint(_own_keys(UniformCluster)) else None
+    return MixedCluster.__name__ if keys.isdisjoint(own_keys(UniformCluster)) else None
 
 
 AnyCluster = Annotated[
@@ -234,8 +235,8 @@ AnyCluster = Annotated[
         _form_of,
         custom_error_type="both_forms",
         custom_error_message=(
-            f"a cluster has either {', '.join(_own_keys(UniformCluster))} or "
-            f"{', '.join(_own_keys(MixedCluster))}; this one mixes both"
+            f"a cluster has either {', '.join(own_keys(UniformCluster))} or "
+            f"{', '.join(own_keys(MixedCluster))}; this one mixes both"
         ),
     ),
 ]
@@ -257,6 +258,8 @@ class PerConfiguration(Section):
 
 
 ProfileSource = str | SyntheticSource
+Recurrences = Annotated[int, Field(gt=0, le=MAX_RECURRENCES)] | PerConfiguration
+Load = Annotated[float, Field(gt=0, le=MAX_LOAD)]
 
 
 class RecurringWorkload(Section):
@@ -270,7 +273,7 @@ class RecurringWorkload(Section):
         Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_check_distinct)] | None
     ) = None
     """The workloads that recur; all that the GPU type has profiles of if absent."""
-    recurrences: Annotated[int, Field(gt=0, le=MAX_RECURRENCES)] | PerConfiguration
+    recurrences: Recurrences
     """Number of recurrences of each workload."""
     gpus: PositiveInt = 1
     """GPUs that each job holds; the profiles must have been recorded on as many."""
@@ -311,6 +314,8 @@ class TraceWorkload(Section):
     """Whether to refuse a trace with jobs that can never run here, or to drop these jobs: larger
     than the cluster, of a GPU type that it lacks, above its power cap, or without a recorded
     duration."""
+    load: Load = 1.0
+    """Submission times are divided by it: with 2, the same jobs arrive twice as fast."""
 
 
 class SearchTraining(Section):
@@ -452,9 +457,23 @@ class Policies(Section):
     retain: Annotated[PolicyConfig | None, OneOf("retain")] = None
 
 
-class Variant(Section):
-    """One set of policies; what it leaves out is the scenario's."""
+class WorkloadSize(Section):
+    """Keys of the workload that a variant may override."""
 
+    recurrences: Recurrences | None = None
+    """Number of recurrences of each workload, where jobs recur."""
+    load: Load | None = None
+    """Submission times of a trace are divided by it."""
+
+
+class Variant(Section):
+    """One set of policies, on a cluster; what it leaves out is the scenario's."""
+
+    cluster: AnyCluster | None = None
+    """Keys of the scenario's cluster that differ. Mappings are merged key by key, lists are
+    replaced, `null` removes a key. With keys of the other form, the cluster has that form."""
+    workload: WorkloadSize | None = None
+    """Keys of the scenario's workload that differ."""
     policies: Policies = Policies()
     """Policies of some decision points; the others are the scenario's."""
     objective: ObjectiveSection | None = None
@@ -548,6 +567,23 @@ class Scenario(Section):
         return variants
 
     @model_validator(mode="after")
+    def _overrides_fit(self) -> Self:
+        """Refuse keys of variants that this kind of workload does not have."""
+        kind = self.workload.kind
+        for name, variant in self.variants.items():
+            size = variant.workload or WorkloadSize()
+            faults = {
+                ("workload", "load"): size.load is not None and kind != "trace",
+                ("workload", "recurrences"): size.recurrences is not None and kind != "recurring",
+                ("cluster",): variant.cluster is not None and kind == "search",
+            }
+            for path, wrong in faults.items():
+                if wrong:
+                    what = f"{path[-1]}: a variant cannot override it for a workload of kind {kind}"
+                    raise PydanticCustomError("elsewhere", what, {"at": ("variants", name, *path)})
+        return self
+
+    @model_validator(mode="after")
     def _recorded_jobs(self) -> Self:
         recorded = any(
             (variant.occupancy or self.occupancy) == "recorded"
@@ -577,13 +613,3 @@ class Scenario(Section):
 def no_variant(name: str, variants: Mapping[str, Variant]) -> str:
     """The message on a variant that does not exist."""
     return f"no variant {name!r}; there is {', '.join(variants)}"
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON schema of a scenario file, for editors."""
-    schema = Scenario.model_json_schema()
-    for part in schema["$defs"].values():
-        if "const" in part.get("properties", {}).get("kind", {}):
-            part["required"] = sorted({"kind", *part.get("required", ())})
-    plain: dict[str, Any] = json.loads(json.dumps(schema))
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | plain

@@ -4,7 +4,15 @@ from dataclasses import dataclass
 
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
-from wattkeeper.scenarios.spec.schema import Scenario, ZooSection
+from wattkeeper.scenarios.spec.schema import (
+    MixedCluster,
+    PerConfiguration,
+    RecurringWorkload,
+    Scenario,
+    TraceWorkload,
+    UniformCluster,
+    ZooSection,
+)
 from wattkeeper.sim.engine.replay import Occupancy, Profiling
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 
@@ -36,6 +44,27 @@ class RunSpec:
 def occupancy_of(scenario: Scenario, variant: str) -> Occupancy:
     """The variant's own occupancy, or the scenario's."""
     return scenario.variants[variant].occupancy or scenario.occupancy
+
+
+def cluster_of(scenario: Scenario, variant: str) -> UniformCluster | MixedCluster:
+    """The scenario's cluster with what the variant overrides."""
+    return scenario.variants[variant].cluster or scenario.cluster
+
+
+def load_of(scenario: Scenario, variant: str) -> float:
+    """What submission times are divided by in a variant; 1 where there is no trace."""
+    size = scenario.variants[variant].workload
+    if size is not None and size.load is not None:
+        return size.load
+    return scenario.workload.load if isinstance(scenario.workload, TraceWorkload) else 1.0
+
+
+def recurrences_of(scenario: Scenario, variant: str) -> int | PerConfiguration:
+    """How often each workload recurs in a variant, where jobs recur."""
+    assert isinstance(scenario.workload, RecurringWorkload)
+    size = scenario.variants[variant].workload
+    own = None if size is None else size.recurrences
+    return scenario.workload.recurrences if own is None else own
 
 
 def run_specs(scenario: Scenario) -> list[RunSpec]:

@@ -172,7 +172,7 @@ def read_point_inputs(
     for same in alike.values():
         try:
             inputs = read_inputs(same[0].loaded)
-            if inputs.run.search is not None:
+            if inputs.any_run.search is not None:
                 raise InputError(
                     "sweep: a search (workload.kind) trains for real; run it once for each value "
                     "(--set), each with its own --out"
@@ -198,7 +198,9 @@ def read_point_inputs(
 def _inputs_key(loaded: LoadedScenario) -> str:
     """The parts of a scenario that `read_inputs` depends on, as text."""
     scenario = loaded.scenario
-    parts = scenario.model_dump_json(include={"workload", "cluster", "latencies", "live"})
+    own = {name: {"cluster", "workload"} for name in scenario.variants}
+    keys = dict.fromkeys(("workload", "cluster", "latencies", "live", "baseline"), True)
+    parts = scenario.model_dump_json(include={**keys, "variants": own})
     return parts + repr([occupancy_of(scenario, variant) for variant in scenario.variants])
 
 

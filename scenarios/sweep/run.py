@@ -138,7 +138,7 @@ def _run_on_ray(works: Sequence[PointWork], address: str) -> Outcomes:
             tasks.append(task)
     with closing(
         ray_pool.run_tasks(
-            tasks, lambda unit: (unit.spec, unit.inputs), lambda path: load(path).run, address
+            tasks, lambda unit: (unit.spec, unit.inputs), lambda path: load(path).runs, address
         )
     ) as outcomes:
         for unit, outcome in outcomes:
@@ -163,7 +163,9 @@ def _run_task(task: SweepUnit | PointWork) -> Exception | None:
     if isinstance(task, PointWork):
         assemble_point(task)
         return None
-    return _store_result(task, run_unit(task.spec, _load_inputs(task.inputs).run))
+    return _store_result(
+        task, run_unit(task.spec, _load_inputs(task.inputs).runs[task.spec.variant])
+    )
 
 
 def _store_result(unit: SweepUnit, outcome: UnitResult) -> Exception | None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.overrides import clusters_by_variant
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import SIZES, TIMES, choose_unit
 from wattkeeper.scenarios.report.charts.chart import (
@@ -45,8 +46,9 @@ def draw_over_time(study: Study, variants: list[str]) -> Iterator[Chart]:
         return
     edges = np.linspace(begin, end, points_per_line(variants) + 1)
     unit, size = choose_time_unit(end - begin)
-    cluster = study.manifest["scenario"]["cluster"]
-    gpus = cluster_gpus(cluster)
+    clusters = list(clusters_by_variant(study.manifest["scenario"]).values())
+    sizes = {cluster_gpus(cluster) for cluster in clusters}
+    gpus = sizes.pop() if len(sizes) == 1 else None
     panels: dict[str, Panel] = {}
     for column in COLUMNS:
         bins = {
@@ -60,8 +62,9 @@ def draw_over_time(study: Study, variants: list[str]) -> Iterator[Chart]:
             panels[column] = panel
     if not panels:
         return
-    pue = cluster.get("pue", 1)
-    facility = "cluster" if pue == 1 else f"whole facility (PUE {pue:g})"
+    pues = sorted({cluster.get("pue", 1) for cluster in clusters})
+    of_pue = " or ".join(f"{pue:g}" for pue in pues)
+    facility = "cluster" if pues == [1] else f"whole facility (PUE {of_pue})"
     power = f" Power is that of the {facility}, idle GPUs included." * ("power_w" in panels)
     share = f" GPUs in use: share of the {gpus}." if gpus else ""
     width = (end - begin) / (len(edges) - 1)

@@ -87,6 +87,6 @@ def same_rows(both: Path, table: str) -> list[Row]:
 def test_a_replayed_log_gives_the_same_models(both: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WATTKEEPER_TRACES", str(both / "library"))
     loaded = load(str(both / "rehearsed.yaml"), ())
-    again = live_run.replay(loaded, read_inputs(loaded, live=True).run, both / "live.live")
+    again = live_run.replay(loaded, read_inputs(loaded, live=True).runs, both / "live.live")
     models = [row for result in again for row in result.tables["models"].to_pylist()]
     assert models == rows(both / "live", "models")

@@ -59,7 +59,7 @@ def test_the_manifest_names_the_live_backend(both: Path) -> None:
 
 def test_a_replayed_log_gives_identical_decisions(both: Path) -> None:
     loaded = load(str(both / "rehearsed.yaml"), ())
-    (again,) = live_run.replay(loaded, read_inputs(loaded, live=True).run, both / "live.live")
+    (again,) = live_run.replay(loaded, read_inputs(loaded, live=True).runs, both / "live.live")
     recorded = pq.read_table(both / "live" / "decisions.parquet")
     assert again.tables["decisions"].cast(recorded.schema).equals(recorded)
     jobs = pq.read_table(both / "live" / "jobs.parquet")

@@ -93,7 +93,7 @@ def test_preempted_rehearsals_give_the_simulators_journal_and_results(tmp_path: 
         for name in ("job_id", "attempt", "epochs", "preemptions", "reached_target"):
             assert mine[name] == theirs[name], (name, mine, theirs)
     loaded = load(str(path), ())
-    (again,) = live_run.replay(loaded, read_inputs(loaded, live=True).run, tmp_path / "live.live")
+    (again,) = live_run.replay(loaded, read_inputs(loaded, live=True).runs, tmp_path / "live.live")
     recorded = pq.read_table(tmp_path / "live" / "decisions.parquet")
     assert again.tables["decisions"].cast(recorded.schema).equals(recorded)
 

@@ -161,7 +161,7 @@ def test_a_replayed_log_gives_the_same_models(
     for name, value in environment(folder, WATTKEEPER_DEVICE="synthetic:SYN-250W").items():
         monkeypatch.setenv(name, value)
     loaded = load(str(folder / "trained.yaml"), ())
-    (again,) = live_run.replay(loaded, read_inputs(loaded, live=True).run, folder / "live.live")
+    (again,) = live_run.replay(loaded, read_inputs(loaded, live=True).runs, folder / "live.live")
     found, expected = again.tables["models"].to_pylist(), rows(folder / "live", "models")
     assert list(map(without_savings, found)) == list(map(without_savings, expected))
     assert stored(folder) == ["wide"]
@@ -200,5 +200,5 @@ def test_zoos_that_scripts_cannot_share_are_refused(
         run_command(*bring, traces=folder / "library", cwd=folder)
     loaded = load(str(folder / "trained.yaml"), {"cluster.busy_power_w": 200} | settings)
     with pytest.raises(WattkeeperError) as refused:
-        equip(loaded, read_inputs(loaded, live=True).run, folder / "none")
+        equip(loaded, read_inputs(loaded, live=True).runs, folder / "none")
     assert_states(str(refused.value), *facts)

@@ -160,7 +160,7 @@ def replay(folder: Path, gpu: str, *settings: str) -> list[Any]:
     loaded = load(str(folder / "again.yaml"), settings)
     inputs = read_inputs(loaded)
     check_policies(loaded, inputs)
-    return [execute(spec, inputs.run) for spec in run_specs(loaded.scenario)]
+    return [execute(spec, inputs.runs[spec.variant]) for spec in run_specs(loaded.scenario)]
 
 
 def test_recorded_profile_is_replayed(recorded_on_device: tuple[Path, str]) -> None:

@@ -150,7 +150,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train(folder: Path, **variables: str) -> None:
     """Do the same recurrences as sessions, on a device that draws what the profile says."""
     loaded = load(str(scenario(folder, REHEARSED | {"name": "plain"}, workloads=["image"])), ())
-    (profile,) = read_inputs(loaded).run.profiles.values()
+    (profile,) = read_inputs(loaded).any_run.profiles.values()
     curves = profile.curves
     needed = [
         row["epochs"] if row["reached_target"] else math.inf for row in rows(folder / "sim", "jobs")

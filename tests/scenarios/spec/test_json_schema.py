@@ -13,8 +13,8 @@ import yaml
 from tests.conftest import Command
 from tests.support.scenario_files import GOOD, Refuse, changed
 from wattkeeper.policies.registry import policies
+from wattkeeper.scenarios.spec.json_schema import json_schema
 from wattkeeper.scenarios.spec.loading import shipped
-from wattkeeper.scenarios.spec.schema import json_schema
 from wattkeeper.scenarios.spec.variants import DEFAULTS
 
 TYPES: dict[str, Callable[[Any], bool]] = {

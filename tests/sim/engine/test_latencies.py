@@ -47,7 +47,7 @@ def runs(folder: Path, text: str, **settings: Any) -> list[RunResult]:
     path = folder / "scenario.yaml"
     path.write_text(text)
     loaded = load(str(path), [f"{key}={value}" for key, value in settings.items()])
-    inputs = read_inputs(loaded).run
+    inputs = read_inputs(loaded).any_run
     return [execute(spec, inputs) for spec in run_specs(loaded.scenario)]
 
 
@@ -122,10 +122,10 @@ def test_recorded_ones_come_with_the_profiles(
         expected_s = 7 + 2 + 0.5 * rows["epochs"]
         assert rows["overhead_s"].tolist() == pytest.approx(expected_s.tolist())
     loaded = load(str(tmp_path / "scenario.yaml"), ["latencies=recorded"])
-    cluster = read_inputs(loaded).run.cluster
+    cluster = read_inputs(loaded).any_run.cluster
     assert (cluster.checkpoint_s, cluster.restore_s) == (1.5, 4.0)
     own = load(str(tmp_path / "scenario.yaml"), ["latencies=recorded", "cluster.preemption={}"])
-    assert read_inputs(own).run.cluster.restore_s == 0
+    assert read_inputs(own).any_run.cluster.restore_s == 0
     with pytest.raises(InputError, match=r"'language' on 1 x SYN-250W"):
         runs(tmp_path, text.replace("[image]", "[image, language]"), latencies="recorded")
 
