@@ -20,6 +20,8 @@ MOST_DETAILS_BYTES: Final = 1 << 20
 """Of ``trace.json`` or a fit."""
 MOST_TABLE_BYTES: Final = 1 << 30
 """Of a Parquet file."""
+MOST_SLOTS: Final = 1 << 21
+"""Of a series of prices or carbon intensities: twenty years, each five minutes."""
 MOST_RATIO: Final = 100
 """Decompressed bytes of a file by compressed byte, once they are more than `UNLIMITED_BYTES`."""
 UNLIMITED_BYTES: Final = 1 << 24

@@ -1,0 +1,1 @@
+"""Prices and carbon intensities of electricity over time, and what energy costs under them."""

@@ -1,0 +1,204 @@
+"""How files state a series: known exports by their headers, columns of others, and units."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+import pyarrow as pa
+
+from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.traces.electricity.series import Repeat
+from wattkeeper.traces.readers.csvfile import quote
+
+Quantity = Literal["price", "carbon"]
+
+
+class SeriesOptions(NamedTuple):
+    """What is said of a file, where it does not state it itself.
+
+    Attributes:
+        column: Column of the values.
+        time_column: Column of the times.
+        unit: Of the values, as ``EUR/MWh`` or ``kg/MWh``.
+        kind: Whether a carbon intensity is ``average`` or ``marginal``.
+        zone: Time zone of times without an offset: ``UTC``, ``Europe/Berlin``, ``+01:00``.
+        stamp: Whether a time is the start or the end of its slot.
+        area: Part of the grid, for a file with several.
+        fill: ``previous``: a value holds over a gap after it. Otherwise gaps are errors.
+        repeat: As in `Series`.
+    """
+
+    column: str = ""
+    time_column: str = ""
+    unit: str = ""
+    kind: str = ""
+    zone: str = ""
+    stamp: Literal["start", "end"] = "start"
+    area: str = ""
+    fill: Literal["previous"] | None = None
+    repeat: Repeat | None = None
+
+
+class Form(NamedTuple):
+    """What a file states; texts are empty where it does not.
+
+    Attributes:
+        name: Whose export it is.
+        time: Column of the times.
+        column: Column of the values.
+        unit: As in `SeriesOptions`; so are `kind` and `zone`.
+        kind: Of a carbon intensity.
+        zone: Of times without an offset.
+        area: Column of the area.
+        sequence: Column of ENTSO-E's auctions.
+        note: What a reader must know.
+    """
+
+    name: str
+    time: str
+    column: str
+    unit: str = ""
+    kind: str = ""
+    zone: str = ""
+    area: str = ""
+    sequence: str = ""
+    note: str = ""
+
+
+ENTSOE: Final = "ENTSO-E"
+INTENSITY: Final = re.compile(r"carbon intensity gco[2₂]eq/kwh \((.+)\)")
+DAY_AHEAD: Final = re.compile(r"day-ahead price [\[(](\w+/mwh)[\])]")
+INTERVAL: Final = re.compile(r"mtu(?: \((.+)\))?")
+SIGNALS: Final = {"co2_moer": "marginal", "co2_aoer": "average", "health_damage": ""}
+CLOCKS: Final = {"u": "UTC", "c": "Europe/Brussels", "w": "Europe/Lisbon", "e": "Europe/Helsinki"}
+"""Of UTC, CET/CEST, WET/WEST, EET/EEST."""
+TIMES: Final = ("timestamp", "time", "datetime", "date", "start", "start_time")
+VALUES: Final = {"price": ("price", "value"), "carbon": ("carbon_intensity", "value")}
+GRAMS: Final = {
+    "g/kwh": 1.0, "kg/kwh": 1000.0, "g/mwh": 0.001, "kg/mwh": 1.0, "t/mwh": 1000.0,
+    "lb/mwh": 0.45359237, "lbs/mwh": 0.45359237,
+}  # fmt: skip
+"""g/kWh in one of each unit."""
+
+
+def convert_unit(text: str, quantity: Quantity) -> tuple[float, str] | None:
+    """The factor of a unit to the unit of a `Series`, and that unit; None for no such unit."""
+    plain = re.sub(r"co[2₂](eq|e)?|[\s_]", "", text.replace("_per_", "/"), flags=re.IGNORECASE)
+    currency, _, energy = plain.rpartition("/")
+    if quantity == "carbon":
+        return (GRAMS[plain.lower()], "g/kWh") if plain.lower() in GRAMS else None
+    if not re.fullmatch(r"[^\W\d_]+|[^\w\s]", currency) or energy.lower() not in ("kwh", "mwh"):
+        return None
+    return (1.0 if energy.lower() == "kwh" else 0.001), f"{currency}/kWh"
+
+
+def recognise(table: pa.Table, path: Path, quantity: Quantity, said: SeriesOptions) -> Form:
+    """What a file states, by its header and its first row.
+
+    Raises:
+        TraceError: If it has no such series, or its columns must be named.
+    """
+    names = {name.lower(): name for name in table.column_names}
+    if quantity == "price":
+        prices = [match for name in names if (match := DAY_AHEAD.fullmatch(name))]
+        clocks = [match for name in names if (match := INTERVAL.fullmatch(name))]
+        if prices and clocks:
+            return _entsoe(names, prices[0], clocks[0])
+    elif "datetime (utc)" in names and (
+        found := {match[1]: names[match[0]] for match in map(INTENSITY.fullmatch, names) if match}
+    ):
+        return _electricity_maps(names, found, path, said)
+    elif {"point_time", "value"} <= names.keys():
+        first = {low: str(table[name][0]) for low, name in names.items()}
+        return _watttime(names, first, path, said)
+    return _plain(table.column_names, path, quantity, said)
+
+
+def _entsoe(names: Mapping[str, str], price: re.Match[str], clock: re.Match[str]) -> Form:
+    zone = CLOCKS.get((clock[1] or "?")[0], "")
+    note = "" if zone == "UTC" else "an hour that clocks show twice is in the order of the file"
+    return Form(ENTSOE, names[clock[0]], names[price[0]], price[1].upper(), "", zone,
+                names.get("area", ""), names.get("sequence", ""), note)  # fmt: skip
+
+
+def _electricity_maps(
+    names: Mapping[str, str], intensities: Mapping[str, str], path: Path, said: SeriesOptions
+) -> Form:
+    usual = [word for word in intensities if word.startswith("life") or word == "lca"]
+    asked = [w for w, name in intensities.items() if said.column.lower() in (w, name.lower())]
+    if said.column and not asked:
+        have = " or ".join(intensities)
+        raise TraceError(f"has no carbon intensity {said.column!r}: `column` must be {have}", path)
+    word = (asked or usual or list(intensities))[0]
+    note = f"average carbon intensity of consumption of Electricity Maps, {word}"
+    return Form("Electricity Maps", names["datetime (utc)"], intensities[word], "g/kWh", "average",
+                "UTC", names.get("zone id", ""), note=note)  # fmt: skip
+
+
+def _watttime(
+    names: Mapping[str, str], first: Mapping[str, str], path: Path, said: SeriesOptions
+) -> Form:
+    told = f"{first.get('signal_type', '')} {first.get('meta', '')} {path.name}".lower()
+    signal = next((signal for signal in SIGNALS if signal in told), "")
+    if signal == "health_damage":
+        raise TraceError("holds WattTime's health_damage, which is no carbon intensity", path)
+    unit = first.get("units") or said.unit or "lbs/MWh"
+    kind = SIGNALS.get(signal) or said.kind or "marginal"
+    note = f"WattTime's {signal or 'co2_moer'}, {kind}, in {unit}"
+    note += "" if signal else ": the file does not name its signal"
+    return Form("WattTime", names["point_time"], names["value"], unit, kind, "UTC",
+                names.get("region", ""), note=note)  # fmt: skip
+
+
+def _plain(columns: Sequence[str], path: Path, quantity: Quantity, said: SeriesOptions) -> Form:
+    time = _choose(said.time_column, columns, TIMES, "time_column", path)
+    others = [name for name in columns if name != time]
+    column = _choose(said.column, others, VALUES[quantity], "column", path)
+    stated = re.search(r"[\[(]([^\])]+)[\])]$", column)
+    unit = stated[1] if stated and convert_unit(stated[1], quantity) else ""
+    return Form("", time, column, unit, zone="UTC" if "(utc)" in time.lower() else "")
+
+
+def _choose(said: str, columns: Sequence[str], known: Sequence[str], key: str, path: Path) -> str:
+    """A column by its name, or the only one, or the only one of a usual name."""
+    usual = [name for name in columns if name.lower().partition(" (")[0] in known]
+    choices = [said] if said in columns else columns if len(columns) == 1 else usual
+    if len(choices) == 1 and said in ("", choices[0]):
+        return choices[0]
+    have = ", ".join(map(quote, columns[:20])) or "no other column"
+    state = f"has no column {said!r}" if said else "may be read in several ways"
+    raise TraceError(f"{state}: `{key}` must be one of {have}", path)
+
+
+def settle(
+    form: Form, quantity: Quantity, said: SeriesOptions, path: Path
+) -> tuple[float, str, str]:
+    """The factor to the unit of the series, that unit, and the kind.
+
+    Raises:
+        TraceError: If file and options state neither, or contradict each other.
+    """
+    unit, kind = said.unit or form.unit, said.kind or form.kind
+    carbon, found = quantity == "carbon", convert_unit(unit, quantity)
+    wrong = []
+    if not found:
+        state = f"{quote(unit)} is not" if unit else f"column {form.column!r} does not state"
+        must = ", ".join(GRAMS) if carbon else "a currency by kWh or MWh, as EUR/MWh"
+        wrong.append(f"{state} a unit: `unit` must be {must}")
+    if carbon and kind not in ("average", "marginal"):
+        wrong.append("does not state which: `kind` must be average or marginal")
+    if kind and not carbon:
+        wrong.append(f"a price has no `kind`, such as {kind!r}")
+    fixed = "UTC" if form.zone == "UTC" else ""
+    same_unit = found == convert_unit(form.unit, quantity)
+    for key, stated, asked in (
+        ("unit", form.unit, "" if same_unit else said.unit), ("kind", form.kind, said.kind),
+        ("zone", fixed, said.zone), ("time_column", form.time, said.time_column),
+        ("column", form.column, said.column if form.name != "Electricity Maps" else ""),
+    ):  # fmt: skip
+        if stated and asked not in ("", stated):
+            wrong.append(f"states {stated!r}: `{key}` must be left out, not {asked!r}")
+    if wrong or not found:
+        raise TraceError([Problem(text, str(path)) for text in wrong])
+    return *found, kind

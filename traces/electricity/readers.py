@@ -1,0 +1,214 @@
+"""Files of prices and carbon intensities as `Series`: rows become slots on the clock of UTC."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timezone, tzinfo
+from pathlib import Path
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wattkeeper.policies.arrays import Bools, Floats, Ints
+from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.traces.electricity.columns import Texts, read_texts
+from wattkeeper.traces.electricity.forms import (
+    ENTSOE,
+    Form,
+    Quantity,
+    SeriesOptions,
+    recognise,
+    settle,
+)
+from wattkeeper.traces.electricity.series import DAY_S, Series, format_time
+from wattkeeper.traces.limits import MOST_FAULTS
+from wattkeeper.traces.readers.columns import Wrong, parse_dates, parse_numbers, strip_cells
+from wattkeeper.traces.readers.csvfile import ABSENT, quote
+
+MISSING: Final = (*ABSENT, "-", "n/e", "N/A")
+OFFSET: Final = r"(?:Z|[+-]\d\d:?\d\d)$"
+ENTSOE_TIME: Final = r"^(\d\d)[./](\d\d)[./](\d{4}) (\d\d:\d\d(?::\d\d)?)(?: \((\w+)\))?(?: - .*)?$"
+ENTSOE_OFFSETS: Final = {
+    "UTC": "Z", "WET": "Z", "WEST": "+0100", "CET": "+0100", "CEST": "+0200", "EET": "+0200",
+    "EEST": "+0300",
+}  # fmt: skip
+LATEST_S: Final = 7.2e9  # in 2198
+MOST_VALUE: Final = 1e9
+CALENDAR_RATIO: Final = 1.12
+"""Of the longest to the shortest month, day or year, 31 to 28 days, 25 to 23 hours."""
+
+
+def read_series(path: Path, quantity: Quantity, said: SeriesOptions | None = None) -> Series:
+    """Read a series of prices or carbon intensities.
+
+    Args:
+        path: CSV, JSON or Parquet, in one of the forms of ``docs/electricity.md``.
+        quantity: What the values are.
+        said: What the file does not state; how gaps and times outside are treated.
+
+    Raises:
+        TraceError: If the file cannot be read, does not state what must be known, contradicts
+            `said`, or has gaps or overlaps; with the line and the column.
+    """
+    said = said or SeriesOptions()
+    texts = read_texts(path)
+    form = recognise(texts.table, path, quantity, said)
+    factor, unit, kind = settle(form, quantity, said, path)
+    notes = [form.note] if form.note else []
+    texts, area = _choose_rows(texts, form, said, path, notes)
+    time_s, value, texts = _parse_rows(texts, form, said, path, notes)
+    edges = _find_edges(time_s, texts, said, path, notes)
+    if factor != 1.0:
+        notes.append(f"values are converted from {said.unit or form.unit} to {unit}")
+    return Series(edges[:-1], float(edges[-1]), value * factor, unit, kind, str(path), area,
+                  said.repeat, tuple(notes))  # fmt: skip
+
+
+def _choose_rows(
+    texts: Texts, form: Form, said: SeriesOptions, path: Path, notes: list[str]
+) -> tuple[Texts, str]:
+    """The rows of one area, and of one of several auctions for the same time; and the area."""
+    area = said.area
+    if form.area or area:
+        cells = strip_cells(texts.table, form.area) if form.area else pa.array([""])
+        areas = sorted(filter(None, cells.unique().to_pylist()))
+        if area not in areas and (area or len(areas) > 1):
+            state = f"has no area {area!r}" if area else f"has {len(areas)} areas"
+            have = f"one of {', '.join(map(quote, areas[:20]))}" if areas else "none"
+            raise TraceError(f"{state}; `area` must be {have}", path)
+        texts = texts.keep(np.asarray(pc.equal(cells, area))) if area else texts
+        area = area or "".join(areas)
+    if form.sequence:
+        cells = strip_cells(texts.table, form.sequence)
+        labels = sorted(cells.unique().to_pylist(), key=lambda text: ("Without" not in text, text))
+        texts = texts.keep(np.asarray(pc.equal(cells, labels[0])))
+        if labels[1:]:
+            notes.append(f"{quote(labels[0])} is read, not {', '.join(map(quote, labels[1:]))}")
+    return texts, area
+
+
+def _parse_rows(
+    texts: Texts, form: Form, said: SeriesOptions, path: Path, notes: list[str]
+) -> tuple[Floats, Floats, Texts]:
+    """Times (UTC) and values in order of time, and the rows that they come from."""
+    wrong: Wrong = {}
+    cells = strip_cells(texts.table, form.time)
+    if form.name == ENTSOE:
+        cells = pc.replace_substring_regex(cells, ENTSOE_TIME, r"\3-\2-\1 \4 \5")
+        for marker, offset in ENTSOE_OFFSETS.items():
+            cells = pc.replace_substring_regex(cells, f" {marker}$", offset)
+    time_s = parse_dates(pa.table({form.time: cells}), form.time, wrong, needed=True)
+    value = parse_numbers(texts.table, form.column, wrong, absent=MISSING)
+    for bad, name, must in (
+        ((time_s < DAY_S) | (time_s > LATEST_S), form.time, "between 1970 and 2198"),
+        (np.abs(value) > MOST_VALUE, form.column, f"at most {MOST_VALUE:g} in size"),
+    ):
+        for row in np.flatnonzero(bad)[:MOST_FAULTS].tolist():
+            found = quote(texts.table[name][row].as_py())
+            wrong.setdefault(row, f"{name} is {found}, must be {must}")
+    _refuse(wrong, texts, path)
+    held = ~np.isnan(value)
+    if not held.all():
+        notes.append(f"{np.sum(~held)} {texts.row}s have no value in {form.column}")
+    naive = ~np.asarray(pc.match_substring_regex(cells, OFFSET), dtype=bool) & held
+    if naive.any():
+        zone = said.zone or form.zone
+        time_s[naive], wrong = _to_utc(time_s[naive], zone, form, np.flatnonzero(naive), path)
+        _refuse(wrong, texts, path)
+    order = np.flatnonzero(held)
+    if (np.diff(time_s[order]) < 0).any():
+        notes.append("rows are not in the order of time, and were sorted")
+        order = order[np.argsort(time_s[order], kind="stable")]
+    return time_s[order], value[order], texts._replace(numbers=texts.numbers[order])
+
+
+def _refuse(wrong: Mapping[int, str], texts: Texts, path: Path) -> None:
+    """Raise if there are faults, by row of the texts."""
+    places = [(row, f"{path}, {texts.row} {texts.numbers[row]}") for row in sorted(wrong)]
+    if places:
+        raise TraceError([Problem(wrong[row], place) for row, place in places[:MOST_FAULTS]])
+
+
+def _to_utc(
+    local_s: Floats, zone: str, form: Form, rows: Ints, path: Path
+) -> tuple[Floats, dict[int, str]]:
+    """Times in UTC of times on the clocks of a zone, and the faults by row."""
+    shown = format_time(float(local_s[0]))[:-1]
+    if not zone:
+        text = f"{form.time} is {shown}, without an offset from UTC: say its `zone`, such as UTC"
+        return local_s, {int(rows[0]): f"{text}, Europe/Berlin or +01:00"}
+    found = _find_zone(zone, path)
+    if isinstance(found, timezone):
+        return local_s - found.utcoffset(None).total_seconds(), {}
+    import pandas as pd
+
+    stamps = pd.DatetimeIndex(np.round(local_s * 1e6).astype("datetime64[us]"))
+    is_first = ~stamps.duplicated()
+    utc = stamps.tz_localize(
+        found, ambiguous=is_first if form.name == ENTSOE else "NaT", nonexistent="NaT"
+    ).tz_convert(None)
+    bad: Bools = np.asarray(utc.isna())
+    wrong = {}
+    for place in np.flatnonzero(bad)[:MOST_FAULTS].tolist():
+        shown = format_time(float(local_s[place]))[:-1]
+        wrong[int(rows[place])] = (
+            f"{form.time} is {shown}, which clocks in {zone} show twice or never, as daylight "
+            f"saving changes: write its offset from UTC, as {shown}+01:00, or all times in UTC, "
+            "or say another `zone`"
+        )
+    return utc.to_numpy().astype("datetime64[us]").astype(float) / 1e6, wrong
+
+
+def _find_zone(name: str, path: Path) -> tzinfo:
+    try:
+        if name == "UTC":
+            return UTC
+        if re.fullmatch(OFFSET, name):
+            return datetime.fromisoformat(f"2000-01-01T00:00{name}").tzinfo or UTC
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        text = "is no time zone: UTC, a name such as Europe/Berlin, or an offset such as +01:00"
+        raise TraceError(f"`zone` {quote(name)} {text}", path) from None
+
+
+def _find_edges(
+    time_s: Floats, texts: Texts, said: SeriesOptions, path: Path, notes: list[str]
+) -> Floats:
+    """Starts of all slots, and the end of the last.
+
+    Raises:
+        TraceError: For overlaps, and for gaps and other uneven steps unless they are to be filled.
+    """
+    if len(time_s) < 2:
+        raise TraceError("has fewer than two values: state a number instead of a series", path)
+    steps = np.diff(time_s)
+
+    def after(place: int) -> str:
+        return f"{texts.row} {texts.numbers[place]} ({format_time(time_s[place])})"
+
+    overlaps = np.flatnonzero(steps == 0)[:MOST_FAULTS].tolist()
+    hint = "the slots overlap: keep one, or check their time zone"
+    _refuse({i + 1: f"has the time of {after(i)}, {hint}" for i in overlaps}, texts, path)
+    lengths, counts = np.unique(steps, return_counts=True)
+    step, is_end = float(lengths[counts.argmax()]), said.stamp == "end"
+    is_calendar = lengths[0] >= 23 * 3600 and lengths[-1] <= CALENDAR_RATIO * lengths[0]
+    odd = np.flatnonzero(steps != step)[:MOST_FAULTS].tolist() if not is_calendar else []
+    if not said.fill or (is_end and lengths[0] < step):
+        hint = "" if said.fill else "; `fill: previous` lets a value hold until the next"
+        state = {i: "leaves a gap" if steps[i] > step else "is uneven" for i in odd}
+        usual = f"where {step:g} s are usual{hint}"
+        faults = {i + 1: f"{state[i]}: {steps[i]:g} s after {after(i)}, {usual}" for i in odd}
+        _refuse(faults, texts, path)
+    note = (
+        f"{len(time_s)} values from {format_time(time_s[0])} to {format_time(time_s[-1])}, at the "
+        f"{said.stamp} of slots of {step:g} s{' (by the calendar)' * bool(is_calendar)}"
+    )
+    if odd:
+        gaps = steps[steps > step] - step
+        note += f"; {len(gaps)} gaps, {gaps.sum() / 3600:.6g} hours in all, hold the value before"
+    notes.append(note)
+    if not is_end:
+        return np.append(time_s, time_s[-1] + step)
+    return np.append(time_s - step, time_s[-1]) if odd else np.append(time_s[0] - step, time_s)
