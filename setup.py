@@ -38,6 +38,7 @@ CORE = (
     "sim/engine/replay.py",
     "sim/engine/retries.py",
     "sim/engine/sources.py",
+    "sim/engine/unprofiled.py",
     "sim/attempts/validation.py",
     "sim/engine/world.py",
 )

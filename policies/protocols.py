@@ -125,6 +125,10 @@ JOB_ATTRIBUTES = ("job_id", "group_id", "recurrence", "workload", "gpus", "submi
 """The attributes that a job is constructed from; the others are derived."""
 
 
+MOST_LISTED: Final = 40
+"""Power limits that a message lists."""
+
+
 class Options(NamedTuple):
     """What may be chosen for a workload on a GPU type.
 
@@ -151,6 +155,13 @@ class Options(NamedTuple):
     def limits(self, batch_size: int) -> tuple[float, ...]:
         """Power limits of a batch size in W, ascending."""
         return self.limits_w[self.batch_sizes.index(batch_size)]
+
+    @staticmethod
+    def limits_text(limits: Sequence[float]) -> str:
+        """Power limits (W, ascending) in words: all of them, or the range of many."""
+        if len(limits) > MOST_LISTED:
+            return f"{limits[0]:g} to {limits[-1]:g} W"
+        return f"{', '.join(f'{limit_w:g}' for limit_w in limits)} W"
 
     def check_batch_size(self, batch_size: int, who: str) -> None:
         """Check that a batch size has a profile.

@@ -52,6 +52,10 @@ class PolicyConfig(Described):
     """Whether a `Configure` policy also chooses the parent: it is asked for every job with a model,
     even if the job has no workload and thus no batch sizes."""
 
+    limits_unprofiled: ClassVar[bool] = False
+    """Whether a `Tune` policy also limits the power of jobs without a profile, for which a model of
+    the GPU type says what that changes."""
+
     kind: str
     """The policy's name; a subclass narrows it to one `Literal`."""
 

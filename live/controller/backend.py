@@ -34,8 +34,9 @@ from wattkeeper.sim.attempts.attempt import (
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.event_loop import Callback
-from wattkeeper.sim.engine.replay import RecordedRun, modelled_w
+from wattkeeper.sim.engine.replay import RecordedRun
 from wattkeeper.sim.engine.rng import RandomStreams
+from wattkeeper.sim.engine.unprofiled import UnprofiledPower
 from wattkeeper.traces.files.names import file_name
 
 
@@ -65,12 +66,13 @@ class LiveBackend(Backend):
         cluster: ClusterSpec,
         streams: RandomStreams,
         settings: LiveSettings,
+        unprofiled: UnprofiledPower,
         watch: Watch = lambda _: None,
     ) -> None:
         self.env = env
         self._watch = watch
         self.endings: list[AttemptEnding] = []
-        self._trainings, self._cluster = trainings, cluster
+        self._trainings, self._unprofiled = trainings, unprofiled
         self._streams, self._settings = streams, settings
         self._runs: dict[tuple[str, int], LiveAttempt] = {}
         self._epochs_needed: dict[str, float] = {}
@@ -92,12 +94,14 @@ class LiveBackend(Backend):
 
     def options(self, job: Job, gpu_type: str) -> Options:
         """Batch sizes and power limits that the workload's training may be given."""
+        if job.workload is None:
+            return self._unprofiled.options(job, gpu_type)
         return self._training(job, gpu_type).options
 
     def most_power_w(self, job: Job, gpu_type: str) -> float:
         """The largest mean power of the profile; without one, the largest limit."""
         if job.workload is None:
-            return modelled_w(self._cluster.busy_w, job, gpu_type)
+            return self._unprofiled.power_w(job, gpu_type)
         training = self._training(job, gpu_type)
         if training.profile is None:
             return training.options.max_power_w * job.gpus
@@ -114,10 +118,9 @@ class LiveBackend(Backend):
             "configure",
         )
 
-    def run(self, attempt: Attempt, inheritance: Inheritance) -> Execution:
+    def run(self, attempt: Attempt, inheritance: Inheritance, limit_w: float) -> Execution:
         """Let the recorded time of a job without a workload pass."""
-        power_w = modelled_w(self._cluster.busy_w, attempt.job, attempt.gpu_type)
-        return RecordedRun(self, self.env, attempt, inheritance, power_w)
+        return RecordedRun(self, self.env, attempt, inheritance, self._unprofiled, limit_w)
 
     def train(self, attempt: Attempt, decision: Decision, inheritance: Inheritance) -> Execution:
         """Train in a process."""

@@ -135,7 +135,7 @@ class InProcessBackend(Backend):
         """None: this is no replay."""
         raise PolicyError("a live run cannot be foreseen", "configure")
 
-    def run(self, attempt: Attempt, inheritance: Inheritance) -> Execution:
+    def run(self, attempt: Attempt, inheritance: Inheritance, limit_w: float) -> Execution:
         """Refuse: every job of a search is of its workload."""
         raise PolicyError(f"{attempt.job.job_id} has no workload", "configure")
 

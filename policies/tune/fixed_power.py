@@ -23,13 +23,18 @@ class FixedPower(Tune):
 
 
 class FixedPowerConfig(PolicyConfig):
-    """All attempts run at the same power limit."""
+    """All attempts run at the same power limit.
+
+    Jobs without a profile are limited, too: a model of their GPU type says what that changes.
+    """
 
     point: ClassVar[Point] = "tune"
     kind: Literal["fixed-power"] = "fixed-power"
     policy = FixedPower
+    limits_unprofiled: ClassVar[bool] = True
     power_limit_w: float = Field(gt=0, examples=[150.0])
-    """Power limit of each GPU, W; must be a profiled one."""
+    """Power limit of each GPU, W; a profiled one, or a whole number of watts that the GPU type
+    allows where there is no profile."""
 
     def check(self, options: Options) -> None:
         """Check that the power limit was profiled."""
@@ -37,6 +42,6 @@ class FixedPowerConfig(PolicyConfig):
         if self.power_limit_w not in known:
             raise PolicyError(
                 f"power limit {self.power_limit_w:g} W has no profile on {options.key}; "
-                f"there is {', '.join(f'{limit_w:g}' for limit_w in known)} W",
+                f"there is {options.limits_text(known)}",
                 self.point,
             )

@@ -18,6 +18,7 @@ from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.node_states import PowerBudget
 from wattkeeper.sim.engine.replay import Profiles, Replay
 from wattkeeper.sim.engine.rng import NamedStreams
+from wattkeeper.sim.engine.unprofiled import UnprofiledPower
 
 Kind = tuple[str | None, int, int, str | None]
 """Workload, GPUs, thousandths of each and GPU type of a job: its power depends on these."""
@@ -86,7 +87,8 @@ class PowerCapCheck:
         self._cluster = cluster = used.spec
         # Never runs: only asked for the largest power of jobs.
         env = SimulationEnvironment()
-        self._backend = Replay(env, profiles, NamedStreams(0), Objective(0.5), cluster)
+        power = UnprofiledPower(cluster.busy_w)
+        self._backend = Replay(env, profiles, NamedStreams(0), Objective(0.5), power)
         self._budget = PowerBudget(cluster, self._backend)
         self._known = {None, *(workload for workload, _, _ in profiles)}
 

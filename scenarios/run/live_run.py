@@ -34,6 +34,7 @@ from wattkeeper.scenarios.run.build import (
     collect_results,
     source_of,
     streams_of,
+    unprofiled_power,
 )
 from wattkeeper.scenarios.run.live_equipment import Equipment, equip
 from wattkeeper.scenarios.run.live_results import with_outcomes
@@ -89,7 +90,10 @@ def execute(
             spec.rules.objective, folder, section.lease_s, environment,
             (folder / "zoo").absolute() if stores else None,
         )  # fmt: skip
-        backend = LiveBackend(env, equipment.trainings, inputs.cluster, streams, settings, watch)
+        backend = LiveBackend(
+            env, equipment.trainings, inputs.cluster, streams, settings, unprofiled_power(inputs),
+            watch,
+        )  # fmt: skip
         zoo = build_zoo(spec, inputs, streams)
         world = build_world(spec, inputs, env, streams, backend, source_of(inputs), zoo)
         if not again:

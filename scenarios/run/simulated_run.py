@@ -8,6 +8,7 @@ from wattkeeper.scenarios.run.build import (
     collect_results,
     source_of,
     streams_of,
+    unprofiled_power,
 )
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.engine.environment import SimulationEnvironment
@@ -23,7 +24,7 @@ def execute(spec: RunSpec, inputs: RunInputs, prepare: Prepare | None = None) ->
         inputs.profiles,
         streams,
         spec.rules.objective,
-        inputs.cluster,
+        unprofiled_power(inputs),
         spec.occupancy,
         spec.profiling,
         inputs.latencies,

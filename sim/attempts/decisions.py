@@ -251,6 +251,15 @@ class DecisionMaker:
         limit_w = cast("float", self._ask_tune(start, configuration, report).power_limit_w)
         return Tuned(start, configuration, limit_w, True)
 
+    def choose_limit(self, start: Start) -> float:
+        """Ask `Tune` for the power limit of a job without a workload, W.
+
+        Raises:
+            PolicyError: If it chose what is not allowed; the message says what is.
+        """
+        configuration = Configuration(start.options.default_batch_size)
+        return cast("float", self._ask_tune(start, configuration, (), final=True).power_limit_w)
+
     def repeat(self, lost: Decision) -> Decision:
         """Decide on the next attempt of a job as on one that was lost to an accident.
 
@@ -281,7 +290,12 @@ class DecisionMaker:
         return Untuned(start, configuration, knobs.profile_w)
 
     def _ask_tune(
-        self, start: Start, configuration: Configuration, report: tuple[Measurement, ...]
+        self,
+        start: Start,
+        configuration: Configuration,
+        report: tuple[Measurement, ...],
+        *,
+        final: bool = False,
     ) -> Knobs:
         try:
             knobs = self._tune.tune(self._tune_ctx, Running(start, configuration, report))
@@ -295,7 +309,7 @@ class DecisionMaker:
         chose = f"profile_w={list(profile_w)}" if profile_w else f"power_limit_w={limit_w}"
         saw = (start.options.key, batch_size, report)
         self._note(self._tune_ctx, "tune", start, saw, chose)
-        check_knobs(start, batch_size, knobs, bool(report))
+        check_knobs(start, batch_size, knobs, final or bool(report))
         return knobs
 
     def _note(

@@ -44,13 +44,15 @@ def check_query(job: Job, query_s: float) -> None:
         )
 
 
-def check_knobs(start: Start, batch_size: int, knobs: Knobs, reported: bool) -> None:
+def check_knobs(start: Start, batch_size: int, knobs: Knobs, final: bool) -> None:
     """Refuse power limits without a profile, and an answer that is neither limit nor profile.
+
+    `final`: whether no profile can be asked for, since it was measured, or the job cannot be.
 
     Raises:
         PolicyError: The message says what is allowed.
     """
-    if (knobs.power_limit_w is None) == (not knobs.profile_w) or (reported and knobs.profile_w):
+    if (knobs.power_limit_w is None) == (not knobs.profile_w) or (final and knobs.profile_w):
         raise PolicyError(
             f"{start.job.job_id}: Tune answers either a power limit or, before profiling, a "
             f"profile; found {knobs}",
@@ -65,7 +67,7 @@ def _check_limit(options: Options, batch_size: int, limit_w: float, point: Point
     if limit_w not in limits:
         raise PolicyError(
             f"power limit {limit_w:g} W was chosen for {options.key} at batch size {batch_size}, "
-            f"which has no profile of it; there is {', '.join(f'{x:g}' for x in limits)} W",
+            f"which has no profile of it; there is {options.limits_text(limits)}",
             point,
         )
 

@@ -35,10 +35,11 @@ class Backend:
 
     @abstractmethod
     def options(self, job: Job, gpu_type: str) -> Options:
-        """What may be chosen for a job with a workload on a GPU type.
+        """What may be chosen for a job on a GPU type; power limits alone without a workload.
 
         Raises:
-            ProfileMissing: If there is no profile of it.
+            ProfileMissing: If there is no profile of its workload.
+            InputError: If it has no workload, and nothing models power limits of the GPU type.
         """
         raise NotImplementedError
 
@@ -57,8 +58,11 @@ class Backend:
         raise NotImplementedError
 
     @abstractmethod
-    def run(self, attempt: Attempt, inheritance: Inheritance) -> Execution:
-        """Prepare an attempt of a job without a workload; `Execution.go_on` begins it."""
+    def run(self, attempt: Attempt, inheritance: Inheritance, limit_w: float) -> Execution:
+        """Prepare an attempt of a job without a workload; `Execution.go_on` begins it.
+
+        `limit_w`: power limit of each GPU, W; NaN: none was chosen.
+        """
         raise NotImplementedError
 
     @abstractmethod
@@ -128,7 +132,9 @@ class Listener(Driven):
         raise NotImplementedError
 
     @abstractmethod
-    def ran(self, attempt: Attempt, time_s: float, energy_j: float, saved_s: float) -> None:
+    def ran(
+        self, attempt: Attempt, time_s: float, energy_j: float, saved_s: float, limit_w: float
+    ) -> None:
         """Called when an attempt of a job without a workload ends.
 
         Args:
@@ -136,6 +142,7 @@ class Listener(Driven):
             time_s: Time of its work, s.
             energy_j: Energy of its work, J.
             saved_s: Time that its parent saved, s.
+            limit_w: Power limit of each of its GPUs, W; NaN: none was chosen.
         """
 
     @abstractmethod

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Literal, NamedTuple
 
-from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import Job, Measurement, Options, Start
 from wattkeeper.sim.attempts.attempt import (
@@ -20,11 +19,11 @@ from wattkeeper.sim.attempts.attempt import (
     Tuned,
     Untuned,
 )
-from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.event_loop import EventLoop, ScheduledEvent, schedule_at
 from wattkeeper.sim.engine.latencies import NO_LATENCIES, AllLatencies, Latencies
 from wattkeeper.sim.engine.rng import RandomStreams
+from wattkeeper.sim.engine.unprofiled import UnprofiledPower
 
 Occupancy = Literal["simulated", "recorded"]
 Profiling = Literal["measured", "foreknown"]
@@ -152,8 +151,12 @@ class _Replayed(Execution):
 class RecordedRun(_Replayed):
     """An attempt of a job without a workload: it runs for its recorded duration.
 
+    Under a power limit it takes that over its relative speed.
+
     Attributes:
+        limit_w: Power limit of each of its GPUs; NaN: none.
         power_w: Its power.
+        full_s: Its time without a parent.
         rest_s: Remaining time.
     """
 
@@ -163,15 +166,19 @@ class RecordedRun(_Replayed):
         env: EventLoop,
         attempt: Attempt,
         inheritance: Inheritance,
-        power_w: float,
+        power: UnprofiledPower,
+        limit_w: float,
     ) -> None:
         super().__init__(backend, env, attempt, inheritance)
-        self.power_w = power_w
-        self.rest_s = attempt.job.duration_s * inheritance.work
+        job = attempt.job
+        self.limit_w = limit_w
+        self.power_w, speed = power.under_limit(job, attempt.gpu_type, limit_w)
+        self.full_s = job.duration_s / speed
+        self.rest_s = self.full_s * inheritance.work
 
     def work(self) -> None:
         """Work for the remaining time."""
-        self.draw(self.rest_s, self.power_w, False)
+        self.draw(self.rest_s, self.power_w, not math.isnan(self.limit_w))
 
     def stop_work(self, left_s: float) -> None:
         """Save the remaining time, s."""
@@ -179,9 +186,11 @@ class RecordedRun(_Replayed):
 
     def end_work(self) -> None:
         """End the attempt."""
-        duration_s, work = self.attempt.job.duration_s, self.inheritance.work
-        time_s, saved_s = duration_s * work, duration_s * (1 - work)
-        self.backend.listener.ran(self.attempt, time_s, self.power_w * time_s, saved_s)
+        work = self.inheritance.work
+        time_s, saved_s = self.full_s * work, self.full_s * (1 - work)
+        self.backend.listener.ran(
+            self.attempt, time_s, self.power_w * time_s, saved_s, self.limit_w
+        )
 
 
 Step = Callable[[], None]
@@ -350,7 +359,7 @@ class Replay(Backend):
         profiles: The profiles of the workloads.
         streams: Picks the recorded run that an attempt replays.
         objective: The cost of an epoch.
-        cluster: The power of GPUs where none was measured.
+        unprofiled: Power of jobs without a workload.
         occupancy: `simulated`: a decision changes how long a job holds its GPUs. `recorded`: every
             attempt holds them for the job's recorded duration, as the published Zeus simulator of
             overlapping jobs has it; energy is spread evenly over it.
@@ -367,7 +376,7 @@ class Replay(Backend):
         profiles: Profiles,
         streams: RandomStreams,
         objective: Objective,
-        cluster: ClusterSpec,
+        unprofiled: UnprofiledPower,
         occupancy: Occupancy = "simulated",
         profiling: Profiling = "measured",
         latencies: AllLatencies | None = None,
@@ -377,7 +386,7 @@ class Replay(Backend):
         self.objective = objective
         self.recorded = occupancy == "recorded"
         self.foreknown = self.recorded or profiling == "foreknown"
-        self._busy_w = cluster.busy_w
+        self._unprofiled = unprofiled
         latencies = latencies or {}
         self._known: dict[tuple[str | None, int, str], _Known] = {
             key: _Known(profile, options_of(profile), latencies.get(key, NO_LATENCIES))
@@ -385,23 +394,24 @@ class Replay(Backend):
         }
 
     def options(self, job: Job, gpu_type: str) -> Options:
-        """The batch sizes and limits of the workload's profile."""
+        """The batch sizes and limits of the workload's profile; without one, modelled limits."""
+        if job.workload is None:
+            return self._unprofiled.options(job, gpu_type)
         return self._known[job.workload, job.gpus, gpu_type].options
 
     def most_power_w(self, job: Job, gpu_type: str) -> float:
         """The largest mean power of the profile, or the modelled one."""
         if job.workload is None:
-            return modelled_w(self._busy_w, job, gpu_type)
+            return self._unprofiled.power_w(job, gpu_type)
         return self._known[job.workload, job.gpus, gpu_type].profile.most_power_w
 
     def foresight(self, start: Start) -> Profile:
         """The workload's profile."""
         return self._known[start.job.workload, start.options.gpus, start.options.gpu_type].profile
 
-    def run(self, attempt: Attempt, inheritance: Inheritance) -> Execution:
+    def run(self, attempt: Attempt, inheritance: Inheritance, limit_w: float) -> Execution:
         """Run for the recorded duration."""
-        power_w = modelled_w(self._busy_w, attempt.job, attempt.gpu_type)
-        return RecordedRun(self, self.env, attempt, inheritance, power_w)
+        return RecordedRun(self, self.env, attempt, inheritance, self._unprofiled, limit_w)
 
     def train(self, attempt: Attempt, decision: Decision, inheritance: Inheritance) -> Execution:
         """Replay the training from its profile."""
@@ -447,20 +457,3 @@ def options_of(profile: Profile) -> Options:
         max_power_w=profile.max_power_w,
         max_epochs=profile.max_epochs,
     )
-
-
-def modelled_w(busy_w: Mapping[str, float | None], job: Job, gpu_type: str) -> float:
-    """Modelled power of a job without a workload, W.
-
-    A fraction of a GPU draws that fraction of the power of the whole one.
-
-    Raises:
-        InputError: If the cluster does not say what a busy GPU draws.
-    """
-    each_w = busy_w[gpu_type]
-    if each_w is None:
-        raise InputError(
-            f"job {job.job_id} has no workload, so its power comes from a model: say what a "
-            f"busy {gpu_type} draws (busy_power_w)"
-        )
-    return each_w * job.gpus_held

@@ -42,6 +42,7 @@ from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.inheritances import Inheritances
 from wattkeeper.sim.engine.node_states import NodeStates, PowerBudget
 from wattkeeper.sim.engine.recorder import (
+    ABSENT,
     EARLY,
     PROFILED,
     REACHED,
@@ -116,6 +117,7 @@ class World(Listener):
         self._wake: tuple[float, ScheduledEvent] | None = None
         self._idle_wakes = 0
         self._preempts = self._journal.index_choice("preempt")
+        self._limits_unprofiled = policies.tune.limits_unprofiled
         self._nodes = NodeStates(cluster, self.recorder)
         self._budget = PowerBudget(cluster.spec, backend)
         self._capped = cluster.spec.power_cap_w is not None
@@ -302,13 +304,20 @@ class World(Listener):
         """Ask the policies about an attempt that holds its GPUs, and begin it after a delay (s)."""
         job = attempt.job
         if job.workload is None:
-            self._begin(self.backend.run(attempt, self._inheritances.ask(attempt)), delay_s)
+            limit_w = self._limit(attempt) if self._limits_unprofiled else math.nan
+            inheritance = self._inheritances.ask(attempt)
+            self._begin(self.backend.run(attempt, inheritance, limit_w), delay_s)
             return
         options = self.backend.options(job, attempt.gpu_type)
         in_flight = self._in_flight[job.group_id] - 1
         decision = self._decisions.decide(Start(job, attempt.number, options, in_flight))
         inheritance = self._inheritances.take(job, decision.configuration)
         self._begin(self.backend.train(attempt, decision, inheritance), delay_s)
+
+    def _limit(self, attempt: Attempt) -> float:
+        """Ask for the power limit of an attempt of a job without a workload, W."""
+        options = self.backend.options(attempt.job, attempt.gpu_type)
+        return self._decisions.choose_limit(Start(attempt.job, attempt.number, options, 0))
 
     def _begin(self, execution: Execution, delay_s: float) -> None:
         self._running[execution.attempt.job.number] = execution
@@ -416,10 +425,14 @@ class World(Listener):
         """See `wattkeeper.sim.engine.backend.Listener`."""
         return self._decisions.tune(untuned, report)
 
-    def ran(self, attempt: Attempt, time_s: float, energy_j: float, saved_s: float) -> None:
+    def ran(
+        self, attempt: Attempt, time_s: float, energy_j: float, saved_s: float, limit_w: float
+    ) -> None:
         """See `wattkeeper.sim.engine.backend.Listener`."""
         most_w = self.backend.most_power_w(attempt.job, attempt.gpu_type)
         self._record(attempt, energy_j, time_s, cost_of(self._eta, energy_j, time_s, most_w))
+        if not math.isnan(limit_w):
+            self.recorder.add_training(attempt.number, ABSENT, limit_w, ABSENT, REACHED)
         self._end(attempt, saved_s, True)
 
     def ended(self, attempt: Attempt, tuned: Tuned, totals: AttemptTotals) -> None:

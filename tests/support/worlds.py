@@ -31,6 +31,7 @@ from wattkeeper.sim.engine.replay import Occupancy, Profiles, Profiling, Replay
 from wattkeeper.sim.engine.rng import NamedStreams, RandomStreams
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 from wattkeeper.sim.engine.sources import Source, TraceSource
+from wattkeeper.sim.engine.unprofiled import LimitModel, UnprofiledPower
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.results.tables import attempt_columns, decision_columns, recorded_columns
 from wattkeeper.sim.results.timeline import Timeline, timeline
@@ -166,6 +167,16 @@ def spec(nodes: int = 1, gpus_per_node: int = 1, idle_power_w: float = 20.0) -> 
     return ClusterSpec.uniform(GPU, nodes, gpus_per_node, idle_power_w, 250.0)
 
 
+class SquareRoot(LimitModel):
+    """A model of power limits: jobs draw up to the limit, at the square root of that in speed."""
+
+    limits_w = tuple(map(float, range(100, 251)))
+
+    def under_limit(self, limit_w: float, busy_w: float) -> tuple[float, float]:
+        power_w = min(limit_w, busy_w)
+        return power_w, (power_w / busy_w) ** 0.5
+
+
 def build_world(
     jobs: Source | Iterable[Job],
     profiles: Profiles | None = None,
@@ -187,7 +198,9 @@ def build_world(
     rules = RunRules(Objective(eta), max_attempts, start_on_submit)
     known = by_job(profile()) if profiles is None else profiles
     hardware = Cluster(cluster or spec())
-    backend = Replay(env, known, draws, rules.objective, hardware.spec, occupancy, profiling)
+    limits = dict.fromkeys(hardware.spec.gpu_types, SquareRoot())
+    unprofiled = UnprofiledPower(hardware.spec.busy_w, limits)
+    backend = Replay(env, known, draws, rules.objective, unprofiled, occupancy, profiling)
     world = World(env, hardware, source, backend, policy_set or chosen(), rules, draws)
     backend.listener = world
     return world

@@ -74,7 +74,8 @@ def test_attempts_are_recorded_by_time_of_finishing(setting: Setting) -> None:
         assert (row.time_scale, row.workload) == (submitted.time_scale, submitted.workload)
         assert row.replayed == ("duration" if row.workload is None else "profile")
         if row.workload is None:
-            assert (row.epochs, row.batch_size, row.power_limit_w) == (None, None, None)
+            assert (row.epochs, row.batch_size) == (None, None)
+            assert (row.power_limit_w is not None) == setting.policy_set.tune.limits_unprofiled
             assert (row.reached_target, row.early_stopped, row.profiled) == (True, False, False)
         else:
             early = not row.reached_target and epochs_of(row) < profile_of(setting, row).max_epochs

@@ -23,6 +23,7 @@ from tests.support.world_views import (
 from tests.support.worlds import (
     AttemptRow,
     Setting,
+    SquareRoot,
     attempts,
     by_job,
     chosen,
@@ -63,10 +64,12 @@ def planned(setting: Setting, world: World) -> Iterator[tuple[AttemptRow, float,
     durations = {job.job_id: job.duration_s for job in setting.jobs}
     for row in attempts(world):
         if row.workload is None:
-            duration_s = durations[row.job_id]
-            busy_w = setting.cluster.power[row.gpu_type].busy_w
+            busy_w, speed = setting.cluster.power[row.gpu_type].busy_w, 1.0
             assert busy_w is not None
-            yield row, duration_s, busy_w * row.gpus * row.gpu_milli / 1000 * duration_s
+            if row.power_limit_w is not None:
+                busy_w, speed = SquareRoot().under_limit(row.power_limit_w, busy_w)
+            time_s = durations[row.job_id] / speed
+            yield row, time_s, busy_w * row.gpus * row.gpu_milli / 1000 * time_s
             continue
         curve = curve_of(setting, row)
         limits = profiled.get((row.job_id, row.attempt), [])

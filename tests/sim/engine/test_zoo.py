@@ -26,6 +26,7 @@ from wattkeeper.sim.engine.replay import Profiles, Replay
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.run_config import RunRules
 from wattkeeper.sim.engine.sources import TraceSource
+from wattkeeper.sim.engine.unprofiled import UnprofiledPower
 from wattkeeper.sim.engine.warm_start import WarmStartModel
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.engine.zoo import ModelOfJob, SimulatedZoo, ZooSpec
@@ -72,7 +73,7 @@ def run(
     configuring = policies("configure")[config["kind"]].model_validate(config)
     env, streams, objective = SimulationEnvironment(), NamedStreams(1), Objective(0.5)
     spec = ClusterSpec((NodeGroup(GPU, 1, gpus),), {GPU: GpuPower(50.0, 200.0)})
-    backend = Replay(env, profiles or {}, streams, objective, spec)
+    backend = Replay(env, profiles or {}, streams, objective, UnprofiledPower(spec.busy_w))
     retaining = policies("retain")[retain].model_validate({"kind": retain})
     zoo = SimulatedZoo(ZooSpec(capacity_bytes, MODELS, warm), retaining, streams)
     taken = chosen(configure=configuring, select=select)
