@@ -66,6 +66,7 @@ class Job:
         estimate_s: The user's estimate of the run time, s; NaN if unknown.
         model: Name of the trained model, which identifies its graph in the zoo; None if the job
             does not use the zoo.
+        recorded_start_s: When it started in the log that it comes from, s; NaN if unknown.
         key: Demand and workload: decides where the job fits, also under a power cap.
         gpus_held: Allocated GPUs, fractions included.
     """
@@ -86,6 +87,7 @@ class Job:
         user: str | None = None,
         estimate_s: float = math.nan,
         model: str | None = None,
+        recorded_start_s: float = math.nan,
     ) -> None:
         self.job_id: Final = job_id
         self.group_id: Final = group_id
@@ -101,6 +103,7 @@ class Job:
         self.user: Final = user
         self.estimate_s: Final = estimate_s
         self.model: Final = model
+        self.recorded_start_s: Final = recorded_start_s
         self.key: Final[Key] = (gpus, gpu_milli, gpu_type, workload)
         self.gpus_held: Final = gpus * gpu_milli / WHOLE
 
@@ -121,7 +124,7 @@ make_immutable(Job)
 
 JOB_ATTRIBUTES = ("job_id", "group_id", "recurrence", "workload", "gpus", "submit_time_s",
                   "duration_s", "time_scale", "number", "gpu_milli", "gpu_type", "user",
-                  "estimate_s", "model")  # fmt: skip
+                  "estimate_s", "model", "recorded_start_s")  # fmt: skip
 """The attributes that a job is constructed from; the others are derived."""
 
 

@@ -1,7 +1,8 @@
 """The canonical tables: columns, units, and rules of valid rows.
 
-Every field has ``unit``, ``doc`` and ``rule`` in its metadata; every schema has its
-``table`` name and the ``key`` columns that together are unique. Parquet files keep this metadata.
+Every field has ``unit``, ``doc`` and ``rule`` in its metadata, and ``optional`` if stored tables
+may lack it; every schema has its ``table`` name and the ``key`` columns that together are unique.
+Parquet files keep this metadata.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,15 +33,27 @@ LARGEST: Final = 1e15
 
 
 def field(
-    name: str, dtype: pa.DataType, unit: str, doc: str, rule: str = "", *, null: bool = False
+    name: str,
+    dtype: pa.DataType,
+    unit: str,
+    doc: str,
+    rule: str = "",
+    *,
+    null: bool = False,
+    optional: bool = False,
 ) -> pa.Field:
     """Define a field with its unit, meaning and rule.
 
     `unit` is an SI unit, or empty where there is none; `rule` is one of `ALLOWED`; with `null`, a
-    value may be missing.
+    value may be missing; with `optional`, the whole column, which is null then.
     """
-    meta = {"unit": unit, "doc": doc, "rule": rule}
-    return pa.field(name, dtype, nullable=null, metadata=meta)
+    meta = {"unit": unit, "doc": doc, "rule": rule} | ({"optional": "yes"} if optional else {})
+    return pa.field(name, dtype, nullable=null or optional, metadata=meta)
+
+
+def is_optional(want: pa.Field) -> bool:
+    """Whether a table may lack a column."""
+    return b"optional" in want.metadata
 
 
 def table_schema(table: str, key: Sequence[str], fields: Sequence[pa.Field]) -> pa.Schema:
@@ -67,6 +80,13 @@ JOBS: Final = table_schema("jobs", ["job_id"], [
     field("time_scale", _real, "", "run time over the workload's mean; 1 as profiled", "> 0"),
     field("status", _text, "", "how it ended, in the words of the source", "not empty",
           null=True),
+    field("start_time_s", _real, "s", "recorded start of the try that counts", ">= 0",
+          optional=True),
+    field("tries", _whole, "", "recorded tries, requeues included", "> 0", optional=True),
+    field("energy_j", _real, "J", "measured energy of the try that counts", "> 0", optional=True),
+    field("account", _text, "", "who pays for it", "not empty", optional=True),
+    field("qos", _text, "", "quality of service that it was submitted with", "not empty",
+          optional=True),
 ])  # fmt: skip
 
 NODES: Final = table_schema("nodes", ["node_id"], [
@@ -167,14 +187,23 @@ def validate(table: pa.Table, schema: pa.Schema, file: str) -> pa.Table:
             repeated key.
     """
     check_types(table.schema, schema, file)
+    table = add_optional(table, schema)
     if not table.num_rows:
         raise TraceError("the table has no rows; a trace needs at least one", file)
     faults = row_problems(table, schema, most=MOST_FAULTS) or find_repeated(table, schema)
     problems = [Problem(text, f"{file}, row {row + 1}") for row, text in faults.items()]
     if problems:
         raise TraceError(problems)
-    columns = table.select(schema.names).combine_chunks().columns
-    return pa.Table.from_arrays(columns, schema=schema)
+    columns = table.combine_chunks()
+    return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def add_optional(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table with nulls in optional columns that it lacks."""
+    for want in schema:
+        if is_optional(want) and want.name not in table.column_names:
+            table = table.append_column(want, pa.nulls(table.num_rows, want.type))
+    return table
 
 
 def check_types(present: pa.Schema, schema: pa.Schema, file: str) -> None:
@@ -186,6 +215,8 @@ def check_types(present: pa.Schema, schema: pa.Schema, file: str) -> None:
     problems = []
     for want in schema:
         indices = present.get_all_field_indices(want.name)
+        if not indices and is_optional(want):
+            continue
         if len(indices) != 1:
             state = f"appears {len(indices)} times" if indices else "is missing"
             there = ", ".join(present.names) or "nothing"

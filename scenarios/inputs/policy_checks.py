@@ -9,7 +9,11 @@ from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.variants import DEFAULTS, policy_of, zoo_of
 from wattkeeper.sim.engine.replay import options_of
 
-COLUMNS = {"duration_s": "recorded duration", "estimate_s": "estimate"}
+COLUMNS = {
+    "duration_s": "recorded duration",
+    "estimate_s": "estimate",
+    "start_time_s": "recorded start",
+}
 """Names of columns in messages."""
 
 

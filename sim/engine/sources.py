@@ -20,7 +20,7 @@ from wattkeeper.traces.arrow import replace_column
 CHUNK = 1 << 11
 
 _ASKED = ("job_id", "workload", "gpus", "submit_time_s", "duration_s", "time_scale", "gpu_milli",
-          "gpu_type", "user", "estimate_s")  # fmt: skip
+          "gpu_type", "user", "estimate_s", "start_time_s")  # fmt: skip
 """Columns that the world needs of a job besides its group."""
 
 KNOWN = ("job_id", "group_id", "recurrence", "workload", "gpus", "gpu_milli", "submit_time_s",
@@ -75,7 +75,7 @@ class TraceSource(Source):
             yield self._jobs_of(part, numbers)
 
     def _jobs_of(self, part: pa.Table, numbers: Ints) -> list[Job]:
-        job_id, workload, gpus, submit, duration, scale, milli, kind, user, estimate = (
+        job_id, workload, gpus, submit, duration, scale, milli, kind, user, estimate, start = (
             _to_list(part[name]) for name in _ASKED
         )
         group = _to_list(part["group_id"]) if self._recur else job_id
@@ -89,6 +89,7 @@ class TraceSource(Source):
                     job_id[row], group[row], recurrence[row], workload[row], gpus[row], submit[row],
                     duration[row], scale[row], number[row], milli[row], kind[row], user[row],
                     estimate[row], models.get(job_id[row]) if models else None,
+                    start[row],
                 )
             )  # fmt: skip
         return jobs

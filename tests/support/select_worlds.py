@@ -191,6 +191,7 @@ def simulate(config: PolicyConfig, jobs: Iterable[Job], room: Pool | Nodes) -> R
 
 def make_job(number: int, submit_s: float, duration_s: float, gpus: int = 1, **more: Any) -> Job:
     more.setdefault("estimate_s", duration_s)
+    more.setdefault("recorded_start_s", submit_s + number % 7)
     name = str(number)
     return Job(name, name, 1, None, gpus, submit_s, duration_s, number=number, **more)
 

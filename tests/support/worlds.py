@@ -132,7 +132,7 @@ def job(
     group_id = job_id if group is None else group
     return Job(
         job_id, group_id, recurrence, workload, gpus, submit_s, duration_s, scale,
-        estimate_s=duration_s,
+        estimate_s=duration_s, recorded_start_s=submit_s + 3,
     )  # fmt: skip
 
 
@@ -144,9 +144,10 @@ def trace(jobs: Iterable[Job]) -> TraceSource:
         for name in JOBS.names
         if name in JOB_ATTRIBUTES
     }
-    for name in ("duration_s", "estimate_s"):
+    for name in ("duration_s", "estimate_s", "recorded_start_s"):
         values = [getattr(one, name) for one in listed]
-        columns[name] = pa.array(values, pa.float64(), from_pandas=True)
+        column = "start_time_s" if name == "recorded_start_s" else name
+        columns[column] = pa.array(values, pa.float64(), from_pandas=True)
     return TraceSource(jobs_table(columns))
 
 

@@ -53,6 +53,11 @@ def job(**changes: object) -> dict[str, object]:
         "workload": "w",
         "time_scale": 1.0,
         "status": "Pass",
+        "start_time_s": 0.5,
+        "tries": 1,
+        "energy_j": 3.0,
+        "account": "c",
+        "qos": "normal",
     }
     return row | changes
 

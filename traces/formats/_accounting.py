@@ -29,6 +29,7 @@ def convert(batch: Batch) -> Rows:
         "user": parse_texts(table, "user"),
         "queue": parse_texts(table, "vc"),
         "submit_time_s": parse_dates(table, "submit_time", wrong, needed=True),
+        "start_time_s": started,
         "duration_s": parse_numbers(table, "duration", wrong, unit="seconds"),
         "gpus": gpus,
         "status": parse_texts(table, "state"),

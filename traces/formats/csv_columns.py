@@ -30,6 +30,7 @@ from wattkeeper.traces.readers.textfile import (
 from wattkeeper.traces.schema import JOBS
 
 NEEDED: Final = ("submit_time_s", "gpus")
+TIMES: Final = ("submit_time_s", "start_time_s")
 UNITS: Final = {b"s": "seconds"}
 
 
@@ -76,8 +77,11 @@ def convert(batch: Batch) -> Rows:
         if name not in table.column_names:
             continue
         needed = not want.nullable
-        if want.name == "submit_time_s":
-            columns[want.name], kinds = parse_times(table, name, wrong, batch.dates, needed=True)
+        if want.name in TIMES:
+            columns[want.name], of_column = parse_times(
+                table, name, wrong, batch.dates, needed=needed
+            )
+            kinds = kinds[0] + of_column[0], kinds[1] + of_column[1]
         elif pa.types.is_string(want.type):
             columns[want.name] = parse_texts(table, name)
         else:

@@ -2,7 +2,8 @@
 
 Needed are ``JobID``, ``Submit``, ``Start`` and one of ``AllocTRES``, ``ReqTRES``, ``AllocGRES``,
 ``ReqGRES``; read besides are ``User``, ``Partition``, ``End``, ``ElapsedRaw`` (s) or ``Elapsed``,
-``TimelimitRaw`` (min) or ``Timelimit``, ``State``, ``NNodes``. Source: sacct(1) of Slurm.
+``TimelimitRaw`` (min) or ``Timelimit``, ``State``, ``NNodes``, ``Account``, ``QOS``.
+Source: sacct(1) of Slurm.
 """
 
 import math
@@ -97,6 +98,9 @@ def _convert(table: pa.Table, dates: bool | None) -> Rows:
         "submit_time_s": submit.seconds,
         "duration_s": np.where(running, np.nan, elapsed),
         "estimate_s": _limit(table, wrong),
+        "start_time_s": start.seconds,
+        "account": parse_texts(table, "Account"),
+        "qos": parse_texts(table, "QOS"),
         "gpus": gpus,
         "gpu_type": kinds,
         "status": pc.replace_substring_regex(state, r" by \d+$", ""),
@@ -106,7 +110,6 @@ def _convert(table: pa.Table, dates: bool | None) -> Rows:
         ("asks for no GPU", gpus == 0),
     ]
     doubts = [
-        ("Start before Submit", start.seconds < submit.seconds),
         ("End before Start", backwards & ~np.isnan(elapsed)),
         ("End before Start, so without a duration", backwards & np.isnan(elapsed)),
     ]

@@ -15,10 +15,12 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import SHOWN, Problem, TraceError
+from wattkeeper.traces.arrow import replace_column
 from wattkeeper.traces.files.atomic import replace_folder, resolve
 from wattkeeper.traces.files.digests import digest_file
 from wattkeeper.traces.files.names import check_name, derive_name
@@ -32,6 +34,8 @@ MUCH: Final = 0.1
 ROW_GROUP: Final = 1 << 16
 LAST_DATE_S: Final = 2.5e11
 YEAR_2100_S: Final = 4102444800.0
+EARLY: Final = "started before they were submitted, so without a recorded start"
+"""Doubt about starts."""
 LATE: Final = "submitted after the year 2100 if times count seconds since 1970: milliseconds?"
 """Doubt about numeric times."""
 
@@ -85,12 +89,12 @@ class _FirstPass:
             into[reason] = into.get(reason, 0) + count
 
 
-# Before it is made relative, a submission may be any time.
+TIMES: Final = ("submit_time_s", "start_time_s")
+"""Columns of points in time, which count from the first submission in the end."""
+
+# Before they are made relative, they may be any time.
 _UNPLACED: Final = pa.schema(
-    [
-        f.with_metadata({**f.metadata, b"rule": b"finite"}) if f.name == "submit_time_s" else f
-        for f in JOBS
-    ],
+    [f.with_metadata({**f.metadata, b"rule": b"finite"}) if f.name in TIMES else f for f in JOBS],
     metadata=JOBS.metadata,
 )
 _SCRATCH: Final = _UNPLACED.append(pa.field("file", pa.int32())).append(
@@ -202,10 +206,26 @@ def _check(batch: Batch, rows: Rows, result: _FirstPass) -> tuple[pa.Table, Ints
     result.rows += len(batch.lines) + len(batch.wrong)
     result.count(result.dropped, rows.dropped)
     result.count(result.doubts, rows.doubts)
+    table, early = _remove_early_starts(table)
+    if early:
+        result.count(result.doubts, {EARLY: early})
     if breaking:
         good = np.setdiff1d(np.arange(table.num_rows), list(breaking))
         table, lines = table.take(pa.array(good)), lines[good]
     return table, lines
+
+
+def _remove_early_starts(table: pa.Table) -> tuple[pa.Table, int]:
+    """The jobs without recorded starts that lie before the submission, and their number."""
+    starts = table["start_time_s"]
+    if starts.null_count == table.num_rows:
+        return table, 0
+    early = pc.less(starts, table["submit_time_s"]).fill_null(False)
+    number = pc.sum(early).as_py() or 0
+    if not number:
+        return table, 0
+    kept = pc.if_else(early, pa.scalar(None, pa.float64()), starts)
+    return replace_column(table, "start_time_s", kept), number
 
 
 def _find_repeats(result: _FirstPass, scratch: Path) -> Ints:
@@ -293,7 +313,6 @@ def _write_table(
 ) -> str:
     """Second pass; returns the digest of the table."""
     schema = JOBS.with_metadata(JOBS.metadata | folders.origin_metadata(fields))
-    index = schema.get_field_index("submit_time_s")
     start = 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for part in _parts(scratch, JOBS.names):
@@ -301,8 +320,10 @@ def _write_table(
             inside = skip[(skip >= start) & (skip < start + part.num_rows)]
             keep[inside - start] = False
             start += part.num_rows
-            submit = np.asarray(part["submit_time_s"]) - first_s
-            table = part.set_column(index, schema.field(index), pa.array(submit))
+            table = part
+            for name in TIMES:
+                if table[name].null_count < table.num_rows:
+                    table = replace_column(table, name, pc.subtract(table[name], first_s))
             if len(inside):
                 table = table.filter(pa.array(keep))
             writer.write_table(table.cast(schema))

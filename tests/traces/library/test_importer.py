@@ -19,6 +19,7 @@ from tests.support.traces import import_trace
 from wattkeeper.policies.errors import InputError, Problem, TraceError
 from wattkeeper.traces.formats import find_format, registry
 from wattkeeper.traces.library import store
+from wattkeeper.traces.library.importer import EARLY
 from wattkeeper.traces.readers import textfile
 from wattkeeper.traces.readers.base import JobsFormat
 from wattkeeper.traces.schema import JOBS
@@ -338,11 +339,11 @@ def test_slurm_times_out_of_order_are_doubts(put: Callable[[str | bytes], Path])
     text = "JobID|Submit|Start|End|AllocTRES|{}\n" + "\n".join(rows)
     known = import_trace("slurm", [put(text.format("ElapsedRaw", 5, 6, 7))])
     assert known.tables["jobs"]["duration_s"].to_pylist() == [5, 6, 7]
-    assert known.quality["doubts"] == {"Start before Submit": 1, "End before Start": 1}
+    assert known.quality["doubts"] == {EARLY: 1, "End before Start": 1}
     unknown = import_trace("slurm", [put(text.format("Comment", *"abc"))])
     assert unknown.tables["jobs"]["duration_s"].to_pylist() == [5, None, 3]
     what = "End before Start, so without a duration"
-    assert unknown.quality["doubts"] == {"Start before Submit": 1, what: 1}
+    assert unknown.quality["doubts"] == {EARLY: 1, what: 1}
 
 
 @pytest.mark.parametrize("size", [1, 64, 10_000])
