@@ -13,7 +13,6 @@ from wattkeeper.policies.arrays import Bools, Ints
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.limits import (
     MOST_BYTES,
-    MOST_COLUMNS,
     MOST_FAULTS,
     MOST_JSON_BYTES,
     MOST_SLOTS,
@@ -111,10 +110,11 @@ def _read_parquet(path: Path) -> pa.Table:
     _check_size(0, max(0, len(data) - MOST_TABLE_BYTES + MOST_BYTES), path)
     try:
         file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
-        _check_size(file.metadata.num_rows, 0, path)
         names = [want.name for want in file.schema_arrow if _is_readable(want.type)]
+        rows = file.metadata.num_rows
+        _check_size(rows, 8 * rows * len(names), path)
         # One thread: Arrow's pools can abort a process that ends while they start.
-        table = file.read(names[:MOST_COLUMNS], use_threads=False)
+        table = file.read(names, use_threads=False)
         return pa.table([_as_text(column) for column in table.columns], names=table.column_names)
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise TraceError(f"is no valid Parquet file: {error}", path) from error
@@ -122,7 +122,10 @@ def _read_parquet(path: Path) -> pa.Table:
 
 def _is_readable(kind: pa.DataType) -> bool:
     types = pa.types
-    return bool(types.is_timestamp(kind) or types.is_floating(kind) or types.is_integer(kind))
+    readable = (
+        types.is_timestamp, types.is_date, types.is_integer, types.is_floating, types.is_decimal
+    )  # fmt: skip
+    return any(is_it(kind) for is_it in readable)
 
 
 def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:

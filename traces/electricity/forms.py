@@ -68,7 +68,7 @@ class Form(NamedTuple):
 
 ENTSOE: Final = "ENTSO-E"
 INTENSITY: Final = re.compile(r"carbon intensity gco[2₂]eq/kwh \((.+)\)")
-DAY_AHEAD: Final = re.compile(r"day-ahead price [\[(](\w+/mwh)[\])]")
+DAY_AHEAD: Final = re.compile(r"day-ahead price [\[(](\w+)/mwh[\])]")
 INTERVAL: Final = re.compile(r"mtu(?: \((.+)\))?")
 SIGNALS: Final = {"co2_moer": "marginal", "co2_aoer": "average", "health_damage": ""}
 CLOCKS: Final = {"u": "UTC", "c": "Europe/Brussels", "w": "Europe/Lisbon", "e": "Europe/Helsinki"}
@@ -76,8 +76,8 @@ CLOCKS: Final = {"u": "UTC", "c": "Europe/Brussels", "w": "Europe/Lisbon", "e": 
 TIMES: Final = ("timestamp", "time", "datetime", "date", "start", "start_time")
 VALUES: Final = {"price": ("price", "value"), "carbon": ("carbon_intensity", "value")}
 GRAMS: Final = {
-    "g/kwh": 1.0, "kg/kwh": 1000.0, "g/mwh": 0.001, "kg/mwh": 1.0, "t/mwh": 1000.0,
-    "lb/mwh": 0.45359237, "lbs/mwh": 0.45359237,
+    "g/kWh": 1.0, "kg/kWh": 1000.0, "g/MWh": 0.001, "kg/MWh": 1.0, "t/MWh": 1000.0,
+    "lb/MWh": 0.45359237, "lbs/MWh": 0.45359237,
 }  # fmt: skip
 """g/kWh in one of each unit."""
 
@@ -87,7 +87,7 @@ def convert_unit(text: str, quantity: Quantity) -> tuple[float, str] | None:
     plain = re.sub(r"co[2₂](eq|e)?|[\s_]", "", text.replace("_per_", "/"), flags=re.IGNORECASE)
     currency, _, energy = plain.rpartition("/")
     if quantity == "carbon":
-        return (GRAMS[plain.lower()], "g/kWh") if plain.lower() in GRAMS else None
+        return next(((g, "g/kWh") for u, g in GRAMS.items() if u.lower() == plain.lower()), None)
     if not re.fullmatch(r"[^\W\d_]+|[^\w\s]", currency) or energy.lower() not in ("kwh", "mwh"):
         return None
     return (1.0 if energy.lower() == "kwh" else 0.001), f"{currency}/kWh"
@@ -118,7 +118,7 @@ def recognise(table: pa.Table, path: Path, quantity: Quantity, said: SeriesOptio
 def _entsoe(names: Mapping[str, str], price: re.Match[str], clock: re.Match[str]) -> Form:
     zone = CLOCKS.get((clock[1] or "?")[0], "")
     note = "" if zone == "UTC" else "an hour that clocks show twice is in the order of the file"
-    return Form(ENTSOE, names[clock[0]], names[price[0]], price[1].upper(), "", zone,
+    return Form(ENTSOE, names[clock[0]], names[price[0]], f"{price[1].upper()}/MWh", "", zone,
                 names.get("area", ""), names.get("sequence", ""), note)  # fmt: skip
 
 
@@ -167,7 +167,7 @@ def _choose(said: str, columns: Sequence[str], known: Sequence[str], key: str, p
     if len(choices) == 1 and said in ("", choices[0]):
         return choices[0]
     have = ", ".join(map(quote, columns[:20])) or "no other column"
-    state = f"has no column {said!r}" if said else "may be read in several ways"
+    state = f"has no column {said!r}" if said else "does not show which column it is"
     raise TraceError(f"{state}: `{key}` must be one of {have}", path)
 
 

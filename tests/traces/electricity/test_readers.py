@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,7 +23,7 @@ from wattkeeper.policies.errors import TraceError
 from wattkeeper.traces.electricity.forms import Quantity, SeriesOptions, convert_unit
 from wattkeeper.traces.electricity.readers import read_series
 from wattkeeper.traces.electricity.series import Series
-from wattkeeper.traces.limits import MOST_SLOTS
+from wattkeeper.traces.limits import MOST_BYTES, MOST_SLOTS
 
 MAPS = """\
 Datetime (UTC),Country,Zone name,Zone id,Carbon intensity gCO₂eq/kWh (direct),\
@@ -320,7 +321,7 @@ def test_what_a_file_does_not_state_must_be_said(refuse: Refuse) -> None:
     assert_states(zone, "line 2", "2024-03-01 00:00:00", "`zone`", "Europe/Berlin")
     carbon = PLAIN.replace("price", "carbon_intensity")
     both = refuse(carbon, quantity="carbon")
-    assert_states(both, "`unit`", "lb/mwh", "`kind`", "average or marginal")
+    assert_states(both, "`unit`", "lb/MWh", "`kind`", "average or marginal")
     wide = PLAIN.replace("time,price", "a,b")
     assert_states(refuse(wide), "`time_column`", "'a', 'b'")
     three = "time,x,y\n2024-03-01,1,2\n2024-03-02,1,2\n"
@@ -387,10 +388,22 @@ def test_faults_of_other_places(refuse: Refuse, tmp_path: Path) -> None:
     assert_states(refuse(json.dumps(wrong), name="a.json", quantity="carbon"), "row 1", "'True'")
     entsoe = refuse(ENTSOE.replace("27/10/2024 03:00:00 -", "2024 03:00 -"))
     assert_states(entsoe, "line 6", "MTU (CET/CEST) is '2024 03:00 -")
-    path = tmp_path / "long.parquet"
-    pq.write_table(pa.table({"price": pa.nulls(MOST_SLOTS + 1, pa.float64())}), path)
-    with pytest.raises(TraceError, match=f"{MOST_SLOTS:,} rows"):
-        read_series(path, "price")
+    path = tmp_path / "large.parquet"
+    long = {"price": pa.nulls(MOST_SLOTS + 1, pa.float64())}
+    wide = {f"price{n}": pa.nulls(MOST_SLOTS // 8, pa.float64()) for n in range(65)}
+    for columns in (long, wide):
+        pq.write_table(pa.table(columns), path)
+        with pytest.raises(TraceError, match=f"{MOST_SLOTS:,} rows or {MOST_BYTES:,} bytes"):
+            read_series(path, "price")
+
+
+def test_types_of_parquet(tmp_path: Path) -> None:
+    path = tmp_path / "s.parquet"
+    days = pa.array([datetime(2024, 3, day).date() for day in (1, 2)])
+    prices = pa.array([Decimal("0.25"), Decimal("0.5")])
+    pq.write_table(pa.table({"date": days, "price": prices}), path)
+    series = read_series(path, "price", UTC_PRICE)
+    assert (series.value.tolist(), np.diff(series.start_s).tolist()) == ([0.25, 0.5], [86400])
 
 
 @pytest.mark.parametrize(("text", "quantity", "expected"), [
