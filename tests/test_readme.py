@@ -25,6 +25,7 @@ from wattkeeper.policies.matching.graph import Graph, Node, Tensor
 from wattkeeper.policies.registry import POINTS, policies
 from wattkeeper.scenarios.cli.main import main
 from wattkeeper.scenarios.spec import schema
+from wattkeeper.scenarios.spec.section import Section
 from wattkeeper.scenarios.spec.variants import DEFAULTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -308,7 +309,7 @@ def test_policies_are_all_named() -> None:
         (schema.Preemption, "preemption."),
     ],
 )
-def test_keys_of_clusters(form: type[schema.Section], prefix: str) -> None:
+def test_keys_of_clusters(form: type[Section], prefix: str) -> None:
     """Each has a row in the page, with its unit and its default."""
     rows = re.findall(r"^\| `([^`]+)` \| (.*?) ?\| (.*?) \|", PAGES["clusters.md"], re.MULTILINE)
     known = {key: (unit, default) for key, unit, default in rows}

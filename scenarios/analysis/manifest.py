@@ -45,6 +45,16 @@ class LiveReport(TypedDict):
     attempts: NotRequired[list[FailedAttempt]]
 
 
+class TariffReport(TypedDict):
+    """What electricity costs and emits under a variant; texts describe a number or a file."""
+
+    origin_s: float
+    currency: NotRequired[str]
+    price: NotRequired[str]
+    carbon: NotRequired[str]
+    notes: list[str]
+
+
 class Manifest(TypedDict):
     """The content of `manifest.json`; `docs/results.md` describes the keys."""
 
@@ -58,6 +68,7 @@ class Manifest(TypedDict):
     mapping: list[Mapping[str, Any]]
     modelled: list[str]
     windows: list[tuple[float, float]]
+    electricity: NotRequired[dict[str, TariffReport]]
     results_digest: str
     jobs: int
     attempts: int

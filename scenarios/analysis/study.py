@@ -19,6 +19,7 @@ from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.sim.results.checksums import AGAIN, SUMS, check_sums
 from wattkeeper.sim.results.folder import CHECKED, MODELS, SWEEP, is_sweep, restore_folder
 from wattkeeper.sim.results.schemas import TABLES, VALUES
+from wattkeeper.traces.schema import is_optional
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,7 +115,9 @@ def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) ->
 
 def _check_columns(stored: pa.Schema, name: str, columns: Sequence[str] | None, path: Path) -> None:
     expected = TABLES.get(name, VALUES)
-    columns = expected.names if columns is None else columns
+    if columns is None:
+        columns = [want.name for want in expected
+                   if want.name in stored.names or not is_optional(want)]  # fmt: skip
     absent = sorted(set(columns) - set(stored.names))
     if absent:
         raise InputError(f"has no column {', '.join(absent)}; {AGAIN}", path)

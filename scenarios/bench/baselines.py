@@ -13,7 +13,8 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, PositiveInt, ValidationError, model_validator
 
 from wattkeeper.policies.errors import InputError, Problem
-from wattkeeper.scenarios.spec.schema import MAX_SEEDS, Section
+from wattkeeper.scenarios.spec.schema import MAX_SEEDS
+from wattkeeper.scenarios.spec.section import Section
 from wattkeeper.traces.files.atomic import replace_file
 
 SHIPPED: Final = Path(__file__).parents[1] / "baselines.json"

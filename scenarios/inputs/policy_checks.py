@@ -149,7 +149,10 @@ def locate_error(
         own = getattr(scenario.variants[variant].policies, point) is not None
         path = (*path, "policies", point) if own else ("policies", point)
     where = document.where_inside(path)
-    problems = [Problem(f"variant {variant!r}: {p.message}", where) for p in error.problems]
+    problems = [
+        Problem(f"variant {variant!r}: {f'{p.where}: ' * bool(p.where)}{p.message}", where)
+        for p in error.problems
+    ]
     located = type(error)(problems)
     for note in getattr(error, "__notes__", ()):
         located.add_note(note)

@@ -12,6 +12,7 @@ from wattkeeper.scenarios.inputs.clusters import (
     search_processor,
     used_clusters,
 )
+from wattkeeper.scenarios.inputs.electricity import read_tariffs
 from wattkeeper.scenarios.inputs.job_filter import (
     FilteredJobs,
     check_groups,
@@ -49,7 +50,7 @@ LoadProfiles = Callable[[str, int], ProfileSet]
 
 
 def read_inputs(loaded: LoadedScenario, *, live: bool = False) -> ScenarioInputs:
-    """Find and check the traces of a scenario, each read once for all variants.
+    """Find and check all that a scenario needs: traces, each read once for all variants, and rates.
 
     With `live`, leave out the profiles of workloads that are trained.
 
@@ -57,6 +58,15 @@ def read_inputs(loaded: LoadedScenario, *, live: bool = False) -> ScenarioInputs
         InputError: If they are absent, broken, or do not fit the scenario; the message names the
             place in the scenario or in the trace.
     """
+    inputs = _read_traces(loaded, live=live)
+    tariffs = read_tariffs(loaded, inputs.traces)
+    runs = {name: run._replace(tariff=tariffs[name]) for name, run in inputs.runs.items()
+            if name in tariffs}  # fmt: skip
+    return inputs._replace(runs=dict(inputs.runs) | runs)
+
+
+def _read_traces(loaded: LoadedScenario, *, live: bool) -> ScenarioInputs:
+    """The traces of a scenario; see `read_inputs`."""
     scenario, document = loaded
     workload = scenario.workload
     profiles = None

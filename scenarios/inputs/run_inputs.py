@@ -16,6 +16,7 @@ from wattkeeper.scenarios.spec.schema import ArchitectureSearch
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.latencies import AllLatencies
 from wattkeeper.sim.engine.replay import Profiles
+from wattkeeper.sim.results.accounting import NO_TARIFF, Tariff
 from wattkeeper.traces.trace import Trace
 
 NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
@@ -37,6 +38,7 @@ class RunInputs(NamedTuple):
         search: The search whose networks are trained, instead of jobs that are replayed.
         trainings: Folder of those trainings.
         trained: Workloads that scripts train, in a live run (`live.workloads`).
+        tariff: What electricity costs and emits.
     """
 
     cluster: ClusterSpec
@@ -50,6 +52,7 @@ class RunInputs(NamedTuple):
     search: ArchitectureSearch | None = None
     trainings: Path = Path()
     trained: frozenset[str] = frozenset()
+    tariff: Tariff = NO_TARIFF
 
 
 InputsByVariant = Mapping[str, RunInputs]

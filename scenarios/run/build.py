@@ -48,7 +48,7 @@ def collect_results(
     optima = {key: choice.cost for key, choice in best.items() if choice is not None}
     return collect(
         spec.variant, spec.seed, world.recorder, world.source, inputs.cluster, optima,
-        world.env.events, world.zoo, unmeasured, spec.window,
+        world.env.events, world.zoo, unmeasured, spec.window, inputs.tariff,
     )  # fmt: skip
 
 

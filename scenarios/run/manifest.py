@@ -7,10 +7,12 @@ from hashlib import sha256
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest, TraceProvenance
+from wattkeeper.scenarios.inputs.electricity import describe_tariff
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
 from wattkeeper.scenarios.run.search_run import training_versions
 from wattkeeper.scenarios.run.unit import software_versions
 from wattkeeper.scenarios.spec.schema import Scenario
+from wattkeeper.scenarios.spec.variants import electricity_of
 from wattkeeper.sim.engine.warm_start import shipped
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.folder import digest_results
@@ -54,6 +56,12 @@ def make_manifest(
     if inputs.dropped_for:
         manifest["dropped_for"] = {
             variants: dict(reasons) for variants, reasons in inputs.dropped_for.items()
+        }
+    if scenario.electricity is not None:
+        window = results[0].account.window
+        manifest["electricity"] = {
+            name: describe_tariff(electricity_of(scenario, name), inputs.runs[name].tariff, window)
+            for name in scenario.variants
         }
     if live is not None:
         manifest["live"] = live

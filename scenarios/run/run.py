@@ -57,11 +57,11 @@ class ScenarioResult(Study):
         if name == "metrics":
             whole = metric_values(self.results)
             return whole if columns is None else whole.select(list(columns))
-        names = list(columns or TABLES[name].names)
-        schema = pa.schema([TABLES[name].field(column) for column in names])
         tables = [result.tables[name] for result in self.results if name in result.tables]
         if not tables:
             raise InputError(f"there is no table {name!r}: the scenario has no zoo")
+        names = list(columns or tables[0].column_names)
+        schema = pa.schema([TABLES[name].field(column) for column in names])
         return pa.concat_tables([table.select(names).cast(schema) for table in tables])
 
     def save(self, folder: str | Path, with_page: bool = True) -> None:
@@ -154,7 +154,8 @@ def conclude(
     }
     etas = {name: (variant.objective or scenario.objective).eta
             for name, variant in scenario.variants.items()}  # fmt: skip
-    results = charge_alike(results)
+    tariffs = {name: inputs.runs[name].tariff for name in scenario.variants}
+    results = charge_alike(results, tariffs)
     if scenario.accounting != AccountingSection():
         _check_window(results)
     summary = summarise(results, baselines, etas)

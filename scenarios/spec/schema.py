@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
-    ConfigDict,
     Discriminator,
     Field,
     GetCoreSchemaHandler,
@@ -18,8 +17,9 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from wattkeeper.policies.described import Described
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
+from wattkeeper.scenarios.spec.electricity import ElectricitySection
+from wattkeeper.scenarios.spec.section import LARGEST, Section
 from wattkeeper.sim.engine.replay import Occupancy, Profiling
 from wattkeeper.traces.files.names import ALLOWED_LABEL, LONGEST, PATTERN, is_label
 from wattkeeper.traces.generate.synthetic import SyntheticProfiles
@@ -29,7 +29,6 @@ MAX_POWER_W = 1e6
 MAX_SEEDS = 10_000
 MAX_RECURRENCES = 10_000_000
 MAX_LOAD = 1e6
-LARGEST = 1e15
 
 T = TypeVar("T")
 
@@ -84,12 +83,6 @@ def _spell_out(value: object) -> object:
 
 def _frozen(value: object) -> object:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
-
-
-class Section(Described):
-    """Base of all sections of a scenario: immutable, no unknown keys, no infinite numbers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 Watts = Annotated[float, Field(ge=0, le=MAX_POWER_W)]
@@ -484,6 +477,8 @@ class Variant(Section):
     """Instead of the scenario's."""
     zoo: ZooSection | None = None
     """Its keys override those of the scenario's zoo; `capacity_gb: null` means no bound."""
+    electricity: ElectricitySection | None = None
+    """Instead of the scenario's, with the same of `price` and `carbon`."""
     baseline: str | None = None
     """The variant that this one is compared with, instead of the scenario's."""
 
@@ -491,6 +486,11 @@ class Variant(Section):
 Seed = Annotated[int, Field(ge=0)]
 
 Axes = Annotated[dict[str, Any], Field(min_length=1)]
+
+
+def _stated_rates(section: ElectricitySection | None) -> set[str]:
+    rates = ("price", "carbon")
+    return {key for key in rates if section is not None and getattr(section, key) is not None}
 
 
 class Scenario(Section):
@@ -519,6 +519,8 @@ class Scenario(Section):
     accounting: AccountingSection = AccountingSection()
     """Window over which the energy of the cluster is counted; by default from the first submission
     to the last end over all variants."""
+    electricity: ElectricitySection | None = None
+    """What the energy of the cluster costs and emits; not counted if absent."""
     zoo: ZooSection | None = None
     """A store of trained models; none if absent. A trace must name the models that jobs train."""
     max_attempts: PositiveInt = 20
@@ -581,6 +583,21 @@ class Scenario(Section):
                 if wrong:
                     what = f"{path[-1]}: a variant cannot override it for a workload of kind {kind}"
                     raise PydanticCustomError("elsewhere", what, {"at": ("variants", name, *path)})
+        return self
+
+    @model_validator(mode="after")
+    def _electricity_of_variants(self) -> Self:
+        stated = _stated_rates(self.electricity)
+        for name, variant in self.variants.items():
+            own = variant.electricity
+            if own is not None and _stated_rates(own) != stated:
+                raise PydanticCustomError(
+                    "elsewhere",
+                    "electricity: a variant states the same of price and carbon as the scenario, "
+                    "which states {stated}",
+                    {"at": ("variants", name, "electricity"),
+                     "stated": " and ".join(sorted(stated)) or "none"},
+                )  # fmt: skip
         return self
 
     @model_validator(mode="after")

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
+from wattkeeper.scenarios.spec.electricity import ElectricitySection
 from wattkeeper.scenarios.spec.schema import (
     MixedCluster,
     PerConfiguration,
@@ -89,6 +90,11 @@ def _run_spec(scenario: Scenario, name: str, seed: int) -> RunSpec:
         window=(scenario.accounting.from_s, scenario.accounting.until_s),
         zoo=zoo_of(scenario, name),
     )
+
+
+def electricity_of(scenario: Scenario, variant: str) -> ElectricitySection | None:
+    """What electricity costs and emits: the variant's own, or the scenario's."""
+    return scenario.variants[variant].electricity or scenario.electricity
 
 
 def zoo_of(scenario: Scenario, variant: str) -> ZooSection | None:

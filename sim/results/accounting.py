@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -12,15 +12,39 @@ from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.recorder import UNITS_PER_WATT, Recorder, whole_units
+from wattkeeper.traces.electricity.charges import Rate, clock
 
 Clock = Callable[[Floats], Floats]
-"""A quantity that has accrued at each time (s), never decreasing: of time itself, seconds; of a
-price, the cost of a constant power of 1 W until then."""
+"""What has accrued at each time (s): of time itself, seconds; of a price, the cost of a constant
+power of 1 W until then."""
+
+COST: Final = "electricity_cost"
+CARBON: Final = "carbon_g"
+"""Metrics, and columns of jobs, that a tariff gives."""
 
 
 def seconds(times_s: Floats) -> Floats:
     """The clock of energy."""
     return times_s
+
+
+class Tariff(NamedTuple):
+    """What electricity costs, and what it emits.
+
+    Attributes:
+        rates: Per kWh, by metric: `COST` in money, `CARBON` in g; empty: neither is known.
+        origin_s: Second 0 of the run, in seconds since 1970 (UTC).
+    """
+
+    rates: Mapping[str, Rate]
+    origin_s: float = 0.0
+
+    def clocks(self) -> dict[str, Clock]:
+        """The clock of each metric."""
+        return {name: clock(rate, self.origin_s) for name, rate in self.rates.items()}
+
+
+NO_TARIFF: Final = Tariff({})
 
 
 class Window(NamedTuple):
@@ -54,6 +78,9 @@ class EnergyParts(NamedTuple):
         return EnergyParts(*(a + b for a, b in zip(self, other, strict=True)))
 
 
+UNKNOWN: Final = EnergyParts(math.nan, math.nan, math.nan, math.nan)
+
+
 class Sleeps(NamedTuple):
     """When nodes slept, and the power of their GPUs then and awake, shapes (sleeps,)."""
 
@@ -74,6 +101,7 @@ class Account(NamedTuple):
     Attributes:
         window: The window.
         energy: Its parts, J.
+        charges: The same of what accrues under a tariff, by metric.
         gpu_s: GPU time that jobs held in the window, s.
         idle_w: Power of all GPUs while no job holds any and no node sleeps, W.
         sleeps: Sleep of nodes outside the window.
@@ -83,6 +111,7 @@ class Account(NamedTuple):
 
     window: Window
     energy: EnergyParts
+    charges: Mapping[str, EnergyParts]
     gpu_s: float
     idle_w: float
     sleeps: Sleeps
@@ -91,16 +120,22 @@ class Account(NamedTuple):
 
     def without_energy(self) -> Account:
         """The account where nothing measured the power."""
-        return self._replace(energy=EnergyParts(math.nan, math.nan, math.nan, math.nan))
+        return self._replace(energy=UNKNOWN, charges=dict.fromkeys(self.charges, UNKNOWN))
 
-    def widen(self, window: Window) -> Account:
-        """The account over a window that contains the present one: no job runs in what is new."""
+    def widen(self, window: Window, tariff: Tariff = NO_TARIFF) -> Account:
+        """The account over a window that contains the present one: no job runs in what is new.
+
+        `tariff` is the one of the account.
+        """
         before = Window(window.from_s, self.window.from_s)
         after = Window(self.window.until_s, window.until_s)
-        energy = self.energy
-        for added in (before, after):
-            energy += _without_jobs(self.idle_w, self.sleeps, added, seconds)
-        return self._replace(window=window, energy=energy)
+
+        def added(clock: Clock) -> EnergyParts:
+            parts = (_without_jobs(self.idle_w, self.sleeps, w, clock) for w in (before, after))
+            return next(parts) + next(parts)
+
+        charges = {name: self.charges[name] + added(c) for name, c in tariff.clocks().items()}
+        return self._replace(window=window, energy=self.energy + added(seconds), charges=charges)
 
     def metrics(self) -> dict[str, float]:
         """Its metrics; energy is that of the facility."""
@@ -111,6 +146,7 @@ class Account(NamedTuple):
             "gpu_utilisation": self.gpu_s / (span_s * self.gpus) if span_s > 0 else 0.0,
             "cluster_energy_j": math.fsum(parts.values()),
             **parts,
+            **{name: math.fsum(charged) * self.pue for name, charged in self.charges.items()},
         }
 
 
@@ -126,7 +162,9 @@ class HeldGpus(NamedTuple):
     idle_w: Floats
 
 
-def account(recorder: Recorder, cluster: ClusterSpec, held: HeldGpus, window: Window) -> Account:
+def account(
+    recorder: Recorder, cluster: ClusterSpec, held: HeldGpus, window: Window, tariff: Tariff
+) -> Account:
     """The account of a run over a window.
 
     All is a sum of steps of power, whose integral is the sum of each step times what is left of the
@@ -138,10 +176,15 @@ def account(recorder: Recorder, cluster: ClusterSpec, held: HeldGpus, window: Wi
     pauses = _lengths(paused, resumed, window, seconds)
     gpu_s = _product(spans, held.thousandths) - _product(pauses, held.thousandths[rows])
     sleeps = _sleeps(recorder)
-    energy = _parts(recorder, held, sleeps, whole_units(cluster.idle_power_w), window, seconds)
+    idle = whole_units(cluster.idle_power_w)
+
+    def parts(clock: Clock) -> EnergyParts:
+        return _parts(recorder, held, sleeps, idle, window, clock)
+
+    charges = {name: parts(clock) for name, clock in tariff.clocks().items()}
     return Account(
-        window, energy, gpu_s / WHOLE, cluster.idle_power_w, sleeps.outside(window), cluster.gpus,
-        cluster.pue,
+        window, parts(seconds), charges, gpu_s / WHOLE, cluster.idle_power_w,
+        sleeps.outside(window), cluster.gpus, cluster.pue,
     )  # fmt: skip
 
 

@@ -87,10 +87,11 @@ def write_results(
     """
     check_folder(folder)
     with replace_folder(resolve(folder)) as fresh:
-        for name, schema in TABLES.items():
+        for name, whole in TABLES.items():
             tables = [result.tables[name] for result in results if name in result.tables]
             if not tables:
                 continue
+            schema = pa.schema([want for want in whole if want.name in tables[0].column_names])
             stored = _stored_schema(schema, tables)
             with pq.ParquetWriter(
                 fresh / f"{name}.parquet",

@@ -54,6 +54,10 @@ METRICS: dict[str, Metric] = {
     "held_energy_j": Metric("J", "of GPUs that jobs hold without training, times pue"),
     "idle_energy_j": Metric("J", "of free GPUs that are awake, times pue"),
     "asleep_energy_j": Metric("J", "of GPUs of nodes that sleep, times pue"),
+    "electricity_cost": Metric(
+        "currency", "with `electricity.price`: cost of the cluster's energy, in its currency"
+    ),
+    "carbon_g": Metric("g", "with `electricity.carbon`: emissions of the cluster's energy"),
     "gpu_s_saved": Metric(
         "s", "with a zoo: GPU seconds of training that parents saved, queries not subtracted"
     ),

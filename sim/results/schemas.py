@@ -57,6 +57,14 @@ JOBS = pa.schema(
         field("replayed", pa.string(), "", "from a profile, or for its recorded duration"),
         field("parent_model", pa.string(), "", "model whose weights it started from", null=True),
         field("preemptions", pa.int32(), "", "how often it was preempted"),
+        field(
+            "electricity_cost",
+            pa.float64(),
+            "currency",
+            "cost of its energy, times pue, in the currency of the scenario",
+            optional=True,
+        ),
+        field("carbon_g", pa.float64(), "g", "emissions of its energy, times pue", optional=True),
     ]
 )
 

@@ -7,15 +7,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.sim.results.accounting import Window
+from wattkeeper.sim.results.accounting import Tariff, Window
 from wattkeeper.sim.results.metrics import COSTS
 from wattkeeper.sim.results.schemas import VALUES
 from wattkeeper.sim.results.statistics import NOT_COMPARED, over_seeds, versus
 from wattkeeper.sim.results.tables import RunResult
 
 
-def charge_alike(results: Sequence[RunResult]) -> list[RunResult]:
-    """The results with the metrics of the cluster over one window for all variants of a seed."""
+def charge_alike(results: Sequence[RunResult], tariffs: Mapping[str, Tariff]) -> list[RunResult]:
+    """The results with the metrics of the cluster over one window for all variants of a seed.
+
+    `tariffs`: by variant.
+    """
     windows: dict[int, Window] = {}
     for result in results:
         own = result.account.window
@@ -23,7 +26,7 @@ def charge_alike(results: Sequence[RunResult]) -> list[RunResult]:
         windows[result.seed] = Window(
             min(own.from_s, shared.from_s), max(own.until_s, shared.until_s)
         )
-    return [result.charge(windows[result.seed]) for result in results]
+    return [result.charge(windows[result.seed], tariffs[result.variant]) for result in results]
 
 
 def summarise(

@@ -27,7 +27,14 @@ from wattkeeper.sim.engine.recorder import (
 )
 from wattkeeper.sim.engine.sources import KNOWN, Source
 from wattkeeper.sim.engine.zoo import FinishedModel
-from wattkeeper.sim.results.accounting import Account, HeldGpus, Window, account
+from wattkeeper.sim.results.accounting import (
+    NO_TARIFF,
+    Account,
+    HeldGpus,
+    Tariff,
+    Window,
+    account,
+)
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.metrics import (
     JobOutcomes,
@@ -37,6 +44,8 @@ from wattkeeper.sim.results.metrics import (
 )
 from wattkeeper.sim.results.schemas import TABLES
 from wattkeeper.sim.results.timeline import Timeline, timeline
+from wattkeeper.traces.electricity.charges import charge_intervals
+from wattkeeper.traces.schema import is_optional
 
 ZOO_TYPES: dict[str, pa.DataType] = {
     "number": pa.int64(), "time_s": pa.float64(), "parent": pa.string(), "coverage": pa.float64(),
@@ -73,9 +82,9 @@ class RunResult:
     events: int
     digest: str
 
-    def charge(self, window: Window) -> RunResult:
+    def charge(self, window: Window, tariff: Tariff = NO_TARIFF) -> RunResult:
         """The same results, with the cluster's metrics over a window that contains the own one."""
-        widened = self.account.widen(window)
+        widened = self.account.widen(window, tariff)
         metrics = widened.metrics()
         by = {
             key: {
@@ -98,13 +107,14 @@ def collect(
     zoo: ZooBackend | None = None,
     unmeasured: Collection[str] = (),
     window: tuple[float | None, float | None] = (None, None),
+    tariff: Tariff = NO_TARIFF,
 ) -> RunResult:
     """Make tables and metrics from what the recorder holds.
 
     `recorder` is emptied. `optima`: smallest expected cost (J) by workload, number of GPUs and GPU
     type. `unmeasured`: workloads without measured power; their energy is absent, and so is that of
     the cluster. `window`: begin and end of what the cluster is charged for, s; the first submission
-    and the last end where they are None.
+    and the last end where they are None. `tariff`: of the energy of the cluster and of jobs.
     """
     number = recorder.column("number")
     gpus, milli, submit_s = (
@@ -112,7 +122,7 @@ def collect(
     )
     held = held_gpus(recorder, cluster, gpus.astype(np.int64) * milli)
     line = timeline(recorder, cluster, submit_s, held.thousandths)
-    charged = account(recorder, cluster, held, charged_window(line, window))
+    charged = account(recorder, cluster, held, charged_window(line, window), tariff)
     if unmeasured:
         charged = charged.without_energy()
         line = line._replace(power_w=np.full(len(line.power_w), np.nan))
@@ -122,6 +132,7 @@ def collect(
     recorded = recorded_columns(recorder, cluster)
     recorder.clear()  # frees its memory before the tables need as much
     attempts = attempt_columns(recorded, source, unmeasured)
+    attempts |= charge_attempts(attempts, tariff, cluster.pue)
     metrics, by = _metrics(aggregate_attempts(attempts, number, pauses, optima))
     columns = {"jobs": attempts, "decisions": decisions, "timeline": line._asdict()}
     columns["timeline"]["power_w"] = pa.array(line.power_w, mask=np.isnan(line.power_w))
@@ -138,6 +149,22 @@ def collect(
     result = RunResult(variant, seed, tables, metrics, by, charged, events, digest)
     pa.default_memory_pool().release_unused()
     return result
+
+
+def charge_attempts(
+    attempts: Mapping[str, pa.Array], tariff: Tariff, pue: float
+) -> dict[str, pa.Array]:
+    """What the energy of each attempt costs and emits, times `pue`, by metric.
+
+    It counts as drawn evenly from the attempt's start to its end, pauses included.
+    """
+    begin_s, end_s = (attempts[name].to_numpy() for name in ("start_time_s", "finish_time_s"))
+    energy_j = attempts["energy_j"].to_numpy(zero_copy_only=False) * pue
+    return {
+        name: pa.array(charge_intervals(begin_s, end_s, energy_j, rate, tariff.origin_s),
+                       from_pandas=True)
+        for name, rate in tariff.rates.items()
+    }  # fmt: skip
 
 
 def charged_window(line: Timeline, stated: tuple[float | None, float | None]) -> Window:
@@ -205,8 +232,10 @@ def _metrics(jobs: JobOutcomes) -> tuple[dict[str, float], dict[str, dict[str, d
 def _table(schema: pa.Schema, variant: str, seed: int, columns: dict[str, Any]) -> pa.Table:
     rows = len(columns["time_s"])
     keys = {"variant": _encode([variant], np.zeros(rows, np.int8)), "seed": np.full(rows, seed)}
-    arrays = [_array((keys | columns)[want.name], want.type) for want in schema]
-    fields = [want.with_type(array.type) for want, array in zip(schema, arrays, strict=True)]
+    filled = keys | columns
+    fields = [want for want in schema if want.name in filled or not is_optional(want)]
+    arrays = [_array(filled[want.name], want.type) for want in fields]
+    fields = [want.with_type(array.type) for want, array in zip(fields, arrays, strict=True)]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 

@@ -235,9 +235,10 @@ def _read_table(path: Path, meta: _Meta, name: str) -> pa.Table:
 
 def _decode(data: bytes, schema: pa.Schema, path: Path) -> pa.Table:
     """The table in a Parquet file, whose size is known before each text of it has its own bytes."""
-    texts = [want.name for want in schema if pa.types.is_string(want.type)]
     file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
-    check_types(file.schema_arrow, schema, str(path))
+    present = file.schema_arrow
+    check_types(present, schema, str(path))
+    texts = [want.name for want in present if pa.types.is_string(want.type)]
     groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
     size = file.metadata.num_rows * 8 * len(schema)
     _check_size(max(size, sum(group.total_byte_size for group in groups)), data, path)

@@ -21,7 +21,7 @@ from tests.support.messages import assert_states
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, TraceError
 from wattkeeper.traces.generate.synthetic import SyntheticProfiles, generate
 from wattkeeper.traces.library import folder, store
-from wattkeeper.traces.schema import JOBS
+from wattkeeper.traces.schema import JOBS, is_optional, jobs_table, validate
 from wattkeeper.traces.trace import Trace
 
 
@@ -267,3 +267,19 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     code = "import sys, wattkeeper.traces, wattkeeper.traces.formats; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"pyarrow", "numpy", "pandas", "pydantic", "rich"} & set(done.stdout.split())
+
+
+def test_a_trace_without_optional_columns_is_read(tmp_path: Path) -> None:
+    """As written before there were these columns."""
+    jobs = validate(jobs_table({"job_id": ["a"], "submit_time_s": [0.0], "gpus": [1]}), JOBS, "x")
+    old = [want.name for want in JOBS if not is_optional(want)]
+    trace = Trace("old", "jobs", {"jobs": jobs}, "csv", "recorded", "s", "l")
+    folder.write(trace, tmp_path / "old")
+    path, meta = tmp_path / "old/jobs.parquet", tmp_path / "old/trace.json"
+    pq.write_table(pq.read_table(path).select(old), path)
+    state = json.loads(meta.read_text())
+    state["tables"]["jobs"]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    del state["digest"]
+    meta.write_text(json.dumps(state))
+    assert pq.read_schema(path).names == old
+    assert folder.read(tmp_path / "old").tables["jobs"].equals(jobs)

@@ -1,0 +1,127 @@
+"""Prices and carbon intensities of a scenario, and the date of its second 0."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.analysis.manifest import TariffReport
+from wattkeeper.scenarios.spec.electricity import ElectricitySection, RateFile
+from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.spec.variants import electricity_of
+from wattkeeper.scenarios.spec.yaml_document import locate_errors
+from wattkeeper.sim.results.accounting import CARBON, COST, Tariff, Window
+from wattkeeper.traces.electricity.charges import Rate
+from wattkeeper.traces.electricity.forms import Quantity, SeriesOptions
+from wattkeeper.traces.electricity.readers import read_series
+from wattkeeper.traces.electricity.series import Series
+from wattkeeper.traces.trace import Trace
+
+KEYS: Final[Mapping[str, Quantity]] = {COST: "price", CARBON: "carbon"}
+"""The key of each metric in a scenario."""
+
+DATE: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) \((.*)\)")
+
+
+def read_tariffs(loaded: LoadedScenario, traces: Sequence[Trace]) -> dict[str, Tariff]:
+    """The tariff of each variant of a scenario with `electricity`; empty without.
+
+    Raises:
+        InputError: If a file is wrong, or the date of second 0 is not known; the message names the
+            place in the scenario.
+    """
+    scenario, document = loaded
+    if scenario.electricity is None:
+        return {}
+    read = cache(_read_rate)
+    tariffs = {}
+    for variant in scenario.variants:
+        section = electricity_of(scenario, variant)
+        assert section is not None
+        own = scenario.variants[variant].electricity is not None
+        place = ("variants", variant, "electricity") if own else ("electricity",)
+        with locate_errors(document, *place):
+            rates = {
+                metric: read(key, stated)
+                for metric, key in KEYS.items()
+                if (stated := getattr(section, key)) is not None
+            }
+            _check_currency(section, rates.get(COST))
+            is_timed = any(isinstance(rate, Series) for rate in rates.values())
+            tariffs[variant] = Tariff(rates, _origin_s(section, traces) if is_timed else 0.0)
+    return tariffs
+
+
+def describe_tariff(
+    section: ElectricitySection | None, tariff: Tariff, window: Window
+) -> TariffReport:
+    """The part of the manifest on the tariff of a variant; the window is the first seed's."""
+    report: TariffReport = {"origin_s": tariff.origin_s, "notes": []}
+    price, carbon = (tariff.rates.get(metric) for metric in (COST, CARBON))
+    if price is not None and section is not None:
+        report["currency"] = currency_of(section, price)
+        report["price"] = _describe_rate(price, f"{report['currency']}/kWh")
+    if carbon is not None:
+        report["carbon"] = _describe_rate(carbon, "g/kWh")
+    for rate in (price, carbon):
+        if isinstance(rate, Series):
+            from_s, until_s = (tariff.origin_s + border for border in window)
+            report["notes"] += rate.describe_use(from_s, until_s)
+    return report
+
+
+def _describe_rate(rate: Rate, unit: str) -> str:
+    if not isinstance(rate, Series):
+        return f"{rate:g} {unit}"
+    return f"{rate.kind} {rate.source}, in {rate.unit}".strip()
+
+
+def currency_of(section: ElectricitySection, price: Rate | None) -> str:
+    """The currency of prices; empty if there is none."""
+    if section.currency is not None:
+        return section.currency
+    return price.unit.removesuffix("/kWh") if isinstance(price, Series) else ""
+
+
+def _read_rate(key: Quantity, stated: float | RateFile) -> Rate:
+    if not isinstance(stated, RateFile):
+        return stated
+    options = stated.model_dump(exclude={"file"}, exclude_none=True)
+    return read_series(Path(stated.file), key, SeriesOptions(**options))
+
+
+def _check_currency(section: ElectricitySection, price: Rate | None) -> None:
+    if not isinstance(price, Series):
+        return
+    read = price.unit.removesuffix("/kWh")
+    if section.currency not in (None, read):
+        raise InputError(
+            f"currency: {section.currency}, but prices of {price.source} are in {read}"
+        )
+
+
+def _origin_s(section: ElectricitySection, traces: Sequence[Trace]) -> float:
+    """The date of second 0, in seconds since 1970 (UTC): as stated, or of the trace of jobs."""
+    if section.origin is not None:
+        return section.origin.timestamp()
+    advice = "state it: `origin: 2024-01-31T00:00:00+01:00`"
+    origins = [str(trace.quality.get("time_origin", "")) for trace in traces
+               if trace.kind == "jobs"]  # fmt: skip
+    match = next(filter(None, map(DATE.search, origins)), None)
+    if match is None:
+        raise InputError(f"a series needs the date of second 0, which no trace knows; {advice}")
+    moment = datetime.fromisoformat(match[1])
+    if section.zone is not None:
+        return moment.replace(tzinfo=ZoneInfo(section.zone)).timestamp()
+    if "UTC" not in match[2].split(","):
+        raise InputError(
+            f"second 0 is {match[1]} on {match[2]}; say its time zone (`zone: Europe/Berlin`), or "
+            f"{advice}"
+        )
+    return moment.replace(tzinfo=ZoneInfo("UTC")).timestamp()

@@ -1,0 +1,80 @@
+"""The section of scenario files on prices and emissions of electricity."""
+
+from datetime import datetime
+from typing import Annotated, Literal, Self
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, Field, model_validator
+
+from wattkeeper.scenarios.spec.section import LARGEST, Section
+from wattkeeper.traces.files.names import LONGEST
+
+
+def _check_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, KeyError):
+        raise ValueError(f"{name[:LONGEST]!r} is no time zone such as Europe/Berlin") from None
+    return name
+
+
+def _check_offset(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise ValueError("a date with its offset from UTC is needed, as 2024-01-31T00:00:00+01:00")
+    return moment
+
+
+class RateFile(Section):
+    """A file of prices or carbon intensities over time; see docs/electricity.md."""
+
+    file: Annotated[str, Field(min_length=1)]
+    """CSV, JSON or Parquet."""
+    column: str | None = None
+    """Column of the values."""
+    time_column: str | None = None
+    """Column of the times."""
+    unit: str | None = None
+    """Unit of the values, as `EUR/MWh` or `kg/MWh`, where the file does not state it."""
+    kind: Literal["average", "marginal"] | None = None
+    """What a carbon intensity is, where the file does not state it."""
+    zone: str | None = None
+    """Time zone of times without an offset: `UTC`, `Europe/Berlin`, `+01:00`."""
+    stamp: Literal["start", "end"] | None = None
+    """Whether a time is the start or the end of its slot; the start if absent."""
+    area: str | None = None
+    """Part of the grid, for a file with several."""
+    fill: Literal["previous"] | None = None
+    """`previous`: a value holds over a gap after it. Gaps are errors if absent."""
+    repeat: Literal["year", "week", "day"] | None = None
+    """Period after which the series repeats; times outside of it are errors if absent."""
+
+
+class ElectricitySection(Section):
+    """What the energy of the cluster costs and emits."""
+
+    price: Annotated[float, Field(ge=-LARGEST, le=LARGEST)] | RateFile | None = None
+    """Price of a kWh: a number in `currency`, or a file."""
+    carbon: Annotated[float, Field(ge=0, le=LARGEST)] | RateFile | None = None
+    """Emissions of a kWh: a number in g, or a file."""
+    currency: Annotated[str, Field(pattern=r"^[A-Za-z]{1,8}$|^[€$£¥]$")] | None = None
+    """Currency of `price`, as `EUR`; needed with a number."""
+    origin: Annotated[datetime, AfterValidator(_check_offset)] | None = None
+    """Date of second 0 of the run, with its offset from UTC; that of the trace if absent. Only used
+    with files."""
+    zone: Annotated[str, AfterValidator(_check_zone)] | None = None
+    """Time zone of the trace's own date of second 0, where the trace does not know it."""
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        if self.price is None and self.carbon is None:
+            raise ValueError("electricity needs price, carbon or both")
+        if isinstance(self.price, float) and self.currency is None:
+            raise ValueError("currency: needed with a price that is a number")
+        if self.currency is not None and self.price is None:
+            raise ValueError("currency: there is no price")
+        timed = isinstance(self.price, RateFile) or isinstance(self.carbon, RateFile)
+        if not timed and (self.origin is not None or self.zone is not None):
+            raise ValueError("origin, zone: they are of files, and there is none")
+        if self.origin is not None and self.zone is not None:
+            raise ValueError("origin, zone: say one of them")
+        return self
