@@ -11,12 +11,11 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.analysis.manifest import TariffReport
 from wattkeeper.scenarios.spec.electricity import ElectricitySection, RateFile
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.variants import electricity_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
-from wattkeeper.sim.results.accounting import CARBON, COST, Tariff, Window
+from wattkeeper.sim.results.accounting import CARBON, COST, Tariff
 from wattkeeper.traces.electricity.charges import Rate
 from wattkeeper.traces.electricity.forms import Quantity, SeriesOptions
 from wattkeeper.traces.electricity.readers import read_series
@@ -56,30 +55,6 @@ def read_tariffs(loaded: LoadedScenario, traces: Sequence[Trace]) -> dict[str, T
             is_timed = any(isinstance(rate, Series) for rate in rates.values())
             tariffs[variant] = Tariff(rates, _origin_s(section, traces) if is_timed else 0.0)
     return tariffs
-
-
-def describe_tariff(
-    section: ElectricitySection | None, tariff: Tariff, window: Window
-) -> TariffReport:
-    """The part of the manifest on the tariff of a variant; the window is the first seed's."""
-    report: TariffReport = {"origin_s": tariff.origin_s, "notes": []}
-    price, carbon = (tariff.rates.get(metric) for metric in (COST, CARBON))
-    if price is not None and section is not None:
-        report["currency"] = currency_of(section, price)
-        report["price"] = _describe_rate(price, f"{report['currency']}/kWh")
-    if carbon is not None:
-        report["carbon"] = _describe_rate(carbon, "g/kWh")
-    for rate in (price, carbon):
-        if isinstance(rate, Series):
-            from_s, until_s = (tariff.origin_s + border for border in window)
-            report["notes"] += rate.describe_use(from_s, until_s)
-    return report
-
-
-def _describe_rate(rate: Rate, unit: str) -> str:
-    if not isinstance(rate, Series):
-        return f"{rate:g} {unit}"
-    return f"{rate.kind} {rate.source}, in {rate.unit}".strip()
 
 
 def currency_of(section: ElectricitySection, price: Rate | None) -> str:

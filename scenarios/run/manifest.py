@@ -6,17 +6,26 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest, TraceProvenance
-from wattkeeper.scenarios.inputs.electricity import describe_tariff
+from wattkeeper.scenarios.analysis.manifest import (
+    LiveReport,
+    Manifest,
+    TariffReport,
+    TraceProvenance,
+)
+from wattkeeper.scenarios.inputs.electricity import currency_of
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
 from wattkeeper.scenarios.run.search_run import training_versions
 from wattkeeper.scenarios.run.unit import software_versions
+from wattkeeper.scenarios.spec.electricity import ElectricitySection
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.variants import electricity_of
 from wattkeeper.sim.engine.warm_start import shipped
+from wattkeeper.sim.results.accounting import CARBON, COST, Tariff, Window
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.folder import digest_results
 from wattkeeper.sim.results.tables import RunResult
+from wattkeeper.traces.electricity.charges import Rate
+from wattkeeper.traces.electricity.series import Series
 from wattkeeper.traces.trace import Trace
 
 
@@ -60,12 +69,36 @@ def make_manifest(
     if scenario.electricity is not None:
         window = results[0].account.window
         manifest["electricity"] = {
-            name: describe_tariff(electricity_of(scenario, name), inputs.runs[name].tariff, window)
+            name: _describe_tariff(electricity_of(scenario, name), inputs.runs[name].tariff, window)
             for name in scenario.variants
         }
     if live is not None:
         manifest["live"] = live
     return manifest
+
+
+def _describe_tariff(
+    section: ElectricitySection | None, tariff: Tariff, window: Window
+) -> TariffReport:
+    """The part of the manifest on the tariff of a variant; the window is the first seed's."""
+    report: TariffReport = {"origin_s": tariff.origin_s, "notes": []}
+    price, carbon = (tariff.rates.get(metric) for metric in (COST, CARBON))
+    if price is not None and section is not None:
+        report["currency"] = currency_of(section, price)
+        report["price"] = _describe_rate(price, f"{report['currency']}/kWh")
+    if carbon is not None:
+        report["carbon"] = _describe_rate(carbon, "g/kWh")
+    for rate in (price, carbon):
+        if isinstance(rate, Series):
+            from_s, until_s = (tariff.origin_s + border for border in window)
+            report["notes"] += rate.describe_use(from_s, until_s)
+    return report
+
+
+def _describe_rate(rate: Rate, unit: str) -> str:
+    if not isinstance(rate, Series):
+        return f"{rate:g} {unit}"
+    return f"{rate.kind} {rate.source}, in {rate.unit}".strip()
 
 
 def provenance(trace: Trace) -> TraceProvenance:
