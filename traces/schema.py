@@ -165,12 +165,22 @@ def jobs_table(columns: Mapping[str, Any]) -> pa.Table:
     rows = len(columns["job_id"])
     defaults = {"gpu_milli": 1000, "time_scale": 1.0}
     full = {
-        want.name: columns[want.name]
-        if want.name in columns
-        else pa.repeat(pa.scalar(defaults.get(want.name), want.type), rows)
-        for want in JOBS
+        name: pa.repeat(pa.scalar(default, JOBS.field(name).type), rows)
+        for name, default in defaults.items()
     }
-    return pa.table(full, schema=JOBS)
+    full |= columns
+    return pa.table(full | _null_columns([w for w in JOBS if w.name not in full], rows), JOBS)
+
+
+def _null_columns(fields: Sequence[pa.Field], rows: int) -> dict[str, pa.Array]:
+    """Columns of nulls by name; they share a buffer of zeros, whose pages take no memory."""
+    zeros = pa.py_buffer(np.zeros(rows + 1, dtype=np.int64))
+    return {
+        want.name: pa.Array.from_buffers(
+            want.type, rows, [zeros] * (3 if want.type == pa.string() else 2), rows
+        )
+        for want in fields
+    }
 
 
 def validate(table: pa.Table, schema: pa.Schema, file: str) -> pa.Table:
@@ -200,10 +210,16 @@ def validate(table: pa.Table, schema: pa.Schema, file: str) -> pa.Table:
 
 def add_optional(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The table with nulls in optional columns that it lacks."""
-    for want in schema:
-        if is_optional(want) and want.name not in table.column_names:
-            table = table.append_column(want, pa.nulls(table.num_rows, want.type))
+    lacking = [w for w in schema if is_optional(w) and w.name not in table.column_names]
+    for name, nulls in _null_columns(lacking, table.num_rows).items():
+        table = table.append_column(schema.field(name), nulls)
     return table
+
+
+def drop_optional(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table without optional columns that hold no value."""
+    empty = [w.name for w in schema if is_optional(w) and table[w.name].null_count == len(table)]
+    return table.drop_columns(empty)
 
 
 def check_types(present: pa.Schema, schema: pa.Schema, file: str) -> None:

@@ -10,9 +10,18 @@ from hypothesis import strategies as st
 from tests.support.messages import assert_states
 from wattkeeper.policies.errors import SHOWN, InputError, TraceError
 from wattkeeper.traces.files.names import derive_name, is_name
-from wattkeeper.traces.schema import CONVERGENCE, JOBS, KINDS, PROFILES, WORKLOADS, validate
+from wattkeeper.traces.schema import (
+    CONVERGENCE,
+    JOBS,
+    KINDS,
+    PROFILES,
+    WORKLOADS,
+    drop_optional,
+    validate,
+)
 from wattkeeper.traces.trace import Trace
 
+OPTIONAL_COLUMNS = ["start_time_s", "tries", "energy_j", "account", "qos"]
 SCHEMAS = [schema for tables in KINDS.values() for schema in tables.values()]
 
 positive = st.floats(min_value=1e-300, max_value=1e15)
@@ -89,6 +98,19 @@ def test_valid_rows_pass_unchanged(rows: list[dict[str, object]]) -> None:
     valid = validate(table.select(list(reversed(table.column_names))), PROFILES, "x")
     assert valid.to_pylist() == rows
     assert valid.schema.equals(PROFILES, check_metadata=True)
+
+
+def test_optional_columns_may_be_absent_and_take_no_memory() -> None:
+    stored = jobs(job(), job(job_id="b")).drop_columns(OPTIONAL_COLUMNS)
+    valid = validate(stored, JOBS, "x")
+    assert valid.schema.equals(JOBS, check_metadata=True)
+    assert [valid[name].to_pylist() for name in OPTIONAL_COLUMNS] == [[None, None]] * 5
+    assert len({valid[name].chunk(0).buffers()[-1].address for name in OPTIONAL_COLUMNS}) == 1
+    assert drop_optional(valid, JOBS).schema.names == stored.column_names
+    filled = valid.drop_columns(["qos"]).append_column("qos", pa.array([None, "high"]))
+    assert drop_optional(filled, JOBS).schema.names == [*stored.column_names, "qos"]
+    with pytest.raises(TraceError, match="column status is missing"):
+        validate(stored.drop_columns(["status"]), JOBS, "x")
 
 
 @given(

@@ -16,7 +16,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.traces.arrow import encode
 from wattkeeper.traces.describe.rhythm import rates
 from wattkeeper.traces.library.importer import LATE
-from wattkeeper.traces.schema import JOBS, is_optional
+from wattkeeper.traces.schema import JOBS, drop_optional
 from wattkeeper.traces.trace import Trace
 
 QUANTILES: Final = (0, 5, 25, 50, 75, 95, 99, 100)
@@ -73,9 +73,8 @@ def report(trace: Trace, gpus: int | None = None) -> Json:
         "demand": demand,
         "missing": {
             want.name: {"jobs": (n := table[want.name].null_count), "share": n / table.num_rows}
-            for want in JOBS
+            for want in drop_optional(table, JOBS).schema
             if want.nullable
-            and not (is_optional(want) and table[want.name].null_count == table.num_rows)
         },
         "gpus": {str(row["gpus"]): row["jobs"] for row in demand},
         **{

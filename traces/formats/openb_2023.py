@@ -91,6 +91,7 @@ def convert(batch: Batch) -> Rows:
         "job_id": names,
         "queue": parse_texts(table, "qos"),
         "submit_time_s": created,
+        "start_time_s": scheduled,
         "duration_s": duration,
         "gpus": gpus,
         "gpu_milli": milli,

@@ -76,6 +76,7 @@ class _Tasks(NamedTuple):
     names: pa.Array
     gpus: Floats
     milli: Floats
+    start_s: Floats
     duration_s: Floats
     gpu_type: pa.Array
     reason: Ints
@@ -211,11 +212,13 @@ def _by_job(tasks: pa.Table) -> _Tasks:
     reason = np.where((reason == 0) & (lowest != highest), SHARES, reason)
     reason = np.where((reason == 0) & (first != last), TYPES, reason)
     gpu_type = kinds.dictionary.take(pa.array(last.astype(np.int64)))
+    started = -_most(job, -start, count)
     return _Tasks(
         names=coded.dictionary,
         gpus=np.bincount(job, weights=gpus, minlength=count).astype(float),
         milli=highest,
-        duration_s=_most(job, end, count) + _most(job, -start, count),
+        start_s=started,
+        duration_s=_most(job, end, count) - started,
         gpu_type=pc.if_else(pc.equal(gpu_type, ""), pa.scalar(None, pa.string()), gpu_type),
         reason=reason,
     )
@@ -249,6 +252,7 @@ def convert(batch: Batch) -> Rows:
         "job_id": names,
         "user": parse_texts(table, "user"),
         "submit_time_s": submitted,
+        "start_time_s": _take(tasks.start_s, row),
         "duration_s": _take(tasks.duration_s, row),
         "gpus": _take(tasks.gpus, row),
         "gpu_milli": _take(tasks.milli, row),

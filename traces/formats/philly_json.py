@@ -3,7 +3,7 @@
 One JSON array of jobs: ``status``, ``vc``, ``jobid``, ``attempts`` (each with ``start_time``,
 ``end_time`` and ``detail``: the GPUs by server), ``submitted_time``, ``user``. It is decoded
 object by object, never whole. The GPUs of a job are those of its first attempt; its run time is
-the sum over the attempts that have both times, and absent if none has.
+the sum over the attempts that have both times, and absent if none has; it starts with the first.
 """
 
 import codecs
@@ -22,6 +22,7 @@ from wattkeeper.policies.errors import TraceError
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.csvfile import open_plain
 from wattkeeper.traces.readers.textfile import one_path
+from wattkeeper.traces.schema import JOBS
 
 CHUNK_BYTES: Final = 1 << 20
 LONGEST_OBJECT: Final = 1 << 22
@@ -43,6 +44,8 @@ class _Job(NamedTuple):
     queue: str | None
     submit_time_s: float
     duration_s: float | None
+    start_time_s: float | None
+    tries: int
     gpus: int
     status: str | None
 
@@ -178,11 +181,8 @@ def convert(batch: Batch) -> Rows:
         else:
             kept.append(row)
             jobs.append(job)
-    types = {
-        "submit_time_s": pa.float64(), "duration_s": pa.float64(), "gpus": pa.int32(),
-    }  # fmt: skip
     arrays = {
-        name: pa.array([getattr(job, name) for job in jobs], types.get(name, pa.string()))
+        name: pa.array([getattr(job, name) for job in jobs], JOBS.field(name).type)
         for name in _Job._fields
     }
     return Rows(arrays, np.array(kept, dtype=np.int64), wrong, dropped, absolute=True)
@@ -198,7 +198,8 @@ def _job(record: object) -> _Job | str:
     attempts = _list(record, "attempts")
     submitted = _time(record, "submitted_time", "")
     spans = [_span(attempt, f"attempts[{n}]") for n, attempt in enumerate(attempts)]
-    known = [span for span in spans if span is not None]
+    known = [end - start for start, end in spans if start is not None and end is not None]
+    start = min((start for start, _ in spans if start is not None), default=None)
     user, queue, status = (_text(record, key) for key in ("user", "vc", "status"))
     if submitted is None:
         return NO_SUBMISSION
@@ -208,7 +209,7 @@ def _job(record: object) -> _Job | str:
     if not gpus:
         return NO_GPU
     duration = sum(known) if known else None
-    return _Job(job_id, user, queue, submitted, duration, gpus, status)
+    return _Job(job_id, user, queue, submitted, duration, start, len(attempts), gpus, status)
 
 
 def _gpus(attempt: dict[str, Any]) -> int:
@@ -220,17 +221,15 @@ def _gpus(attempt: dict[str, Any]) -> int:
     return count
 
 
-def _span(attempt: object, where: str) -> float | None:
-    """Run time of an attempt (s), if it is known."""
+def _span(attempt: object, where: str) -> tuple[float | None, float | None]:
+    """Start and end of an attempt, where they are known."""
     if not isinstance(attempt, dict):
         raise ValueError(f"{where} is {_quote(attempt)}, must be an object")
     start, end = (_time(attempt, key, where + ".") for key in ("start_time", "end_time"))
-    if start is None or end is None:
-        return None
-    if end < start:
+    if start is not None and end is not None and end < start:
         times = f"{attempt['end_time']} is before its start {attempt['start_time']}"
         raise ValueError(f"{where}.end_time {times}")
-    return end - start
+    return start, end
 
 
 def _time(record: dict[str, Any], key: str, where: str) -> float | None:

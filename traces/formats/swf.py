@@ -54,9 +54,11 @@ def convert(batch: Batch) -> Rows:
     """Columns by position."""
     table: pa.Table = batch.rows
     wrong: Wrong = {}
-    run, asked_s = (
-        parse_numbers(table, name, wrong, absent=UNKNOWN) for name in ("run time", "requested time")
+    wait, run, asked_s = (
+        parse_numbers(table, name, wrong, absent=UNKNOWN)
+        for name in ("wait time", "run time", "requested time")
     )
+    submit = parse_numbers(table, "submit time", wrong, needed=True, absent=UNKNOWN)
     status, asked, got = (
         parse_numbers(table, name, wrong, whole=True, absent=UNKNOWN)
         for name in ("status", "requested processors", "allocated processors")
@@ -67,7 +69,8 @@ def convert(batch: Batch) -> Rows:
         "job_id": parse_texts(table, "job number"),
         "user": parse_texts(table, "user", UNKNOWN),
         "queue": parse_texts(table, "queue", UNKNOWN),
-        "submit_time_s": parse_numbers(table, "submit time", wrong, needed=True, absent=UNKNOWN),
+        "submit_time_s": submit,
+        "start_time_s": submit + wait,
         "duration_s": run,
         "estimate_s": np.where(asked_s > 0, asked_s, np.nan),
         "gpus": gpus,

@@ -31,7 +31,7 @@ from wattkeeper.traces.limits import (
     UNLIMITED_TABLE_BYTES,
     is_oversized,
 )
-from wattkeeper.traces.schema import KINDS, OPTIONAL, check_types
+from wattkeeper.traces.schema import KINDS, OPTIONAL, check_types, drop_optional
 from wattkeeper.traces.trace import Kind, Origin, Trace
 
 META = "trace.json"
@@ -87,8 +87,9 @@ def files(trace: Trace) -> dict[str, bytes]:
     for name, table in trace.tables.items():
         sink = pa.BufferOutputStream()
         extra = origin_metadata({key: getattr(trace, key) for key in ABOUT})
+        filled = drop_optional(table, table.schema)
         pq.write_table(
-            table.replace_schema_metadata(table.schema.metadata | extra), sink, compression="zstd"
+            filled.replace_schema_metadata(table.schema.metadata | extra), sink, compression="zstd"
         )
         data = sink.getvalue().to_pybytes()
         content[f"{name}.parquet"] = data
@@ -240,7 +241,7 @@ def _decode(data: bytes, schema: pa.Schema, path: Path) -> pa.Table:
     check_types(present, schema, str(path))
     texts = [want.name for want in present if pa.types.is_string(want.type)]
     groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
-    size = file.metadata.num_rows * 8 * len(schema)
+    size = file.metadata.num_rows * 8 * len(present)
     _check_size(max(size, sum(group.total_byte_size for group in groups)), data, path)
     file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False, read_dictionary=texts)
     # One thread: Arrow's pools can abort a process that ends while they start.

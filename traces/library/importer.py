@@ -27,7 +27,7 @@ from wattkeeper.traces.files.names import check_name, derive_name
 from wattkeeper.traces.library import folder as folders
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Quality, Rows
 from wattkeeper.traces.readers.csvfile import quote
-from wattkeeper.traces.schema import JOBS, NODES, jobs_table, row_problems, validate
+from wattkeeper.traces.schema import JOBS, NODES, is_optional, jobs_table, row_problems, validate
 
 MUCH: Final = 0.1
 """Share of malformed rows above which a file is suspicious."""
@@ -63,6 +63,7 @@ class _FirstPass:
     paths: list[Path] = field(default_factory=list)
     hashes: list[Ints] = field(default_factory=list)
     first_s: float = np.inf
+    absent: set[str] = field(default_factory=lambda: {w.name for w in JOBS if is_optional(w)})
     absolute: bool = False
 
     def fault(self, file: int, line: int, text: str) -> None:
@@ -142,9 +143,7 @@ def write_jobs(
         if not kept:
             raise TraceError(_explain_empty(result), where)
         fields = _fields(form, chosen, result, kept)
-        tables = {
-            "jobs": (kept, _write_table(scratch, fresh / TABLE, result.first_s, skip, fields))
-        }
+        tables = {"jobs": (kept, _write_table(scratch, fresh / TABLE, result, skip, fields))}
         scratch.unlink()
         if form.nodes is not None and (nodes := form.nodes(paths)) is not None:
             tables["nodes"] = _write_nodes(nodes, fresh / "nodes.parquet", fields)
@@ -178,6 +177,7 @@ def _convert(
             result.absolute |= rows.absolute
             submit = np.asarray(table["submit_time_s"])
             result.first_s = min(result.first_s, float(np.min(submit)))
+            result.absent -= {n for n in result.absent if table[n].null_count < table.num_rows}
             if not rows.absolute and (late := int((submit > YEAR_2100_S).sum())):
                 result.count(result.doubts, {LATE: late})
             ids = table["job_id"].to_pylist()
@@ -307,23 +307,23 @@ def _fields(form: JobsFormat, name: str, result: _FirstPass, kept: int) -> dict[
 def _write_table(
     scratch: Path,
     path: Path,
-    first_s: float,
+    result: _FirstPass,
     skip: Ints,
     fields: Mapping[str, Any],
 ) -> str:
     """Second pass; returns the digest of the table."""
-    schema = JOBS.with_metadata(JOBS.metadata | folders.origin_metadata(fields))
+    metadata = JOBS.metadata | folders.origin_metadata(fields)
+    schema = pa.schema([f for f in JOBS if f.name not in result.absent], metadata=metadata)
     start = 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for part in _parts(scratch, JOBS.names):
+        for part in _parts(scratch, schema.names):
             keep = np.ones(part.num_rows, dtype=bool)
             inside = skip[(skip >= start) & (skip < start + part.num_rows)]
             keep[inside - start] = False
             start += part.num_rows
             table = part
-            for name in TIMES:
-                if table[name].null_count < table.num_rows:
-                    table = replace_column(table, name, pc.subtract(table[name], first_s))
+            for name in set(TIMES) - result.absent:
+                table = replace_column(table, name, pc.subtract(table[name], result.first_s))
             if len(inside):
                 table = table.filter(pa.array(keep))
             writer.write_table(table.cast(schema))

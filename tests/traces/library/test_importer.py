@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -84,6 +85,29 @@ def test_a_sample_is_recognised_and_imported(name: str, home: Path) -> None:
     assert (home / "mine" / "jobs.parquet").read_bytes() == first
     assert (home / "mine" / "trace.json").read_bytes() == meta
     assert sorted(path.name for path in home.iterdir()) == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("name", "waits"),
+    [("slurm", [60, 1, 60]), ("helios", [0, 60]), ("acme", [10, 12]), ("swf", [10, 0, 5]),
+     ("csv", [None] * 3)],
+)  # fmt: skip
+def test_recorded_starts(name: str, waits: list[float | None]) -> None:
+    jobs = import_trace(name, [sample(name)]).tables["jobs"]
+    assert pc.subtract(jobs["start_time_s"], jobs["submit_time_s"]).to_pylist() == waits
+
+
+def test_optional_columns_of_csv(put: Callable[[str | bytes], Path]) -> None:
+    head = "submit_time_s,gpus,start_time_s,tries,energy_j,account,qos\n"
+    rows = "2024-01-01 00:00:00,1,2024-01-01 00:00:07,2,3.5,a,\n2024-01-01 00:00:05,1,,,,,q\n"
+    found = import_trace("csv", [put(head + rows)]).tables["jobs"]
+    names = head.strip().split(",")[2:]
+    assert found.select(names).to_pylist() == [
+        dict(zip(names, values, strict=True))
+        for values in ((7, 2, 3.5, "a", None), (None, None, None, None, "q"))
+    ]
+    faults = read_faults("csv", put(head + rows.replace(",2,3.5", ",0,-1")))
+    assert_states(faults[0], "line 2: tries is 0", "energy_j is -1.0", "> 0")
 
 
 @TEXT

@@ -76,6 +76,19 @@ def test_files_say_where_they_come_from(home: Path) -> None:
     assert schema.field("submit_time_s").metadata[b"unit"] == b"s"
 
 
+def test_a_table_without_optional_columns_is_written_and_read_as_before(home: Path) -> None:
+    trace = jobs()
+    path = store.save(trace)
+    names = pq.read_schema(path / "jobs.parquet").names
+    assert names == [f.name for f in JOBS if b"optional" not in f.metadata]
+    started = replace(trace, tables={"jobs": jobs_table({
+        **{name: trace.tables["jobs"][name] for name in names}, "start_time_s": [1.0, None, 2.0],
+    })})  # fmt: skip
+    store.save(started, replace=True)
+    assert pq.read_schema(path / "jobs.parquet").names == [*names, "start_time_s"]
+    assert store.find("jobs") == started
+
+
 def test_the_chunks_of_a_table_do_not_change_its_bytes() -> None:
     whole = jobs(count=50)
     table = whole.tables["jobs"]
