@@ -5,7 +5,7 @@ trained. The rule is that of the evaluation of Zeus on a cluster trace (You, Chu
 "Zeus: Understanding and Optimizing GPU Energy Consumption of DNN Training", NSDI 2023, section
 6.3): recurrences of one job form a group; groups are clustered by mean run time with k-means, one
 cluster per workload; clusters and workloads are matched in order of mean run time; and a job keeps
-the ratio of its run time to the mean.
+the ratio of its run time to the mean. A job may keep its run time instead.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -43,14 +43,21 @@ class Mapped(NamedTuple):
 
 
 def map_workloads(
-    jobs: pa.Table, mean_time_s: Mapping[str, float], by: Sequence[str], gpus: Collection[int]
+    jobs: pa.Table,
+    mean_time_s: Mapping[str, float],
+    by: Sequence[str],
+    gpus: Collection[int],
+    *,
+    keep: bool = False,
 ) -> Mapped:
     """Assign workloads to the jobs of a trace.
 
     Jobs are mapped if they run on a number of whole GPUs for which workloads were profiled, have a
     recorded duration > 0, and belong to a group. Others keep workload, group and time scale, and
     thus replay at their recorded duration. A group's mean is that of its mapped jobs, and their
-    ``time_scale`` is the job's duration over this mean: in each group it is 1 on average.
+    ``time_scale`` is the job's duration over this mean: in each group it is 1 on average. With
+    `keep`, it is the job's duration over the mean run time of its workload instead, so that the job
+    keeps its duration.
 
     The clustering is optimal and deterministic: it minimises the sum of
     squares of the groups' mean run times around their cluster's mean, each group counting once.
@@ -62,6 +69,7 @@ def map_workloads(
         mean_time_s: Mean run time by workload, s, > 0; ties are taken in order of name.
         by: Some of `GROUPING`, for a trace without any ``group_id``; otherwise ignored.
         gpus: Numbers of GPUs for which profiles were recorded.
+        keep: Whether jobs keep their recorded duration.
 
     Raises:
         InputError: If jobs already have workloads, if an argument is invalid, or if no job
@@ -82,6 +90,7 @@ def map_workloads(
     group_jobs = np.bincount(codes)
     means = np.bincount(codes, chosen) / group_jobs
     cluster = cluster_means(means, len(workloads))
+    times: Floats = np.array([mean_time_s[workload] for workload in workloads])
     table = tuple(
         {
             "workload": workload,
@@ -95,7 +104,7 @@ def map_workloads(
     filled = {
         "workload": pa.array(workloads, pa.string()).take(pa.array(cluster[codes])),
         "group_id": names.take(pa.array(codes)),
-        "time_scale": pa.array(chosen / means[codes]),
+        "time_scale": pa.array(chosen / (times[cluster[codes]] if keep else means[codes])),
     }
     return Mapped(_fill(jobs, mapped, filled), table, grouped_by, left_out)
 

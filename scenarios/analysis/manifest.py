@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.inputs.profiled_jobs import ProfiledShare
 
 
 class TraceProvenance(TypedDict):
@@ -77,5 +78,6 @@ class Manifest(TypedDict):
     versions: dict[str, str]
     host: dict[str, str]
     dropped_for: NotRequired[dict[str, dict[str, int]]]
+    profiled: NotRequired[ProfiledShare]
     live: NotRequired[LiveReport]
     wall_s: NotRequired[float]

@@ -8,6 +8,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest
 from wattkeeper.scenarios.analysis.overrides import clusters_by_variant, describe_overrides
 from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
+from wattkeeper.scenarios.inputs.profiled_jobs import describe_share
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.traces.files.names import file_name
 
@@ -98,6 +99,12 @@ def oracle_variants(scenario: Json) -> list[str]:
         for name, variant in scenario["variants"].items()
     }
     return [name for name, chosen in configured.items() if chosen and chosen["kind"] == "oracle"]
+
+
+def describe_profiles(manifest: Manifest) -> Iterator[str]:
+    """What profiles stand for, which belongs before everything else."""
+    if "profiled" in manifest:
+        yield from describe_share(manifest["profiled"])
 
 
 def cautions(manifest: Manifest, summary: Json) -> Iterator[str]:

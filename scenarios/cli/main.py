@@ -121,6 +121,7 @@ def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) ->
     """Check SCENARIO and the traces that it names, without running it."""
     from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
     from wattkeeper.scenarios.inputs.policy_checks import check_policies
+    from wattkeeper.scenarios.inputs.profiled_jobs import describe_counted
     from wattkeeper.scenarios.inputs.read import read_inputs
     from wattkeeper.scenarios.spec.loading import load
     from wattkeeper.scenarios.spec.variants import run_specs
@@ -134,7 +135,8 @@ def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) ->
     inputs = read_inputs(loaded, live=loaded.scenario.live is not None and not simulated)
     check_policies(loaded, inputs)
     dropped = describe_dropped(inputs.dropped, inputs.dropped_for)
-    for line in (*dropped, *describe_ignored_types(inputs.ignored)):
+    profiled = () if inputs.profiled is None else describe_counted(inputs.profiled)
+    for line in (*profiled, *dropped, *describe_ignored_types(inputs.ignored)):
         terminal.write(line)
     runs, variants = len(run_specs(loaded.scenario)), len(loaded.scenario.variants)
     terminal.write(

@@ -21,6 +21,7 @@ from wattkeeper.scenarios.inputs.job_filter import (
 )
 from wattkeeper.scenarios.inputs.latencies import latencies_of, with_preemption
 from wattkeeper.scenarios.inputs.power_checks import PowerCapCheck, check_busy_power, check_cap
+from wattkeeper.scenarios.inputs.profiled_jobs import count_profiled
 from wattkeeper.scenarios.inputs.recurring import read_live, read_recurring
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.inputs.zoo_models import (
@@ -34,6 +35,7 @@ from wattkeeper.scenarios.spec.schema import (
     ProfileSource,
     SyntheticSource,
     TraceWorkload,
+    WorkloadMapping,
 )
 from wattkeeper.scenarios.spec.variants import load_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
@@ -135,7 +137,7 @@ def _read_jobs(
     if workload.mapping is not None:
         reference = next(used for used in clusters if scenario.baseline in used.variants)
         with locate_errors(document, "workload", "mapping"):
-            mapped = _map_jobs(jobs, workload.mapping.by, load, reference.spec)
+            mapped = _map_jobs(jobs, workload.mapping, load, reference.spec)
             jobs = mapped.jobs
     models = read_models(trace)
     timed = 0
@@ -180,12 +182,14 @@ def _read_jobs(
         filtered.rows,
         mapped.table if mapped else (),
         timed,
+        count_profiled(runnable, trained, workload.mapping.duration if workload.mapping else None),
     )
 
 
 def _map_jobs(
-    jobs: pa.Table, by: tuple[str, ...], load: LoadProfiles | None, cluster: ClusterSpec
+    jobs: pa.Table, mapping: WorkloadMapping, load: LoadProfiles | None, cluster: ClusterSpec
 ) -> Mapped:
+    """Jobs with workloads; time is that of the default configuration, retries included."""
     if load is None:
         raise InputError("mapping needs workload.profiles")
     if len(cluster.gpu_types) > 1:
@@ -197,7 +201,7 @@ def _map_jobs(
         curve = profile.curves[profile.default_batch_size]
         epochs = curve.expected_epochs(profile.max_epochs)
         mean_time_s[name] = epochs * curve.time_per_epoch_s[-1]
-    return map_workloads(jobs, mean_time_s, by, {1})
+    return map_workloads(jobs, mean_time_s, mapping.by, {1}, keep=mapping.duration == "keep")
 
 
 def _needed_profiles(

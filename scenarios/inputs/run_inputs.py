@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.scenarios.inputs.latencies import NO_LATENCIES
+from wattkeeper.scenarios.inputs.profiled_jobs import ProfiledJobs
 from wattkeeper.scenarios.inputs.zoo_models import NO_MODELS, TraceModels
 from wattkeeper.scenarios.spec.schema import ArchitectureSearch
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
@@ -71,6 +72,7 @@ class ScenarioInputs(NamedTuple):
         rows: The jobs' rows in the trace, from 0.
         mapping: Workloads that jobs got: rows for the manifest.
         timed: Number of jobs that got a duration from a model.
+        profiled: What profiles stand for; None if there is nothing to say.
     """
 
     runs: InputsByVariant
@@ -81,6 +83,7 @@ class ScenarioInputs(NamedTuple):
     rows: Ints = NO_ROWS
     mapping: Sequence[Mapping[str, Any]] = ()
     timed: int = 0
+    profiled: ProfiledJobs | None = None
 
     @property
     def any_run(self) -> RunInputs:

@@ -10,7 +10,12 @@ from string import Template
 from xml.etree.ElementTree import Element
 
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.analysis.vocabulary import cautions, notes, oracle_variants
+from wattkeeper.scenarios.analysis.vocabulary import (
+    cautions,
+    describe_profiles,
+    notes,
+    oracle_variants,
+)
 from wattkeeper.scenarios.report import about, headline, markup, tables
 from wattkeeper.scenarios.report.charts.chart import Chart
 from wattkeeper.scenarios.report.charts.study_charts import draw_study
@@ -37,6 +42,7 @@ def render_page(study: Study) -> str:
     body = [
         header(manifest["scenario"]["name"]),
         tag("h1", manifest["scenario"]["question"] or manifest["scenario"]["name"]),
+        *markup.notes(describe_profiles(manifest), "caution"),
         tag("ul", *headline.write_sentences(summary, oracles), class_="answer"),
         *markup.notes(headline.write_remarks(len(manifest["seeds"]), summary)),
         *markup.notes(cautions(manifest, summary), "caution"),

@@ -12,6 +12,7 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     QUEUE_METRICS,
     ZOO_METRICS,
     cautions,
+    describe_profiles,
     oracle_variants,
     shown_metrics,
 )
@@ -53,7 +54,7 @@ def read_points(folder: Path, sweep: Json) -> list[PointRow]:
             _reduce(saved.summary),
             oracle_variants(saved.manifest["scenario"]),
             _etas(saved.manifest["scenario"]),
-            tuple(cautions(saved.manifest, saved.summary)),
+            (*describe_profiles(saved.manifest), *cautions(saved.manifest, saved.summary)),
         )
         for point, saved in study.finished_points(folder, sweep)
     ]

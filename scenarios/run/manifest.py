@@ -13,6 +13,7 @@ from wattkeeper.scenarios.analysis.manifest import (
     TraceProvenance,
 )
 from wattkeeper.scenarios.inputs.electricity import currency_of
+from wattkeeper.scenarios.inputs.profiled_jobs import add_baseline
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
 from wattkeeper.scenarios.run.search_run import training_versions
 from wattkeeper.scenarios.run.unit import software_versions
@@ -72,6 +73,8 @@ def make_manifest(
             name: _describe_tariff(electricity_of(scenario, name), inputs.runs[name].tariff, window)
             for name in scenario.variants
         }
+    if inputs.profiled is not None:
+        manifest["profiled"] = add_baseline(inputs.profiled, results, scenario.baseline)
     if live is not None:
         manifest["live"] = live
     return manifest

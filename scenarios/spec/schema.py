@@ -272,11 +272,18 @@ class RecurringWorkload(Section):
     """GPUs that each job holds; the profiles must have been recorded on as many."""
 
 
+MappedDuration = Literal["keep", "workload"]
+
+
 class WorkloadMapping(Section):
     """Jobs of a plain trace get workloads as in the Zeus study (NSDI '23, section 6.3)."""
 
     by: tuple[Literal["user", "queue", "gpus"], ...] = ("user", "queue", "gpus")
     """Columns that identify the recurrences of a job where the trace has no groups."""
+    duration: MappedDuration = "keep"
+    """`keep`: a job takes its recorded duration in the default configuration, by expectation over
+    the recorded runs of its workload, and only ratios are the profile's. `workload`: it takes the
+    time of its workload, times its recorded duration over its group's mean, as in the study."""
 
 
 class Durations(Section):

@@ -153,12 +153,14 @@ class YamlDocument:
         return self._key_places.get(path) or self.where(path)
 
     def known(self, path: ValuePath) -> ValuePath:
-        """The path without steps that are not in the file, such as the name of a union's member."""
-        known: ValuePath = ()
+        """The path without steps that are not in the file, such as the name of a union's member.
+
+        That name may be a key, too (`trace`): the longest path counts, and the one that ends last.
+        """
+        known: list[ValuePath] = [()]
         for step in path:
-            if (*known, step) in self._places:
-                known = (*known, step)
-        return known
+            known += [(*inner, step) for inner in known if (*inner, step) in self._places]
+        return max(reversed(known), key=len)
 
     def override(self, setting: str) -> None:
         """Change a value: `path.to.key=value`, the value in YAML.

@@ -112,6 +112,15 @@ def test_invariants_of_mappings(rows: list[dict], by: list[str]) -> None:
     assert again.jobs.equals(done.jobs)
     assert again.table == done.table
 
+    kept = map_workloads(jobs, MEANS, by, {1, 2}, keep=True)
+    assert kept.table == done.table
+    for job in kept.jobs.to_pylist():
+        if job["workload"] is not None:
+            seconds = job["time_scale"] * MEANS[job["workload"]]
+            assert seconds == pytest.approx(job["duration_s"], rel=1e-12)
+    others = kept.jobs.drop_columns(["time_scale"])
+    assert others.equals(done.jobs.drop_columns(["time_scale"]))
+
     after = done.jobs.to_pylist()
     groups: dict[str, list[dict]] = {}
     for before, job in zip(jobs.to_pylist(), after, strict=True):

@@ -13,6 +13,7 @@ from wattkeeper.scenarios.analysis.savings import is_noise, savings_labels, savi
 from wattkeeper.scenarios.analysis.vocabulary import (
     SHARES,
     cautions,
+    describe_profiles,
     format_value,
     knows_energy,
     notes,
@@ -31,6 +32,8 @@ NOISE_NOTE = f"{NOISE} only noise: the 95 % interval over seeds includes 0 %."
 def print_results(console: Console, scenario: Scenario, done: ScenarioResult) -> None:
     """Print the question, the comparison of variants, and the changes by workload."""
     print_heading(console, scenario.name, scenario.question)
+    for line in describe_profiles(done.manifest):
+        console.print(line, style="bold yellow")
     print_inputs(console, done.manifest["inputs"])
     for line in cautions(done.manifest, done.summary):
         console.print(line, style="bold yellow")

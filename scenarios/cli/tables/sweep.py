@@ -8,7 +8,7 @@ from rich.table import Table
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.study import finished_points, read_sweep
-from wattkeeper.scenarios.analysis.vocabulary import cautions, shown_metrics
+from wattkeeper.scenarios.analysis.vocabulary import cautions, describe_profiles, shown_metrics
 from wattkeeper.scenarios.cli.tables.run import (
     format_comparison,
     make_title,
@@ -40,6 +40,7 @@ def print_sweep(console: Console, folder: Path) -> None:
     first: list[tuple[Json, Json]] = []
     done = 0
     for done, (point, study) in enumerate(finished_points(folder, about), 1):
+        warnings |= dict.fromkeys(describe_profiles(study.manifest))
         warnings |= dict.fromkeys(cautions(study.manifest, study.summary))
         if done <= MOST_POINTS:
             first.append((point["values"], study.summary))
