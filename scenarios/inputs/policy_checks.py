@@ -35,7 +35,7 @@ def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
         _check_energy(loaded, run, variant)
         for point in DEFAULTS:
             config = policy_of(loaded.scenario, variant, point)
-            missing = _explain_missing(config, inputs)
+            missing = _explain_missing(config, inputs, run.load)
             if missing:
                 what = f"{point}: {config.kind} cannot run: {missing}"
                 raise locate_error(loaded, variant, PolicyError(what, point))
@@ -122,13 +122,15 @@ def _check_zoo(
             "what they reach from scratch (zoo.accuracy)"))  # fmt: skip
 
 
-def _explain_missing(config: PolicyConfig, inputs: ScenarioInputs) -> str:
+def _explain_missing(config: PolicyConfig, inputs: ScenarioInputs, load: float) -> str:
     """Explains which column that a policy needs is not filled; empty if all are."""
     for column, advice in config.needed_columns.items():
         label = COLUMNS.get(column, column)
         jobs = inputs.any_run.jobs
         if jobs is None:
             return f"it needs the {label} of every job, and jobs that recur have none"
+        if column == "start_time_s" and load != 1:
+            return f"with load: {load:g} jobs arrive at other times than they started at"
         absent = jobs[column].is_null()
         count = jobs[column].null_count
         if count:

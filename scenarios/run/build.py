@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.profile import optimum
@@ -59,6 +60,8 @@ def source_of(inputs: RunInputs) -> Source:
         if inputs.load != 1:
             submit_s = pc.divide(jobs["submit_time_s"], inputs.load)
             jobs = replace_column(jobs, "submit_time_s", submit_s)
+            absent = pa.nulls(len(jobs), pa.float64())  # there were no starts of these arrivals
+            jobs = replace_column(jobs, "start_time_s", absent)
         return TraceSource(jobs, inputs.models.of_job)
     return RecurringSource(inputs.recurrences, inputs.gpus)
 

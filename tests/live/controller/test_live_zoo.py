@@ -26,7 +26,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
     bring = ("traces", "import", "modelkeeper", "arrivals.csv", "graphs", "--name", "arrivals")
     run_command(*bring, traces=folder / "library", cwd=folder)
     workload = {"kind": "trace", "trace": "arrivals", "profiles": {"synthetic": {}},
-                "mapping": {"by": ["gpus"]}}  # fmt: skip
+                "mapping": {"by": ["gpus"], "duration": "workload"}}  # fmt: skip
     asks = {"configure": {"kind": "modelkeeper", "query_s": QUERY_S}, "select": "srtf"}
     path = scenario(folder, REHEARSED | {
         "cluster": REHEARSED["cluster"] | {"busy_power_w": 200, "gpus_per_node": 2},

@@ -22,7 +22,7 @@ cluster: {gpu: SYN-250W, gpus: 4000, gpus_per_node: 8, idle_power_w: 30, busy_po
 workload: {kind: trace, trace: jobs, profiles: {synthetic: {}}, mapping: {by: [user]}}
 variants:
   default: {}
-  low: {policies: {tune: {kind: fixed-power, power_limit_w: 125}}}
+  zeus: {policies: {tune: zeus-jit}}
 baseline: default
 """
 SINGLE = 3000

@@ -188,3 +188,9 @@ def test_recurring_jobs_of_a_variant() -> None:
     assert jobs.to_dict() == {"usual": 5 * workloads, "few": 3 * workloads, "two": 5 * workloads}
     nodes = done.table("jobs").to_pandas().explode("node_ids").groupby("variant")["node_ids"]
     assert nodes.max()["two"] == 1
+
+
+def test_recorded_starts_belong_to_recorded_arrivals(ask: Ask) -> None:
+    setting = "variants.fast.policies.select=recorded"
+    shown = ask(SIX, "validate", setting, code=2).stderr
+    assert_states(shown, "variant 'fast'", "select: recorded cannot run", "load: 2")
