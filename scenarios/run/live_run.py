@@ -156,6 +156,8 @@ def _wall(section: LiveSection, log: EventLog) -> WallClock:
     boot = process_identity.boot_id()
     known = json.loads(log.get("began") or "null")
     if known is None:
+        if len(log):
+            raise log.damaged("the time when the run began is missing")
         known = {"boot": boot, "s": time.monotonic()}
     elif known["boot"] != boot:  # the host was restarted: its time off is left out
         last_s = max((event.time_s for event in log.events()), default=0.0)
