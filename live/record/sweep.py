@@ -10,13 +10,11 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import NamedTuple
 
 from wattkeeper.live.controller.launchers.local import check_torchrun, find_module, torchrun_command
@@ -173,7 +171,7 @@ def record(
     key = json.dumps([command, plan.digest(), str(Path.cwd())])
     folder = folder / hashlib.sha256(key.encode()).hexdigest()[:16]
     make_private_folder(folder)
-    with _lock_folder(folder) as lock, _interrupt_on_sigterm():
+    with _lock_folder(folder) as lock:
         runner = _ScriptRunner(plan, command, folder, lock)
         highest_w = None if plan.power_limits_w is None else max(plan.power_limits_w)
         progress(0, 1)
@@ -372,17 +370,3 @@ def _lock_folder(folder: Path) -> Iterator[int]:
         ) from None
     finally:
         os.close(lock)
-
-
-@contextmanager
-def _interrupt_on_sigterm() -> Iterator[None]:
-    """Raise KeyboardInterrupt on SIGTERM within the block."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

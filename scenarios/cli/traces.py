@@ -229,7 +229,7 @@ def _download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
         return
     from rich.progress import DownloadColumn, TransferSpeedColumn
 
-    with terminal.make_bars(DownloadColumn(), TransferSpeedColumn()) as bar:
+    with terminal.show_bars(DownloadColumn(), TransferSpeedColumn()) as bar:
         tasks: dict[str, Any] = {}
 
         def update(file: str, done: int, total: int | None) -> None:

@@ -35,6 +35,7 @@ from wattkeeper.scenarios.run.build import (
     source_of,
     streams_of,
 )
+from wattkeeper.scenarios.run.interruptions import INTERRUPTIONS
 from wattkeeper.scenarios.run.live_equipment import Equipment, equip
 from wattkeeper.scenarios.run.live_results import with_outcomes
 from wattkeeper.scenarios.spec.loading import LoadedScenario
@@ -107,7 +108,7 @@ def execute(
 
 @contextmanager
 def _halted_by_signals(backend: LiveBackend, env: LiveEnvironment) -> Iterator[None]:
-    """Inside, an interruption or SIGTERM lets trainings save their state; a second one does not.
+    """Inside, an interruption lets trainings save their state; a second one does not.
 
     Nor does the first one if a step of the run takes longer than `STUCK_S`.
     """
@@ -132,7 +133,7 @@ def _halted_by_signals(backend: LiveBackend, env: LiveEnvironment) -> Iterator[N
             raise KeyboardInterrupt
         turns = env.turns
 
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in INTERRUPTIONS}
     before = {
         number: handler or signal.SIG_DFL
         for number, handler in handlers.items()

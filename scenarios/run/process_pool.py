@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -16,6 +17,7 @@ from threading import Thread, current_thread, main_thread
 from typing import Any, Final, Generic, TypeVar
 
 from wattkeeper.policies.errors import EnvironmentLacks
+from wattkeeper.scenarios.run.interruptions import INTERRUPTIONS
 from wattkeeper.traces.arrow import configure_arrow
 
 T = TypeVar("T")
@@ -172,6 +174,7 @@ class _Worker(Generic[T]):
 
 def _serve(pipe: Connection, call: Callable[[Any], Any]) -> None:
     """Call the function with what the pipe brings, as long as the parent lives."""
+    sys.stdout = sys.stderr  # what policies print is none of the command's output
     configure_arrow()
     Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError, ConnectionError):  # the parent is gone
@@ -204,19 +207,23 @@ def _end_with_parent() -> None:
 def _uninterrupted() -> Iterator[None]:
     """Inside, processes start with interruptions blocked; the parent gets one afterwards.
 
-    They inherit the blocked signal. Another thread of the parent may still get it, so the handler
+    They inherit the blocked signals. Another thread of the parent may still get one, so the handler
     only notes it.
     """
     if current_thread() is not main_thread():
         yield
         return
-    interruptions: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, frame: interruptions.append(number))
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    handlers = {number: signal.getsignal(number) for number in INTERRUPTIONS}
+    handled = [number for number, handler in handlers.items() if callable(handler)]
+    noted: list[int] = []
+    for number in handled:
+        signal.signal(number, lambda number, frame: noted.append(number))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTIONS)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        signal.signal(signal.SIGINT, handler)
-    if interruptions:
+        for number in handled:
+            signal.signal(number, handlers[number])
+    if noted:
         raise KeyboardInterrupt

@@ -346,6 +346,7 @@ def test_interrupted_sweep_resumes(tmp_path: Path, number: int) -> None:
     process.send_signal(number)
     waiting.unlink()
     _, error = process.communicate(timeout=120)
+    assert process.returncode == (130 if number == signal.SIGTERM else -number)
     assert "Traceback" not in error
     before = started(tmp_path)
 
