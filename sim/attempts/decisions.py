@@ -73,6 +73,9 @@ class PolicyContext:
         stream_of: A new random stream by decision point and name (`RandomStreams.policy`).
         foresight: The profile that an attempt will be replayed from; it is only asked for a policy
             that declares foresight. None: there is none.
+
+    Attributes:
+        point: The policy's decision point.
     """
 
     def __init__(
@@ -87,12 +90,17 @@ class PolicyContext:
     ) -> None:
         self.objective = objective
         self.zoo = zoo
-        self._point = point
+        self.point = point
         self._config = config
         self._env = env
         self._stream_of = stream_of
         self._foresight = foresight
         self._streams: dict[str, np.random.Generator] = {}
+
+    @property
+    def policy(self) -> str:
+        """The policy as messages name it."""
+        return f"the {self.point} policy {self._config.kind!r}"
 
     @property
     def now_s(self) -> float:
@@ -102,7 +110,7 @@ class PolicyContext:
     def rng(self, name: str) -> np.random.Generator:
         """See `wattkeeper.policies.protocols.Context`."""
         if name not in self._streams:
-            self._streams[name] = self._stream_of(self._point, name)
+            self._streams[name] = self._stream_of(self.point, name)
         return self._streams[name]
 
     def explain_failure(
@@ -118,9 +126,7 @@ class PolicyContext:
     def foresight(self, start: Start) -> Profile:
         """See `wattkeeper.policies.protocols.Context`."""
         if not self._config.needs_foresight or self._foresight is None:
-            raise PolicyError(
-                f"{self._point} policy {self._config.kind!r} declares no foresight", self._point
-            )
+            raise PolicyError(f"{self.policy} declares no foresight", self.point)
         return self._foresight(start)
 
 
