@@ -34,12 +34,12 @@ LONGEST_MESSAGE = 800
 """Characters of a problem's message, and of its place; a longer one is cut in its middle."""
 
 
-def cut_message(text: str) -> str:
-    """The text; one of more than `LONGEST_MESSAGE` characters without its middle."""
-    if len(text) <= LONGEST_MESSAGE:
+def cut_message(text: str, longest: int = LONGEST_MESSAGE) -> str:
+    """The text; one of more than `longest` (at least 100) characters without its middle."""
+    if len(text) <= longest:
         return text
-    end = LONGEST_MESSAGE // 4
-    start = LONGEST_MESSAGE - end - 40
+    end = longest // 4
+    start = longest - end - 40
     left_out = f" ... ({len(text) - start - end:,} characters) ... "
     return text[:start] + left_out + text[-end:]
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib.metadata import EntryPoint
 from typing import Any, Protocol
 
-from wattkeeper.policies.errors import Point, PolicyFailed, WattkeeperError
+from wattkeeper.policies.errors import Point, PolicyFailed, WattkeeperError, cut_message
 
 HOUSE = "wattkeeper.policies"
 """The package of the policies that come with wattkeeper."""
@@ -63,7 +63,8 @@ def explain_failure(
     method_name = getattr(method, "__name__", "it")
     event = f"raised {_describe(error)}"
     if not frames and isinstance(error, TypeError):
-        event = f"gave an answer of a wrong type{ANSWERS.get(method_name, '')}: {_cut(str(error))}"
+        reason = cut_message(str(error), MOST_CHARACTERS)
+        event = f"gave an answer of a wrong type{ANSWERS.get(method_name, '')}: {reason}"
     name = f"the {config.point} policy {config.kind!r}"
     failure = PolicyFailed(f"{name} failed{about}: {method_name} {event}", config.point)
     lines = traceback.StackSummary.from_list(frames).format()
@@ -116,11 +117,8 @@ def _passes(error: BaseException, folders: tuple[str, ...] = ()) -> bool:
 
 
 def _describe(error: BaseException) -> str:
-    return _cut(traceback.format_exception_only(error)[-1].strip())
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ..."
+    text = traceback.format_exception_only(error)[-1].strip()
+    return cut_message(text, MOST_CHARACTERS)
 
 
 @contextmanager

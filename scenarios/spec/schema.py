@@ -22,7 +22,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from wattkeeper.policies.described import Described
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
 from wattkeeper.sim.engine.replay import Occupancy, Profiling
-from wattkeeper.traces.files.names import ALLOWED_LABEL, LONGEST, PATTERN, is_label
+from wattkeeper.traces.files.names import LONGEST, PATTERN, explain_label
 from wattkeeper.traces.generate.synthetic import SyntheticProfiles
 
 MAX_GPUS = 10_000_000
@@ -41,8 +41,8 @@ def _check_distinct(values: tuple[T, ...]) -> tuple[T, ...]:
 
 
 def _check_label(name: str) -> str:
-    if not is_label(name):
-        raise ValueError(f"the name {name[:LONGEST]!r} is not allowed; it has {ALLOWED_LABEL}")
+    if problem := explain_label(name, "name"):
+        raise ValueError(problem)
     return name
 
 

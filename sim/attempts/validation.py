@@ -7,7 +7,7 @@ uses a value of another type than it was annotated with.
 import math
 from typing import Any, cast
 
-from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.errors import PolicyError, cut_message
 from wattkeeper.policies.protocols import Configuration, Job, Knobs, Options, Selection, Start
 from wattkeeper.policies.registry import Point
 
@@ -131,4 +131,4 @@ def _check_type(
     if isinstance(found, int) and found.bit_length() > 63:
         raise TypeError(f"{of}{name}, found a whole number of {found.bit_length()} bits")
     if not isinstance(found, allowed) or isinstance(found, bool):
-        raise TypeError(f"{of}{name}, found {type(found).__name__} {found!r:.100}")
+        raise TypeError(f"{of}{name}, found {type(found).__name__} {cut_message(repr(found), 100)}")

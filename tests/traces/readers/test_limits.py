@@ -18,7 +18,7 @@ import pytest
 
 from tests.conftest import small
 from tests.support.messages import assert_states
-from wattkeeper.policies.errors import LONGEST_MESSAGE, SHOWN, Problem, TraceError
+from wattkeeper.policies.errors import LONGEST_MESSAGE, SHOWN, Problem, TraceError, cut_message
 from wattkeeper.traces.limits import (
     LONGEST_LINE_BYTES,
     MOST_BYTES,
@@ -347,6 +347,16 @@ def test_long_messages_keep_their_start_and_end() -> None:
     assert_states(text, ".yaml:7:3: aaa")
     assert text.endswith("; allowed is b")
     assert str(Problem("a" * LONGEST_MESSAGE, "b")) == "b: " + "a" * LONGEST_MESSAGE
+
+
+@pytest.mark.parametrize("longest", [100, 400, LONGEST_MESSAGE])
+@pytest.mark.parametrize("size", [101, 10_000, 2_000_000])
+def test_a_cut_text_keeps_its_start_and_end(size: int, longest: int) -> None:
+    text = "start " + "x" * (size - 10) + " end"
+    cut = cut_message(text, longest)
+    assert len(cut) <= longest or cut == text
+    assert cut.startswith("start ")
+    assert cut.endswith(" end")
 
 
 def test_a_compressed_log_of_a_million_jobs_is_read(tmp_path: Path) -> None:
