@@ -5,7 +5,7 @@ Only what a command needs is imported, inside it: `wattkeeper --help` stays quic
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from wattkeeper.policies.errors import WattkeeperError
+from wattkeeper.policies.errors import InputError, WattkeeperError
 from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.cli.generate import fit_jobs, generate
 from wattkeeper.scenarios.cli.options import GPUS, number_type
@@ -32,18 +32,26 @@ def traces() -> None:
 @traces.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def list_traces(as_json: bool) -> None:
-    """List the traces of the library."""
+    """List the traces of the library.
+
+    Exit code 2: one is broken; all are listed.
+    """
     from wattkeeper.traces.library import store
 
     rows = [_describe_trace(name) for name in store.names()]
     if as_json:
         terminal.write(json.dumps(rows, indent=2))
-        return
-    if not rows:
+    elif rows:
+        _write_table(rows)
+    else:
         terminal.write(
             f"No traces in {library_folder()}; import one: wattkeeper traces import --help"
         )
-        return
+    if any("broken" in row for row in rows):
+        raise click.exceptions.Exit(InputError.exit_code)
+
+
+def _write_table(rows: Sequence[Mapping[str, Any]]) -> None:
     cells: list[tuple[str, ...]] = [
         ("name", "kind", "origin", "format", "rows", "most GPUs", "span")
     ]
