@@ -18,6 +18,7 @@ import pytest
 from tests.support.live_runs import REHEARSED, environment, scenario
 from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.run.interruptions import INTERRUPTIONS
+from wattkeeper.traces.files.digests import digest_file
 
 IMPATIENT = """
 from wattkeeper.scenarios.cli import terminal
@@ -81,6 +82,19 @@ def test_the_signs_end_with_the_command() -> None:
         with terminal.signs_of_life():
             assert "wattkeeper-signs-of-life" in {each.name for each in threading.enumerate()}
         assert "wattkeeper-signs-of-life" not in {each.name for each in threading.enumerate()}
+
+
+def test_hashing_a_large_file_is_no_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It leaves the interpreter to other threads."""
+    monkeypatch.setattr(terminal, "SILENCE_S", 0.01)
+    large = tmp_path / "jobs.parquet"
+    with large.open("wb") as file:
+        file.truncate(1 << 29)
+    with terminal.signs_of_life():
+        digest_file(large)
+    assert AT_WORK.search(capfd.readouterr().err)
 
 
 def test_a_reader_that_reads_nothing_does_not_hold_up_the_command(tmp_path: Path) -> None:
