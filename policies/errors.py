@@ -50,7 +50,8 @@ class Problem:
 
     Attributes:
         message: What was found, what is allowed, and what to do.
-        where: File with line and column, or file with row; empty where there is no such place.
+        where: File with line and column, or file with row, in one line; empty where there is no
+            such place.
     """
 
     message: str
@@ -58,7 +59,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", cut_message(self.message))
-        object.__setattr__(self, "where", cut_message(self.where))
+        object.__setattr__(self, "where", cut_message(self.where.replace("\n", "\\n")))
 
     def __str__(self) -> str:
         return printable(f"{self.where}: {self.message}" if self.where else self.message)

@@ -16,7 +16,7 @@ import click
 from wattkeeper.policies.errors import InputError, WattkeeperError
 from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.cli.generate import fit_jobs, generate
-from wattkeeper.scenarios.cli.options import GPUS, number_type
+from wattkeeper.scenarios.cli.options import GPUS, PATH, number_type
 from wattkeeper.traces.files.user_dirs import library_folder
 
 _ETA = number_type(
@@ -129,9 +129,7 @@ class _Import(click.Command):
 
 @traces.command("import", cls=_Import)
 @click.argument("form", metavar="FORMAT")
-@click.argument(
-    "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path)
-)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=PATH)
 @click.option("--name", help="Its name in the library; by default the format says it.")
 @click.option("--replace", is_flag=True, help="Replace a trace of that name.")
 @click.option(
