@@ -426,7 +426,7 @@ class Session:
         return self._end_cause(), not continues or self._stop_requested()
 
     def _stop_requested(self) -> bool:
-        return self._signals.asked or self._heartbeat.stop.is_set()
+        return self._signals.requested or self._heartbeat.stop.is_set()
 
     def _end_cause(self) -> Cause | None:
         """Why there is no further epoch; None if there is one."""

@@ -92,10 +92,10 @@ def policy_of(db: sqlite3.Connection) -> Retain:
 
 
 def explain_failures(
-    db: sqlite3.Connection, asked: Callable[..., Any], about: str
+    db: sqlite3.Connection, method: Callable[..., Any], about: str
 ) -> AbstractContextManager[None]:
     """See `wattkeeper.policies.failures.explain_failures`, for the zoo's policy."""
-    return failures.explain_failures(find_config("retain", get(db, "retain")), asked, about)
+    return failures.explain_failures(find_config("retain", get(db, "retain")), method, about)
 
 
 def models(db: sqlite3.Connection) -> list[ZooModel]:

@@ -123,11 +123,11 @@ def _halted_by_signals(backend: LiveBackend, env: LiveEnvironment) -> Iterator[N
             signal.signal(number, signal.default_int_handler)
         with suppress(OSError):
             os.write(2, HALTING)
-        look(0, None)
+        check_progress(0, None)
         signal.setitimer(signal.ITIMER_REAL, STUCK_S, STUCK_S)
         backend.halt()
 
-    def look(_number: int, _frame: object) -> None:
+    def check_progress(_number: int, _frame: object) -> None:
         nonlocal turns
         if turns == env.turns and not env.is_idle:
             raise KeyboardInterrupt
@@ -139,7 +139,7 @@ def _halted_by_signals(backend: LiveBackend, env: LiveEnvironment) -> Iterator[N
         for number, handler in handlers.items()
         if handler is not signal.SIG_IGN
     }
-    before_look = signal.signal(signal.SIGALRM, look)
+    alarm_handler = signal.signal(signal.SIGALRM, check_progress)
     try:
         for number in before:
             signal.signal(number, halt)
@@ -148,7 +148,7 @@ def _halted_by_signals(backend: LiveBackend, env: LiveEnvironment) -> Iterator[N
         for number, handler in before.items():
             signal.signal(number, handler)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before_look)
+        signal.signal(signal.SIGALRM, alarm_handler)
 
 
 def _wall(section: LiveSection, log: EventLog) -> WallClock:

@@ -114,14 +114,14 @@ class PolicyContext:
         return self._streams[name]
 
     def explain_failure(
-        self, error: BaseException, asked: Callable[..., Any], about: str
+        self, error: BaseException, method: Callable[..., Any], about: str
     ) -> BaseException:
         """The error to raise in place of one that a method of the policy raised.
 
         `about` names the job. See `wattkeeper.policies.failures.explain_failure`.
         """
         at = f" for {about}" if about else ""
-        return explain_failure(self._config, error, asked, f"{at} at {self.now_s:.12g} s")
+        return explain_failure(self._config, error, method, f"{at} at {self.now_s:.12g} s")
 
     def foresight(self, start: Start) -> Profile:
         """See `wattkeeper.policies.protocols.Context`."""
@@ -190,13 +190,13 @@ class DecisionMaker:
         self._checks_tune = tune.is_foreign
         self._journal = journal
         self._notes_parents = notes_parents
-        told = (*others, configure, tune)
+        policies = (*others, configure, tune)
         self._observers: list[tuple[Callable[[Context, Outcome], None], PolicyContext]] = [
-            (policy.observe, ctx) for policy, ctx in told
+            (policy.observe, ctx) for policy, ctx in policies
             if type(policy).observe is not Policy.observe
         ]  # fmt: skip
         self._followers: list[tuple[Callable[[Context, Job], None], PolicyContext]] = [
-            (policy.on_submit, ctx) for policy, ctx in told
+            (policy.on_submit, ctx) for policy, ctx in policies
             if type(policy).on_submit is not Policy.on_submit
         ]  # fmt: skip
 
@@ -276,8 +276,8 @@ class DecisionMaker:
             if self._checks_configure:
                 check_types_of_configuration(configuration)
         except BaseException as error:
-            about, asked = f"job {start.job.job_id}", self._configure.configure
-            raise self._configure_ctx.explain_failure(error, asked, about) from None
+            about, method = f"job {start.job.job_id}", self._configure.configure
+            raise self._configure_ctx.explain_failure(error, method, about) from None
         return configuration
 
     def _first_limits(self, start: Start, configuration: Configuration) -> Decision:

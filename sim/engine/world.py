@@ -243,11 +243,11 @@ class World(Listener):
             if self._checks_select:
                 check_types_of_selection(selection)
         except BaseException as error:
-            asked, jobs = self._select.select, list(self._waiting.values())
+            method, jobs = self._select.select, list(self._waiting.values())
             about = f"job {jobs[0].job_id}" if jobs else ""
             if len(jobs) > 1:
                 about += f" and {len(jobs) - 1} others that wait"
-            raise self._select_ctx.explain_failure(error, asked, about) from None
+            raise self._select_ctx.explain_failure(error, method, about) from None
         return selection
 
     def _ask_wake(self) -> float:
@@ -257,8 +257,8 @@ class World(Listener):
             if wake_s != NEVER:
                 check_wake(wake_s, self._loop.now_s, "select")
         except BaseException as error:
-            asked = self._select.wake_s
-            raise self._select_ctx.explain_failure(error, asked, "") from None
+            method = self._select.wake_s
+            raise self._select_ctx.explain_failure(error, method, "") from None
         return wake_s
 
     def _wake_at(self, time_s: float) -> None:
