@@ -3,6 +3,8 @@ PYTHON ?= python3
 
 VENV := .venv
 BIN := $(VENV)/bin
+# Set, as in images of containers, it would let every process of a test compile its modules again.
+export PYTHONDONTWRITEBYTECODE :=
 PIP := $(BIN)/python -m pip -q --disable-pip-version-check
 PYTEST := $(BIN)/pytest -q -n 2
 # Byte code of the libraries is written when they are first imported: that is sooner.

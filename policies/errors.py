@@ -34,12 +34,12 @@ LONGEST_MESSAGE = 800
 """Characters of a problem's message, and of its place; a longer one is cut in its middle."""
 
 
-def cut_message(text: str) -> str:
-    """The text; one of more than `LONGEST_MESSAGE` characters without its middle."""
-    if len(text) <= LONGEST_MESSAGE:
+def cut_message(text: str, longest: int = LONGEST_MESSAGE) -> str:
+    """The text; one of more than `longest` (at least 100) characters without its middle."""
+    if len(text) <= longest:
         return text
-    end = LONGEST_MESSAGE // 4
-    start = LONGEST_MESSAGE - end - 40
+    end = longest // 4
+    start = longest - end - 40
     left_out = f" ... ({len(text) - start - end:,} characters) ... "
     return text[:start] + left_out + text[-end:]
 
@@ -50,7 +50,8 @@ class Problem:
 
     Attributes:
         message: What was found, what is allowed, and what to do.
-        where: File with line and column, or file with row; empty where there is no such place.
+        where: File with line and column, or file with row, in one line; empty where there is no
+            such place.
     """
 
     message: str
@@ -58,7 +59,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", cut_message(self.message))
-        object.__setattr__(self, "where", cut_message(self.where))
+        object.__setattr__(self, "where", cut_message(self.where.replace("\n", "\\n")))
 
     def __str__(self) -> str:
         return printable(f"{self.where}: {self.message}" if self.where else self.message)

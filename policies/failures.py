@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib.metadata import EntryPoint
 from typing import Any, Protocol
 
-from wattkeeper.policies.errors import Point, PolicyFailed, WattkeeperError
+from wattkeeper.policies.errors import Point, PolicyFailed, WattkeeperError, cut_message
 
 HOUSE = "wattkeeper.policies"
 """The package of the policies that come with wattkeeper."""
@@ -41,35 +41,35 @@ def is_foreign(policy: object) -> bool:
 
 
 def explain_failure(
-    config: _Config, error: BaseException, asked: Callable[..., Any], about: str = ""
+    config: _Config, error: BaseException, method: Callable[..., Any], about: str = ""
 ) -> BaseException:
     """The error to raise in place of one that a policy raised.
 
     Args:
         config: The policy's config.
         error: What it raised. A `TypeError` from outside its own lines is a wrong answer.
-        asked: The method that was called.
+        method: The method that was called.
         about: Job and time, as named in the message.
 
     Returns:
         An error that names the policy, with the traceback of its own lines as a note; the same
-        error, if that has a message for users, or interrupts the program.
+        error, if that has a message for users, or is not the policy's own (see `_passes`).
     """
-    if isinstance(error, WattkeeperError | KeyboardInterrupt):
+    folders = _folders(config, method)
+    if _passes(error, folders):
         return error
-    folders = _folders(config, asked)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)
               if frame.filename.startswith(folders)]  # fmt: skip
-    told = _tell(error)
-    method = getattr(asked, "__name__", "it")
-    did = "raised "
+    method_name = getattr(method, "__name__", "it")
+    event = f"raised {_describe(error)}"
     if not frames and isinstance(error, TypeError):
-        did, told = f"gave an answer of a wrong type{ANSWERS.get(method, '')}: ", _cut(str(error))
+        reason = cut_message(str(error), MOST_CHARACTERS)
+        event = f"gave an answer of a wrong type{ANSWERS.get(method_name, '')}: {reason}"
     name = f"the {config.point} policy {config.kind!r}"
-    failure = PolicyFailed(f"{name} failed{about}: {asked.__name__} {did}{told}", config.point)
+    failure = PolicyFailed(f"{name} failed{about}: {method_name} {event}", config.point)
     lines = traceback.StackSummary.from_list(frames).format()
-    if not lines and hasattr(asked, "__code__"):
-        code = asked.__code__
+    if not lines and hasattr(method, "__code__"):
+        code = method.__code__
         lines = [f'  File "{code.co_filename}", line {code.co_firstlineno}, in {code.co_name}\n']
     if lines:
         failure.add_note(f"Lines of {name}:\n{''.join(lines).rstrip()}")
@@ -80,14 +80,14 @@ def explain_import(entry: EntryPoint, error: BaseException) -> BaseException:
     """The error to raise in place of one that the module of an entry point raised on import.
 
     It names distribution and entry point, and has the module's own lines as a note. An error that
-    has a message for users, or interrupts the program, is returned as it is.
+    has a message for users, or is not the module's own, is returned as it is.
     """
-    if isinstance(error, WattkeeperError | KeyboardInterrupt):
+    if _passes(error):
         return error
     name = f"the entry point {entry.name!r} ({entry.value}) in the group {entry.group}"
     if entry.dist is not None:
         name = f"{name} of the distribution {entry.dist.name} {entry.dist.version}"
-    failure = PolicyFailed(f"{name} cannot be loaded: {_tell(error)}; correct or uninstall it")
+    failure = PolicyFailed(f"{name} cannot be loaded: {_describe(error)}; correct or uninstall it")
     house = (*(file.rpartition("/")[0] for file in (__file__, importlib.__file__)), "<frozen ")
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)
               if not frame.filename.startswith(house)]  # fmt: skip
@@ -99,29 +99,45 @@ def explain_import(entry: EntryPoint, error: BaseException) -> BaseException:
     return failure
 
 
-def _tell(error: BaseException) -> str:
-    return _cut(traceback.format_exception_only(error)[-1].strip())
+def _passes(error: BaseException, folders: tuple[str, ...] = ()) -> bool:
+    """Whether an error is no failure of a policy, whose lines are in these folders.
+
+    That is one with a message for users, and one that ends the program or a session, as handlers
+    of signals raise it while a policy is asked: each that is no `Exception`, but for a `SystemExit`
+    that neither wattkeeper nor the script of the process raised.
+    """
+    if isinstance(error, Exception):
+        return isinstance(error, WattkeeperError)
+    if not isinstance(error, SystemExit):
+        return True
+    *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
+    if folders and frame.f_code.co_filename.startswith(folders):
+        return False
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in {"wattkeeper", "__main__"}
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ..."
+def _describe(error: BaseException) -> str:
+    text = traceback.format_exception_only(error)[-1].strip()
+    return cut_message(text, MOST_CHARACTERS)
 
 
 @contextmanager
-def explain_failures(config: _Config, asked: Callable[..., Any], about: str = "") -> Iterator[None]:
+def explain_failures(
+    config: _Config, method: Callable[..., Any], about: str = ""
+) -> Iterator[None]:
     """Inside, where a method of a policy is called, `explain_failure` replaces what it raises."""
     try:
         yield
     except BaseException as error:
-        raise explain_failure(config, error, asked, about) from None
+        raise explain_failure(config, error, method, about) from None
 
 
-def _folders(config: _Config, asked: Callable[..., Any]) -> tuple[str, ...]:
+def _folders(config: _Config, method: Callable[..., Any]) -> tuple[str, ...]:
     """Where the lines of a policy are: its package, or its file."""
     module = type(config).__module__
     package = HOUSE if module.startswith(f"{HOUSE}.") else module.partition(".")[0]
-    found = [str(getattr(sys.modules.get(name), "__file__", None)) for name in (package, module)]
-    folders = [path.removesuffix("__init__.py") for path in found]
+    files = [str(getattr(sys.modules.get(name), "__file__", None)) for name in (package, module)]
+    folders = [path.removesuffix("__init__.py") for path in files]
     folders += getattr(sys.modules.get(package), "__path__", ())
-    code = getattr(asked, "__code__", None)
+    code = getattr(method, "__code__", None)
     return (*folders, code.co_filename) if code is not None else tuple(folders)

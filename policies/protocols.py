@@ -44,6 +44,12 @@ NEW: Final = -1
 """Index that stands for GPUs of which no fraction is allocated."""
 
 
+JOB_ATTRIBUTES = ("job_id", "group_id", "recurrence", "workload", "gpus", "submit_time_s",
+                  "duration_s", "time_scale", "number", "gpu_milli", "gpu_type", "user",
+                  "estimate_s", "model", "recorded_start_s")  # fmt: skip
+"""The attributes that a job is constructed from; the others are derived."""
+
+
 class Job:
     """One submitted training run; immutable, also for policies.
 
@@ -70,6 +76,8 @@ class Job:
         key: Demand and workload: decides where the job fits, also under a power cap.
         gpus_held: Allocated GPUs, fractions included.
     """
+
+    __slots__ = (*JOB_ATTRIBUTES, "gpus_held", "key")
 
     def __init__(
         self,
@@ -116,16 +124,14 @@ class Job:
         """Return a copy with some attributes changed."""
         return Job(**{name: getattr(self, name) for name in JOB_ATTRIBUTES} | changes)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Job, tuple(getattr(self, name) for name in JOB_ATTRIBUTES)
+
     def __repr__(self) -> str:
         return f"Job({', '.join(f'{name}={getattr(self, name)!r}' for name in JOB_ATTRIBUTES)})"
 
 
 make_immutable(Job)
-
-JOB_ATTRIBUTES = ("job_id", "group_id", "recurrence", "workload", "gpus", "submit_time_s",
-                  "duration_s", "time_scale", "number", "gpu_milli", "gpu_type", "user",
-                  "estimate_s", "model", "recorded_start_s")  # fmt: skip
-"""The attributes that a job is constructed from; the others are derived."""
 
 
 MOST_LISTED: Final = 40

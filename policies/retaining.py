@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
-from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.errors import PolicyError, cut_message
 from wattkeeper.policies.protocols import Policy
 
 
@@ -103,7 +103,9 @@ def check_retention(store: StoredModels, new: StoredModel, decision: Retention) 
         TypeError: If it is no decision.
     """
     if not isinstance(decision, Retention) or not isinstance(decision.evict, tuple):
-        raise TypeError(f"must be a Retention with a tuple, found {decision!r:.100}")
+        raise TypeError(
+            f"must be a Retention with a tuple, found {cut_message(repr(decision), 100)}"
+        )
     unknown = set(decision.evict) - {model.model_id for model in store.models}
     if unknown:
         raise PolicyError(f"evicts {', '.join(sorted(unknown))}, which is not stored", "retain")

@@ -1,19 +1,57 @@
 """The command `wattkeeper`, and `python -m wattkeeper.scenarios`."""
 
+import atexit
+import os
+import signal
 import sys
+from types import FrameType
 from typing import NoReturn
+
+from wattkeeper.scenarios.run.interruptions import INTERRUPTIONS
+
+INTERRUPTED = 130
+
+_is_over = False
 
 
 def start() -> NoReturn:
     """Run the command, and exit; an interruption counts from the first import on."""
+    global _is_over
     try:
+        _handle_interruptions()
         from wattkeeper.scenarios.cli.main import main
 
         main(prog_name="wattkeeper")
     except KeyboardInterrupt:
+        _is_over = True
         print("interrupted", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
+    finally:
+        _is_over = True
     sys.exit()
+
+
+def _handle_interruptions() -> None:
+    """Let SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt, except those that are ignored.
+
+    Once the command is over, its exit code counts: an interruption that comes while Python itself
+    ends would otherwise end the process by its signal, or in a traceback.
+    """
+    atexit.register(_ignore_interruptions)  # the first one registered is the last one called
+    for number in INTERRUPTIONS:
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    if _is_over:  # Python waits for threads or processes
+        os._exit(INTERRUPTED)
+    raise KeyboardInterrupt
+
+
+def _ignore_interruptions() -> None:
+    for number in INTERRUPTIONS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, settings
 
+from tests.support.warm import forker
+
 if TYPE_CHECKING:
     from tests.support.nvml import Host
 
@@ -52,20 +54,22 @@ def run_command(
         code: The exit code.
         more: Of the environment.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", "wattkeeper.scenarios", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={
-            **os.environ,
-            "WATTKEEPER_TRACES": str(traces),
-            "WATTKEEPER_STATE": str(cwd / "state"),
-            "COLUMNS": "120",
-            **more,
-        },
-        check=False,
-    )
+    environment = {
+        **os.environ,
+        "WATTKEEPER_TRACES": str(traces),
+        "WATTKEEPER_STATE": str(cwd / "state"),
+        "COLUMNS": "120",
+        **more,
+    }
+    words = [*map(str, arguments)]
+    if forker().can_run(environment):
+        ended = forker().run(words, cwd, environment)
+        done = subprocess.CompletedProcess(words, ended.code, ended.stdout, ended.stderr)
+    else:
+        done = subprocess.run(
+            [sys.executable, "-m", "wattkeeper.scenarios", *words],
+            capture_output=True, text=True, cwd=cwd, env=environment, check=False,
+        )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr, done.stderr
     return done

@@ -40,7 +40,11 @@ COMMAND = re.compile(r"^(?:\$ )?(wattkeeper .*(?:(?<=\\)\n.*)*)", re.MULTILINE)
 INDENTED = re.compile(r"^ {4}(.*)$", re.MULTILINE)
 WITHOUT_COMMANDS = ("electricity.md", "formats-clusters.md", "promises.md")
 INLINE = re.compile(r"`(wattkeeper [^`]+)`")
-LARGE = ((re.compile(r"(--jobs) \d{5,}"), r"\1 2000"), (re.compile(r"(--seeds) \d{2,}"), r"\1 2"))
+LARGE = (
+    (re.compile(r"(--jobs) \d{5,}"), r"\1 2000"),
+    (re.compile(r"(--seeds) \d{2,}"), r"\1 2"),
+    (re.compile(r"^(wattkeeper record)(?!.*--repeats)"), r"\1 --repeats 1"),
+)
 """So many take longer than it takes to see that it works."""
 
 

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from wattkeeper.policies.errors import InputError, Problem, TraceError
-from wattkeeper.traces.files.names import check_label, check_name
+from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.traces.files.names import check_name, explain_label
 from wattkeeper.traces.schema import KINDS, OPTIONAL, validate
 
 Kind = Literal["jobs", "profiles"]
@@ -85,10 +85,8 @@ def _check_models(name: str, tables: Mapping[str, pa.Table]) -> None:
 
 def _check_labels(name: str, tables: Mapping[str, pa.Table], table: str, column: str) -> None:
     for row, value in enumerate(tables[table][column].to_pylist(), 1):
-        try:
-            check_label(value, column)
-        except InputError as error:
-            raise TraceError(str(error), f"{name}/{table}.parquet, row {row}") from None
+        if problem := explain_label(value, column):
+            raise TraceError(problem, f"{name}/{table}.parquet, row {row}")
 
 
 def _check_workloads(name: str, tables: Mapping[str, pa.Table]) -> None:

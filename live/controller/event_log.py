@@ -10,7 +10,7 @@ from wattkeeper.policies.errors import StoreError
 from wattkeeper.traces.files.private import make_private_file, make_private_folder
 from wattkeeper.traces.files.seals import seal, unseal
 
-VERSION: Final = "3"
+VERSION: Final = "4"
 """Of the events and their payloads."""
 
 SCHEMA = """
@@ -25,7 +25,15 @@ CREATE TABLE IF NOT EXISTS events (
     payload TEXT NOT NULL,
     seal TEXT NOT NULL
 );
+CREATE TRIGGER IF NOT EXISTS note_last AFTER INSERT ON events BEGIN
+    INSERT OR REPLACE INTO about VALUES ('last', NEW.number, NEW.seal);
+END;
 """
+"""The number and seal of the last event are stored with it: events that are missing after it are
+noticed."""
+
+
+COLUMNS: Final = "number, time_s, job_id, attempt, run, kind, payload, seal"
 
 
 class ExternalEvent(NamedTuple):
@@ -98,11 +106,10 @@ class EventLog:
 
     def add(self, event: ExternalEvent) -> None:
         """Append an event; it survives the process once this returns."""
-        row = (float(event.time_s), *event[1:5], json.dumps(dict(event.payload)))
+        ((number,),) = self._execute("SELECT coalesce(max(number), 0) + 1 FROM events")
+        row = (number, float(event.time_s), *event[1:5], json.dumps(dict(event.payload)))
         self._execute(
-            "INSERT INTO events (time_s, job_id, attempt, run, kind, payload, seal) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (*row, seal(row)),
+            f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, seal(row))
         )
 
     def events(self) -> Iterator[ExternalEvent]:
@@ -111,14 +118,16 @@ class EventLog:
         Raises:
             StoreError: If one is missing or changed.
         """
-        rows = self._execute(
-            "SELECT number, time_s, job_id, attempt, run, kind, payload, seal FROM events "
-            "ORDER BY number"
-        )
-        for expected, (number, *row) in enumerate(rows, 1):
-            if number != expected:
-                raise self._damaged(f"event {expected} is missing")
-            time_s, job_id, attempt, run, kind, payload = self._unseal(row, f"event {number}")
+        rows = self._execute(f"SELECT {COLUMNS} FROM events ORDER BY number")
+        for expected, row in enumerate(rows, 1):
+            if row[0] != expected:
+                raise self.damaged(f"event {expected} is missing")
+            self._unseal(row, f"event {expected}")
+        last = self._execute("SELECT value, seal FROM about WHERE name = 'last'")
+        if last != [(str(row[0]), row[-1]) for row in rows[-1:]]:
+            known = f"the last one was number {last[0][0]}" if last else "their number is missing"
+            raise self.damaged(f"it has {len(rows)} events, and {known}")
+        for _, time_s, job_id, attempt, run, kind, payload, _ in rows:
             yield ExternalEvent(time_s, job_id, attempt, run, kind, json.loads(payload))
 
     def __len__(self) -> int:
@@ -139,15 +148,16 @@ class EventLog:
         try:
             return self._db.execute(statement, values).fetchall()
         except sqlite3.DatabaseError as error:
-            raise self._damaged(error) from None
+            raise self.damaged(error) from None
 
     def _unseal(self, row: Sequence[Any], what: str) -> Sequence[Any]:
         try:
             return unseal(row, what)
         except sqlite3.DatabaseError as error:
-            raise self._damaged(error) from None
+            raise self.damaged(error) from None
 
-    def _damaged(self, reason: object) -> StoreError:
+    def damaged(self, reason: object) -> StoreError:
+        """The error for a log that is not as it was written."""
         return StoreError(
             f"damaged: {reason}; remove the folder of the live run to begin anew, or name another "
             "one (--out)",

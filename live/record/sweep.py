@@ -10,13 +10,11 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import NamedTuple
 
 from wattkeeper.live.controller.launchers.local import check_torchrun, find_module, torchrun_command
@@ -31,7 +29,9 @@ from wattkeeper.live.wire.clock import run_clock
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.traces.files.atomic import replace_file
+from wattkeeper.traces.files.digests import digest_file
 from wattkeeper.traces.files.private import make_private_folder, open_private
+from wattkeeper.traces.files.seals import seal_json, unseal_json
 
 Progress = Callable[[int, int], None]
 
@@ -91,9 +91,9 @@ class RecordingPlan(NamedTuple):
         return find_module(self.script)
 
     def digest(self) -> str:
-        """SHA-256 of the script's file."""
+        """SHA-256 of the script's file; empty if there is none."""
         source = self.source()
-        return hashlib.sha256(source.read_bytes() if source else b"").hexdigest()
+        return digest_file(source) if source else ""
 
 
 class ScriptRun(NamedTuple):
@@ -173,7 +173,7 @@ def record(
     key = json.dumps([command, plan.digest(), str(Path.cwd())])
     folder = folder / hashlib.sha256(key.encode()).hexdigest()[:16]
     make_private_folder(folder)
-    with _lock_folder(folder) as lock, _interrupt_on_sigterm():
+    with _lock_folder(folder) as lock:
         runner = _ScriptRunner(plan, command, folder, lock)
         highest_w = None if plan.power_limits_w is None else max(plan.power_limits_w)
         progress(0, 1)
@@ -247,14 +247,13 @@ class _ScriptRunner:
         Raises:
             InputError: If the script failed, or made no progress.
         """
-        key = json.dumps(request._replace(energy_done_j=None, time_done_s=0.0))
+        key = _key(request)
         path = self._folder / f"run-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
-        if path.exists():
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            return ScriptRun(RecordingRequest(*stored.pop("request")), **stored)
-        done = self._run(request, path.with_suffix(".log"))
-        with replace_file(path, private=True) as new:
-            new.write_text(json.dumps(done._asdict()), encoding="utf-8")
+        done = _load_run(path)
+        if done is None or _key(done.request) != key:
+            done = self._run(request, path.with_suffix(".log"))
+            with replace_file(path, private=True) as new:
+                new.write_text(seal_json(done._asdict()), encoding="utf-8")
         return done
 
     def _run(self, request: RecordingRequest, log: Path) -> ScriptRun:
@@ -291,6 +290,20 @@ class _ScriptRunner:
             f"command resumes the recording. Its log is {log}"
             + (f"; the last lines:{last_lines}" * bool(last_lines))
         )
+
+
+def _key(request: RecordingRequest) -> str:
+    """What names a stored run."""
+    return json.dumps(request._replace(energy_done_j=None, time_done_s=0.0))
+
+
+def _load_run(path: Path) -> ScriptRun | None:
+    """A stored run; None if it is not there, or not as it was written."""
+    try:
+        stored = unseal_json(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return ScriptRun(RecordingRequest(*stored.pop("request")), **stored)
 
 
 def _find_fault(events: Sequence[Json], code: int) -> str:
@@ -372,17 +385,3 @@ def _lock_folder(folder: Path) -> Iterator[int]:
         ) from None
     finally:
         os.close(lock)
-
-
-@contextmanager
-def _interrupt_on_sigterm() -> Iterator[None]:
-    """Raise KeyboardInterrupt on SIGTERM within the block."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

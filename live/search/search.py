@@ -96,6 +96,11 @@ class SearchRun:
         self.stores = False
         self._query_start_s = math.nan
         for record in self._finished.values():
+            if (record.variant, record.seed) != (variant, seed):
+                raise StoreError(
+                    f"{self._log} has a training of {record.variant}, seed {record.seed}: remove "
+                    "the file to train again, or name another folder (--out)"
+                )
             if record.settings != self.settings:
                 raise StoreError(
                     f"{self._log} was trained with {record.settings}, now it would be "

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from wattkeeper.live.wire.messages import EnergySource
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.traces.files.atomic import replace_file
+from wattkeeper.traces.files.seals import seal_json, unseal_json
 
 
 class TrainingRecord(BaseModel):
@@ -72,7 +73,7 @@ def append_record(path: Path, training: TrainingRecord) -> None:
     Raises:
         EnvironmentLacks: If the file system refuses.
     """
-    line = training.model_dump_json().encode() + b"\n"
+    line = seal_json(training.model_dump(mode="json")).encode() + b"\n"
     with replace_file(path) as fresh:
         fresh.write_bytes((path.read_bytes() if path.exists() else b"") + line)
 
@@ -83,15 +84,20 @@ def read_records(path: Path) -> list[TrainingRecord]:
     Raises:
         StoreError: If a line is damaged.
     """
-    if not path.exists():
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
         return []
+    except OSError as error:
+        raise StoreError(f"cannot be read: {error.strerror or error}", path) from None
     records = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         try:
-            records.append(TrainingRecord.model_validate_json(line))
-        except ValidationError as error:
-            reason = error.errors()[0]["msg"]
+            records.append(TrainingRecord.model_validate(unseal_json(line)))
+        except ValueError as error:
+            reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
             raise StoreError(
-                f"damaged: {reason}; remove the file to train again", f"{path}:{number}"
+                f"damaged: {reason}; remove the line, or the file, to train again",
+                f"{path}:{number}",
             ) from None
     return records

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wattkeeper.policies.errors import InputError, Problem
-from wattkeeper.traces.files.names import ALLOWED_LABEL, LONGEST, is_label
+from wattkeeper.traces.files.names import explain_label
 
 if TYPE_CHECKING:
     from wattkeeper.policies.registry import PolicyConfig
@@ -39,13 +39,11 @@ class SessionArguments(NamedTuple):
             InputError: With a problem for each wrong one.
         """
         sizes = ", ".join(map(str, self.batch_sizes)) or "none"
+        name = explain_label(self.job, "job")
         target = 0.0 if self.target is None else self.target
         wrong = [
             (not self.job.strip(), "found no name; give the job one, job='nightly-cnn'"),
-            (
-                bool(self.job) and not is_label(self.job),
-                f"found the job {self.job[:LONGEST]!r}; its name has {ALLOWED_LABEL}",
-            ),
+            (bool(self.job and name), name),
             (
                 not self.batch_sizes or min(self.batch_sizes) < 1,
                 f"found the batch sizes {sizes}; at least one is needed, and all above 0",

@@ -18,7 +18,13 @@ from wattkeeper.live.session.heartbeat import Heartbeat
 from wattkeeper.live.session.power_profiler import PowerProfiler
 from wattkeeper.live.session.termination import Stopped, Terminations
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, Cause, Coordinator, EpochReport
-from wattkeeper.policies.errors import DeviceError, EnvironmentLacks, InputError, WattkeeperError
+from wattkeeper.policies.errors import (
+    DeviceError,
+    EnvironmentLacks,
+    InputError,
+    WattkeeperError,
+    cut_message,
+)
 from wattkeeper.policies.profile import Objective
 
 if TYPE_CHECKING:
@@ -420,7 +426,7 @@ class Session:
         return self._end_cause(), not continues or self._stop_requested()
 
     def _stop_requested(self) -> bool:
-        return self._signals.asked or self._heartbeat.stop.is_set()
+        return self._signals.requested or self._heartbeat.stop.is_set()
 
     def _end_cause(self) -> Cause | None:
         """Why there is no further epoch; None if there is one."""
@@ -553,7 +559,7 @@ class Session:
                 log.warning("%s did no epoch: nothing is learnt of it", self.assignment.job_id)
                 return "stopped", "its script did no epoch"
             return ("epochs" if self._epochs >= self.assignment.max_epochs else "left"), ""
-        return "failed", f"{type(error).__name__}: {error}"[:500]
+        return "failed", cut_message(f"{type(error).__name__}: {error}", 500)
 
 
 def _length(loader: Any) -> int | None:

@@ -26,13 +26,13 @@ class Terminations:
     """Turns SIGTERM into `Stopped`, in the main thread of the process that made it.
 
     Attributes:
-        asked: Whether the signal came.
+        requested: Whether the signal came.
         stepping: Whether the session checks at the end of each step; else it stops at once.
         raises: Whether `Stopped` is raised: not while the session begins or ends.
     """
 
     def __init__(self) -> None:
-        self.asked = self.stepping = self.raises = False
+        self.requested = self.stepping = self.raises = False
         self._pid = os.getpid()
         self._before: Any = None
         self._timer: threading.Timer | None = None
@@ -45,7 +45,7 @@ class Terminations:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
             return
-        again, self.asked = self.asked, True
+        again, self.requested = self.requested, True
         if not self.raises:
             return
         if self.stepping and not again:
@@ -62,7 +62,7 @@ class Terminations:
             Stopped: If it came.
         """
         self.raises = True
-        if self.asked:
+        if self.requested:
             raise Stopped(whole=False)
 
     def restore(self) -> None:
@@ -74,5 +74,5 @@ class Terminations:
 
     def resend(self) -> None:
         """Send the signal again if it came, for the previous handler."""
-        if self.asked:
+        if self.requested:
             os.kill(self._pid, signal.SIGTERM)

@@ -24,7 +24,7 @@ LONGEST_FIRST_LINE: Final = 1 << 16
 """Longest request of a connection that has not stated the token, bytes."""
 FIRST_LINE_S: Final = 10.0
 """A connection that has not stated the token for so long is closed, s."""
-MOST_STRANGERS: Final = 64
+MOST_UNAUTHENTICATED: Final = 64
 """Connections that have not stated the token; one more closes the oldest of them."""
 
 Post = Callable[[str, str, Mapping[str, Any], Any], None]
@@ -92,7 +92,7 @@ class SessionServer:
         self._post = post
         self._token = token
         self._leases: dict[str, _Lease] = {}
-        self._strangers: dict[_Peer, None] = {}
+        self._unauthenticated: dict[_Peer, None] = {}
         self._calls: deque[Callable[[], object]] = deque()
         self._selector = selectors.DefaultSelector()
         self._socket = socket.socket()
@@ -181,7 +181,7 @@ class SessionServer:
 
     def _serve(self) -> None:
         while self._open:
-            ready = self._selector.select(self._patience_s())
+            ready = self._selector.select(self._timeout_s())
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._wake)
             while self._calls:  # first: a request sees what was called before it came
@@ -190,17 +190,17 @@ class SessionServer:
                 key.data(key.fileobj)
             self._end_leases()
 
-    def _patience_s(self) -> float | None:
-        """Time until a lease, or the patience with a stranger, may end, s; None without any."""
+    def _timeout_s(self) -> float | None:
+        """Time until a lease, or the time to state a token, ends, s; None without any."""
         ends_s = min((lease.ends_s for lease in self._leases.values()), default=math.inf)
-        oldest = next(iter(self._strangers), None)
+        oldest = next(iter(self._unauthenticated), None)
         if oldest is not None:
             ends_s = min(ends_s, oldest.ends_s)
         return None if ends_s == math.inf else max(0.0, ends_s - time.monotonic())
 
     def _end_leases(self) -> None:
         now_s = time.monotonic()
-        for peer in [peer for peer in self._strangers if peer.ends_s <= now_s]:
+        for peer in [peer for peer in self._unauthenticated if peer.ends_s <= now_s]:
             self._drop(peer)
         for run in [run for run, lease in self._leases.items() if lease.ends_s <= now_s]:
             cause = "hung" if self._leases.pop(run).renewed else "silent"
@@ -214,9 +214,9 @@ class SessionServer:
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer = _Peer(connection)
-        if len(self._strangers) >= MOST_STRANGERS:
-            self._drop(next(iter(self._strangers)))
-        self._strangers[peer] = None
+        if len(self._unauthenticated) >= MOST_UNAUTHENTICATED:
+            self._drop(next(iter(self._unauthenticated)))
+        self._unauthenticated[peer] = None
         self._selector.register(
             connection, selectors.EVENT_READ, lambda _, peer=peer: self._receive(peer)
         )
@@ -261,7 +261,7 @@ class SessionServer:
             if not hmac.compare_digest(token, self._token.encode()):
                 return False
             peer.run = request.run
-            del self._strangers[peer]
+            del self._unauthenticated[peer]
         ticket = ReplyTicket(peer, request.number)
         lease = self._leases.get(peer.run)
         if lease is None:
@@ -300,7 +300,7 @@ class SessionServer:
             self._selector.modify(peer.connection, events, key.data)
 
     def _drop(self, peer: _Peer) -> None:
-        self._strangers.pop(peer, None)
+        self._unauthenticated.pop(peer, None)
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(peer.connection)
         peer.connection.close()

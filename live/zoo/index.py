@@ -22,8 +22,11 @@ from wattkeeper.traces.files.seals import seal
 NAME: Final = "index.sqlite"
 UNFINISHED: Final = [f"{NAME}.new{suffix}" for suffix in ("", "-journal", "-wal", "-shm")]
 """An index that is being made; SQLite would replay the journal of a killed process into it."""
-FORMAT: Final = 2
-"""Rows of format 1 have no seals; opening such a zoo adds them."""
+FORMAT: Final = 3
+"""Rows of format 1 have no seals, and those of format 2 none of their tensors.
+
+Opening such a zoo adds them.
+"""
 
 APPLICATION: Final = 0x77_7A_6F_6F
 """Marks a database as a zoo's."""
@@ -57,6 +60,7 @@ CREATE TABLE models (
     added INTEGER NOT NULL,
     used INTEGER NOT NULL,
     uses INTEGER NOT NULL,
+    parts TEXT NOT NULL,
     seal TEXT NOT NULL
 );
 CREATE TABLE tensors (digest TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
@@ -121,7 +125,7 @@ class Index:
             ((version,),) = db.execute("PRAGMA user_version")
         if application != APPLICATION:
             raise self._wrong("it is a database, but not of a zoo; name the folder of a zoo")
-        if version == FORMAT - 1:
+        if 0 < version < FORMAT:
             self._add_seals()
         elif version != FORMAT:
             raise self._wrong(
@@ -157,9 +161,17 @@ class Index:
             ((version,),) = db.execute("PRAGMA user_version")
             if version == FORMAT:  # another process was faster
                 return
+            if version == 1:
+                for table in ("models", "settings"):
+                    db.execute(f"ALTER TABLE {table} ADD COLUMN seal TEXT NOT NULL DEFAULT ''")
+            db.execute("ALTER TABLE models ADD COLUMN parts TEXT NOT NULL DEFAULT ''")
+            ids = db.execute("SELECT id FROM models").fetchall()
+            own = [(seal_parts(db, model_id), model_id) for (model_id,) in ids]
+            db.executemany("UPDATE models SET parts = ? WHERE id = ?", own)
             for table, key in (("models", "id"), ("settings", "name")):
-                known = db.execute(f"SELECT * FROM {table}").fetchall()
-                db.execute(f"ALTER TABLE {table} ADD COLUMN seal TEXT NOT NULL DEFAULT ''")
+                columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+                columns.remove("seal")
+                known = db.execute(f"SELECT {', '.join(columns)} FROM {table}").fetchall()
                 seals = [(seal(row), row[0]) for row in known]
                 db.executemany(f"UPDATE {table} SET seal = ? WHERE {key} = ?", seals)
             db.execute(f"PRAGMA user_version = {FORMAT}")
@@ -246,3 +258,9 @@ def extend(db: sqlite3.Connection, token: str, digests: Iterable[str]) -> None:
     """Add tensors to a lease, which are removed at its end if no model refers to them."""
     rows = ((token, digest) for digest in digests)
     db.executemany("INSERT OR IGNORE INTO leases (token, digest) VALUES (?, ?)", rows)
+
+
+def seal_parts(db: sqlite3.Connection, model_id: int) -> str:
+    """Digest of the names, digests and sizes of a model's tensors, as its row has it."""
+    query = "SELECT name, digest, bytes FROM parts JOIN tensors USING (digest) WHERE model = ?"
+    return seal(sorted(db.execute(query, (model_id,)), key=repr))

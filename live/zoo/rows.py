@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 
-from wattkeeper.live.zoo.index import extend
+from wattkeeper.live.zoo.index import extend, seal_parts
 from wattkeeper.live.zoo.tensors import Tensors
 from wattkeeper.policies import failures
 from wattkeeper.policies.matching.graph import Graph, digest_of
@@ -15,10 +15,6 @@ from wattkeeper.policies.registry import build_policy, find_config
 from wattkeeper.policies.retaining import Retain, StoredModel, StoredModels
 from wattkeeper.traces.files.seals import seal, unseal
 
-SIZES: Final = """
-SELECT model, TOTAL(bytes) FROM (SELECT DISTINCT model, digest FROM parts) JOIN tensors
-USING (digest) GROUP BY model
-"""
 TOTAL: Final = "SELECT TOTAL(bytes) FROM tensors WHERE digest IN (SELECT digest FROM parts)"
 
 
@@ -54,7 +50,7 @@ class ZooModel(NamedTuple):
     uses: int
 
 
-COLUMNS: Final = ", ".join(("id", *ZooModel._fields[1:]))
+COLUMNS: Final = ", ".join(("id", *ZooModel._fields[1:], "parts"))
 
 
 def scalar(db: sqlite3.Connection, query: str, *values: Any) -> Any:
@@ -96,10 +92,10 @@ def policy_of(db: sqlite3.Connection) -> Retain:
 
 
 def explain_failures(
-    db: sqlite3.Connection, asked: Callable[..., Any], about: str
+    db: sqlite3.Connection, method: Callable[..., Any], about: str
 ) -> AbstractContextManager[None]:
     """See `wattkeeper.policies.failures.explain_failures`, for the zoo's policy."""
-    return failures.explain_failures(find_config("retain", get(db, "retain")), asked, about)
+    return failures.explain_failures(find_config("retain", get(db, "retain")), method, about)
 
 
 def models(db: sqlite3.Connection) -> list[ZooModel]:
@@ -112,11 +108,8 @@ def models(db: sqlite3.Connection) -> list[ZooModel]:
 
 def total_bytes(db: sqlite3.Connection) -> int:
     """Bytes of the tensors of all models, each once."""
-    sizes = dict(db.execute(SIZES))
     for each in models(db):
-        if sizes.get(each.model_id, 0) != each.bytes:
-            size = f"{sizes.get(each.model_id, 0):,.0f} bytes, not {each.bytes:,}"
-            raise sqlite3.DatabaseError(f"the tensors of model {each.model_id} have {size}")
+        parts(db, each)
     return int(scalar(db, TOTAL))
 
 
@@ -128,18 +121,22 @@ def model(db: sqlite3.Connection, model_id: int) -> ZooModel | None:
 
 
 def _model(row: Sequence[Any]) -> ZooModel:
-    return ZooModel(*unseal(row, f"model {row[0]}"))
+    return ZooModel(*unseal(row, f"model {row[0]}")[:-1])
 
 
 def note_use(db: sqlite3.Connection, used: ZooModel, count: int) -> None:
     """Store that a model was used, at that count of additions and uses of the zoo."""
     new = used._replace(uses=used.uses + 1, used=count)
-    values = (new.uses, new.used, seal(new), new.model_id)
+    kept = scalar(db, "SELECT parts FROM models WHERE id = ?", new.model_id)
+    values = (new.uses, new.used, seal((*new, kept)), new.model_id)
     db.execute("UPDATE models SET uses = ?, used = ?, seal = ? WHERE id = ?", values)
 
 
-def parts(db: sqlite3.Connection, model_id: int) -> dict[str, str]:
+def parts(db: sqlite3.Connection, owner: ZooModel) -> dict[str, str]:
     """Digest of each of a model's tensors by its name."""
+    model_id = owner.model_id
+    if seal_parts(db, model_id) != scalar(db, "SELECT parts FROM models WHERE id = ?", model_id):
+        raise sqlite3.DatabaseError(f"the tensors of model {model_id} are not those it came with")
     return dict(db.execute("SELECT name, digest FROM parts WHERE model = ?", (model_id,)))
 
 
@@ -147,12 +144,15 @@ def insert(db: sqlite3.Connection, new: ZooModel, graph: Graph, tensors: Tensors
     """Add a model whose tensors are on the disk."""
     known = (graph.digest, graph.to_json())
     db.execute("INSERT OR IGNORE INTO graphs (digest, graph) VALUES (?, ?)", known)
-    marks = ", ".join("?" * (len(new) + 1))
-    db.execute(f"INSERT INTO models ({COLUMNS}, seal) VALUES ({marks})", (*new, seal(new)))
+    marks = ", ".join("?" * (len(new) + 2))
+    db.execute(f"INSERT INTO models ({COLUMNS}, seal) VALUES ({marks})", (*new, "", ""))
     db.executemany(
         "INSERT INTO parts (model, name, digest) VALUES (?, ?, ?)",
         ((new.model_id, name, tensor.digest) for name, tensor in tensors.items()),
     )
+    own = seal_parts(db, new.model_id)
+    values = (own, seal((*new, own)), new.model_id)
+    db.execute("UPDATE models SET parts = ?, seal = ? WHERE id = ?", values)
 
 
 def delete(db: sqlite3.Connection, model_id: int, token: str) -> bool:
@@ -160,7 +160,8 @@ def delete(db: sqlite3.Connection, model_id: int, token: str) -> bool:
     removed = model(db, model_id)
     if removed is None:
         return False
-    extend(db, token, parts(db, model_id).values())
+    own = db.execute("SELECT digest FROM parts WHERE model = ?", (model_id,))
+    extend(db, token, [digest for (digest,) in own])
     db.execute("DELETE FROM models WHERE id = ?", (model_id,))
     if scalar(db, "SELECT 1 FROM models WHERE digest = ?", removed.digest) is None:
         db.execute("DELETE FROM graphs WHERE digest = ?", (removed.digest,))

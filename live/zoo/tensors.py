@@ -17,6 +17,7 @@ import numpy as np
 
 from wattkeeper.policies.errors import EnvironmentLacks, Problem, StoreError
 from wattkeeper.policies.matching.graph import Graph
+from wattkeeper.traces.files.regular import open_file
 
 if TYPE_CHECKING:
     import torch
@@ -112,7 +113,8 @@ def read_safetensors(path: Path) -> dict[str, RawTensor]:
         EnvironmentLacks: If safetensors is not installed.
     """
     try:
-        content = path.read_bytes()
+        with open_file(path) as file:
+            content = file.read()
     except OSError as error:
         raise StoreError(f"cannot be read: {error.strerror or error}", path) from None
     return parse_safetensors(content, str(path))

@@ -128,8 +128,11 @@ def _check_columns(stored: pa.Schema, name: str, columns: Sequence[str] | None, 
             raise InputError(text, path)
 
 
-def read(folder: str | Path) -> StoredStudy:
+def read(folder: str | Path, *, check: bool = True) -> StoredStudy:
     """Read the study that `wattkeeper run` wrote into a folder.
+
+    Without `check` its digests are believed, which costs no reading of all files: this process has
+    checked or written them.
 
     Raises:
         InputError: If it holds no study, or a file is missing or not as it was written.
@@ -137,7 +140,8 @@ def read(folder: str | Path) -> StoredStudy:
     folder = Path(folder)
     restore_folder(folder)
     _check_present(folder, "manifest.json")
-    check_sums(folder, CHECKED - {MODELS}, {MODELS})
+    if check:
+        check_sums(folder, CHECKED - {MODELS}, {MODELS})
     manifest, summary = (_read_json(folder / f"{name}.json") for name in ("manifest", "summary"))
     if not Manifest.__required_keys__ <= manifest.keys() or "variants" not in summary:
         raise InputError(f"holds no manifest of results; {AGAIN}", folder)
@@ -166,15 +170,17 @@ def read_sweep(folder: Path) -> Json:
     return sweep
 
 
-def finished_points(folder: Path, sweep: Json) -> Iterator[tuple[Json, StoredStudy]]:
-    """The finished points of a sweep, as in `sweep.json`, each with its study.
+def finished_points(
+    folder: Path, sweep: Json, *, check: bool = True
+) -> Iterator[tuple[Json, StoredStudy]]:
+    """The finished points of a sweep, as in `sweep.json`, each with its study; see `read`.
 
     Raises:
         InputError: If the results of a point are broken.
     """
     for point in sweep["points"]:
         if point["state"] == "done":
-            yield point, read(folder / "points" / point["id"])
+            yield point, read(folder / "points" / point["id"], check=check)
 
 
 def _check_present(folder: Path, name: str) -> None:
@@ -192,6 +198,6 @@ def _read_json(path: Path) -> Json:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         assert isinstance(content, dict)
-    except (ValueError, RecursionError, AssertionError):
+    except (OSError, ValueError, RecursionError, AssertionError):
         raise InputError(f"is no {path.name} of results; {AGAIN}", path) from None
     return content

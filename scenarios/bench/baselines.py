@@ -16,6 +16,7 @@ from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.scenarios.spec.schema import MAX_SEEDS
 from wattkeeper.scenarios.spec.section import Section
 from wattkeeper.traces.files.atomic import replace_file
+from wattkeeper.traces.files.regular import open_file
 
 SHIPPED: Final = Path(__file__).parents[1] / "baselines.json"
 
@@ -130,7 +131,9 @@ def read_baselines(path: Path) -> Baselines:
         InputError: If the file is unreadable or invalid; it has all problems.
     """
     try:
-        return Baselines.model_validate_json(path.read_text(encoding="utf-8"), strict=True)
+        with open_file(path) as file:
+            text = file.read().decode()
+        return Baselines.model_validate_json(text, strict=True)
     except OSError as error:
         text = f"cannot be read: {error.strerror or error}; `--update` makes one"
         raise InputError(text, path) from None

@@ -12,6 +12,7 @@ import click
 
 from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.scenarios.cli import terminal
+from wattkeeper.scenarios.cli.options import FILE
 from wattkeeper.scenarios.spec.wording import count
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @click.argument("scenarios", metavar="[SCENARIO]...", nargs=-1)
 @click.option("--update", is_flag=True, help="Accept the results as the baseline.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-@click.option("--baselines", type=click.Path(path_type=Path, dir_okay=False),
+@click.option("--baselines", type=FILE,
               help="File of baselines [the shipped ones].")  # fmt: skip
 def bench(scenarios: tuple[str, ...], update: bool, as_json: bool, baselines: Path | None) -> None:
     """Compare the results of SCENARIOs, or of all that have a baseline, with accepted ones.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wattkeeper.scenarios.cli import terminal
+from wattkeeper.scenarios.cli.options import PATH
 
 if TYPE_CHECKING:
     from wattkeeper.scenarios.analysis.compare import ComparedFolder
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("folders", metavar="DIR DIR...", nargs=-1, required=True,
-                type=click.Path(path_type=Path))  # fmt: skip
+                type=PATH)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 def compare(folders: tuple[Path, ...], as_json: bool) -> None:
     """Compare results folders with the first of them, metric by metric, paired by seed.

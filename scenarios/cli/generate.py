@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from wattkeeper.scenarios.cli import terminal
-from wattkeeper.scenarios.cli.options import GPUS, number_type
+from wattkeeper.scenarios.cli.options import GPUS, PATH, number_type
 
 _FACTOR = "a number > 0 without unit, times"
 _JOBS = number_type("a whole number of jobs >= 1", lambda n: n >= 1, whole=True)
@@ -69,8 +69,8 @@ def generate_jobs(
 
 @click.command("fit")
 @click.argument("trace")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="File to write.")
-@click.option("--compare", type=click.Path(path_type=Path), help="Folder for a comparison.")
+@click.option("--out", required=True, type=PATH, help="File to write.")
+@click.option("--compare", type=PATH, help="Folder for a comparison.")
 @click.option("--seed", type=_SEED, default=1, help="Seed of the compared sample [1].")
 def fit_jobs(trace: str, out: Path, compare: Path | None, seed: int) -> None:
     """Fit the jobs of TRACE, a name or a path, for `generate jobs --fit`.

@@ -6,11 +6,10 @@ Only what a subcommand needs is imported, inside it: `wattkeeper --help` stays q
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -31,11 +30,10 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 LACKING = 3
-CLOSED_PIPE = 141
 
 
 class Group(click.Group):
-    """Turns errors of wattkeeper into a message and an exit code."""
+    """Turns errors of wattkeeper into a message and an exit code: 0, 1, 2, 3 or 130."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Parse the command line, run the subcommand, and exit.
@@ -47,42 +45,48 @@ class Group(click.Group):
             terminal.open_streams()
             sys.exit(super().main(*args, **kwargs))
         except click.ClickException as error:
-            error.show()
+            with suppress(OSError):
+                error.show()
             sys.exit(error.exit_code)
         except (click.Abort, KeyboardInterrupt):
-            _print_error("interrupted")
+            terminal.write("interrupted", err=True)
             sys.exit(INTERRUPTED)
         except EnvironmentLacks as error:
-            _print_error(str(error))
-        except OSError as error:  # what is written before a subcommand runs, as for --help
-            _print_error(f"standard output: {error.strerror or error}")
-        sys.exit(LACKING)
+            terminal.write(str(error), err=True)
+            sys.exit(LACKING)
 
     def make_context(self, *arguments: Any, **more: Any) -> click.Context:
         """Parse the arguments."""
-        with _printable_errors():
+        with _exit_codes("standard output"), _printable_errors():
             return super().make_context(*arguments, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand."""
-        try:
-            with _printable_errors(), terminal.signs_of_life():
-                return super().invoke(ctx)
-        except WattkeeperError as error:
-            _fail(ctx, "\n".join([str(error), *getattr(error, "__notes__", ())]), error.exit_code)
-        except KeyboardInterrupt:
-            _fail(ctx, "interrupted", INTERRUPTED)
-        except BrokenPipeError:  # the reader closed the pipe, as `head` does
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(CLOSED_PIPE)
-        except MemoryError:
-            _fail(ctx, "the memory of this host does not suffice", LACKING)
-        except OSError as error:
-            _fail(
-                ctx,
-                cut_message(f"{error.filename or 'system'}: {error.strerror or error}"),
-                LACKING,
-            )
+        with _exit_codes(), _printable_errors(), terminal.signs_of_life():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _exit_codes(file: str = "system") -> Iterator[None]:
+    """Inside, what is raised ends in a message, which may name a file, and an exit code."""
+    try:
+        yield
+    except WattkeeperError as error:
+        _fail("\n".join([str(error), *getattr(error, "__notes__", ())]), error.exit_code)
+    except KeyboardInterrupt:
+        _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does: not all was written
+        terminal.drop_output()
+        raise click.exceptions.Exit(LACKING) from None
+    except MemoryError:
+        _fail("the memory of this host does not suffice", LACKING)
+    except OSError as error:
+        _fail(cut_message(f"{error.filename or file}: {error.strerror or error}"), LACKING)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    terminal.write(message, err=True)
+    raise click.exceptions.Exit(code)
 
 
 @contextmanager
@@ -95,16 +99,6 @@ def _printable_errors() -> Iterator[None]:
         if printable(message) == message:
             raise
         raise click.UsageError(printable(message), error.ctx) from None
-
-
-def _fail(ctx: click.Context, message: str, code: int) -> None:
-    _print_error(message)
-    ctx.exit(code)
-
-
-def _print_error(message: str) -> None:
-    with suppress(OSError):  # if it cannot be written, the exit code still tells
-        terminal.write(message, err=True)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -217,3 +211,15 @@ main.add_command(run)
 main.add_command(timeline)
 main.add_command(traces)
 main.add_command(zoo)
+
+
+def _reserve_output(group: click.Group) -> None:
+    """Let all commands of a group keep their standard output to themselves."""
+    for command in group.commands.values():
+        if isinstance(command, click.Group):
+            _reserve_output(command)
+        elif command.callback is not None:
+            command.callback = terminal.reserve_output()(command.callback)
+
+
+_reserve_output(main)

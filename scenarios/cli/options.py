@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -23,4 +25,19 @@ def number_type(
     return parse_number
 
 
+class PathType(click.Path):
+    """A path that is not empty, as that of a variable of the shell without a value."""
+
+    def __init__(self, *, dir_okay: bool = True) -> None:
+        super().__init__(path_type=Path, dir_okay=dir_okay)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Make a path of a text."""
+        if not str(value):
+            self.fail("found ''; must be a path", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = PathType()
+FILE = PathType(dir_okay=False)
 GPUS = number_type("a whole number of GPUs >= 1", lambda n: n >= 1, whole=True)

@@ -5,11 +5,12 @@ from pathlib import Path
 import click
 
 from wattkeeper.scenarios.cli import terminal
+from wattkeeper.scenarios.cli.options import FILE, PATH
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="[DIR/report.html].")
+@click.argument("folder", metavar="DIR", type=PATH)
+@click.option("--out", type=FILE, help="[DIR/report.html].")
 def report(folder: Path, out: Path | None) -> None:
     """Write the page of the results in DIR again, of a run or of a sweep."""
     from wattkeeper.traces.arrow import configure_arrow

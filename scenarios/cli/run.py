@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from wattkeeper.scenarios.cli import terminal
+from wattkeeper.scenarios.cli.options import PATH
 
 if TYPE_CHECKING:
     from wattkeeper.scenarios.spec.loading import LoadedScenario
@@ -36,7 +37,7 @@ axes_option = click.option(
 
 @click.command()
 @click.argument("scenario")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder to replace [results/NAME].")
+@click.option("--out", type=PATH, help="Folder to replace [results/NAME].")
 @click.option("--seeds", metavar="N|A..B", help="Seeds 1 to N, or A to B.")
 @settings_option
 @click.option("--workers", type=click.IntRange(1), default=1, help="Processes to run in [1].")

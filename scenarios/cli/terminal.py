@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
@@ -53,9 +54,37 @@ def open_streams() -> None:
         )
 
 
+@contextmanager
+def reserve_output() -> Iterator[None]:
+    """Inside, only `write` and tables get to the standard output.
+
+    What others print, such as policies, goes to the standard error, so that JSON stays JSON.
+    """
+    _activity.output = sys.stdout
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _activity.output = None
+
+
+def drop_output() -> None:
+    """Let what is still to be written to the standard output, whose pipe is closed, vanish."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def write(text: str, *, err: bool = False, end: str = "\n") -> None:
-    """Write a text to the standard output, or the standard error; control characters escaped."""
-    click.echo(printable(text) + end, err=err, nl=False)  # noqa: TID251
+    """Write a text to the standard output, or the standard error; control characters escaped.
+
+    A standard error that is closed or full does not end the command: its exit code still tells.
+    """
+    _activity.wrote_s = time.monotonic()
+    text = printable(text) + end
+    if not err:
+        click.echo(text, file=_activity.output, nl=False)  # noqa: TID251
+        return
+    with suppress(OSError, ValueError):
+        click.echo(text, err=True, nl=False)  # noqa: TID251
 
 
 class _Activity:
@@ -63,14 +92,16 @@ class _Activity:
 
     Attributes:
         text: The state of its work.
-        spoke_s: When it last wrote something, s.
+        wrote_s: When it last wrote something, s.
         has_bars: Whether bars on the terminal show that it is at work.
+        output: Its standard output, where that is reserved.
     """
 
     def __init__(self) -> None:
         self.text = ""
-        self.spoke_s = time.monotonic()
+        self.wrote_s = time.monotonic()
         self.has_bars = False
+        self.output: TextIO | None = None
 
 
 _activity = _Activity()
@@ -78,36 +109,44 @@ _activity = _Activity()
 
 @contextmanager
 def signs_of_life() -> Iterator[None]:
-    """Inside, a line on the standard error after each `SILENCE_S` without another one."""
+    """Inside, a line on the standard error after each `SILENCE_S` without any other output."""
     from threading import Event, Thread
 
-    began_s = _activity.spoke_s = time.monotonic()
+    began_s = _activity.wrote_s = time.monotonic()
     _activity.text = ""
     over = Event()
 
-    def speak() -> None:
-        while not over.wait(max(0.0, _activity.spoke_s + SILENCE_S - time.monotonic())):
+    def watch() -> None:
+        while not over.wait(max(0.0, _activity.wrote_s + SILENCE_S - time.monotonic())):
             now_s = time.monotonic()
-            if now_s < _activity.spoke_s + SILENCE_S:
+            if now_s < _activity.wrote_s + SILENCE_S:
                 continue
-            _activity.spoke_s = now_s
-            if not _activity.has_bars:
+            _activity.wrote_s = now_s
+            if not _activity.has_bars and _has_reader():
                 text = f", {_activity.text}" * bool(_activity.text)
-                _print_line(f"wattkeeper: at work for {now_s - began_s:,.0f} s{text}")
+                _write_line(f"wattkeeper: at work for {now_s - began_s:,.0f} s{text}")
 
-    thread = Thread(target=speak, name="wattkeeper-signs-of-life", daemon=True)
-    thread.start()
+    # An interruption of the first or last lines here must not leave a thread to wait for.
+    thread = Thread(target=watch, name="wattkeeper-signs-of-life", daemon=True)
     try:
+        thread.start()
         yield
     finally:
         over.set()
+        with suppress(RuntimeError):  # it was interrupted as it started
+            thread.join()
 
 
-def _print_line(text: str) -> None:
-    """Write a line to the standard error; a closed pipe does not end the command."""
-    _activity.spoke_s = time.monotonic()
-    with suppress(OSError, ValueError):
-        write(" ".join(text.split()), err=True)
+def _has_reader() -> bool:
+    """Whether a line on the standard error does not wait until somebody reads it."""
+    try:
+        return bool(select.select([], [sys.stderr], [], 0)[1])
+    except (OSError, ValueError):
+        return False
+
+
+def _write_line(text: str) -> None:
+    write(" ".join(text.split()), err=True)
 
 
 @contextmanager
@@ -158,20 +197,16 @@ def _bars(refreshes: float) -> Iterator[Progress]:
     """Bars on the terminal that disappear in the end."""
     from rich.progress import MofNCompleteColumn, TimeElapsedColumn
 
-    bars = make_bars(MofNCompleteColumn(), TimeElapsedColumn(), refreshes=refreshes)
-    _activity.has_bars = True
-    try:
-        with bars:
-            yield bars
-    finally:
-        _activity.has_bars = False
+    with show_bars(MofNCompleteColumn(), TimeElapsedColumn(), refreshes=refreshes) as bars:
+        yield bars
 
 
 def _note_progress(title: str, done: int, all_: int) -> None:
     _activity.text = f"{title}: {done} of {all_}"
 
 
-def make_bars(*columns: ProgressColumn, refreshes: float = REFRESHES) -> Progress:
+@contextmanager
+def show_bars(*columns: ProgressColumn, refreshes: float = REFRESHES) -> Iterator[Progress]:
     """Bars on the terminal, each with its description and these columns; in the end they go."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, ProgressColumn, Task
@@ -181,8 +216,14 @@ def make_bars(*columns: ProgressColumn, refreshes: float = REFRESHES) -> Progres
         def render(self, task: Task) -> Text:
             return Text(printable(task.description))
 
-    return Progress(Description(), BarColumn(), *columns, console=Console(stderr=True),
+    bars = Progress(Description(), BarColumn(), *columns, console=Console(stderr=True),
                     transient=True, refresh_per_second=refreshes)  # fmt: skip
+    _activity.has_bars = True
+    try:
+        with bars:
+            yield bars
+    finally:
+        _activity.has_bars = False
 
 
 def _print_ended(spec: RunSpec, attempt: AttemptProgress) -> None:
@@ -194,7 +235,7 @@ def _print_ended(spec: RunSpec, attempt: AttemptProgress) -> None:
     duration = f"after {epochs}, {attempt.time_s:,.1f} s{energy}"
     why = f": {attempt.message}" if attempt.message else ""
     line = f"{spec.variant}, seed {spec.seed}: {_describe(attempt)} {duration}{why}"
-    _print_line(line)
+    _write_line(line)
 
 
 def _describe(attempt: AttemptProgress) -> str:
@@ -216,11 +257,16 @@ def console() -> Console:
     from rich.console import Console
 
     class PlainConsole(Console):
+        def print(self, *objects: Any, **options: Any) -> None:
+            _activity.wrote_s = time.monotonic()
+            super().print(*objects, **options)
+
         def render_str(self, text: str, **options: Any) -> Text:
             return super().render_str(printable(text), **options)
 
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError  # rich would exit with 1
 
-    width = None if sys.stdout.isatty() else 120
-    return PlainConsole(width=width, highlight=False, markup=False, emoji=False)
+    file = _activity.output or sys.stdout
+    width = None if file.isatty() else 120
+    return PlainConsole(file=file, width=width, highlight=False, markup=False, emoji=False)

@@ -6,13 +6,14 @@ import click
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.cli import terminal
+from wattkeeper.scenarios.cli.options import PATH
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=PATH)
 @click.option("--variant", metavar="NAME", help="Which variant [the first].")
 @click.option("--seed", type=int, metavar="N", help="Which seed [the first].")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE",
+@click.option("--out", type=PATH, metavar="FILE",
               help="File to write; .gz: compressed [DIR/timeline.json.gz].")  # fmt: skip
 def timeline(folder: Path, variant: str | None, seed: int | None, out: Path | None) -> None:
     """Write the timeline of a run in DIR as a trace, for https://ui.perfetto.dev or chrome://tracing."""

@@ -5,7 +5,7 @@ Only what a command needs is imported, inside it: `wattkeeper --help` stays quic
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -13,10 +13,10 @@ from typing import Any
 
 import click
 
-from wattkeeper.policies.errors import WattkeeperError
+from wattkeeper.policies.errors import InputError, WattkeeperError
 from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.cli.generate import fit_jobs, generate
-from wattkeeper.scenarios.cli.options import GPUS, number_type
+from wattkeeper.scenarios.cli.options import GPUS, PATH, number_type
 from wattkeeper.traces.files.user_dirs import library_folder
 
 _ETA = number_type(
@@ -32,18 +32,26 @@ def traces() -> None:
 @traces.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def list_traces(as_json: bool) -> None:
-    """List the traces of the library."""
+    """List the traces of the library.
+
+    Exit code 2: one is broken; all are listed.
+    """
     from wattkeeper.traces.library import store
 
     rows = [_describe_trace(name) for name in store.names()]
     if as_json:
         terminal.write(json.dumps(rows, indent=2))
-        return
-    if not rows:
+    elif rows:
+        _write_table(rows)
+    else:
         terminal.write(
             f"No traces in {library_folder()}; import one: wattkeeper traces import --help"
         )
-        return
+    if any("broken" in row for row in rows):
+        raise click.exceptions.Exit(InputError.exit_code)
+
+
+def _write_table(rows: Sequence[Mapping[str, Any]]) -> None:
     cells: list[tuple[str, ...]] = [
         ("name", "kind", "origin", "format", "rows", "most GPUs", "span")
     ]
@@ -121,9 +129,7 @@ class _Import(click.Command):
 
 @traces.command("import", cls=_Import)
 @click.argument("form", metavar="FORMAT")
-@click.argument(
-    "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path)
-)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=PATH)
 @click.option("--name", help="Its name in the library; by default the format says it.")
 @click.option("--replace", is_flag=True, help="Replace a trace of that name.")
 @click.option(
@@ -229,7 +235,7 @@ def _download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
         return
     from rich.progress import DownloadColumn, TransferSpeedColumn
 
-    with terminal.make_bars(DownloadColumn(), TransferSpeedColumn()) as bar:
+    with terminal.show_bars(DownloadColumn(), TransferSpeedColumn()) as bar:
         tasks: dict[str, Any] = {}
 
         def update(file: str, done: int, total: int | None) -> None:

@@ -14,6 +14,7 @@ import click
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.cli import terminal
+from wattkeeper.scenarios.cli.options import PATH
 
 if TYPE_CHECKING:
     from wattkeeper.live.zoo.parents import ParentMatch
@@ -21,10 +22,9 @@ if TYPE_CHECKING:
     from wattkeeper.live.zoo.zoo import Zoo
 
 NOT_KEPT = 1
-FOLDER = click.Path(path_type=Path)
 Command = Callable[..., Any]
 
-_zoo = click.option("--zoo", "folder", type=FOLDER, required=True, help="Folder of the zoo.")
+_zoo = click.option("--zoo", "folder", type=PATH, required=True, help="Folder of the zoo.")
 _matcher = click.option(
     "--matcher", default="coverage", help="Matcher that scores parents [coverage]."
 )
@@ -66,13 +66,13 @@ def _open(folder: Path) -> Zoo:
 
 @zoo.command()
 @_zoo
-@click.option("--graph", type=FOLDER, help="Graph of the model, a JSON or ONNX file.")
+@click.option("--graph", type=PATH, help="Graph of the model, a JSON or ONNX file.")
 @click.option(
     "--module", metavar="MODULE:CALLABLE", help="Or code of the model, which warm-start needs."
 )
 @_input
 @click.option(
-    "--weights", type=FOLDER, required=True, help="Weights of the model, a safetensors file."
+    "--weights", type=PATH, required=True, help="Weights of the model, a safetensors file."
 )
 @click.option("--task", required=True, help="Task of the model.")
 @click.option("--dataset", required=True, help="Data set of the model.")
@@ -223,9 +223,9 @@ def _describe(model: ZooModel) -> dict[str, Any]:
 
 
 @zoo.command()
-@click.option("--graphs", type=FOLDER, required=True, help="Folder of graphs, JSON files.")
+@click.option("--graphs", type=PATH, required=True, help="Folder of graphs, JSON files.")
 @_matcher
-@click.option("--out", type=FOLDER, required=True, help="CSV file to write.")
+@click.option("--out", type=PATH, required=True, help="CSV file to write.")
 @click.option(
     "--child", "children", multiple=True, metavar="NAME", help="Only this child; may be repeated."
 )
@@ -242,7 +242,7 @@ def scores(graphs: Path, matcher: str, out: Path, children: tuple[str, ...]) -> 
 @_zoo
 @click.option("--child", required=True, metavar="MODULE:CALLABLE", help="Your code of the child.")
 @_input
-@click.option("--out", type=FOLDER, required=True, help="Safetensors file to write.")
+@click.option("--out", type=PATH, required=True, help="Safetensors file to write.")
 @_task
 @_dataset
 @_origin

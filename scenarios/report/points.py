@@ -45,8 +45,8 @@ class PointRow(NamedTuple):
     cautions: tuple[str, ...]
 
 
-def read_points(folder: Path, sweep: Json) -> list[PointRow]:
-    """The finished points of a sweep."""
+def read_points(folder: Path, sweep: Json, *, check: bool = True) -> list[PointRow]:
+    """The finished points of a sweep; see `wattkeeper.scenarios.analysis.study.read`."""
     return [
         PointRow(
             point["id"],
@@ -56,7 +56,7 @@ def read_points(folder: Path, sweep: Json) -> list[PointRow]:
             _etas(saved.manifest["scenario"]),
             (*describe_profiles(saved.manifest), *cautions(saved.manifest, saved.summary)),
         )
-        for point, saved in study.finished_points(folder, sweep)
+        for point, saved in study.finished_points(folder, sweep, check=check)
     ]
 
 

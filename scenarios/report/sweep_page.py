@@ -23,18 +23,20 @@ MOST_ROWS = 500
 """Rows of the table of points."""
 
 
-def render_sweep_page(folder: Path) -> str:
+def render_sweep_page(folder: Path, *, check: bool = True) -> str:
     """The page of a sweep as one HTML file.
 
     Args:
         folder: A folder with `sweep.json`, and the results of each point below `points`.
+        check: Whether to check the points; see `wattkeeper.scenarios.analysis.study.read`.
 
     Raises:
         InputError: If it holds no sweep, or results of a finished point are broken.
     """
     sweep = study.read_sweep(folder)
-    points = read_points(folder, sweep)
-    first = next((saved for _, saved in study.finished_points(folder, sweep)), None)
+    points = read_points(folder, sweep, check=check)
+    studies = study.finished_points(folder, sweep, check=False)
+    first = next((saved for _, saved in studies), None)
     variants = list(dict.fromkeys(name for point in points for name in point.summary["variants"]))
     charts = list(draw_sweep(sweep, points, variants))
     remarks = headline.write_remarks(len(first.manifest["seeds"]), first.summary) if first else ()

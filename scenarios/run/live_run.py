@@ -36,6 +36,7 @@ from wattkeeper.scenarios.run.build import (
     streams_of,
     unprofiled_power,
 )
+from wattkeeper.scenarios.run.interruptions import INTERRUPTIONS
 from wattkeeper.scenarios.run.live_equipment import Equipment, equip
 from wattkeeper.scenarios.run.live_results import with_outcomes
 from wattkeeper.scenarios.spec.loading import LoadedScenario
@@ -114,7 +115,7 @@ def execute(
 
 @contextmanager
 def _halted_by_signals(backend: LiveBackend, env: LiveEnvironment) -> Iterator[None]:
-    """Inside, an interruption or SIGTERM lets trainings save their state; a second one does not.
+    """Inside, an interruption lets trainings save their state; a second one does not.
 
     Nor does the first one if a step of the run takes longer than `STUCK_S`.
     """
@@ -129,23 +130,23 @@ def _halted_by_signals(backend: LiveBackend, env: LiveEnvironment) -> Iterator[N
             signal.signal(number, signal.default_int_handler)
         with suppress(OSError):
             os.write(2, HALTING)
-        look(0, None)
+        check_progress(0, None)
         signal.setitimer(signal.ITIMER_REAL, STUCK_S, STUCK_S)
         backend.halt()
 
-    def look(_number: int, _frame: object) -> None:
+    def check_progress(_number: int, _frame: object) -> None:
         nonlocal turns
         if turns == env.turns and not env.is_idle:
             raise KeyboardInterrupt
         turns = env.turns
 
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in INTERRUPTIONS}
     before = {
         number: handler or signal.SIG_DFL
         for number, handler in handlers.items()
         if handler is not signal.SIG_IGN
     }
-    before_look = signal.signal(signal.SIGALRM, look)
+    alarm_handler = signal.signal(signal.SIGALRM, check_progress)
     try:
         for number in before:
             signal.signal(number, halt)
@@ -154,7 +155,7 @@ def _halted_by_signals(backend: LiveBackend, env: LiveEnvironment) -> Iterator[N
         for number, handler in before.items():
             signal.signal(number, handler)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before_look)
+        signal.signal(signal.SIGALRM, alarm_handler)
 
 
 def _wall(section: LiveSection, log: EventLog) -> WallClock:
@@ -163,6 +164,8 @@ def _wall(section: LiveSection, log: EventLog) -> WallClock:
     boot = process_identity.boot_id()
     known = json.loads(log.get("began") or "null")
     if known is None:
+        if len(log):
+            raise log.damaged("the time when the run began is missing")
         known = {"boot": boot, "s": time.monotonic()}
     elif known["boot"] != boot:  # the host was restarted: its time off is left out
         last_s = max((event.time_s for event in log.events()), default=0.0)

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
-from multiprocessing import get_context, parent_process
-from multiprocessing.connection import Connection, wait
-from multiprocessing.resource_tracker import ensure_running
-from pickle import PicklingError
-from threading import Thread, current_thread, main_thread
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from multiprocessing.connection import wait
 from typing import Any, Final, Generic, TypeVar
 
 from wattkeeper.policies.errors import EnvironmentLacks
-from wattkeeper.traces.arrow import configure_arrow
+from wattkeeper.scenarios.run.worker import start_worker
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -87,7 +80,9 @@ class _Pool(Generic[T, R]):
             return False
         starting = sum(worker.starting for worker in self._workers)
         for _ in range(min(self._size - len(self._workers), left - starting)):
-            self._workers.append(_Worker(self._call))
+            worker = _Worker[T]()
+            self._workers.append(worker)
+            worker.begin(self._call)
         return True
 
     def wait(self) -> list[_Worker[T]]:
@@ -142,81 +137,30 @@ class _Worker(Generic[T]):
         has: The task that it works on, and how many times that was started.
     """
 
-    def __init__(self, call: Callable[[T], Any]) -> None:
-        context = get_context("spawn")
-        self.pipe, theirs = context.Pipe()
+    def __init__(self) -> None:
         self.starting = True
         self.has: tuple[T, int] | None = None
-        self._process = context.Process(target=_serve, args=(theirs, call))
-        ensure_running()  # starting the tracker would unblock interruptions
-        with _uninterrupted():
-            self._process.start()
-        theirs.close()  # so that its end is the end of the pipe
+        self._process, self.pipe, self._parent = start_worker()
 
     @property
     def idle(self) -> bool:
         return not self.starting and self.has is None
 
+    def begin(self, call: Callable[[T], Any]) -> None:
+        """Send the function."""
+        self._send(self._parent)
+        self._send(call)
+
     def take(self, task: T, tries: int) -> None:
-        """Start a task; `_Pool.wait` notices it if the process is gone."""
+        """Start a task."""
         self.has = task, tries
-        with suppress(OSError):
-            self.pipe.send(task)
+        self._send(task)
+
+    def _send(self, message: object) -> None:
+        with suppress(OSError):  # the process is gone: `_Pool.wait` notices it
+            self.pipe.send(message)
 
     def end(self) -> None:
         self._process.kill()
-        self._process.join()
-        self._process.close()  # the garbage collector would swallow an interruption
+        self._process.wait()
         self.pipe.close()
-
-
-def _serve(pipe: Connection, call: Callable[[Any], Any]) -> None:
-    """Call the function with what the pipe brings, as long as the parent lives."""
-    configure_arrow()
-    Thread(target=_end_with_parent, daemon=True).start()
-    with suppress(EOFError, ConnectionError):  # the parent is gone
-        pipe.send((True, None))
-        while True:
-            outcome = _try_call(call, pipe.recv())
-            try:
-                pipe.send(outcome)
-            except (AttributeError, PicklingError, TypeError):
-                pipe.send((False, RuntimeError(f"cannot be sent: {outcome[1]!r}")))
-
-
-def _try_call(call: Callable[[Any], Any], task: Any) -> tuple[bool, Any]:
-    """Whether a call succeeded, and what it returned or raised."""
-    try:
-        return True, call(task)
-    except Exception as error:
-        error.add_note(traceback.format_exc())
-        return False, error
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Inside, processes start with interruptions blocked; the parent gets one afterwards.
-
-    They inherit the blocked signal. Another thread of the parent may still get it, so the handler
-    only notes it.
-    """
-    if current_thread() is not main_thread():
-        yield
-        return
-    interruptions: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, frame: interruptions.append(number))
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        signal.signal(signal.SIGINT, handler)
-    if interruptions:
-        raise KeyboardInterrupt

@@ -52,6 +52,8 @@ def find_scenario(name_or_path: str) -> Path:
     known = shipped()
     if name_or_path in known:
         return known[name_or_path]
+    if not name_or_path:
+        raise InputError("found no name of a scenario, but an empty text")
     path = Path(name_or_path)
     try:
         if path.is_dir():

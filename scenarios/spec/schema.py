@@ -21,7 +21,7 @@ from wattkeeper.policies.registry import Point, PolicyConfig, policies
 from wattkeeper.scenarios.spec.electricity import ElectricitySection
 from wattkeeper.scenarios.spec.section import LARGEST, Section
 from wattkeeper.sim.engine.replay import Occupancy, Profiling
-from wattkeeper.traces.files.names import ALLOWED_LABEL, LONGEST, PATTERN, is_label
+from wattkeeper.traces.files.names import LONGEST, PATTERN, explain_label
 from wattkeeper.traces.generate.synthetic import SyntheticProfiles
 
 MAX_GPUS = 10_000_000
@@ -40,8 +40,8 @@ def _check_distinct(values: tuple[T, ...]) -> tuple[T, ...]:
 
 
 def _check_label(name: str) -> str:
-    if not is_label(name):
-        raise ValueError(f"the name {name[:LONGEST]!r} is not allowed; it has {ALLOWED_LABEL}")
+    if problem := explain_label(name, "name"):
+        raise ValueError(problem)
     return name
 
 

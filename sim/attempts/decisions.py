@@ -73,6 +73,9 @@ class PolicyContext:
         stream_of: A new random stream by decision point and name (`RandomStreams.policy`).
         foresight: The profile that an attempt will be replayed from; it is only asked for a policy
             that declares foresight. None: there is none.
+
+    Attributes:
+        point: The policy's decision point.
     """
 
     def __init__(
@@ -87,12 +90,17 @@ class PolicyContext:
     ) -> None:
         self.objective = objective
         self.zoo = zoo
-        self._point = point
+        self.point = point
         self._config = config
         self._env = env
         self._stream_of = stream_of
         self._foresight = foresight
         self._streams: dict[str, np.random.Generator] = {}
+
+    @property
+    def policy(self) -> str:
+        """The policy as messages name it."""
+        return f"the {self.point} policy {self._config.kind!r}"
 
     @property
     def now_s(self) -> float:
@@ -102,25 +110,23 @@ class PolicyContext:
     def rng(self, name: str) -> np.random.Generator:
         """See `wattkeeper.policies.protocols.Context`."""
         if name not in self._streams:
-            self._streams[name] = self._stream_of(self._point, name)
+            self._streams[name] = self._stream_of(self.point, name)
         return self._streams[name]
 
     def explain_failure(
-        self, error: BaseException, asked: Callable[..., Any], about: str
+        self, error: BaseException, method: Callable[..., Any], about: str
     ) -> BaseException:
         """The error to raise in place of one that a method of the policy raised.
 
         `about` names the job. See `wattkeeper.policies.failures.explain_failure`.
         """
         at = f" for {about}" if about else ""
-        return explain_failure(self._config, error, asked, f"{at} at {self.now_s:.12g} s")
+        return explain_failure(self._config, error, method, f"{at} at {self.now_s:.12g} s")
 
     def foresight(self, start: Start) -> Profile:
         """See `wattkeeper.policies.protocols.Context`."""
         if not self._config.needs_foresight or self._foresight is None:
-            raise PolicyError(
-                f"{self._point} policy {self._config.kind!r} declares no foresight", self._point
-            )
+            raise PolicyError(f"{self.policy} declares no foresight", self.point)
         return self._foresight(start)
 
 
@@ -184,13 +190,13 @@ class DecisionMaker:
         self._checks_tune = tune.is_foreign
         self._journal = journal
         self._notes_parents = notes_parents
-        told = (*others, configure, tune)
+        policies = (*others, configure, tune)
         self._observers: list[tuple[Callable[[Context, Outcome], None], PolicyContext]] = [
-            (policy.observe, ctx) for policy, ctx in told
+            (policy.observe, ctx) for policy, ctx in policies
             if type(policy).observe is not Policy.observe
         ]  # fmt: skip
         self._followers: list[tuple[Callable[[Context, Job], None], PolicyContext]] = [
-            (policy.on_submit, ctx) for policy, ctx in told
+            (policy.on_submit, ctx) for policy, ctx in policies
             if type(policy).on_submit is not Policy.on_submit
         ]  # fmt: skip
 
@@ -279,8 +285,8 @@ class DecisionMaker:
             if self._checks_configure:
                 check_types_of_configuration(configuration)
         except BaseException as error:
-            about, asked = f"job {start.job.job_id}", self._configure.configure
-            raise self._configure_ctx.explain_failure(error, asked, about) from None
+            about, method = f"job {start.job.job_id}", self._configure.configure
+            raise self._configure_ctx.explain_failure(error, method, about) from None
         return configuration
 
     def _first_limits(self, start: Start, configuration: Configuration) -> Decision:

@@ -7,7 +7,7 @@ uses a value of another type than it was annotated with.
 import math
 from typing import Any, cast
 
-from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.errors import PolicyError, cut_message
 from wattkeeper.policies.protocols import Configuration, Job, Knobs, Options, Selection, Start
 from wattkeeper.policies.registry import Point
 
@@ -84,41 +84,41 @@ def check_wake(wake_s: float, now_s: float, point: Point) -> None:
         raise PolicyError(text, point)
 
 
-def check_types_of_configuration(found: Any) -> None:
+def check_types_of_configuration(answer: Any) -> None:
     """Refuse what is no `Configuration`, or has fields of other types."""
-    _check_type(found, Configuration, "Configuration")
-    _check_type(found.batch_size, int, "int", "batch_size")
-    if found.power_limit_w is not None:
-        _check_type(found.power_limit_w, (int, float), "float", "power_limit_w")
-    _check_type(found.cost_bound, (int, float), "float", "cost_bound")
-    if found.parent is not None:
-        _check_type(found.parent, str, "str", "parent")
-    _check_type(found.query_s, (int, float), "float", "query_s")
+    _check_type(answer, Configuration, "Configuration")
+    _check_type(answer.batch_size, int, "int", "batch_size")
+    if answer.power_limit_w is not None:
+        _check_type(answer.power_limit_w, (int, float), "float", "power_limit_w")
+    _check_type(answer.cost_bound, (int, float), "float", "cost_bound")
+    if answer.parent is not None:
+        _check_type(answer.parent, str, "str", "parent")
+    _check_type(answer.query_s, (int, float), "float", "query_s")
 
 
-def check_types_of_knobs(found: Any) -> None:
+def check_types_of_knobs(answer: Any) -> None:
     """Refuse what is no `Knobs`, or has fields of other types."""
-    _check_type(found, Knobs, "Knobs")
-    if found.power_limit_w is not None:
-        _check_type(found.power_limit_w, (int, float), "float", "power_limit_w")
-    _check_type(found.profile_w, tuple, "tuple", "profile_w")
-    for limit_w in found.profile_w:
+    _check_type(answer, Knobs, "Knobs")
+    if answer.power_limit_w is not None:
+        _check_type(answer.power_limit_w, (int, float), "float", "power_limit_w")
+    _check_type(answer.profile_w, tuple, "tuple", "profile_w")
+    for limit_w in answer.profile_w:
         _check_type(limit_w, (int, float), "float", "profile_w")
 
 
-def check_types_of_selection(found: Any) -> None:
+def check_types_of_selection(answer: Any) -> None:
     """Refuse what is no `Selection` of jobs."""
-    _check_type(found, Selection, "Selection")
-    for name, jobs in (("start", found.start), ("preempt", found.preempt)):
+    _check_type(answer, Selection, "Selection")
+    for name, jobs in (("start", answer.start), ("preempt", answer.preempt)):
         _check_type(jobs, tuple, "tuple", name)
         for job in jobs:
             _check_type(job, Job, "Job", name)
 
 
-def check_types_of_placement(found: Any) -> None:
+def check_types_of_placement(answer: Any) -> None:
     """Refuse what is no tuple of slots."""
-    _check_type(found, tuple, "tuple")
-    for slot in found:
+    _check_type(answer, tuple, "tuple")
+    for slot in answer:
         _check_type(slot, tuple, "tuple", "a slot")
         if len(slot) != 3:
             raise TypeError(f"a slot is (node, GPUs, index of the GPU), found {slot!r}")
@@ -127,10 +127,10 @@ def check_types_of_placement(found: Any) -> None:
 
 
 def _check_type(
-    found: object, allowed: type | tuple[type, ...], name: str, where: str = ""
+    value: object, allowed: type | tuple[type, ...], name: str, where: str = ""
 ) -> None:
     of = f"{where} must be " if where else ""
-    if isinstance(found, int) and found.bit_length() > 63:
-        raise TypeError(f"{of}{name}, found a whole number of {found.bit_length()} bits")
-    if not isinstance(found, allowed) or isinstance(found, bool):
-        raise TypeError(f"{of}{name}, found {type(found).__name__} {found!r:.100}")
+    if isinstance(value, int) and value.bit_length() > 63:
+        raise TypeError(f"{of}{name}, found a whole number of {value.bit_length()} bits")
+    if not isinstance(value, allowed) or isinstance(value, bool):
+        raise TypeError(f"{of}{name}, found {type(value).__name__} {cut_message(repr(value), 100)}")

@@ -178,9 +178,10 @@ class Cluster(ClusterView):
             PolicyError: If the placement is not what the job asked for, or not free.
         """
         if len(placement) == 1 and job.gpu_milli == WHOLE and job.gpu_type is None:
-            ((node, gpus, _),) = placement
+            ((node, gpus, gpu),) = placement
             if (
                 gpus == job.gpus
+                and gpu == NEW
                 and 0 <= node < len(self._set_of)
                 and gpus <= self._set_of[node].free
             ):
@@ -268,9 +269,15 @@ class Cluster(ClusterView):
                 raise PolicyError(
                     f"job {job.job_id} is placed twice on one node: {placement}", "place"
                 )
-            for node, gpus, _ in placement:
+            for node, gpus, gpu in placement:
                 if not 0 <= node < len(self._set_of) or not 0 < gpus <= self._set_of[node].free:
                     raise _not_free(job, node, gpus)
+                if gpu != NEW:
+                    raise PolicyError(
+                        f"job {job.job_id} takes whole GPUs, which have no index but {NEW}, and is "
+                        f"placed on {placement}",
+                        "place",
+                    )
         else:
             self._check_shares(job, placement)
         if (

@@ -37,6 +37,7 @@ class Feasibility(CapacityView):
         paused: Preempted attempts, which resume on GPUs of the same type; likewise.
 
     Attributes:
+        ctx: The context of `Place`.
         is_timed: Whether the answers of `Place` also depend on the job and the time.
     """
 
@@ -52,7 +53,7 @@ class Feasibility(CapacityView):
         self._cluster = cluster
         self._budget = budget
         self._place: Place = place.policy
-        self._ctx = place.ctx
+        self.ctx = place.ctx
         self._checks_types = place.is_foreign
         self._running = running
         self._paused = paused
@@ -115,7 +116,7 @@ class Feasibility(CapacityView):
 
     def begin_pass(self) -> None:
         """Note that `Select` is about to be asked."""
-        if self._refused and (self._has_grown or self._ctx.now_s > self._refused_s):
+        if self._refused and (self._has_grown or self.ctx.now_s > self._refused_s):
             self._refused.clear()
         if self.is_timed:
             self._asked = None
@@ -136,15 +137,15 @@ class Feasibility(CapacityView):
                 f"job {job.job_id} was started again, though it was refused at this time", "select"
             )
         refused.add(job.number)
-        self._refused_s = self._ctx.now_s
+        self._refused_s = self.ctx.now_s
 
     def wake_s(self) -> float:
         """When `Place` is to be asked again if nothing happens before, s."""
         try:
-            wake_s = self._place.wake_s(self._ctx)
-            check_wake(wake_s, self._ctx.now_s, "place")
+            wake_s = self._place.wake_s(self.ctx)
+            check_wake(wake_s, self.ctx.now_s, "place")
         except BaseException as error:
-            raise self._ctx.explain_failure(error, self._place.wake_s, "") from None
+            raise self.ctx.explain_failure(error, self._place.wake_s, "") from None
         return wake_s
 
     def shrink(self) -> None:
@@ -187,10 +188,10 @@ class Feasibility(CapacityView):
 
     def _ask_place(self, job: Job, cluster: ClusterView) -> Placement:
         try:
-            placement = self._place.place(self._ctx, job, cluster)
+            placement = self._place.place(self.ctx, job, cluster)
             if self._checks_types:
                 check_types_of_placement(placement)
         except BaseException as error:
             about = f"job {job.job_id}"
-            raise self._ctx.explain_failure(error, self._place.place, about) from None
+            raise self.ctx.explain_failure(error, self._place.place, about) from None
         return placement

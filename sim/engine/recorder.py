@@ -49,16 +49,18 @@ def whole_units(power_w: float) -> int:
     units = power_w * UNITS_PER_WATT
     if -_EXACT < units < _EXACT:
         return int(units + _ROUNDING - _ROUNDING)
-    whole = round(units)
-    if whole > MOST_UNITS:
+    if not units <= MOST_UNITS:  # it may be infinite
         raise power_too_large()
-    return whole
+    return round(units)
 
 
 def power_too_large() -> InputError:
     """The error for power that cannot be summed exactly."""
     most_gw = MOST_UNITS / UNITS_PER_WATT / 1e9
-    return InputError(f"GPUs draw more than {most_gw:.2f} GW: check their power and the profiles")
+    return InputError(
+        f"GPUs draw more than {most_gw:.2f} GW: check their power, the profiles and, with "
+        "occupancy: recorded, the durations of jobs with a workload"
+    )
 
 
 _ENDED = {"number": "i8", "begun_s": "f8", "ended_s": "f8", "energy_j": "f8", "time_s": "f8",

@@ -57,6 +57,9 @@ from wattkeeper.sim.engine.sources import Source
 
 MOST_IDLE_WAKES: Final = 1_000_000
 """So often policies are asked on an idle cluster, with no arrival to come, before a run ends."""
+WAKES: Final = 1_000_000
+SHORTEST_WAKE_S: Final = 1e-3
+"""The least time from wake to wake, s, as the mean of so many wakes."""
 
 
 class World(Listener):
@@ -116,6 +119,8 @@ class World(Listener):
         self._in_flight = Counter[str]()
         self._wake: tuple[float, ScheduledEvent] | None = None
         self._idle_wakes = 0
+        self._wakes = 0
+        self._wakes_since_s = 0.0
         self._preempts = self._journal.index_choice("preempt")
         self._limits_unprofiled = policies.tune.limits_unprofiled
         self._nodes = NodeStates(cluster, self.recorder)
@@ -240,11 +245,11 @@ class World(Listener):
             if self._checks_select:
                 check_types_of_selection(selection)
         except BaseException as error:
-            asked, jobs = self._select.select, list(self._waiting.values())
+            method, jobs = self._select.select, list(self._waiting.values())
             about = f"job {jobs[0].job_id}" if jobs else ""
             if len(jobs) > 1:
                 about += f" and {len(jobs) - 1} others that wait"
-            raise self._select_ctx.explain_failure(error, asked, about) from None
+            raise self._select_ctx.explain_failure(error, method, about) from None
         return selection
 
     def _ask_wake(self) -> float:
@@ -254,8 +259,8 @@ class World(Listener):
             if wake_s != NEVER:
                 check_wake(wake_s, self._loop.now_s, "select")
         except BaseException as error:
-            asked = self._select.wake_s
-            raise self._select_ctx.explain_failure(error, asked, "") from None
+            method = self._select.wake_s
+            raise self._select_ctx.explain_failure(error, method, "") from None
         return wake_s
 
     def _wake_at(self, time_s: float) -> None:
@@ -271,12 +276,30 @@ class World(Listener):
     def _woken(self, _: object) -> None:
         self._wake = None
         self._loop.pass_is_due = True
+        self._wakes += 1
+        if self._wakes == WAKES:
+            self._check_wakes()
         if self._running or self._loop.next_arrival_s < NEVER:
             self._idle_wakes = 0
             return
         self._idle_wakes += 1
         if self._idle_wakes > MOST_IDLE_WAKES:
             raise self._left_waiting(f", and its policies were asked {MOST_IDLE_WAKES:,} times")
+
+    def _check_wakes(self) -> None:
+        """Refuse to be woken without an end while time hardly passes."""
+        passed_s = self._loop.now_s - self._wakes_since_s
+        if passed_s < WAKES * SHORTEST_WAKE_S:
+            ctx = self._select_ctx
+            if self._room.is_timed and self._room.wake_s() < self._ask_wake():
+                ctx = self._room.ctx
+            raise PolicyError(
+                f"{ctx.policy} was woken {WAKES:,} times within {passed_s:g} s, at last at "
+                f"{self._loop.now_s:g} s; allowed is a mean of {SHORTEST_WAKE_S:g} s or more from "
+                "wake to wake",
+                ctx.point,
+            )
+        self._wakes, self._wakes_since_s = 0, self._loop.now_s
 
     def _start(self, job: Job, placement: Placement) -> None:
         """Start a waiting job, or resume a preempted one."""

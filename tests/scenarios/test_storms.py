@@ -34,7 +34,7 @@ def test_a_run_leaves_its_results_or_the_older_ones(
     run = ["run", "small.yaml", "--out", "out/results", "--seeds"]
     made = storm(
         signals_library, "write_signals", tmp_path, kills,
-        versions=[[*run, "1"], [*run, "2"]], look=["compare", "out/results", "out/results"],
+        versions=[[*run, "1"], [*run, "2"]], reader=["compare", "out/results", "out/results"],
         place="out/results",
     )  # fmt: skip
     assert made["new version"] > 0 or kills < KILLS
@@ -55,7 +55,7 @@ def test_an_import_leaves_its_trace_or_the_older_one(
     ]
     made = storm(
         signals_library, "write_signals", tmp_path, kills,
-        versions=versions, look=["traces", "describe", "jobs"], place="library/jobs",
+        versions=versions, reader=["traces", "describe", "jobs"], place="library/jobs",
     )  # fmt: skip
     assert made["new version"] > 0 or kills < KILLS
 

@@ -76,7 +76,10 @@ def workers(parent: int) -> list[int]:
             line = (entry / "cmdline").read_bytes()
         except OSError:
             continue
-        if int(stat.rpartition(")")[2].split()[1]) == parent and b"spawn_main" in line:
+        if (
+            int(stat.rpartition(")")[2].split()[1]) == parent
+            and b"wattkeeper.scenarios.run.worker" in line
+        ):
             found.append(int(entry.name))
     return found
 

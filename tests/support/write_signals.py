@@ -59,7 +59,7 @@ def content(folder: Path) -> Content | None:
     return files
 
 
-def main(folder: str, kills: int, seed: int, versions: list[list[str]], look: list[str],
+def main(folder: str, kills: int, seed: int, versions: list[list[str]], reader: list[str],
          place: str) -> dict[str, int]:  # fmt: skip
     """Counts of endings of so many commands; an error says what they left.
 
@@ -68,13 +68,13 @@ def main(folder: str, kills: int, seed: int, versions: list[list[str]], look: li
         kills: How many.
         seed: Of what is drawn.
         versions: Arguments of commands that replace the place, each by something else.
-        look: Arguments of a command that reads it.
+        reader: Arguments of a command that reads it.
         place: What they replace.
     """
     os.chdir(folder)
     luck, path = random.Random(seed), Path(place)
     run: list[Callable[[], None]] = [partial(call, *arguments) for arguments in versions]
-    for arguments in (versions[0], look):
+    for arguments in (versions[0], reader):
         outcome = attempt(partial(note_modules, *arguments))
         assert outcome.code == 0, Path("output").read_text()
         for name in json.loads(Path(MODULES).read_text()):
@@ -99,7 +99,7 @@ def main(folder: str, kills: int, seed: int, versions: list[list[str]], look: li
         found = content(path)
         if found is None:
             assert not exchange, about
-            assert attempt(partial(call, *look)).code == 0, about
+            assert attempt(partial(call, *reader)).code == 0, about
             found = content(path)
             made["restored by the next command"] += 1
         assert found in (last, whole[which]), about

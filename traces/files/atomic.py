@@ -98,7 +98,7 @@ def resolve(path: Path) -> Path:
         InputError: If the links form a loop.
     """
     whole = Path(os.path.realpath(path))
-    if whole.is_symlink():
+    if any(folder.is_symlink() for folder in (whole, *whole.parents)):
         raise InputError("is a loop of symbolic links", path)
     return whole
 

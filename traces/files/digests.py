@@ -3,6 +3,8 @@
 import hashlib
 from pathlib import Path
 
+from wattkeeper.traces.files.regular import open_file
+
 
 def digest_file(path: Path) -> str:
     """SHA-256 (hex) of a file.
@@ -10,5 +12,5 @@ def digest_file(path: Path) -> str:
     Raises:
         OSError: If it cannot be read.
     """
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

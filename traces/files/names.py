@@ -4,7 +4,7 @@ import re
 from hashlib import sha256
 from typing import Final
 
-from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.errors import InputError, cut_message
 from wattkeeper.policies.printable import printable
 
 PATTERN: Final = "[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -12,7 +12,6 @@ LONGEST: Final = 100
 """Of names that are names of folders, too."""
 
 LONGEST_LABEL: Final = 200
-ALLOWED_LABEL: Final = f"1 to {LONGEST_LABEL} characters, none of them a control character"
 
 
 def is_name(text: str) -> bool:
@@ -34,20 +33,26 @@ def check_name(text: str) -> str:
     return text
 
 
-def is_label(text: str) -> bool:
-    """Whether a text is allowed as the name of a variant, model, task or job; no name of a file."""
+def explain_label(text: str, what: str) -> str:
+    """Why a text is not allowed as the name of a variant, model, task or job; empty if it is.
+
+    These are no names of files. The message begins with `what`, and says what is allowed.
+    """
     hidden = printable(text) != text or "\n" in text or "\t" in text
-    return 0 < len(text) <= LONGEST_LABEL and not hidden
+    if 0 < len(text) <= LONGEST_LABEL and not hidden:
+        return ""
+    allowed = f"1 to {LONGEST_LABEL} characters, none of them a control character"
+    return f"{what} {cut_message(text, LONGEST)!r}: allowed are {allowed}"
 
 
 def check_label(text: str, what: str) -> str:
     """Return the name of a variant, model, task or job if it is allowed.
 
     Raises:
-        InputError: If it is not; the message begins with `what`, and says what is allowed.
+        InputError: If it is not; see `explain_label`.
     """
-    if not is_label(text):
-        raise InputError(f"{what} {text[:LONGEST]!r}: allowed are {ALLOWED_LABEL}")
+    if problem := explain_label(text, what):
+        raise InputError(problem)
     return text
 
 

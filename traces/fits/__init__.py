@@ -17,6 +17,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.described import Described
 from wattkeeper.policies.errors import InputError, Problem, TraceError
+from wattkeeper.traces.files.regular import open_file
 from wattkeeper.traces.limits import MOST_DETAILS_BYTES
 
 HOURS: Final = 24
@@ -217,7 +218,7 @@ def load_fit(name_or_path: str | Path) -> Fit:
         return _parse((Path(__file__).parent / f"{text}.json").read_bytes(), text)
     path = Path(text)
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             data = file.read(MOST_DETAILS_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error

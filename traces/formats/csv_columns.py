@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from wattkeeper.policies.errors import InputError, Problem, TraceError
+from wattkeeper.policies.errors import InputError, Problem, TraceError, cut_message
 from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     Wrong,
@@ -51,7 +51,7 @@ def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch
     header = [name.strip().strip('"') for name in first_line(path).split(",")]
     problems = [
         Problem(
-            f"column {name} is missing; found {', '.join(header)[:500]}; "
+            f"column {name} is missing; found {cut_message(', '.join(header), 500)}; "
             f"say which one it is: --map {name}=COLUMN",
             f"{path}, header",
         )

@@ -24,6 +24,7 @@ from wattkeeper.traces.files.atomic import (
     resolve,
     settle,
 )
+from wattkeeper.traces.files.regular import open_file
 from wattkeeper.traces.limits import (
     MOST_DETAILS_BYTES,
     MOST_RATIO,
@@ -191,7 +192,7 @@ def read(folder: Path) -> Trace:
 
 def _bytes(path: Path, most: int) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             data = file.read(most + 1)
     except FileNotFoundError as error:
         raise TraceError(f"is missing; a trace needs {path.name}", path) from error

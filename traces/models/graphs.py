@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor
-from wattkeeper.traces.files.names import ALLOWED_LABEL, LONGEST, is_label
+from wattkeeper.traces.files.names import explain_label
 from wattkeeper.traces.limits import MOST_JSON_BYTES
 from wattkeeper.traces.readers.csvfile import read_whole
 
@@ -125,8 +125,8 @@ def parse_graph(name: str, data: bytes, where: str) -> Graph:
         details = error.errors(include_url=False)
         problems = [_problem(detail["loc"], _format_error(detail), where) for detail in details]
         raise TraceError(problems) from error
-    if not is_label(graph.name):
-        raise TraceError(f"model {graph.name[:LONGEST]!r}: allowed are {ALLOWED_LABEL}", where)
+    if problem := explain_label(graph.name, "model"):
+        raise TraceError(problem, where)
     return graph
 
 

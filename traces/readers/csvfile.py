@@ -21,6 +21,7 @@ import pyarrow.csv as pacsv
 from wattkeeper.policies.arrays import Bools, Floats
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.files.digests import digest_file
+from wattkeeper.traces.files.regular import open_file
 from wattkeeper.traces.limits import (
     LONGEST_LINE_BYTES,
     MOST_BYTES,
@@ -143,7 +144,7 @@ def open_plain(path: Path) -> Iterator[IO[bytes]]:
             out of all proportion to its content; also while it is read.
     """
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             is_gzip = file.read(2) == b"\x1f\x8b"
             file.seek(0)
             yield cast("IO[bytes]", _Unpacked(file)) if is_gzip else file

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.policies.errors import Problem, TraceError, cut_message
 from wattkeeper.traces.limits import LONGEST_LINE_BYTES
 from wattkeeper.traces.readers.base import Batch
 from wattkeeper.traces.readers.csvfile import (
@@ -189,7 +189,7 @@ def _check_header(header: Sequence[str], needed: Sequence[str], path: Path, numb
     for name in dict.fromkeys([*header, *needed]):
         if (count := header.count(name)) != 1:
             state = f"appears {count} times" if count else "is missing"
-            text = f"column {name} {state}; found {', '.join(header)[:500]}"
+            text = f"column {name} {state}; found {cut_message(', '.join(header), 500)}"
             problems.append(Problem(text, f"{path}, line {number}"))
     if problems:
         raise TraceError(problems)

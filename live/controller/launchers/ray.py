@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import signal
 import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -41,6 +42,7 @@ def connect(address: str | None) -> None:
         ) from None
     if _ray().is_initialized():
         return
+    handler = signal.getsignal(signal.SIGTERM)
     try:
         _check_reachable(address)
         ray.init(
@@ -52,6 +54,9 @@ def connect(address: str | None) -> None:
             f"Ray is not reachable at {address or 'this host'} ({first}): start it with `ray start "
             "--head`, and name the address that it prints (--ray HOST:6379)"
         ) from None
+    finally:
+        if callable(handler):  # Ray's own one exits with 15
+            signal.signal(signal.SIGTERM, handler)
 
 
 def _ray() -> Any:

@@ -20,7 +20,7 @@ from torch.export import ExportedProgram
 
 from wattkeeper.live.weight_transfer.program.ir import Op, Program, Ref, Shape, StateTensor
 from wattkeeper.live.weight_transfer.program.op_sets import DATA, HOLDERS, POINTWISE
-from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.errors import InputError, cut_message
 
 Inputs: TypeAlias = Sequence[Tensor] | Tensor
 
@@ -78,7 +78,7 @@ def _export_quietly(module: nn.Module, inputs: tuple[Tensor, ...]) -> ExportedPr
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    return cut_message((str(error).strip().splitlines() or [type(error).__name__])[0], 200)
 
 
 def _copy_to_meta(module: nn.Module) -> nn.Module:

@@ -22,11 +22,11 @@ MOST_POINTS: Final = 100
 
 
 def read_content(folder: Path) -> Json:
-    """`sweep.json` with the summary of each variant at each finished point."""
+    """`sweep.json` with the summary of each variant at each point that was just finished."""
     about = read_sweep(folder)
     for point in about["points"]:
         point["variants"] = None
-    for point, study in finished_points(folder, about):
+    for point, study in finished_points(folder, about, check=False):
         point["variants"] = study.summary["variants"]
     return about
 
@@ -39,7 +39,7 @@ def print_sweep(console: Console, folder: Path) -> None:
     warnings: dict[str, None] = {}
     first: list[tuple[Json, Json]] = []
     done = 0
-    for done, (point, study) in enumerate(finished_points(folder, about), 1):
+    for done, (point, study) in enumerate(finished_points(folder, about, check=False), 1):
         warnings |= dict.fromkeys(describe_profiles(study.manifest))
         warnings |= dict.fromkeys(cautions(study.manifest, study.summary))
         if done <= MOST_POINTS:

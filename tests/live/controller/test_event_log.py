@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.live_runs import REHEARSED, scenario
 from tests.support.messages import assert_states
 from wattkeeper.live.controller.event_log import EventLog, ExternalEvent
 from wattkeeper.policies.errors import StoreError
+from wattkeeper.scenarios.inputs.read import read_inputs
+from wattkeeper.scenarios.run import live_run
+from wattkeeper.scenarios.spec.loading import load
 
 EVENTS = [ExternalEvent(n, f"job{n}", 1, "run", "epoch", {"n": n}) for n in range(3)]
 
@@ -45,6 +49,22 @@ def read_log(path: Path) -> None:
         ("UPDATE events SET job_id = x'ff' WHERE number = 1", "event 1"),
         ("DELETE FROM events WHERE number = 2", "event 2"),
         ("UPDATE about SET value = 'x' WHERE name = 'port'", "port"),
+        ("DELETE FROM events WHERE number = 3", "it has 2 events, and the last one was number 3"),
+        ("DELETE FROM events", "it has 0 events, and the last one was number 3"),
+        (
+            "DELETE FROM about WHERE name = 'last'",
+            "it has 3 events, and their number is missing",
+        ),
+        (
+            "UPDATE events SET number = 9 WHERE number = 1; UPDATE events SET number = 1 WHERE "
+            "number = 2; UPDATE events SET number = 2 WHERE number = 9",
+            "event 1",
+        ),
+        (
+            "UPDATE events SET number = 4 WHERE number = 3; UPDATE events SET number = 3 WHERE "
+            "number = 2; UPDATE events SET number = 2 WHERE number = 4",
+            "event 2",
+        ),
         ("DROP TABLE events; CREATE TABLE events (number)", "no such column"),
     ],
 )
@@ -55,3 +75,12 @@ def test_a_changed_log_is_refused(tmp_path: Path, statement: str, what: str) -> 
     with pytest.raises(StoreError) as caught:
         read_log(path)
     assert_states(str(caught.value), path, "damaged", what)
+
+
+def test_events_without_the_time_when_the_run_began_are_refused(tmp_path: Path) -> None:
+    loaded = load(str(scenario(tmp_path, REHEARSED | {"live": {"lease_s": 60}})))
+    inputs = read_inputs(loaded, live=True).runs
+    log = make_log(tmp_path / "live" / "zeus" / "1" / "log.sqlite")
+    with pytest.raises(StoreError) as caught:
+        live_run.replay(loaded, inputs, tmp_path / "live")
+    assert_states(str(caught.value), log, "damaged", "the time when the run began is missing")

@@ -38,7 +38,7 @@ SIGNALS = {
     "controller": (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGABRT),
     "session": (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT),
 }
-PLACES = {"controller": 2400, "session": 300}
+PLACES = {"controller": 2400, "session": 230}
 """About so many events of either are audited from the start of its work to its end."""
 
 
@@ -93,7 +93,7 @@ def send(pid: int, number: signal.Signals) -> bool:
     return True
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(KILLS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(KILLS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("who", ["controller", "session"])
 def test_signals_at_random_moments_cost_no_observation(
     who: str, kills: int, tmp_path: Path
@@ -130,11 +130,11 @@ def test_signals_at_random_moments_cost_no_observation(
 def test_signals_at_exact_places_cost_no_observation(who: str, kills: int, tmp_path: Path) -> None:
     path, errors = prepare(tmp_path, 2), tmp_path / "errors"
     rng = random.Random(f"{SEED} {who} places")
-    plan = [[rng.randrange(1, PLACES[who]), rng.choice(SIGNALS[who]).value] for _ in range(kills)]
     plans = tmp_path / "plans"
     plans.mkdir()
-    for number, (place, sign) in enumerate(plan):
-        (plans / f"{number:05d}").write_text(json.dumps([place, sign]))
+    for number in range(kills):
+        plan = [rng.randrange(1, PLACES[who]), rng.choice(SIGNALS[who]).value]
+        (plans / f"{number:05d}").write_text(json.dumps(plan))
     code: int | None = None
     while code != 0 or list(plans.glob("[0-9]*")):
         controller = start(
@@ -146,6 +146,17 @@ def test_signals_at_exact_places_cost_no_observation(who: str, kills: int, tmp_p
         assert code in (allowed if who == "controller" else {0}), f"{code}, seed {SEED}"
         if code == 0:
             check(tmp_path, errors)
+            draw_again(plans, rng)
     sent = len(list(plans.glob("sent.*")))
-    print(f"{who}, seed {SEED}: {kills} places drawn, {sent} signals sent there")
-    assert sent >= 1
+    print(f"{who}, seed {SEED}: {sent} signals sent at exact places")
+    assert sent == kills
+
+
+def draw_again(plans: Path, rng: random.Random) -> None:
+    """Give the plans of processes that ended before their place an earlier one."""
+    for taken in plans.glob("taken.*"):
+        number = taken.suffixes[0][1:]
+        if not (plans / f"sent.{number}").exists():
+            place, sign = json.loads(taken.read_text())
+            (plans / number).write_text(json.dumps([rng.randrange(1, place + 1), sign]))
+        taken.unlink()

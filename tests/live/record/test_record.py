@@ -17,6 +17,7 @@ import pytest
 from tests.support.messages import assert_states
 from tests.support.processes import until
 from wattkeeper.live.host.process_identity import start_ticks
+from wattkeeper.live.record import sweep
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.inputs.policy_checks import check_policies
 from wattkeeper.scenarios.inputs.read import read_inputs
@@ -331,6 +332,36 @@ def test_training_on_several_gpus_is_recorded_with_torchrun(tmp_path: Path) -> N
     assert_states(refused.stderr, "2 processes", "--torchrun", "1 GPUs")
 
 
+def test_damaged_runs_are_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in environment(tmp_path, "none").items():
+        monkeypatch.setenv(name, value)
+    Path("toy.py").write_text(SCRIPT)
+    plan = sweep.RecordingPlan("toy.py", batch_sizes=(16,), repeats=1)
+
+    def record() -> int:
+        """Number of runs of the script."""
+        before = started(tmp_path)
+        recording = sweep.record(plan, tmp_path / "runs", lambda begun: None)
+        assert [run.ended["cause"] for run in recording.full] == ["reached"]
+        assert [run.request.epochs_done for run in recording.stopped] == [0, 1]
+        return started(tmp_path) - before
+
+    assert record() == 3
+    assert record() == 0
+    stored = sorted((tmp_path / "runs").glob("*/run-*.json"))
+    content = stored[0].read_bytes()
+    changed = json.loads(content)
+    changed["exited_s"] += 1
+    damaged = [b"", b"{", b"\xff\n", b"[" * 100_000, content[:-9], json.dumps(changed).encode()]
+    for data in damaged:
+        stored[0].write_bytes(data)
+        assert record() == 1, data[:100]
+    stored[0].write_bytes(stored[1].read_bytes())
+    assert record() == 1
+    assert record() == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_interrupted_sweep_resumes(tmp_path: Path, number: int) -> None:
@@ -346,6 +377,7 @@ def test_interrupted_sweep_resumes(tmp_path: Path, number: int) -> None:
     process.send_signal(number)
     waiting.unlink()
     _, error = process.communicate(timeout=120)
+    assert process.returncode == (130 if number == signal.SIGTERM else -number)
     assert "Traceback" not in error
     before = started(tmp_path)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,9 +20,11 @@ from tests.support.messages import assert_states
 from tests.support.nvml import Driver, on_gpus
 from tests.support.processes import until
 from wattkeeper.live.search.architectures import KERNELS, MOST_STAGES, WIDTHS, draw_candidates
+from wattkeeper.live.search.training_log import TrainingRecord
 from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.scenarios.cli.main import main
 from wattkeeper.sim.engine.warm_start import WarmStartModel
+from wattkeeper.traces.files.seals import seal_json
 
 pytest.importorskip("torch", reason="torch is not installed: pip install 'wattkeeper[live]'")
 pytest.importorskip(
@@ -38,7 +41,7 @@ def trainings(folder: Path) -> pd.DataFrame:
     """The log of a run's trainings without their seconds."""
     files = sorted(folder.with_name(f"{folder.name}.trainings").glob("*.jsonl"))
     rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-    return pd.DataFrame(rows).drop(columns=SECONDS)
+    return pd.DataFrame(rows).drop(columns=[*SECONDS, "seal"])
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +222,31 @@ def test_finished_run_is_not_trained_again(full_run: Path, inside: Command) -> N
     assert (full_run / "jobs.parquet").read_bytes() == before, "the seconds too"
 
 
+@pytest.mark.parametrize("name", ["scratch-7.jsonl", "zoo-7.jsonl"])
+def test_changed_trainings_are_refused(
+    full_run: Path, tmp_path: Path, inside: Command, name: str
+) -> None:
+    log = tmp_path / "out.trainings" / name
+    others = sorted(full_run.with_name(f"{full_run.name}.trainings").glob("*.jsonl"))
+    shutil.copytree(others[0].parent, log.parent)
+    content = log.read_text(encoding="utf-8")
+    first, _, rest = content.partition("\n")
+    record = json.loads(first)
+    changed = [
+        first[:-9], "", "{}", "[" * 100_000, "\ufffd", first.replace('"epochs": ', '"epochs": 1'),
+        json.dumps({**record, "accuracy": 0.99}), json.dumps({**record, "parent": "x"}),
+    ]  # fmt: skip
+    for line in changed:
+        log.write_text(f"{line}\n{rest}", encoding="utf-8")
+        done = inside(*TINY, "--out", tmp_path / "out", code=2)
+        assert_states(done.stderr, f"{name}:1: damaged", "remove the line")
+    for other in others:
+        log.write_bytes(other.read_bytes())
+        done = inside(*TINY, "--out", tmp_path / "out", code=2 if other.name != name else 0)
+        if done.returncode:
+            assert_states(done.stderr, name, "has a training of", "seed")
+
+
 @pytest.mark.parametrize(
     ("setting", "facts"),
     [
@@ -279,7 +307,8 @@ def test_model_of_warm_starts_is_fitted_to_trainings(tmp_path: Path) -> None:
                     "work": round(work * (1 - 0.6 * coverage**2)),
                     "accuracy": 0.9 + 0.01 * coverage,
                 })  # fmt: skip
-            text = "".join(json.dumps(row) + "\n" for row in rows)
+            records = [TrainingRecord.model_validate(row) for row in rows]
+            text = "".join(seal_json(each.model_dump(mode="json")) + "\n" for each in records)
             (folder / f"{variant}-{seed}.jsonl").write_text(text, encoding="utf-8")
     script, out = ROOT / "benchmarks/calibrate_zoo.py", tmp_path / "fitted.json"
     subprocess.run([sys.executable, script, tmp_path / "made", out], check=True)

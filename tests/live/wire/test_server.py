@@ -1,4 +1,4 @@
-"""The controller's end of the link, and what strangers and broken sessions send to it."""
+"""The controller's end of the link, and what broken and unauthenticated connections send."""
 
 from __future__ import annotations
 
@@ -101,6 +101,20 @@ def test_a_session_may_not_send_lines_without_end(controller: Controller) -> Non
     assert controller.coordinator().renew_lease()
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
+def test_the_controller_listens_at_one_address(host: str) -> None:
+    """On Linux, each address from 127.0.0.1 to 127.255.255.254 is of this host."""
+    made = server.SessionServer(lambda *_: None, TOKEN, host=host)
+    made.listen()
+    try:
+        socket.create_connection((host, made.port), timeout=60).close()
+        for other in {"127.0.0.1", "127.0.0.2", "127.0.0.3"} - {host}:
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection((other, made.port), timeout=60)
+    finally:
+        made.close()
+
+
 def test_who_does_not_state_the_token_is_not_waited_for(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,10 +131,10 @@ def test_who_does_not_state_the_token_is_not_waited_for(
         assert coordinator.renew_lease()
 
 
-def test_strangers_do_not_fill_the_controller(controller: Controller) -> None:
+def test_unauthenticated_connections_do_not_fill_the_controller(controller: Controller) -> None:
     coordinator = controller.coordinator()
     assert coordinator.renew_lease()
-    peers = [connect(controller) for _ in range(server.MOST_STRANGERS + 20)]
+    peers = [connect(controller) for _ in range(server.MOST_UNAUTHENTICATED + 20)]
     try:
         for peer in peers[:20]:
             assert peer.recv(1) == b""

@@ -517,20 +517,49 @@ def test_changed_rows_are_refused(zoo: Zoo, statement: str, place: str) -> None:
     assert_states(str(caught.value), index, "damaged", place)
 
 
-def test_missing_tensors_of_a_model_are_noticed(zoo: Zoo) -> None:
+def test_an_accuracy_is_sealed_as_sqlite_stores_it(zoo: Zoo) -> None:
+    first = add(zoo, state(1), accuracy=-0.0)
+    assert [model.accuracy for model in Zoo(zoo.path).models()] == [0.0]
+    zoo.note_use(first)
+    assert Zoo(zoo.path).check() == ()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE parts SET digest = (SELECT MAX(digest) FROM parts WHERE name = 'fc.bias' "
+        "AND model = 2) WHERE name = 'fc.bias' AND model = 1",
+        "UPDATE parts SET name = 'x' WHERE model = 1 AND name = 'fc.bias'",
+        "UPDATE tensors SET bytes = bytes + 1",
+        "DELETE FROM parts WHERE model = 1",
+        "DELETE FROM parts WHERE name = (SELECT MAX(name) FROM parts)",
+    ],
+)
+def test_changed_tensors_of_a_model_are_noticed(zoo: Zoo, statement: str) -> None:
     first = add(zoo, state(1))
-    one = "DELETE FROM parts WHERE name = (SELECT MAX(name) FROM parts)"
-    change(zoo.path / "index.sqlite", one)
-    with pytest.raises(StoreError, match="damaged"):
-        zoo.read(first)
+    second = add(zoo, state(2))
+    index = zoo.path / "index.sqlite"
+    change(index, statement)
+    with pytest.raises(StoreError) as caught:
+        Zoo(zoo.path).read(first)
+    assert_states(str(caught.value), index, "damaged", "the tensors of model 1")
+    with pytest.raises(StoreError, match="the tensors of model 1"):
+        zoo.gc()
+    assert any("model 1" in problem.message for problem in zoo.check())
+    zoo.remove(first)
+    zoo.remove(second)
+    zoo.gc()
+    assert files(zoo) == {}
 
 
-def test_a_zoo_of_the_first_format_is_converted(zoo: Zoo) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_zoo_of_an_earlier_format_is_converted(zoo: Zoo, version: int) -> None:
     first = add(zoo, state(1))
     before, index = zoo.models(), zoo.path / "index.sqlite"
-    for table in ("models", "settings"):
+    change(index, "ALTER TABLE models DROP COLUMN parts")
+    for table in ("models", "settings") if version == 1 else ():
         change(index, f"ALTER TABLE {table} DROP COLUMN seal")
-    change(index, "PRAGMA user_version = 1")
+    change(index, f"PRAGMA user_version = {version}")
     again = Zoo(zoo.path)
     assert again.models() == before
     again.note_use(first)

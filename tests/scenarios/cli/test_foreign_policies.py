@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -81,6 +82,32 @@ def test_a_failing_policy_is_one_message(
     assert_states(ended.stderr, *named, *facts)
     assert "Traceback" not in ended.stderr
     assert "wattkeeper/" not in ended.stderr
+    assert not (tmp_path / "results/failing").exists()
+
+
+PRINTS = "print('chatty'); import sys; sys.stdout.write('chatty'); from wattkeeper.policies."
+PRINTS += "configure.fixed import FixedConfig; return FixedConfig().build().configure(None, start)"
+
+
+@pytest.mark.parametrize(
+    "more", [(), ("--workers", "2", "--seeds", "2"), ("--sweep", "objective.eta=0,1"), ("--live",)],
+    ids=lambda more: " ".join(more) or "simulated",
+)  # fmt: skip
+def test_what_a_policy_prints_is_none_of_the_output(tmp_path: Path, more: tuple[str, ...]) -> None:
+    ended = run(tmp_path, PRINTS, "run", "failing.yaml", "--json", *more)
+    assert ended.returncode == 0, ended.stderr
+    json.loads(ended.stdout)
+    assert "chatty" not in ended.stdout
+    assert "chattychatty" in ended.stderr.replace("\n", "")
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_policy_that_ends_the_process_leaves_no_results(tmp_path: Path, workers: str) -> None:
+    """The exit code is the policy's, unless a worker ends."""
+    line = "import os; os._exit(0)"
+    ended = run(tmp_path, line, "run", "failing.yaml", "--workers", workers, "--seeds", "2")
+    assert ended.returncode == (0 if workers == "1" else 3), ended.stderr
+    assert "Results" not in ended.stdout
     assert not (tmp_path / "results/failing").exists()
 
 

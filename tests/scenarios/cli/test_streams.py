@@ -53,3 +53,29 @@ def test_a_full_output_is_an_error_and_results_stay(tmp_path: Path) -> None:
         assert (code, "No space left on device" in errors) == (3, True)
     assert (tmp_path / "out/manifest.json").exists()
     assert shell(tmp_path, "2>/dev/full", *UNKNOWN) == (2, "", "")
+
+
+@pytest.mark.parametrize(
+    "arguments", [RUN, ("scenarios",), ("scenarios", "--json"), ("schema",), ("--help",),
+                  ("run", "--help")],
+)  # fmt: skip
+def test_a_closed_pipe_is_silent_and_ends_with_3(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    """As `wattkeeper ... | head -1` closes it, at the latest; not all output was written."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    (tmp_path / "small.yaml").write_text(small())
+    done = subprocess.run(
+        [sys.executable, "-m", "wattkeeper.scenarios", *arguments],
+        stdout=writer, stderr=subprocess.PIPE, cwd=tmp_path, check=False,
+        env={**os.environ, "WATTKEEPER_TRACES": str(tmp_path / "library")},
+    )  # fmt: skip
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (3, b"")
+    assert arguments != RUN or (tmp_path / "out/manifest.json").exists()
+
+
+def test_a_wrong_argument_with_a_full_error_output_keeps_its_exit_code(tmp_path: Path) -> None:
+    for redirections in ("2>/dev/full", "2>&-"):
+        assert shell(tmp_path, redirections, "run", "--nonsense")[0] == 2

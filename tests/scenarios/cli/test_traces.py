@@ -91,7 +91,7 @@ def test_a_truncated_trace_does_not_run(inside: Command, groups: Path, tmp_path:
     done = inside("run", "quickstart", "--set", "workload.profiles=synthetic", code=2)
     assert_states(done.stderr, "library/synthetic/profiles.parquet: ", "truncated")
     assert names(tmp_path) == ["groups.csv", "library"]
-    assert "broken" in inside("traces", "list", "--json").stdout
+    assert "broken" in inside("traces", "list", "--json", code=2).stdout
     inside("traces", "generate", "profiles", "--replace")
     assert "good" in inside("validate", "quickstart", "--set", "workload.profiles=synthetic").stdout
 

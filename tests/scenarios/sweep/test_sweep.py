@@ -24,9 +24,12 @@ from tests.support.sweeps import SMALL, content, ended, start, units, until, wor
 from wattkeeper import scenarios
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.scenarios.spec.loading import find_scenario
+from wattkeeper.scenarios.sweep import run
 from wattkeeper.scenarios.sweep.cache import load, lock_folder, remove_folder, store
 from wattkeeper.scenarios.sweep.points import expand_sweep
+from wattkeeper.sim.results import checksums
 from wattkeeper.sim.results.schemas import VALUES
+from wattkeeper.traces.files.digests import digest_file
 
 ETAS = st.lists(st.floats(0, 1).map(lambda eta: round(eta, 3)), min_size=1, max_size=3, unique=True)
 GPUS = st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True)
@@ -399,6 +402,29 @@ def test_a_sweep_does_not_start_in_a_folder_that_was_removed(
     monkeypatch.setattr(fcntl, "flock", late)
     with pytest.raises(EnvironmentLacks, match="another process works"), lock_folder(folder):
         pass
+
+
+def test_each_file_of_finished_points_is_hashed_once(
+    inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a sweep that goes on, and by a report; a file of 1 GB takes seconds."""
+    sweep = ("run", "quickstart", *SMALL, "--sweep", "objective.eta=0.3,0.6", "--out", "out")
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "write_sweep", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            inside(*sweep)
+    hashed: Counter[int] = Counter()
+
+    def count(path: Path) -> str:
+        hashed[path.stat().st_ino] += 1
+        return digest_file(path)
+
+    monkeypatch.setattr(checksums, "digest_file", count)
+    for command in (sweep, ("report", "out")):
+        hashed.clear()
+        assert "Goes on" in inside(*command).stderr or command[0] == "report"
+        tables = [path.stat().st_ino for path in tmp_path.glob("out/points/*/jobs.parquet")]
+        assert [hashed[number] for number in tables] == [1, 1], command
 
 
 def test_a_sweep_resumes_after_any_end(inside: Command, tmp_path: Path) -> None:

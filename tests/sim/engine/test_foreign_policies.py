@@ -5,9 +5,11 @@ In a world here; through the command in `tests/scenarios/cli/test_foreign_polici
 
 from __future__ import annotations
 
+import copy
 import pickle
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -51,6 +53,10 @@ def answer(value: object) -> Callable[..., Any]:
 
 def start(ctx: Any, start: Any) -> Configuration:
     return Configuration(start.options.default_batch_size)
+
+
+def pickled(value: Job, protocol: int) -> Any:
+    return pickle.loads(pickle.dumps(value, protocol))
 
 
 @pytest.mark.parametrize("fails", [divide, leave])
@@ -165,3 +171,45 @@ def test_no_attribute_of_a_job_can_be_set(name: str) -> None:
     assert (repr(asked), asked.key, asked.gpus_held) == before
     assert asked.replace(gpus=1).gpus == 1
     assert type(asked) is Job
+
+
+@pytest.mark.parametrize(
+    "duplicate",
+    [copy.copy, copy.deepcopy, *(partial(pickled, protocol=n) for n in range(6))],
+)  # fmt: skip
+def test_a_job_is_copied_and_pickled(duplicate: Callable[[Job], Job]) -> None:
+    """Compiled and in plain Python; the copy cannot be changed either."""
+    asked = job("a", 5.0, gpus=3)
+    other = duplicate(asked)
+    assert other is not asked
+    assert (repr(other), other.key, other.gpus_held) == (repr(asked), asked.key, asked.gpus_held)
+    with pytest.raises(AttributeError):
+        other.gpus = 0  # type: ignore[misc]
+
+
+def test_a_job_has_no_dictionary_of_attributes() -> None:
+    assert not hasattr(job("a"), "__dict__")
+
+
+@pytest.mark.parametrize("slots", [((0, 1, 10**9),), ((0, 1, 0),), ((0, 1, -2),)])
+@pytest.mark.parametrize("gpu_type", [None, "V100"])
+def test_a_whole_gpu_has_no_index(slots: Any, gpu_type: str | None) -> None:
+    with pytest.raises(PolicyError) as refused:
+        run_world(
+            [job("a").replace(gpu_type=gpu_type)], by_job(steady()), spec(),
+            chosen(place=stub("place", place=answer(slots))),
+        )  # fmt: skip
+    assert refused.value.point == "place"
+    assert_states(str(refused.value), "job a", str(slots))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["select", "place"])
+def test_a_policy_that_is_woken_without_an_end_is_refused(point: Point) -> None:
+    """Also while a job runs, if time hardly passes."""
+    wake: dict[str, Callable[..., Any]] = {"wake_s": lambda ctx: ctx.now_s + 1e-9}
+    usual = queue() if point == "select" else {"place": FIRST_FIT.place}
+    with pytest.raises(PolicyError) as refused:
+        ran(point, **usual | wake)
+    assert refused.value.point == point
+    assert_states(str(refused.value), f"{point} policy 'stub'", "1,000,000 times", "0.001 s")

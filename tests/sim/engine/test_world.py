@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simpy import Event
 
+from tests.support.messages import assert_states
 from tests.support.world_views import (
     any_world,
     collected,
@@ -28,6 +29,7 @@ from tests.support.worlds import (
     starts,
     steady,
 )
+from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
 from wattkeeper.sim.engine.recorder import UNITS_PER_WATT, whole_units
 from wattkeeper.sim.engine.sources import RecurringSource
@@ -107,6 +109,13 @@ def test_a_job_of_no_recorded_duration_ends_when_it_starts() -> None:
     assert world.env.now == 30.0
     first, second = attempts(world)
     assert first.energy_j == second.energy_j > 0
+
+
+@pytest.mark.parametrize("duration_s", [5e-324, 1e-320, 1e-300, 1e-9])
+def test_a_recorded_duration_that_is_too_short_for_its_energy_is_refused(duration_s: float) -> None:
+    with pytest.raises(InputError) as refused:
+        run_world([job("a", duration_s=duration_s)], by_job(steady()), occupancy="recorded")
+    assert_states(str(refused.value), "GW", "durations")
 
 
 def test_an_ordinary_process_may_run_in_the_same_environment() -> None:

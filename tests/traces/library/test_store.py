@@ -199,7 +199,7 @@ def test_the_list(inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     store.save(generate(SyntheticProfiles(), "a-longer-name"))
     wrong = store.save(jobs("wrong"))
     (wrong / "jobs.parquet").unlink()
-    header, *rows, broken = inside("traces", "list").stdout.splitlines()
+    header, *rows, broken = inside("traces", "list", code=2).stdout.splitlines()
     assert header.split() == ["name", "kind", "origin", "format", "rows", "most", "GPUs", "span"]
     for row in rows[::2]:
         assert row[header.index("kind") :].startswith(("jobs", "profiles", "broken"))
@@ -207,7 +207,8 @@ def test_the_list(inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(rows[1]) == len(header)
     assert broken.startswith("broken: ")
     assert_states(broken, "jobs.parquet: ", "missing")
-    found = {row["name"]: row for row in json.loads(inside("traces", "list", "--json").stdout)}
+    listed = inside("traces", "list", "--json", code=2).stdout
+    found = {row["name"]: row for row in json.loads(listed)}
     assert found["short"] | {"format": "none"} == found["short"]
     assert (found["short"]["span_s"], found["short"]["tables"]) == (2.0, {"jobs": 3})
     assert found["a-longer-name"]["span_s"] is None

@@ -18,7 +18,8 @@ import pytest
 
 from tests.conftest import small
 from tests.support.messages import assert_states
-from wattkeeper.policies.errors import LONGEST_MESSAGE, SHOWN, Problem, TraceError
+from tests.support.warm import forker
+from wattkeeper.policies.errors import LONGEST_MESSAGE, SHOWN, Problem, TraceError, cut_message
 from wattkeeper.traces.limits import (
     LONGEST_LINE_BYTES,
     MOST_BYTES,
@@ -35,19 +36,7 @@ ADDRESS_SPACE = 6 << 30
 """Stops a reader without a limit before the host has no memory left."""
 MOST_CPU_S = 90
 """Stops a reader that would go on for hours."""
-MEASURE = """\
-import resource, subprocess, sys
-limits = {resource.RLIMIT_AS: int(sys.argv[1]), resource.RLIMIT_CPU: int(sys.argv[2])}
-for kind, limit in limits.items():
-    resource.setrlimit(kind, (limit, limit))
-done = subprocess.run(
-    [sys.executable, "-m", "wattkeeper.scenarios", *sys.argv[3:]], capture_output=True, text=True,
-    errors="replace",
-)
-peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-print(done.returncode, peak)
-print(done.stdout + done.stderr)
-"""
+LIMITS = {resource.RLIMIT_AS: ADDRESS_SPACE, resource.RLIMIT_CPU: MOST_CPU_S}
 
 GROUPS = "group,start_time,end_time,dataset,runtime_ratio\n"
 JOBS = "job_id,submit_time_s,gpus,duration_s\n"
@@ -67,26 +56,12 @@ def refuse(tmp_path: Path) -> Refuse:
     """The message of a command that is refused, in little memory and without a traceback."""
 
     def run(*arguments: str | Path, code: int = 2) -> str:
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                MEASURE,
-                str(ADDRESS_SPACE),
-                str(MOST_CPU_S),
-                *map(str, arguments),
-            ],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env={**os.environ, "WATTKEEPER_TRACES": str(tmp_path / "library")},
-            check=True,
-        )
-        first, _, text = done.stdout.partition("\n")
-        status, peak = map(int, first.split())
+        environment = {**os.environ, "WATTKEEPER_TRACES": str(tmp_path / "library")}
+        done = forker().run([*map(str, arguments)], tmp_path, environment, LIMITS)
+        text = done.stdout + done.stderr
         assert "Traceback" not in text, text[-2000:]
-        assert status == code, text[:2000]
-        assert peak < MOST_MEMORY
+        assert done.code == code, text[:2000]
+        assert done.peak_bytes < MOST_MEMORY
         assert len(text) <= (SHOWN + 2) * 2 * LONGEST_MESSAGE
         return text
 
@@ -347,6 +322,16 @@ def test_long_messages_keep_their_start_and_end() -> None:
     assert_states(text, ".yaml:7:3: aaa")
     assert text.endswith("; allowed is b")
     assert str(Problem("a" * LONGEST_MESSAGE, "b")) == "b: " + "a" * LONGEST_MESSAGE
+
+
+@pytest.mark.parametrize("longest", [100, 400, LONGEST_MESSAGE])
+@pytest.mark.parametrize("size", [101, 10_000, 2_000_000])
+def test_a_cut_text_keeps_its_start_and_end(size: int, longest: int) -> None:
+    text = "start " + "x" * (size - 10) + " end"
+    cut = cut_message(text, longest)
+    assert len(cut) <= longest or cut == text
+    assert cut.startswith("start ")
+    assert cut.endswith(" end")
 
 
 def test_a_compressed_log_of_a_million_jobs_is_read(tmp_path: Path) -> None:
