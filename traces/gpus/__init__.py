@@ -1,0 +1,1 @@
+"""GPU types: their power limits, and power and speed under a limit."""
