@@ -2,7 +2,7 @@
 
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, WattkeeperError
 from wattkeeper.policies.failures import explain_failures
-from wattkeeper.policies.registry import PolicyConfig, policies
+from wattkeeper.policies.registry import Point, PolicyConfig, policies
 from wattkeeper.scenarios.inputs.job_filter import name_job
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
@@ -32,6 +32,7 @@ def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
         if run.search is not None:
             _check_search(loaded, variant, configure)
         _check_zoo(loaded, run, variant, configure)
+        _check_touched(loaded, inputs, variant)
         _check_energy(loaded, run, variant)
         for point in DEFAULTS:
             config = policy_of(loaded.scenario, variant, point)
@@ -45,6 +46,23 @@ def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
                         config.check(options_of(profile))
                 except PolicyError as error:
                     raise locate_error(loaded, variant, error) from None
+
+
+def _check_touched(loaded: LoadedScenario, inputs: ScenarioInputs, variant: str) -> None:
+    """Refuse policies that only decide on jobs with a profile where no job has one."""
+    run = inputs.runs[variant]
+    if run.jobs is None or run.profiles or run.trained:
+        return
+    points: tuple[Point, ...] = ("configure", "tune")
+    for point in points:
+        config = policy_of(loaded.scenario, variant, point)
+        if config.kind == DEFAULTS[point] or config.limits_unprofiled or config.sets_parent:
+            continue
+        what = (
+            f"{point}: {config.kind} would touch no job: it decides on jobs with a profile, and no "
+            "job has one (workload.profiles, workload.mapping)"
+        )
+        raise locate_error(loaded, variant, PolicyError(what, point))
 
 
 def _check_search(loaded: LoadedScenario, variant: str, configure: PolicyConfig) -> None:

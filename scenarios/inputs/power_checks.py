@@ -4,6 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.policies.profile import Objective
@@ -59,7 +60,8 @@ def check_busy_power(jobs: pa.Table, used: UsedCluster, document: YamlDocument) 
     """
     cluster = used.spec
     names = ["workload", "gpus", "gpu_milli", "gpu_type"]
-    counted = jobs.group_by(names, use_threads=False).aggregate([([], "count_all")])
+    unmeasured = jobs.filter(pc.is_null(jobs["energy_j"]))
+    counted = unmeasured.group_by(names, use_threads=False).aggregate([([], "count_all")])
     jobs_by_type: Counter[str] = Counter()
     for row in counted.to_pylist():
         if row["workload"] is None:

@@ -5,7 +5,7 @@ from functools import cache, partial
 
 import pyarrow as pa
 
-from wattkeeper.policies.errors import InputError, ScenarioError
+from wattkeeper.policies.errors import InputError, PolicyError, ScenarioError
 from wattkeeper.policies.profile import Profile
 from wattkeeper.scenarios.inputs.clusters import (
     UsedCluster,
@@ -20,6 +20,8 @@ from wattkeeper.scenarios.inputs.job_filter import (
     ignore_gpu_types,
 )
 from wattkeeper.scenarios.inputs.latencies import latencies_of, with_preemption
+from wattkeeper.scenarios.inputs.limit_models import limited_types
+from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.power_checks import PowerCapCheck, check_busy_power, check_cap
 from wattkeeper.scenarios.inputs.profiled_jobs import count_profiled
 from wattkeeper.scenarios.inputs.recurring import read_live, read_recurring
@@ -37,11 +39,12 @@ from wattkeeper.scenarios.spec.schema import (
     TraceWorkload,
     WorkloadMapping,
 )
-from wattkeeper.scenarios.spec.variants import load_of
+from wattkeeper.scenarios.spec.variants import load_of, policy_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.replay import Profiles
 from wattkeeper.traces.generate.synthetic import generate
+from wattkeeper.traces.gpus.model import GpuModel
 from wattkeeper.traces.library import store
 from wattkeeper.traces.mapping import Mapped, map_workloads
 from wattkeeper.traces.profiles import ProfileSet, load_profiles
@@ -168,7 +171,13 @@ def _read_jobs(
     runnable = filtered.jobs
     by_variant = {
         variant: RunInputs(
-            used.spec, own, runnable, load_of(scenario, variant), models=models, trained=trained
+            used.spec,
+            own,
+            runnable,
+            load_of(scenario, variant),
+            models=models,
+            trained=trained,
+            limits=_limit_models(loaded, variant, runnable, used),
         )
         for used, own in zip(clusters, needed, strict=True)
         for variant in used.variants
@@ -184,6 +193,19 @@ def _read_jobs(
         timed,
         count_profiled(runnable, trained, workload.mapping.duration if workload.mapping else None),
     )
+
+
+def _limit_models(
+    loaded: LoadedScenario, variant: str, jobs: pa.Table, used: UsedCluster
+) -> dict[str, GpuModel]:
+    """Models of the GPU types on which a variant limits jobs without a profile."""
+    tune = policy_of(loaded.scenario, variant, "tune")
+    if not tune.limits_unprofiled or not jobs["workload"].null_count:
+        return {}
+    try:
+        return dict(limited_types(jobs, used, tune))
+    except PolicyError as error:
+        raise locate_error(loaded, variant, error) from None
 
 
 def _map_jobs(

@@ -18,6 +18,7 @@ from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.latencies import AllLatencies
 from wattkeeper.sim.engine.replay import Profiles
 from wattkeeper.sim.results.accounting import NO_TARIFF, Tariff
+from wattkeeper.traces.gpus.model import GpuModel
 from wattkeeper.traces.trace import Trace
 
 NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
@@ -40,6 +41,8 @@ class RunInputs(NamedTuple):
         trainings: Folder of those trainings.
         trained: Workloads that scripts train, in a live run (`live.workloads`).
         tariff: What electricity costs and emits.
+        limits: Models of power limits of jobs without a profile, by GPU type; only where `Tune`
+            limits them.
     """
 
     cluster: ClusterSpec
@@ -54,6 +57,7 @@ class RunInputs(NamedTuple):
     trainings: Path = Path()
     trained: frozenset[str] = frozenset()
     tariff: Tariff = NO_TARIFF
+    limits: Mapping[str, GpuModel] = {}
 
 
 InputsByVariant = Mapping[str, RunInputs]

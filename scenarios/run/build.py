@@ -14,7 +14,6 @@ from wattkeeper.sim.engine.backend import Backend, ZooBackend
 from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.rng import NamedStreams, PublishedStreams, RandomStreams, checksum
 from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource
-from wattkeeper.sim.engine.unprofiled import UnprofiledPower
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.engine.zoo import SimulatedZoo
 from wattkeeper.sim.results.tables import RunResult, collect
@@ -71,11 +70,6 @@ def build_zoo(spec: RunSpec, inputs: RunInputs, streams: RandomStreams) -> Simul
     if spec.zoo is None or spec.policies.retain is None:
         return None
     return SimulatedZoo(zoo_spec(spec.zoo, inputs.models), spec.policies.retain, streams)
-
-
-def unprofiled_power(inputs: RunInputs) -> UnprofiledPower:
-    """Power of the jobs without a profile."""
-    return UnprofiledPower(inputs.cluster.busy_w)
 
 
 def streams_of(spec: RunSpec, inputs: RunInputs) -> RandomStreams:

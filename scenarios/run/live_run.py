@@ -27,6 +27,7 @@ from wattkeeper.live.session.session import POWER_CONTROL
 from wattkeeper.live.wire.client import LEASE
 from wattkeeper.live.wire.server import SessionServer
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.scenarios.inputs.limit_models import unprofiled_power
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, RunInputs
 from wattkeeper.scenarios.run.build import (
     build_world,
@@ -34,7 +35,6 @@ from wattkeeper.scenarios.run.build import (
     collect_results,
     source_of,
     streams_of,
-    unprofiled_power,
 )
 from wattkeeper.scenarios.run.interruptions import INTERRUPTIONS
 from wattkeeper.scenarios.run.live_equipment import Equipment, equip
@@ -92,8 +92,8 @@ def execute(
             (folder / "zoo").absolute() if stores else None,
         )  # fmt: skip
         backend = LiveBackend(
-            env, equipment.trainings, inputs.cluster, streams, settings, unprofiled_power(inputs),
-            watch,
+            env, equipment.trainings, inputs.cluster, streams, settings,
+            unprofiled_power(inputs, spec.boundness), watch,
         )  # fmt: skip
         zoo = build_zoo(spec, inputs, streams)
         world = build_world(spec, inputs, env, streams, backend, source_of(inputs), zoo)

@@ -126,6 +126,13 @@ def _list_modelled(inputs: ScenarioInputs, results: Sequence[RunResult]) -> list
     modelled = ["idle power of GPUs"]
     if any("duration" in result.by["replayed"] for result in results):
         modelled.append("power of GPUs that run jobs without a profile (busy_power_w)")
+    limited = {model.gpu_type: model.fitted_from for run in inputs.runs.values()
+               for model in run.limits.values()}  # fmt: skip
+    modelled += [
+        f"power and speed of jobs without a profile under a power limit on {name} (fitted from "
+        f"{source}); low, middle and high: how far they are bound by compute"
+        for name, source in limited.items()
+    ]
     clusters = [run.cluster for run in inputs.runs.values()]
     if any(cluster.sleep_after_s is not None for cluster in clusters):
         modelled.append("power and waking of sleeping nodes")

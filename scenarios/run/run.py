@@ -25,6 +25,7 @@ from wattkeeper.scenarios.run import search_run
 from wattkeeper.scenarios.run.manifest import make_manifest, provenance
 from wattkeeper.scenarios.run.process_pool import run_tasks
 from wattkeeper.scenarios.run.unit import UnitResult, run_unit
+from wattkeeper.scenarios.spec.cases import drop_cases
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import AccountingSection, Scenario
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
@@ -102,6 +103,8 @@ def run(
         WattkeeperError: If input is wrong or a policy chose what is not allowed.
     """
     began = time.perf_counter()
+    if live is not None:
+        loaded = loaded._replace(scenario=drop_cases(loaded.scenario))
     scenario = loaded.scenario
     inputs = read_inputs(loaded, live=live is not None).update_runs(trainings=trainings)
     check_policies(loaded, inputs)

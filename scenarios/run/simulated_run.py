@@ -1,5 +1,6 @@
 """Simulates a run: jobs are replayed from their profiles."""
 
+from wattkeeper.scenarios.inputs.limit_models import unprofiled_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.run.build import (
     Prepare,
@@ -8,7 +9,6 @@ from wattkeeper.scenarios.run.build import (
     collect_results,
     source_of,
     streams_of,
-    unprofiled_power,
 )
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.engine.environment import SimulationEnvironment
@@ -24,7 +24,7 @@ def execute(spec: RunSpec, inputs: RunInputs, prepare: Prepare | None = None) ->
         inputs.profiles,
         streams,
         spec.rules.objective,
-        unprofiled_power(inputs),
+        unprofiled_power(inputs, spec.boundness),
         spec.occupancy,
         spec.profiling,
         inputs.latencies,

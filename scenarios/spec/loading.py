@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from wattkeeper.policies.errors import InputError, Problem, ScenarioError
 from wattkeeper.policies.registry import policies
+from wattkeeper.scenarios.spec.cases import add_cases
 from wattkeeper.scenarios.spec.overrides import merge_clusters
 from wattkeeper.scenarios.spec.schema import OneOf, Scenario
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, describe, read
@@ -113,7 +114,7 @@ def check(document: YamlDocument) -> LoadedScenario:
         scenario = Scenario.model_validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
         raise ScenarioError(_problems(error, document)) from None
-    return LoadedScenario(scenario, document)
+    return LoadedScenario(add_cases(scenario), document)
 
 
 def _problems(error: ValidationError, document: YamlDocument) -> list[Problem]:

@@ -23,6 +23,7 @@ from wattkeeper.scenarios.spec.section import LARGEST, Section
 from wattkeeper.sim.engine.replay import Occupancy, Profiling
 from wattkeeper.traces.files.names import LONGEST, PATTERN, explain_label
 from wattkeeper.traces.generate.synthetic import SyntheticProfiles
+from wattkeeper.traces.gpus.model import Boundness
 
 MAX_GPUS = 10_000_000
 MAX_POWER_W = 1e6
@@ -118,6 +119,9 @@ class Power(Section):
     """Power of one GPU while no job holds it, W."""
     busy_w: Watts | None = None
     """Power of one GPU while a job without a profile holds it, W; such jobs need it."""
+    model: str | None = None
+    """GPU type whose model says what a power limit changes for such jobs; the type itself if
+    absent."""
 
     @model_validator(mode="after")
     def _busy_draws_more(self) -> Self:
@@ -174,6 +178,8 @@ class UniformCluster(Facility):
     busy_power_w: Watts | None = None
     """Power of a GPU while a job without a profile holds it, W; modelled too. Needed where there
     are such jobs."""
+    gpu_model: str | None = None
+    """GPU type whose model says what a power limit changes for such jobs; `gpu` if absent."""
 
     @model_validator(mode="after")
     def _busy_draws_more(self) -> Self:
@@ -484,6 +490,9 @@ class Variant(Section):
     """Instead of the scenario's."""
     zoo: ZooSection | None = None
     """Its keys override those of the scenario's zoo; `capacity_gb: null` means no bound."""
+    boundness: Boundness | None = None
+    """How far jobs without a profile are bound by compute, where their power is limited: one case;
+    all three if absent."""
     electricity: ElectricitySection | None = None
     """Instead of the scenario's, with the same of `price` and `carbon`."""
     baseline: str | None = None

@@ -16,6 +16,7 @@ from wattkeeper.scenarios.spec.schema import (
 )
 from wattkeeper.sim.engine.replay import Occupancy, Profiling
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
+from wattkeeper.traces.gpus.model import Boundness
 
 DEFAULTS: dict[Point, str] = {
     "configure": "fixed",
@@ -39,6 +40,7 @@ class RunSpec:
     profiling: Profiling
     published: bool
     window: tuple[float | None, float | None] = (None, None)
+    boundness: Boundness = "middle"
     zoo: ZooSection | None = None
 
 
@@ -88,6 +90,7 @@ def _run_spec(scenario: Scenario, name: str, seed: int) -> RunSpec:
         profiling=variant.profiling or scenario.profiling,
         published=scenario.rng == "published",
         window=(scenario.accounting.from_s, scenario.accounting.until_s),
+        boundness=variant.boundness or "middle",
         zoo=zoo_of(scenario, name),
     )
 

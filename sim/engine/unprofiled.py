@@ -70,6 +70,10 @@ class UnprofiledPower:
         return each_w * job.gpus_held
 
     def options(self, job: Job, gpu_type: str) -> Options:
+        """See `options_of`."""
+        return self.options_of(gpu_type, job.gpus)
+
+    def options_of(self, gpu_type: str, gpus: int) -> Options:
         """The power limits that may be chosen for a job; its batch size is unknown, and called 1.
 
         Raises:
@@ -80,7 +84,7 @@ class UnprofiledPower:
             raise InputError(f"nothing models what a power limit changes on {gpu_type}")
         limits = model.limits_w
         return Options(
-            gpu_type, gpu_type, job.gpus, (UNKNOWN_BATCH,), (limits,), UNKNOWN_BATCH, limits[-1], 1
+            gpu_type, gpu_type, gpus, (UNKNOWN_BATCH,), (limits,), UNKNOWN_BATCH, limits[-1], 1
         )
 
     def under_limit(self, job: Job, gpu_type: str, limit_w: float) -> tuple[float, float]:

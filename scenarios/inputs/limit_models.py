@@ -1,0 +1,90 @@
+"""Models of what a power limit changes for jobs without a profile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wattkeeper.policies.errors import InputError, PolicyError
+from wattkeeper.policies.failures import explain_failures
+from wattkeeper.policies.registry import PolicyConfig
+from wattkeeper.scenarios.inputs.clusters import UsedCluster
+from wattkeeper.scenarios.inputs.run_inputs import RunInputs
+from wattkeeper.scenarios.spec.schema import MixedCluster, UniformCluster
+from wattkeeper.sim.engine.unprofiled import LimitModel, UnprofiledPower
+from wattkeeper.traces.gpus.model import Boundness, GpuModel, curve, find_gpu_model, gpu_models
+
+
+class ModelledLimits(LimitModel):
+    """Power limits of a GPU type by whole watts, and what they change in a case of boundness."""
+
+    def __init__(self, model: GpuModel, case: Boundness) -> None:
+        lowest, highest = math.ceil(model.min_limit_w), math.floor(model.max_limit_w)
+        self.limits_w = tuple(map(float, range(lowest, highest + 1)))
+        self._curve = curve(model, case)
+        self._known: dict[tuple[float, float], tuple[float, float]] = {}
+
+    def under_limit(self, limit_w: float, busy_w: float) -> tuple[float, float]:
+        """See `LimitModel`."""
+        key = limit_w, busy_w
+        if key not in self._known:
+            self._known[key] = self._curve.power_w(*key), self._curve.speed(*key)
+        return self._known[key]
+
+
+def unprofiled_power(inputs: RunInputs, case: Boundness = "middle") -> UnprofiledPower:
+    """Power of the jobs of a run without a profile, with limits in a case of boundness."""
+    limits = {name: ModelledLimits(model, case) for name, model in inputs.limits.items()}
+    return UnprofiledPower(inputs.cluster.busy_w, limits, measured_power(inputs.jobs))
+
+
+def measured_power(jobs: pa.Table | None) -> list[float]:
+    """Measured power of the GPUs of each job, W; NaN where none was; empty if it never was."""
+    if jobs is None or jobs["energy_j"].null_count == jobs.num_rows:
+        return []
+    time_s = pc.if_else(pc.greater(jobs["duration_s"], 0), jobs["duration_s"], None)
+    power_w = pc.divide(jobs["energy_j"], time_s).fill_null(math.nan)
+    values: list[float] = np.asarray(power_w).tolist()
+    return values
+
+
+def limited_types(
+    jobs: pa.Table, used: UsedCluster, tune: PolicyConfig
+) -> Iterator[tuple[str, GpuModel]]:
+    """The GPU types on which a policy limits jobs without a profile, each with its model.
+
+    Raises:
+        PolicyError: If there is no model of one, or it does not allow the limit.
+    """
+    spec = used.spec
+    unprofiled = jobs.filter(pc.is_null(jobs["workload"]))
+    asked = pc.unique(unprofiled["gpu_type"]).to_pylist()
+    indices = sorted({index for names in asked for index in spec.types_allowed(names)})
+    for name in (spec.gpu_types[index] for index in indices):
+        model_name = _model_names(used).get(name) or name
+        model = find_gpu_model(model_name)
+        if model is None:
+            known = ", ".join(model.gpu_type for model in gpu_models())
+            key = "gpu_model" if isinstance(used.stated, UniformCluster) else f"power.{name}.model"
+            raise PolicyError(
+                f"tune: {tune.kind} limits jobs without a profile, and there is no power model of "
+                f"GPU type {model_name!r}; name one (cluster.{key}): {known}",
+                "tune",
+            )
+        options = UnprofiledPower({}, {name: ModelledLimits(model, "middle")}).options_of(name, 1)
+        with explain_failures(tune, tune.check):
+            tune.check(options)
+        yield name, model
+
+
+def _model_names(used: UsedCluster) -> Mapping[str, str | None]:
+    stated = used.stated
+    if isinstance(stated, UniformCluster):
+        return {stated.gpu: stated.gpu_model}
+    if isinstance(stated, MixedCluster):
+        return {name: power.model for name, power in stated.power.items()}
+    raise InputError("a cluster of an unknown form")
