@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import minimize
 
-from wattkeeper.policies.arrays import Floats
+from wattkeeper.policies.arrays import Bools, Floats
 from wattkeeper.traces.gpus.curve import ClockShape, LimitCurve
 from wattkeeper.traces.gpus.model import (
     BOUNDNESS,
@@ -252,14 +252,16 @@ def measure(sweep: Sweep, curves: Curves) -> dict[str, float]:
         c: np.array([curves[c].power_w(w, sweep.busy_w) for w in limits_w]) for c in BOUNDNESS
     }
 
-    def share_within(recorded: Floats, modelled: Mapping[Boundness, Floats]) -> float:
+    def is_within(recorded: Floats, modelled: Mapping[Boundness, Floats]) -> Bools:
         values = np.array(list(modelled.values()))
         low, high = values.min(0) * (1 - READING_ERROR), values.max(0) * (1 + READING_ERROR)
-        return float(((recorded >= low) & (recorded <= high))[:-1].mean())
+        return np.asarray((recorded >= low) & (recorded <= high))[:-1]
 
+    speed_within, power_within = is_within(sweep.speed, speeds), is_within(sweep.power_w, powers)
     errors = {
-        "speed_within": share_within(sweep.speed, speeds),
-        "power_within": share_within(sweep.power_w, powers),
+        "speed_within": float(speed_within.mean()),
+        "power_within": float(power_within.mean()),
+        "both_within": float((speed_within & power_within).mean()),
         "speed_error": float(abs(speeds["middle"] - sweep.speed)[:-1].mean()),
         "power_error": float(abs(powers["middle"] / sweep.power_w - 1)[:-1].mean()),
         "width": float((speeds["low"] - speeds["high"])[:-1].mean()),

@@ -19,9 +19,9 @@ Boundness = Literal["low", "middle", "high"]
 BOUNDNESS: Final[tuple[Boundness, ...]] = ("low", "middle", "high")
 """How far a job may be bound by the clock of its GPU: the least, typically, and entirely."""
 
-READING_ERROR: Final = 0.02
-"""Relative difference of repeated readings, by which the range from low to high is widened before
-recorded power and speed are compared with it."""
+READING_ERROR: Final = 0.03
+"""Relative deviation of the time of trainings that were repeated, no limit touching them. The range
+from low to high is widened by it before recorded power and speed are compared with it."""
 
 Memory = Literal["gddr", "hbm"]
 """Memory of a GPU. The base power of boards with GDDR is the larger part of their limit."""

@@ -185,6 +185,7 @@ def test_types_that_were_left_out_are_predicted_within_the_stated_errors(shared:
     table = cross_validate(sweeps, base_w, family_fitter(BENT, base_w))
     assert len(table) == 5
     assert (table[["speed_within", "power_within"]] >= 0.8).all(axis=None)
+    assert (table["both_within"].drop("RTX3090") >= 0.8).all()
     for name in ("energy", "cost"):
         distance_w = table[f"{name}_modelled_w"] - table[f"{name}_recorded_w"]
         assert (abs(distance_w) <= STEP_W).all()
