@@ -11,6 +11,7 @@ from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.cli.options import PATH
 
 if TYPE_CHECKING:
+    from wattkeeper.policies.json_types import Json
     from wattkeeper.scenarios.analysis.compare import ComparedFolder
 
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 @click.argument("folders", metavar="DIR DIR...", nargs=-1, required=True,
                 type=PATH)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
-def compare(folders: tuple[Path, ...], as_json: bool) -> None:
+@click.option("--html", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+              help="Write a page of the comparison, too.")  # fmt: skip
+def compare(folders: tuple[Path, ...], as_json: bool, html: Path | None) -> None:
     """Compare results folders with the first of them, metric by metric, paired by seed.
 
     Of a live run and a simulated one, measured values are compared with predicted ones, attempt by
@@ -34,6 +37,10 @@ def compare(folders: tuple[Path, ...], as_json: bool) -> None:
 
     results = [studies.read(folder) for folder in folders]
     live = _find_live(results)
+    if live is not None and html is not None:
+        raise click.UsageError(
+            "--html: a live run is compared with a simulated one on the terminal or by --json"
+        )
     if live is not None:
         from wattkeeper.scenarios.analysis import sim_vs_live
         from wattkeeper.scenarios.cli.tables import sim_vs_live as table
@@ -46,10 +53,23 @@ def compare(folders: tuple[Path, ...], as_json: bool) -> None:
 
         comparison = studies.compare(results[0], results[1:])
         print_tables = metrics_table.print_comparison
+    if html is not None:
+        _write_page(html, comparison, results[0])
     if as_json:
         terminal.write(to_json(comparison), end="")
     else:
         print_tables(terminal.console(), comparison)
+
+
+def _write_page(path: Path, comparison: Json, reference: ComparedFolder) -> None:
+    from wattkeeper.scenarios.analysis.vocabulary import shown_metrics
+    from wattkeeper.scenarios.report.compare_page import render_comparison
+    from wattkeeper.traces.files.atomic import replace_file
+
+    metrics = shown_metrics(next(iter(reference.points.values())).summary)
+    with replace_file(path) as fresh:
+        fresh.write_text(render_comparison(comparison, metrics), encoding="utf-8", newline="\n")
+    terminal.write(f"Page: {path}", err=True)
 
 
 def _find_live(results: list[ComparedFolder]) -> int | None:

@@ -266,3 +266,25 @@ def test_incomparable_folders_are_refused(inside: Command, results: Path, tmp_pa
     scenarios.load("quickstart", SMALL, seeds=[7]).run().save(tmp_path / "c")
     message = inside("compare", results / "a", tmp_path / "c", code=2).stderr
     assert_states(message, "in common", "seeds 7")
+
+
+def test_a_page_of_the_comparison(inside: Command, results: Path, tmp_path: Path) -> None:
+    noisy = change_results(results / "a", tmp_path / "b<i>", add_noise)
+    better = change_results(
+        results / "a", tmp_path / "c", lambda row: add_noise(row, size=1e-4, shift=0.9)
+    )
+    page = tmp_path / "page.html"
+    folders = (results / "a", noisy, better)
+    done = inside("compare", *folders, "--html", page)
+    assert_states(done.stderr, f"Page: {page}")
+    text = page.read_text(encoding="utf-8")
+    content = json.loads(inside("compare", *folders, "--json").stdout)
+    assert "b&lt;i&gt;" in text
+    assert "b<i>" not in text
+    assert_states(text, "They differ: ", "by more than noise", "Main metrics", "lower")
+    assert "://" not in text.partition("<script")[0]
+    for row in content["comparisons"][1]["rows"]:
+        if row["metric"] == "energy_j" and row["ratio"] is not None:
+            assert f"−{100 - 100 * row['ratio']:.1f} %" in text
+    inside("compare", *folders, "--html", tmp_path / "again.html")
+    assert (tmp_path / "again.html").read_bytes() == page.read_bytes()
