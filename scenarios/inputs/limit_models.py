@@ -23,8 +23,7 @@ class ModelledLimits(LimitModel):
     """Power limits of a GPU type by whole watts, and what they change in a case of boundness."""
 
     def __init__(self, model: GpuModel, case: Boundness) -> None:
-        lowest, highest = math.ceil(model.min_limit_w), math.floor(model.max_limit_w)
-        self.limits_w = tuple(map(float, range(lowest, highest + 1)))
+        self.limits_w = model.limits_w
         self._curve = curve(model, case)
         self._known: dict[tuple[float, float], tuple[float, float]] = {}
 
@@ -32,7 +31,7 @@ class ModelledLimits(LimitModel):
         """See `LimitModel`."""
         key = limit_w, busy_w
         if key not in self._known:
-            self._known[key] = self._curve.power_w(*key), self._curve.speed(*key)
+            self._known[key] = self._curve.under_limit(*key)
         return self._known[key]
 
 
