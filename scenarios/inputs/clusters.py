@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.scenarios.spec.cases import base_of
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import Facility, MixedCluster, Scenario, UniformCluster
 from wattkeeper.scenarios.spec.variants import cluster_of, occupancy_of
@@ -32,7 +33,7 @@ class UsedCluster(NamedTuple):
         variants: The variants that run on it.
         path: Its place in the scenario.
         recorded: Whether jobs hold their GPUs there for their recorded duration.
-        label: Names the variants in messages; empty if all run on it.
+        of_some: Whether other variants run on another cluster.
     """
 
     spec: ClusterSpec
@@ -40,7 +41,18 @@ class UsedCluster(NamedTuple):
     variants: tuple[str, ...]
     path: tuple[str, ...]
     recorded: bool
-    label: str
+    of_some: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variants, without further cases of them."""
+        return tuple(name for name in self.variants if base_of(name) not in self.variants)
+
+    @property
+    def label(self) -> str:
+        """Names the variants in messages; empty if all variants run on it."""
+        listed = ", ".join(map(repr, self.names))
+        return f"{plural(len(self.names), 'variant')} {listed}: " * self.of_some
 
     def where(self, document: YamlDocument, *keys: str) -> str:
         """The place of a key of it: in the variant if it overrides the key, or the scenario's."""
@@ -75,8 +87,7 @@ def used_clusters(loaded: LoadedScenario) -> tuple[list[UsedCluster], list[Trace
             variants=tuple(names),
             path=_path(scenario, names[0]),
             recorded=any(occupancy_of(scenario, name) == "recorded" for name in names),
-            label=f"{plural(len(names), 'variant')} {', '.join(map(repr, names))}: "
-            * (len(different) > 1),
+            of_some=len(different) > 1,
         )
         for (spec, _), names in zip(different, variants, strict=True)
     ]

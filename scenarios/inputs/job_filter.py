@@ -79,7 +79,7 @@ class FilteredJobs:
         """
         if all((own.accepted == self._accepted).all() for own in self._filters):
             return {}
-        return {", ".join(own.cluster.variants): own.dropped
+        return {", ".join(own.cluster.names): own.dropped
                 for own in self._filters if own.dropped}  # fmt: skip
 
     def reject(self, cluster: UsedCluster, reasons: Sequence[Reason]) -> None:
