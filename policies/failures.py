@@ -103,12 +103,12 @@ def _passes(error: BaseException, folders: tuple[str, ...] = ()) -> bool:
     """Whether an error is no failure of a policy, whose lines are in these folders.
 
     That is one with a message for users, and one that ends the program or a session, as handlers
-    of signals raise it while a policy is asked: each that is no `Exception`, but for a `SystemExit`
-    that neither wattkeeper nor the script of the process raised.
+    of signals raise it while a policy is asked: KeyboardInterrupt, and another one that is no
+    `Exception` if wattkeeper or the script of the process raised it.
     """
     if isinstance(error, Exception):
         return isinstance(error, WattkeeperError)
-    if not isinstance(error, SystemExit):
+    if isinstance(error, KeyboardInterrupt):
         return True
     *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
     if folders and frame.f_code.co_filename.startswith(folders):

@@ -94,7 +94,7 @@ def _try_call(call: Callable[[Any], Any], task: Any) -> tuple[bool, Any]:
     """Whether a call succeeded, and what it returned or raised."""
     try:
         return True, call(task)
-    except Exception as error:
+    except BaseException as error:  # signals are blocked: a task itself raised it
         error.add_note(traceback.format_exc())
         return False, error
 

@@ -70,6 +70,7 @@ def run(
     ("line", "facts"),
     [("return 1 / 0", ("ZeroDivisionError", "line 12, in choose")),
      ("raise SystemExit(0)", ("SystemExit", "line 12, in choose")),
+     ("import asyncio; raise asyncio.CancelledError", ("CancelledError", "line 12, in choose")),
      ("return {'batch_size': 32}", ("wrong type", "Configuration", "dict", "mine_policy.py")),
      ("start.job.gpus = 0", ("AttributeError", "gpus", "line 12, in choose"))],
 )  # fmt: skip
@@ -99,6 +100,13 @@ def test_what_a_policy_prints_is_none_of_the_output(tmp_path: Path, more: tuple[
     json.loads(ended.stdout)
     assert "chatty" not in ended.stdout
     assert "chattychatty" in ended.stderr.replace("\n", "")
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_an_interruption_by_a_policy_ends_the_command(tmp_path: Path, workers: str) -> None:
+    more = ("--workers", workers, "--seeds", "2")
+    ended = run(tmp_path, "raise KeyboardInterrupt", "run", "failing.yaml", *more)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "interrupted\n")
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
