@@ -27,6 +27,7 @@ from wattkeeper.sim.results.folder import digest_results
 from wattkeeper.sim.results.tables import RunResult
 from wattkeeper.traces.electricity.charges import Rate
 from wattkeeper.traces.electricity.series import Series
+from wattkeeper.traces.schema import drop_optional
 from wattkeeper.traces.trace import Trace
 
 
@@ -115,7 +116,9 @@ def provenance(trace: Trace) -> TraceProvenance:
         "licence": trace.licence,
         "sha256": dict(trace.inputs),
         "parameters": dict(trace.parameters),
-        "content": digest_tables(trace.tables),
+        "content": digest_tables(
+            {name: drop_optional(table, table.schema) for name, table in trace.tables.items()}
+        ),
     }
 
 
