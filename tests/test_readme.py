@@ -134,6 +134,7 @@ def save_sacct(folder: Path) -> None:
             "End": "Unknown" if runs else f"2024-01-05T12:{n:02}:00", "ElapsedRaw": "3600",
             "TimelimitRaw": "120", "State": "RUNNING" if runs else "COMPLETED",
             "AllocTRES": f"cpu=8,gres/gpu:a100={1 << n % 4}", "ReqTRES": "", "NNodes": "1",
+            "Account": "lab", "QOS": "normal", "ConsumedEnergyRaw": "0",
         }  # fmt: skip
         rows.append("|".join(row[column] for column in columns.split(",")))
     text = "\n".join([columns.replace(",", "|"), *rows, ""])
@@ -278,6 +279,9 @@ def test_commands_of_pages(
             name = yaml.safe_load(block)["name"]
             (tmp_path / f"{name}.yaml").write_text(block, encoding="utf-8")
     save_jobs(tmp_path, "FILE")
+    save_sacct(tmp_path)
+    sinfo = "PARTITION|TIMELIMIT|GRES\ngpu*|1-00:00:00|gpu:a100:4\n"
+    (tmp_path / "sinfo.txt").write_text(sinfo, encoding="utf-8")
     formats = ROOT / "tests/data/formats"
     shutil.copy(formats / "gavel.trace", tmp_path / "FILE.trace")
     shutil.copy(formats / "gavel.json", tmp_path / "simulation_throughputs.json")

@@ -24,6 +24,9 @@ _ETA = number_type(
 )
 
 
+_SECONDS = number_type("a number of seconds > 0, without unit", lambda n: 0 < n <= 1e15)
+
+
 @click.group("traces")
 def traces() -> None:
     """Import, list and describe traces and profiles."""
@@ -140,6 +143,23 @@ class _Import(click.Command):
     help="For csv: a column of the file; may be repeated.",
 )
 @click.option("--skip-bad", is_flag=True, help="Leave out malformed rows, and count them.")
+@click.option(
+    "--columns", metavar="NAME,...", help="Columns of files without header line, in their order."
+)
+@click.option(
+    "--default-estimate",
+    type=_SECONDS,
+    metavar="S",
+    help="Estimated run time of jobs without one, s.",
+)
+@click.option(
+    "--partitions",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Limits and GPU types by partition: sinfo --format '%R|%l|%G', or a CSV file.",
+)
+@click.option("--from", "since", metavar="T", help="First submission that is kept.")
+@click.option("--until", metavar="T", help="First submission that is not kept any more.")
 def import_(
     form: str,
     paths: tuple[Path, ...],
@@ -147,12 +167,20 @@ def import_(
     replace: bool,
     maps: tuple[str, ...],
     skip_bad: bool,
+    columns: str | None,
+    default_estimate: float | None,
+    partitions: Path | None,
+    since: str | None,
+    until: str | None,
 ) -> None:
     """Read PATH... as FORMAT into the trace library; auto detects the format."""
     from wattkeeper.traces.library import store
+    from wattkeeper.traces.readers.base import ImportOptions
 
+    names = tuple(name.strip() for name in columns.split(",")) if columns else ()
     mapping = _parse_mapping(maps)
-    added = store.add(form, paths, name, replace=replace, mapping=mapping, skip_bad=skip_bad)
+    options = ImportOptions(mapping, names, default_estimate, partitions, since, until)
+    added = store.add(form, paths, name, replace=replace, options=options, skip_bad=skip_bad)
     for table, rows in added.rows.items():
         terminal.write(f"{rows:8} {table}")
     for line in store.list_left_out(added.quality):

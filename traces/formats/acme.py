@@ -31,4 +31,5 @@ FORMAT: Final = JobsFormat(
     sniff=has_header(*COLUMNS, "type", "gpu_time"),
     batches=one_log("trace_seren.csv or trace_kalos.csv", needed=(*COLUMNS, "type")),
     convert=convert,
+    headers=True,
 )

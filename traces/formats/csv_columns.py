@@ -4,14 +4,14 @@ A column of the file stands for a canonical one if it bears its name or is mappe
 ``submit_time_s`` (seconds, or ISO dates) and ``gpus``; other columns of the file are left out.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError, Problem, TraceError, cut_message
-from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     Wrong,
     keep_rows,
@@ -24,6 +24,7 @@ from wattkeeper.traces.readers.textfile import (
     Layout,
     first_line,
     has_header,
+    name_columns,
     one_path,
     text_batches,
 )
@@ -34,41 +35,45 @@ TIMES: Final = ("submit_time_s", "start_time_s")
 UNITS: Final = {b"s": "seconds"}
 
 
-def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch]:
+def batches(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
     """Read one CSV file.
 
     Raises:
         InputError: If the mapping names no canonical column.
         TraceError: If the file is wrong, or has not the columns that are needed or mapped.
     """
-    path = one_path(paths, "CSV file")
+    path, mapping = one_path(paths, "CSV file"), options.mapping
     for name in mapping:
         if name not in JOBS.names:
             allowed = ", ".join(JOBS.names)
             raise InputError(
                 f"--map {name}={mapping[name]}: no canonical name {name!r}; allowed: {allowed}"
             )
-    header = [name.strip().strip('"') for name in first_line(path).split(",")]
+    header = options.columns or tuple(
+        name.strip().strip('"') for name in first_line(path).split(",")
+    )
     problems = [
         Problem(
             f"column {name} is missing; found {cut_message(', '.join(header), 500)}; "
-            f"say which one it is: --map {name}=COLUMN",
+            f"say which one it is: --map {name}=COLUMN, or name the columns of a file without "
+            "header: --columns NAME,NAME,...",
             f"{path}, header",
         )
         for name in NEEDED
-        if header != [""] and name not in header and name not in mapping
+        if header != ("",) and name not in header and name not in mapping
     ]
     if problems:
         raise TraceError(problems)
     needed = (*mapping.values(), *(name for name in NEEDED if name not in mapping))
-    for batch in text_batches(path, Layout(), needed=needed):
-        yield batch._replace(context=mapping)
+    for batch in text_batches(path, name_columns(Layout(), options), needed=needed):
+        yield batch._replace(context=options)
 
 
 def convert(batch: Batch) -> Rows:
     """Columns by mapping, or else by name."""
     table: pa.Table = batch.rows
-    mapping: Mapping[str, str] = batch.context
+    options: ImportOptions = batch.context
+    mapping = options.mapping
     wrong: Wrong = {}
     columns: dict[str, Any] = {}
     kinds = (0, 0)
@@ -91,7 +96,7 @@ def convert(batch: Batch) -> Rows:
                 table, name, wrong, whole=whole, needed=needed, unit=unit
             )
     if "job_id" not in columns:
-        columns["job_id"] = number_jobs(batch.lines)
+        columns["job_id"] = number_jobs(batch.lines, header_lines=0 if options.columns else 1)
     drops = [("asks for no GPU", columns["gpus"] == 0)]
     return keep_rows(
         table.num_rows,
@@ -116,4 +121,5 @@ FORMAT: Final = JobsFormat(
     batches=batches,
     convert=convert,
     clock="the file's clock; UTC where it gives offsets",
+    headers=True,
 )

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.errors import TraceError
 from wattkeeper.traces.limits import MOST_JSON_BYTES
-from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     Wrong,
     keep_rows,
@@ -44,8 +44,8 @@ GPU: Final = "v100"
 ALONE: Final = "null"
 
 
-def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch]:
-    """Read one trace, and throughputs if they are given; `mapping` is not used.
+def batches(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
+    """Read one trace, and throughputs if they are given.
 
     Raises:
         TraceError: If a file is wrong.

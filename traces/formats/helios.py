@@ -30,4 +30,5 @@ FORMAT: Final = JobsFormat(
     batches=one_log("cluster_log.csv", needed=(*COLUMNS, "vc")),
     convert=convert,
     clock="the file's clock, whose zone is not recorded",
+    headers=True,
 )

@@ -7,7 +7,7 @@ to its deletion. Its class of service stands in ``queue``, the phase that it was
 ``status``. CPUs and memory are left out.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.limits import MOST_FAULTS
-from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     Wrong,
     add_fault,
@@ -48,10 +48,10 @@ def sniff(path: Path) -> bool:
     return _lists_pods(path) or _lists_nodes(path)
 
 
-def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch]:
+def batches(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
     """The pods, in batches of some thousands.
 
-    Paths: the list of pods and, if wanted, the list of nodes; in any order. The columns are known.
+    Paths: the list of pods and, if wanted, the list of nodes; in any order.
 
     Raises:
         TraceError: If a file is missing, or there is not one list of pods, or it has no times.

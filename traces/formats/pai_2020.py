@@ -16,7 +16,7 @@ represented is dropped and counted: more than one GPU and a fraction for an inst
 job with different shares or different GPU types.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     Wrong,
     add_fault,
@@ -90,11 +90,11 @@ def sniff(path: Path) -> bool:
     return name is not None and path.name.startswith(name)
 
 
-def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch]:
+def batches(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
     """The jobs, in batches of some thousands, after the malformed tasks.
 
     Paths: the simulator's CSV, or the job and the task table (and .header files, which are found
-    without being named); in any order. The columns are known.
+    without being named); in any order.
 
     Raises:
         TraceError: If a file is missing, or these are not the files that are needed.

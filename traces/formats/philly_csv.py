@@ -56,5 +56,6 @@ FORMAT: Final = JobsFormat(
     sniff=has_header(*COLUMNS),
     batches=one_log("CSV file", needed=COLUMNS),
     convert=convert,
+    headers=True,
     clock="the file's clock, whose zone is not recorded",
 )

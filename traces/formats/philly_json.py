@@ -10,7 +10,7 @@ import codecs
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import TraceError
-from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Rows
 from wattkeeper.traces.readers.csvfile import open_plain
 from wattkeeper.traces.readers.textfile import one_path
 from wattkeeper.traces.schema import JOBS
@@ -50,10 +50,10 @@ class _Job(NamedTuple):
     status: str | None
 
 
-def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch]:
+def batches(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
     """The jobs of one file as records, in batches of some thousands.
 
-    One path is needed, of a JSON file, plain or gzip. The keys are known, so `columns` is ignored.
+    One path is needed, of a JSON file, plain or gzip.
 
     Raises:
         TraceError: If the file cannot be read or is no JSON array of objects.

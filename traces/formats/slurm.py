@@ -2,13 +2,14 @@
 
 Needed are ``JobID``, ``Submit``, ``Start`` and one of ``AllocTRES``, ``ReqTRES``, ``AllocGRES``,
 ``ReqGRES``; read besides are ``User``, ``Partition``, ``End``, ``ElapsedRaw`` (s) or ``Elapsed``,
-``TimelimitRaw`` (min) or ``Timelimit``, ``State``, ``NNodes``, ``Account``, ``QOS``.
+``TimelimitRaw`` (min) or ``Timelimit``, ``State``, ``NNodes``, ``Account``, ``QOS``, and
+energy (`_slurm_energy`).
 Source: sacct(1) of Slurm.
 """
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,9 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wattkeeper.policies.arrays import Floats
+from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import TraceError
-from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
+from wattkeeper.traces.formats._slurm_energy import find_energy_column, parse_energy, sum_steps
+from wattkeeper.traces.formats._slurm_records import keep_together, unite_parts
+from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     WHOLE_BELOW,
     Wrong,
@@ -32,7 +35,7 @@ from wattkeeper.traces.readers.columns import (
     strip_cells,
 )
 from wattkeeper.traces.readers.csvfile import ABSENT, quote
-from wattkeeper.traces.readers.textfile import Layout, first_line, text_batches
+from wattkeeper.traces.readers.textfile import Layout, first_line, name_columns, text_batches
 
 LAYOUT: Final = Layout(delimiter="|", quotes=False)
 NEEDED: Final = ("JobID", "Submit", "Start")
@@ -43,22 +46,29 @@ RUNNING: Final = "^(RUNNING|SUSPENDED|COMPLETING|STOPPED)"
 SPAN: Final = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
 TRES: Final = re.compile(r"(gres/gpu(?::([^=]+))?)(?:=(.*))?")
 GRES: Final = re.compile(r"((?:gres[:/])?gpu(?::([A-Za-z][^:=]*|[^:=]+(?=[:=])))?)(?:[:=](.*))?")
+MOST_POWER_W: Final = 20_000
+"""Mean power for each GPU above which the energy of a job is a fault of its meter."""
+MIXED: Final = "heterogeneous job with several GPU types, taken as any of them for all of its GPUs"
+ADVICE: Final = (
+    ", as sacct writes them if the environment variable SLURM_TIME_FORMAT is unset or 'standard', "
+    "or '%s' for seconds"
+)
 PLACES: Final = re.compile(r"\([^()]*\)")
 COUNT: Final = re.compile(r"[0-9]{1,15}")
 
 
-def batches(paths: Sequence[Path], mapping: Mapping[str, str]) -> Iterator[Batch]:
-    """Read any number of logs, each with its header; `mapping` is not used.
+def batches(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
+    """Read any number of logs; no job is divided between two batches.
 
     Raises:
         TraceError: If a file is wrong, or has no column that tells of GPUs.
     """
     for path in paths:
-        header = set(first_line(path).split("|"))
+        header = set(options.columns or first_line(path).split("|"))
         if header.issuperset(NEEDED) and header.isdisjoint(GPU_COLUMNS):
             text = f"no column tells of GPUs; one of {', '.join(GPU_COLUMNS)} is needed"
             raise TraceError(text, f"{path}, header")
-        yield from text_batches(path, LAYOUT, NEEDED)
+        yield from keep_together(text_batches(path, name_columns(LAYOUT, options), NEEDED))
 
 
 def sniff(path: Path) -> bool:
@@ -67,38 +77,67 @@ def sniff(path: Path) -> bool:
 
 
 def convert(batch: Batch) -> Rows:
-    """Columns by name; rows of job steps are removed first."""
-    steps = np.asarray(pc.match_substring(strip_cells(batch.rows, "JobID"), "."))
-    jobs = np.flatnonzero(~steps)
-    table = batch.rows.take(pa.array(jobs)) if steps.any() else batch.rows
-    rows = _convert(table, batch.dates)
+    """Columns by name; of the lines of job steps, only energy is read."""
+    ids = strip_cells(batch.rows, "JobID")
+    step = np.asarray(pc.match_substring(ids, "."))
+    steps, jobs = np.flatnonzero(step), np.flatnonzero(~step)
+    table, wrong, of_steps = batch.rows, Wrong(), np.full(len(jobs), np.nan)
+    if len(steps):
+        of_steps = _energy_of_steps(table.take(pa.array(steps)), steps, jobs, ids, wrong)
+        table = table.take(pa.array(jobs))
+    rows = _convert(table, batch.dates, of_steps)
     dropped = dict(rows.dropped)
-    if steps.any():
-        dropped["is a step of a job"] = int(steps.sum())
-    wrong = {int(jobs[row]): text for row, text in rows.wrong.items()}
+    if count := len(steps) - len(wrong):
+        dropped["is a step of a job"] = count
+    wrong = {int(steps[row]): text for row, text in wrong.items()}
+    wrong |= {int(jobs[row]): text for row, text in rows.wrong.items()}
     return rows._replace(kept=jobs[rows.kept], wrong=wrong, dropped=dropped)
 
 
-def _convert(table: pa.Table, dates: bool | None) -> Rows:
+def _energy_of_steps(
+    table: pa.Table, steps: Ints, jobs: Ints, ids: pa.Array, wrong: Wrong
+) -> Floats:
+    """Energy of each job by the steps behind its line; `table` has the steps, `ids` all lines."""
+    joules = parse_energy(table, wrong)
+    if not len(jobs) or np.isnan(joules).all():
+        return np.full(len(jobs), np.nan)
+    names = ids.take(pa.array(steps))
+    owner = np.searchsorted(jobs, steps) - 1
+    owners = ids.take(pa.array(jobs)).take(pa.array(np.maximum(owner, 0)))
+    strange = pc.not_equal(pc.replace_substring_regex(names, r"\..*$", ""), owners)
+    joules[np.asarray(strange) | (owner < 0)] = np.nan
+    steps_only = pc.replace_substring_regex(names, r"^[^.]*\.", "")
+    return sum_steps(steps_only, joules, np.maximum(owner, 0), len(jobs))
+
+
+def _convert(table: pa.Table, dates: bool | None, of_steps: Floats) -> Rows:
     wrong: Wrong = {}
-    submit = parse_times(table, "Submit", wrong, dates, needed=True, absent=NO_TIME)
-    start = parse_times(table, "Start", wrong, dates, absent=NO_TIME)
-    end = parse_times(table, "End", wrong, dates, absent=NO_TIME)
+    submit, start, end = (
+        parse_times(table, name, wrong, dates, needed=needed, absent=NO_TIME, advice=ADVICE)
+        for name, needed in (("Submit", True), ("Start", False), ("End", False))
+    )
     backwards = end.seconds < start.seconds
     state = parse_texts(table, "State")
     elapsed = _elapsed(table, start.seconds, end.seconds, wrong)
     gpus, kinds, granted = _gpus(table, wrong)
+    joules = parse_energy(table, wrong)
+    joules = np.where(np.isnan(joules), of_steps, joules)
+    ids = parse_texts(table, "JobID")
+    kinds, parts, mixed = unite_parts(ids, submit.seconds, start.seconds, gpus, joules, kinds)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        huge = joules > MOST_POWER_W * gpus * np.where(elapsed > 0, elapsed, np.nan)
     running = np.asarray(pc.match_substring_regex(state, RUNNING).fill_null(False))
     if "End" in table.column_names:
         running |= np.isnan(end.seconds)
     columns: dict[str, Any] = {
-        "job_id": parse_texts(table, "JobID"),
+        "job_id": pc.replace_substring_regex(ids, r"\+.*$", ""),
         "user": parse_texts(table, "User"),
         "queue": parse_texts(table, "Partition"),
         "submit_time_s": submit.seconds,
         "duration_s": np.where(running, np.nan, elapsed),
         "estimate_s": _limit(table, wrong),
         "start_time_s": start.seconds,
+        "energy_j": np.where(huge | running, np.nan, joules),
         "account": parse_texts(table, "Account"),
         "qos": parse_texts(table, "QOS"),
         "gpus": gpus,
@@ -108,22 +147,31 @@ def _convert(table: pa.Table, dates: bool | None) -> Rows:
     drops = [
         ("never started", np.isnan(start.seconds) | (~granted & ~(elapsed > 0))),
         ("asks for no GPU", gpus == 0),
+        ("is a part of a heterogeneous job, counted in its first part", parts),
     ]
     doubts = [
+        (f"more than {MOST_POWER_W} W for each GPU, so without energy", huge & ~running),
         ("End before Start", backwards & ~np.isnan(elapsed)),
         ("End before Start, so without a duration", backwards & np.isnan(elapsed)),
     ]
-    kinds = [sum(each) for each in zip(submit.kinds, start.kinds, end.kinds, strict=True)]
-    return keep_rows(
+    written = [sum(each) for each in zip(submit.kinds, start.kinds, end.kinds, strict=True)]
+    rows = keep_rows(
         table.num_rows,
         columns,
         wrong,
         drops,
         doubts=doubts,
         absolute=submit.kinds[1] > 0,
-        kinds=(kinds[0], kinds[1]),
-        names={"job_id": "JobID", "submit_time_s": "Submit", "duration_s": _elapsed_name(table)},
+        kinds=(written[0], written[1]),
+        names={
+            "job_id": "JobID",
+            "submit_time_s": "Submit",
+            "start_time_s": "Start",
+            "duration_s": _elapsed_name(table),
+            "energy_j": find_energy_column(table.column_names),
+        },
     )
+    return rows._replace(doubts={**rows.doubts, MIXED: mixed}) if mixed else rows
 
 
 def _elapsed_name(table: pa.Table) -> str:
@@ -136,7 +184,7 @@ def _elapsed(table: pa.Table, start: Floats, end: Floats, wrong: Wrong) -> Float
     if name == "ElapsedRaw":
         return parse_numbers(table, name, wrong, absent=NO_TIME, unit="seconds")
     if name == "Elapsed":
-        return parse_each(table, name, lambda text: _span(text, NO_TIME), wrong)
+        return parse_each(table, name, lambda text: parse_span(text, NO_TIME), wrong)
     return np.where(end < start, np.nan, end - start)
 
 
@@ -144,11 +192,11 @@ def _limit(table: pa.Table, wrong: Wrong) -> Floats:
     if "TimelimitRaw" in table.column_names:
         limit = 60 * parse_numbers(table, "TimelimitRaw", wrong, absent=NO_LIMIT, unit="minutes")
     else:
-        limit = parse_each(table, "Timelimit", lambda text: _span(text, NO_LIMIT), wrong)
+        limit = parse_each(table, "Timelimit", lambda text: parse_span(text, NO_LIMIT), wrong)
     return np.where(limit > 0, limit, np.nan)
 
 
-def _span(text: str, absent: Sequence[str]) -> float:
+def parse_span(text: str, absent: Sequence[str] = ()) -> float:
     """Seconds of ``[D-[HH:]]MM:SS`` or ``HH:MM:SS``, the formats that sacct writes."""
     if text in absent:
         return math.nan
@@ -176,7 +224,7 @@ def _gpus(table: pa.Table, wrong: Wrong) -> tuple[Floats, pa.Array, np.ndarray[A
         codes = np.asarray(coded.indices)
         parsed, faults, filled_in = [], {}, coded.dictionary.to_pylist()
         for code, text in enumerate(filled_in):
-            total, kind, fault = _parse_request(text, name)
+            total, kind, fault = parse_request(text, name)
             parsed.append((total, kind))
             if fault:
                 faults[code] = f"{name}: {fault}"
@@ -196,7 +244,7 @@ def _gpus(table: pa.Table, wrong: Wrong) -> tuple[Floats, pa.Array, np.ndarray[A
     return np.where(np.isnan(gpus), 0.0, gpus), kinds, granted
 
 
-def _parse_request(text: str, column: str) -> tuple[float, str | None, str]:
+def parse_request(text: str, column: str) -> tuple[float, str | None, str]:
     """GPUs in a list of resources, of all nodes (TRES) or each (GRES); types; fault, if any."""
     total, typed, kinds = 0.0, 0.0, []
     tres = column.endswith("TRES")
@@ -229,9 +277,13 @@ FORMAT: Final = JobsFormat(
         "How long a job that still runs will take: it has no duration.",
         "Which other types of GPU a job could have run on: the type is what it asked for or got.",
         "The zone of its dates.",
+        "Whether measured energy is that of a job alone: Slurm's meters count whole nodes, so "
+        "it is only of a job that had its nodes for itself.",
     ),
     sniff=sniff,
     batches=batches,
     convert=convert,
     clock="the cluster's clock, whose zone is not recorded",
+    headers=True,
+    requeues=True,
 )

@@ -11,7 +11,7 @@ the job table are those of its published description; the table itself was not a
 The organization stands in ``user``, the job type in ``queue``.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     Wrong,
     add_faults,
@@ -52,10 +52,10 @@ def sniff(path: Path) -> bool:
     return _lists_jobs(path) or _lists_nodes(path)
 
 
-def batches(paths: Sequence[Path], columns: Mapping[str, str]) -> Iterator[Batch]:
+def batches(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
     """The jobs, in batches of some thousands.
 
-    Paths: the job table and, if wanted, the node table; in any order. The columns are known.
+    Paths: the job table and, if wanted, the node table; in any order.
 
     Raises:
         TraceError: If a file is missing, or there is not one job table.

@@ -1,9 +1,10 @@
 """Import of job logs of any size into a trace's folder, in batches.
 
 Two passes. The first converts each batch and writes the kept rows to a scratch file, with
-the line of each job. The second makes ``submit_time_s`` relative to the first
-submission, leaves out repeated jobs, and writes the table. Besides a batch, memory holds 8 bytes
-per job: a hash of its id, so that only ids with equal hashes are compared.
+the line of each job. The second makes times relative to the first submission, leaves out repeated
+jobs and those outside of the window, fills what the options say, and writes the table. Besides a
+batch, memory holds 8 bytes per job: a hash of its id, so that only ids with equal hashes are
+compared.
 """
 
 from bisect import insort
@@ -11,22 +12,36 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from wattkeeper.policies.arrays import Ints
+from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.policies.errors import SHOWN, Problem, TraceError
 from wattkeeper.traces.arrow import replace_column
 from wattkeeper.traces.files.atomic import replace_folder, resolve
 from wattkeeper.traces.files.digests import digest_file
 from wattkeeper.traces.files.names import check_name, derive_name
 from wattkeeper.traces.library import folder as folders
-from wattkeeper.traces.readers.base import Batch, JobsFormat, Quality, Rows
-from wattkeeper.traces.readers.csvfile import quote
+from wattkeeper.traces.library.filling import Filling
+from wattkeeper.traces.library.repeats import (
+    TRY_COLUMNS,
+    Tries,
+    find_repeats,
+    refuse_repeats,
+    unite_tries,
+)
+from wattkeeper.traces.library.window import (
+    COLUMNS,
+    Window,
+    check_kind,
+    measure_carryover,
+    parse_window,
+)
+from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Quality, Rows
 from wattkeeper.traces.schema import JOBS, NODES, is_optional, jobs_table, row_problems, validate
 
 MUCH: Final = 0.1
@@ -39,6 +54,7 @@ EARLY: Final = "started before they were submitted, so without a recorded start"
 LATE: Final = "submitted after the year 2100 if times count seconds since 1970: milliseconds?"
 """Doubt about numeric times."""
 
+_NO_OPTIONS: Final = ImportOptions()
 SCRATCH: Final = "scratch.parquet"
 TABLE: Final = "jobs.parquet"
 SUFFIXES: Final = (".gz", ".csv", ".tsv", ".txt", ".swf", ".json", ".trace", ".log")
@@ -65,6 +81,7 @@ class _FirstPass:
     first_s: float = np.inf
     absent: set[str] = field(default_factory=lambda: {w.name for w in JOBS if is_optional(w)})
     absolute: bool = False
+    notes: tuple[str, ...] = ()
 
     def fault(self, file: int, line: int, text: str) -> None:
         """Count a malformed row; the first ones by file and line are stored."""
@@ -93,6 +110,31 @@ class _FirstPass:
 TIMES: Final = ("submit_time_s", "start_time_s")
 """Columns of points in time, which count from the first submission in the end."""
 
+
+class _Changes(NamedTuple):
+    """What the second pass changes, by row of the scratch file.
+
+    Attributes:
+        skip: Rows that are left out, ascending.
+        submit_s: Submissions of jobs with several tries.
+        tries: Their numbers of tries.
+    """
+
+    skip: Ints
+    submit_s: Mapping[int, float]
+    tries: Mapping[int, int]
+
+    def apply(self, submit: Floats, start: int) -> tuple[Floats, Bools]:
+        """Submissions of rows from `start` on, and which rows are kept."""
+        keep = np.ones(len(submit), dtype=bool)
+        keep[self.skip[(self.skip >= start) & (self.skip < start + len(submit))] - start] = False
+        submit = submit.copy()
+        for row, time_s in self.submit_s.items():
+            if start <= row < start + len(submit):
+                submit[row - start] = time_s
+        return submit, keep
+
+
 # Before they are made relative, they may be any time.
 _UNPLACED: Final = pa.schema(
     [f.with_metadata({**f.metadata, b"rule": b"finite"}) if f.name in TIMES else f for f in JOBS],
@@ -109,7 +151,7 @@ def write_jobs(
     name: str | None,
     folder: Path,
     *,
-    mapping: Mapping[str, str] | None = None,
+    options: ImportOptions = _NO_OPTIONS,
     skip_bad: bool = False,
     overwrite: bool = False,
 ) -> dict[str, Any]:
@@ -128,26 +170,30 @@ def write_jobs(
     """
     chosen = check_name(default_name(paths) if name is None else name)
     folders.check_free(folder, overwrite=overwrite)
+    window, filling = parse_window(options), Filling(options)
     with replace_folder(resolve(folder)) as fresh:
         scratch = fresh / SCRATCH
-        result = _convert(form.batches(paths, mapping or {}), form, scratch, None)
+        result = _convert(form.batches(paths, options), form, scratch, None)
         if result.numbers and result.dates:
             mostly_dates = result.dates > result.numbers
-            result = _convert(form.batches(paths, mapping or {}), form, scratch, mostly_dates)
+            result = _convert(form.batches(paths, options), form, scratch, mostly_dates)
         where = ", ".join(map(str, paths))
-        skip = _find_repeats(result, scratch)
+        changes = _leave_out(form, options, window, result, scratch)
         if result.wrong and not skip_bad:
             few = result.wrong <= MUCH * result.rows
             raise (RowsMalformed if few else TraceError)(_list_malformed(result, where))
         kept = result.rows - result.wrong - sum(result.dropped.values())
         if not kept:
             raise TraceError(_explain_empty(result), where)
-        fields = _fields(form, chosen, result, kept)
-        tables = {"jobs": (kept, _write_table(scratch, fresh / TABLE, result, skip, fields))}
+        fields = _fields(form, options, chosen, result, kept)
+        digest = _write_table(scratch, fresh / TABLE, result, changes, filling, fields)
+        tables = {"jobs": (kept, digest)}
+        fields["notes"] = (*result.notes, *filling.notes())
         scratch.unlink()
         if form.nodes is not None and (nodes := form.nodes(paths)) is not None:
             tables["nodes"] = _write_nodes(nodes, fresh / "nodes.parquet", fields)
-        fields["inputs"] = _inputs([*result.paths, *(path for path in paths if path.is_file())])
+        given = [*paths, *([options.partitions] if options.partitions else [])]
+        fields["inputs"] = _inputs([*result.paths, *(path for path in given if path.is_file())])
         fields["tables"] = tables
         (fresh / folders.META).write_bytes(folders.meta_bytes(fields))
     return fields
@@ -228,33 +274,68 @@ def _remove_early_starts(table: pa.Table) -> tuple[pa.Table, int]:
     return replace_column(table, "start_time_s", kept), number
 
 
-def _find_repeats(result: _FirstPass, scratch: Path) -> Ints:
-    """Rows of the scratch file that repeat the id of an earlier row; they count as malformed."""
-    if not result.hashes:
-        return np.array([], dtype=np.int64)
-    hashes = np.concatenate(result.hashes)
-    result.hashes.clear()
-    ordered = np.sort(hashes)
-    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
-    del ordered
-    if not len(twice):
-        return np.array([], dtype=np.int64)
-    candidates = np.isin(hashes, twice)
-    first: dict[str, tuple[int, int]] = {}
+def _leave_out(
+    form: JobsFormat,
+    options: ImportOptions,
+    window: Window,
+    result: _FirstPass,
+    scratch: Path,
+) -> _Changes:
+    """Repeated rows, tries that do not count, and jobs outside of the window."""
+    files = [path.name for path in result.paths]
+    name = result.names.get("job_id", "job_id")
+    columns = TRY_COLUMNS if form.requeues else ()
+    repeats = find_repeats(result.hashes, lambda names: _parts(scratch, names), columns)
+    if form.requeues:
+        tries, faults = unite_tries(repeats, name, files)
+    else:
+        tries, faults = Tries((), {}, {}, {}, 0.0), refuse_repeats(repeats, name, files)
+    for fault in faults:
+        result.fault(fault.file, fault.line, fault.text)
+    result.count(result.dropped, tries.dropped)
+    notes = []
+    if tries.tries:
+        result.absent.discard("tries")
+        notes.append(
+            f"{len(tries.tries)} jobs were tried several times; the last try that started counts, "
+            "submission is that of the first. The other tries held "
+            f"{tries.held_gpu_s / 3600:,.1f} GPU hours, which are left out."
+        )
+    skip = np.array(sorted((*tries.skip, *(fault.row for fault in faults))), dtype=np.int64)
+    changes = _Changes(skip, tries.submit_s, tries.tries)
+    if len(skip) or window.dates is not None:
+        more = _apply_window(options, window, result, changes, scratch)
+        changes = changes._replace(skip=more)
+    if window.since_s > -np.inf:
+        count, gpu_s = measure_carryover(window, _parts(scratch, COLUMNS))
+        if count:
+            notes.append(
+                f"{count} jobs that were submitted before {options.since} ran after it, and held "
+                f"{gpu_s / 3600:,.1f} GPU hours then; they are left out, so that the trace begins "
+                "with an empty cluster."
+            )
+    result.notes = (*result.notes, *notes)
+    return changes
+
+
+def _apply_window(
+    options: ImportOptions, window: Window, result: _FirstPass, changes: _Changes, scratch: Path
+) -> Ints:
+    """The rows that are left out in the end; the first submission of the others is set."""
+    check_kind(window, result.absolute)
     skip, start = [], 0
-    for part in _parts(scratch, ["job_id", "file", "line"]):
-        rows = np.flatnonzero(candidates[start : start + part.num_rows])
-        columns = part.take(pa.array(rows)).to_pydict()
-        for row, job, file, line in zip(rows.tolist(), *columns.values(), strict=True):
-            before = first.setdefault(job, (file, line))
-            if before != (file, line):
-                first_place = f"{result.paths[before[0]].name}, line {before[1]}"
-                name = result.names.get("job_id", "job_id")
-                text = f"{name} {quote(job)} repeats {first_place}; must be unique"
-                result.fault(file, line, text)
-                skip.append(start + row)
+    result.first_s = np.inf
+    for part in _parts(scratch, ["submit_time_s"]):
+        submit, keep = changes.apply(np.asarray(part["submit_time_s"]), start)
+        for reason, outside in window.reasons(options, submit).items():
+            if hits := int((keep & outside).sum()):
+                result.count(result.dropped, {reason: hits})
+                keep &= ~outside
+        if keep.any():
+            result.first_s = min(result.first_s, float(submit[keep].min()))
+        skip.append(start + np.flatnonzero(~keep))
         start += part.num_rows
-    return np.array(skip, dtype=np.int64)
+    return np.concatenate(skip).astype(np.int64) if skip else changes.skip
 
 
 def _list_malformed(result: _FirstPass, where: str) -> list[Problem]:
@@ -275,7 +356,16 @@ def _explain_empty(result: _FirstPass) -> str:
     return f"has no GPU job: of {result.rows} rows {', '.join(reasons)}"
 
 
-def _fields(form: JobsFormat, name: str, result: _FirstPass, kept: int) -> dict[str, Any]:
+def _parameters(options: ImportOptions) -> dict[str, Any]:
+    """What an import was asked for, JSON-ready; empty if nothing."""
+    given = options._replace(mapping=dict(options.mapping), columns=options.columns)._asdict()
+    partitions = options.partitions and options.partitions.name
+    return {key: value for key, value in {**given, "partitions": partitions}.items() if value}
+
+
+def _fields(
+    form: JobsFormat, options: ImportOptions, name: str, result: _FirstPass, kept: int
+) -> dict[str, Any]:
     first = f"{result.first_s:.15g} s in the file"
     if result.absolute and abs(result.first_s) < LAST_DATE_S:
         moment = datetime.fromtimestamp(result.first_s, UTC).replace(tzinfo=None)
@@ -299,7 +389,7 @@ def _fields(form: JobsFormat, name: str, result: _FirstPass, kept: int) -> dict[
         "source": form.source,
         "licence": form.licence,
         "notes": (),
-        "parameters": {},
+        "parameters": _parameters(options),
         "quality": quality,
     }
 
@@ -308,7 +398,8 @@ def _write_table(
     scratch: Path,
     path: Path,
     result: _FirstPass,
-    skip: Ints,
+    changes: _Changes,
+    filling: Filling,
     fields: Mapping[str, Any],
 ) -> str:
     """Second pass; returns the digest of the table."""
@@ -317,16 +408,20 @@ def _write_table(
     start = 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for part in _parts(scratch, schema.names):
-            keep = np.ones(part.num_rows, dtype=bool)
-            inside = skip[(skip >= start) & (skip < start + part.num_rows)]
-            keep[inside - start] = False
+            submit, keep = changes.apply(np.asarray(part["submit_time_s"]), start)
+            table = replace_column(part, "submit_time_s", pa.array(submit))
+            if changes.tries:
+                counts = np.ones(part.num_rows, dtype=np.int32)
+                for row, count in changes.tries.items():
+                    if start <= row < start + part.num_rows:
+                        counts[row - start] = count
+                table = replace_column(table, "tries", pa.array(counts))
             start += part.num_rows
-            table = part
             for name in set(TIMES) - result.absent:
                 table = replace_column(table, name, pc.subtract(table[name], result.first_s))
-            if len(inside):
+            if not keep.all():
                 table = table.filter(pa.array(keep))
-            writer.write_table(table.cast(schema))
+            writer.write_table(filling.fill(table).cast(schema))
     return digest_file(path)
 
 

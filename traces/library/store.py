@@ -8,7 +8,7 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow.compute as pc
 
@@ -19,9 +19,11 @@ from wattkeeper.traces.files.user_dirs import library_folder
 from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.library.folder import META, read, write
 from wattkeeper.traces.library.importer import MUCH, default_name, write_jobs
-from wattkeeper.traces.readers.base import JobsFormat
+from wattkeeper.traces.readers.base import ImportOptions, JobsFormat
 from wattkeeper.traces.schema import KINDS
 from wattkeeper.traces.trace import Trace
+
+_NO_OPTIONS: Final = ImportOptions()
 
 
 class Added(NamedTuple):
@@ -130,7 +132,7 @@ def add(
     name: str | None = None,
     *,
     replace: bool = False,
-    mapping: Mapping[str, str] | None = None,
+    options: ImportOptions = _NO_OPTIONS,
     skip_bad: bool = False,
 ) -> Added:
     """Import files into the library; job logs are read in batches.
@@ -140,18 +142,20 @@ def add(
         paths: The paths that it takes.
         name: The trace's name; by default the format chooses.
         replace: Whether an existing trace may be replaced.
-        mapping: For format ``csv``: canonical column to column of the file.
+        options: What is said beyond the files.
         skip_bad: Whether malformed rows of a job log are skipped and counted.
 
     Raises:
-        InputError: If there is no such format, the name is taken or not allowed, or `mapping` or
-            `skip_bad` is given for a format without it.
+        InputError: If there is no such format, the name is taken or not allowed, or an option is
+            wrong, or given for a format without it.
         TraceError: If a file is missing or wrong.
         EnvironmentLacks: If a file operation fails.
     """
     known = find_format(form, paths)
-    if mapping and known.name != "csv":
+    if options.mapping and known.name != "csv":
         raise InputError(f"a mapping of columns is for format csv, not {known.name}")
+    if options.columns and not (isinstance(known, JobsFormat) and known.headers):
+        raise InputError(f"names of columns are for logs with a header line, not {known.name}")
     if isinstance(known, JobsFormat):
         chosen = check_name(default_name(paths) if name is None else name)
         folder = library_folder() / chosen
@@ -161,12 +165,14 @@ def add(
             paths,
             chosen,
             folder,
-            mapping=mapping,
+            options=options,
             skip_bad=skip_bad,
             overwrite=replace,
         )
         rows = {table: count for table, (count, _) in fields["tables"].items()}
-        return Added(folder, chosen, "jobs", known.origin, rows, (), fields["quality"])
+        return Added(folder, chosen, "jobs", known.origin, rows, fields["notes"], fields["quality"])
+    if options != _NO_OPTIONS:
+        raise InputError(f"format {known.name} takes no options: it is not a log of jobs")
     read_it = known.read_good if skip_bad else known.read
     if read_it is None:
         raise InputError(f"format {known.name} has no rows to skip; --skip-bad is for job logs")

@@ -32,6 +32,27 @@ class Quality(TypedDict):
     cannot_tell: list[str]
 
 
+class ImportOptions(NamedTuple):
+    """What the caller of an import says beyond the files.
+
+    Attributes:
+        mapping: For format ``csv``: canonical column to column of the file.
+        columns: Names of the columns of files that have no header line; empty: they have one.
+        default_estimate_s: Estimate of jobs without one.
+        partitions: File with limit and GPU type of each partition; see
+            `wattkeeper.traces.readers.partitions`.
+        since: First submission that is kept, as a date or a number as in the log.
+        until: First submission that is not kept any more.
+    """
+
+    mapping: Mapping[str, str] = {}
+    columns: tuple[str, ...] = ()
+    default_estimate_s: float | None = None
+    partitions: Path | None = None
+    since: str | None = None
+    until: str | None = None
+
+
 class Batch(NamedTuple):
     """A part of a file that fits into memory.
 
@@ -92,12 +113,13 @@ class JobsFormat(NamedTuple):
         time_unit: How times are written.
         cannot_tell: Information that the log lacks, one sentence each.
         sniff: Whether a path looks like this format; reads only its beginning, never raises.
-        batches: From paths, and for format ``csv`` the mapping CANONICAL to COLUMN, to batches in
-            file order; raises `TraceError`.
+        batches: From paths and options to batches in file order; raises `TraceError`.
         convert: From a batch to canonical columns.
         nodes: From paths to a table `NODES`, or to None if they do not describe nodes.
         origin: Origin of the resulting trace.
         clock: Time zone of absolute times.
+        headers: Whether files have a header line, which `ImportOptions.columns` can stand for.
+        requeues: Whether rows of one id are tries of one job; otherwise ids are unique.
     """
 
     name: str
@@ -108,11 +130,13 @@ class JobsFormat(NamedTuple):
     time_unit: str
     cannot_tell: tuple[str, ...]
     sniff: Callable[[Path], bool]
-    batches: Callable[[Sequence[Path], Mapping[str, str]], Iterator[Batch]]
+    batches: Callable[[Sequence[Path], ImportOptions], Iterator[Batch]]
     convert: Callable[[Batch], Rows]
     nodes: Callable[[Sequence[Path]], pa.Table | None] | None = None
     origin: Literal["recorded", "modelled", "synthetic"] = "recorded"
     clock: str = "UTC"
+    headers: bool = False
+    requeues: bool = False
 
 
 class Format(NamedTuple):

@@ -161,10 +161,12 @@ def parse_times(
     *,
     needed: bool = False,
     absent: Sequence[str] = ABSENT,
+    advice: str = "",
 ) -> Times:
     """A column of numbers (s) or dates; arguments as in `parse_numbers`.
 
-    `dates` says, as in `Batch`, which of the two all times must be; None: either.
+    `dates` says, as in `Batch`, which of the two all times must be; None: either. `advice` ends the
+    message about a time that is neither.
     """
     if name not in table.column_names:
         return Times(np.full(table.num_rows, np.nan), (0, 0))
@@ -179,7 +181,7 @@ def parse_times(
     other = np.zeros(len(cells), dtype=bool) if dates is None else (counted if dates else dated)
     bad = ~dated & ~counted & (~missing | needed)
     others = "dates" if dates else "numbers of seconds"
-    must = "must be a number of seconds or a time as 2020-01-31 23:59:59"
+    must = "must be a number of seconds or a time as 2020-01-31 23:59:59" + advice
     _add_values(wrong, bad & ~other, cells, name, must)
     _add_values(wrong, other, cells, name, f"the others are {others}; all must be of one kind")
     seconds = np.where(dated, stamps, np.where(counted, values, np.nan))

@@ -5,7 +5,7 @@ line can be reported and skipped without affecting those after it.
 """
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,7 +15,7 @@ import pyarrow.csv as pacsv
 
 from wattkeeper.policies.errors import Problem, TraceError, cut_message
 from wattkeeper.traces.limits import LONGEST_LINE_BYTES
-from wattkeeper.traces.readers.base import Batch
+from wattkeeper.traces.readers.base import Batch, ImportOptions
 from wattkeeper.traces.readers.csvfile import (
     check_columns,
     describe_odd_byte,
@@ -36,12 +36,14 @@ class Layout(NamedTuple):
         columns: Column names of a log without header line; otherwise None.
         quotes: Whether values may be in double quotes, as in CSV.
         comment: Prefix of comment lines; empty: there are none.
+        nameable: Whether the caller of an import may name the columns instead of a header.
     """
 
     delimiter: str = ","
     columns: tuple[str, ...] | None = None
     quotes: bool = True
     comment: str = ""
+    nameable: bool = False
 
 
 COMMAS: Final = Layout()
@@ -66,6 +68,8 @@ def text_batches(
         TraceError: If the file cannot be read, is damaged, or lacks a needed column.
     """
     header = layout.columns
+    if header is not None:
+        _check_header(header, layout, needed, path, None)
     for start, lines in _blocks(path, block_bytes):
         numbers = np.arange(start, start + len(lines))
         full = np.array([_is_row(line, layout.comment) for line in lines], dtype=bool)
@@ -74,7 +78,7 @@ def text_batches(
             numbers = numbers[full]
         if header is None and lines:
             header = _header(lines[0], layout, path, int(numbers[0]))
-            _check_header(header, needed, path, int(numbers[0]))
+            _check_header(header, layout, needed, path, int(numbers[0]))
             lines, numbers = lines[1:], numbers[1:]
         if header is not None and lines:
             yield _batch(path, header, layout, lines, numbers)
@@ -125,12 +129,21 @@ def has_header(*names: str, delimiter: str = ",") -> Callable[[Path], bool]:
 
 def one_log(
     what: str, layout: Layout = COMMAS, needed: Sequence[str] = ()
-) -> Callable[[Sequence[Path], Mapping[str, str]], Iterator[Batch]]:
-    """Make the `batches` of a format that reads one file and uses no mapping; see `text_batches`.
+) -> Callable[[Sequence[Path], ImportOptions], Iterator[Batch]]:
+    """Make the `batches` of a format that reads one file; see `text_batches`.
 
     `what` names the file in the message where there is not exactly one.
     """
-    return lambda paths, _: text_batches(one_path(paths, what), layout, needed)
+
+    def batches(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
+        return text_batches(one_path(paths, what), name_columns(layout, options), needed)
+
+    return batches
+
+
+def name_columns(layout: Layout, options: ImportOptions) -> Layout:
+    """The layout of files without header line, if the options name their columns."""
+    return layout._replace(columns=options.columns or layout.columns, nameable=True)
 
 
 def one_path(paths: Sequence[Path], what: str = "file") -> Path:
@@ -184,13 +197,23 @@ def _header(line: bytes, layout: Layout, path: Path, number: int) -> tuple[str, 
     return tuple(name.strip() for name in values)
 
 
-def _check_header(header: Sequence[str], needed: Sequence[str], path: Path, number: int) -> None:
-    problems = []
+def _check_header(
+    header: Sequence[str], layout: Layout, needed: Sequence[str], path: Path, number: int | None
+) -> None:
+    """Check that columns are there once; `number`: line of the header, None if it was given."""
+    problems, found = [], cut_message(", ".join(header), 500)
+    where = f"{path}, names of its columns" if number is None else f"{path}, line {number}"
     for name in dict.fromkeys([*header, *needed]):
         if (count := header.count(name)) != 1:
             state = f"appears {count} times" if count else "is missing"
-            text = f"column {name} {state}; found {cut_message(', '.join(header), 500)}"
-            problems.append(Problem(text, f"{path}, line {number}"))
+            text = f"column {name} {state}; found {found}"
+            problems.append(Problem(text, where))
+    if layout.nameable and needed and number is not None and not set(needed) & set(header):
+        text = (
+            f"is no header: it names none of {', '.join(needed)}; found {found}. "
+            f"Name the columns of a file without header: --columns {','.join(needed)},..."
+        )
+        problems = [Problem(text, where)]
     if problems:
         raise TraceError(problems)
 

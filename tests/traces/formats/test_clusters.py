@@ -18,7 +18,7 @@ from wattkeeper.policies.errors import TraceError, WattkeeperError
 from wattkeeper.traces.formats import find_format, philly_json, registry
 from wattkeeper.traces.library import folder as folders
 from wattkeeper.traces.library.importer import write_jobs
-from wattkeeper.traces.readers.base import JobsFormat
+from wattkeeper.traces.readers.base import ImportOptions, JobsFormat
 from wattkeeper.traces.trace import Trace
 
 DATA = Path(__file__).parents[2] / "data" / "formats"
@@ -90,7 +90,11 @@ def test_philly_chunks_may_end_anywhere(chunk: int, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(philly_json, "CHUNK_BYTES", chunk)
     monkeypatch.setattr(philly_json, "BATCH_JOBS", 2)
     assert import_trace("philly-json", [path]).tables["jobs"] == whole.tables["jobs"]
-    lines = [line for batch in philly_json.batches([path], {}) for line in batch.lines.tolist()]
+    lines = [
+        line
+        for batch in philly_json.batches([path], ImportOptions())
+        for line in batch.lines.tolist()
+    ]
     assert lines == [2, 22, 24, 28, 32]
 
 

@@ -22,7 +22,7 @@ from wattkeeper.traces.formats import find_format, registry
 from wattkeeper.traces.library import store
 from wattkeeper.traces.library.importer import EARLY
 from wattkeeper.traces.readers import textfile
-from wattkeeper.traces.readers.base import JobsFormat
+from wattkeeper.traces.readers.base import ImportOptions, JobsFormat
 from wattkeeper.traces.schema import JOBS
 
 SAMPLES = Path(__file__).parents[2] / "data" / "formats"
@@ -220,7 +220,7 @@ def test_ambiguous_and_unknown_files(tmp_path: Path, put: Callable[[str | bytes]
 def test_columns_by_mapping(put: Callable[[str | bytes], Path], home: Path) -> None:
     path = put("when,n,kind\n2024-01-05T00:00:00+01:00,4,A100\n2024-01-04 23:30:00Z,1,\n")
     mapping = {"submit_time_s": "when", "gpus": "n", "gpu_type": "kind"}
-    added = store.add("csv", [path], "mine", mapping=mapping)
+    added = store.add("csv", [path], "mine", options=ImportOptions(mapping))
     rows = store.find("mine").tables["jobs"].to_pylist()
     assert [row["job_id"] for row in rows] == ["1", "2"]
     assert [row["submit_time_s"] for row in rows] == [0, 1800]
@@ -232,10 +232,10 @@ def test_columns_by_mapping(put: Callable[[str | bytes], Path], home: Path) -> N
         ({"gpus": "n"}, "column submit_time_s |missing|--map submit_time_s=COLUMN"),
     ):
         with pytest.raises(InputError) as caught:
-            store.add("csv", [path], "other", mapping=wrong)
+            store.add("csv", [path], "other", options=ImportOptions(wrong))
         assert_states(str(caught.value), *facts.split("|"))
     with pytest.raises(InputError, match=r"csv.*swf"):
-        store.add("swf", [sample("swf")], "other", mapping=mapping)
+        store.add("swf", [sample("swf")], "other", options=ImportOptions(mapping))
 
 
 def test_values_that_break_the_rules(put: Callable[[str | bytes], Path]) -> None:
@@ -263,12 +263,12 @@ def test_repeated_ids_are_found_across_batches_and_files(
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("\n".join(lines[:2]) + "\n")
     (tmp_path / "b.txt").write_text(
-        lines[0] + "\n" + lines[1].replace("101", "7") + "\n" + lines[1]
+        lines[0] + "\n" + lines[1].replace("101", "7") + "\n" + lines[1].replace("ann", "bob")
     )
     paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
     with pytest.raises(TraceError) as caught:
         import_trace("slurm", paths)
-    assert_states(str(caught.value), "b.txt, line 3: JobID '101' ", "a.txt, line 2", "unique")
+    assert_states(str(caught.value), "b.txt, line 3: JobID '101' ", "a.txt, line 2", "another user")
     added = store.add("slurm", paths, "mine", skip_bad=True)
     assert added.quality["wrong"] == 1
     assert store.find("mine").tables["jobs"]["job_id"].to_pylist() == ["101", "7"]
@@ -382,13 +382,15 @@ def test_the_less_frequent_kind_of_times_is_reported(
     )
     mapping = {"submit_time_s": "t"}
     with pytest.raises(TraceError) as caught:
-        store.add("csv", [path], "mine", mapping=mapping)
+        store.add("csv", [path], "mine", options=ImportOptions(mapping))
     found = [str(problem).removeprefix(f"{path}, ") for problem in caught.value.problems]
     assert_states(found[0], "line 2: t is '2024-01-01 00:00:00', ", "numbers of seconds",
                   "one kind", "; gpus is '0.5', ", "whole number below 2147483648")  # fmt: skip
     assert [text.partition(":")[0] for text in found] == ["line 2", "line 33", "line 34"]
     assert_states(found[1], "job_id '3' ", "log.txt, line 6")
-    assert store.add("csv", [path], "mine", mapping=mapping, skip_bad=True).rows == {"jobs": 30}
+    assert store.add("csv", [path], "mine", options=ImportOptions(mapping), skip_bad=True).rows == {
+        "jobs": 30
+    }
     dates = [f"d{n},2024-01-01 00:00:{n}0,1" for n in range(4)]
     path = put("\n".join(["job_id,submit_time_s,gpus", "a,5,1", *dates]))
     (text,) = read_faults("csv", path)
@@ -399,7 +401,7 @@ def test_messages_name_the_columns_of_the_file(put: Callable[[str | bytes], Path
     path = put("id,t,long,n\na,0,-1,1\nb,0,10 min,-2\na,0,1,1\n")
     mapping = {"job_id": "id", "submit_time_s": "t", "duration_s": "long", "gpus": "n"}
     with pytest.raises(TraceError) as caught:
-        store.add("csv", [path], "mine", mapping=mapping)
+        store.add("csv", [path], "mine", options=ImportOptions(mapping))
     first, second = (problem.message for problem in caught.value.problems[:2])
     assert_states(first, "long is -1.0, ", "finite number >= 0, ", "1e15")
     assert_states(second, "long is '10 min', ", "finite number", "seconds")
