@@ -298,12 +298,12 @@ def _key(request: RecordingRequest) -> str:
 
 
 def _load_run(path: Path) -> ScriptRun | None:
-    """A stored run; None if it is not there, or not as it was written."""
+    """A stored run; None if it is not there, not as it was written, or of another version."""
     try:
         stored = unseal_json(path.read_bytes())
-    except (OSError, ValueError):
+        return ScriptRun(RecordingRequest(*stored.pop("request")), **stored)
+    except (OSError, ValueError, LookupError, TypeError):
         return None
-    return ScriptRun(RecordingRequest(*stored.pop("request")), **stored)
 
 
 def _find_fault(events: Sequence[Json], code: int) -> str:
