@@ -144,7 +144,8 @@ def test_a_power_cap_on_recurring_jobs(inside: Command) -> None:
 def test_two_forms_of_a_cluster(ask: Ask, setting: str) -> None:
     said = ask("j,0,9,1,,\n", setting)
     assert said.startswith(f"--set {setting}: ")
-    assert_states(said, "gpu, gpus, gpus_per_node, idle_power_w, busy_power_w, gpu_model or nodes, power")
+    keys = "gpu, gpus, gpus_per_node, idle_power_w, busy_power_w, gpu_model or nodes, power"
+    assert_states(said, keys)
     assert said.count("\n") == 1
     assert ask("j,0,9,1,,\n", EQUAL, "cluster.nodes=5").count("\n") == 1
 
