@@ -158,4 +158,7 @@ class EasyBackfillConfig(PolicyConfig):
         """The column of the expected run time."""
         if self.estimates == "perfect":
             return {"duration_s": "choose a policy that does not need it"}
-        return {"estimate_s": "set `estimates: perfect`"}
+        advice = (
+            "import the log with --partitions or --default-estimate, or set `estimates: perfect`"
+        )
+        return {"estimate_s": advice}

@@ -107,7 +107,7 @@ def test_a_policy_that_needs_estimates(ask: Ask) -> None:
     settings = ("policies.select=easy-backfill", "workload.unusable=drop")
     said = ask(rows, *settings)
     assert_states(said, "variant 'fifo'", "select: easy-backfill", "1 of 2 jobs", "no estimate",
-                  "row 3, job k", "estimates: perfect")  # fmt: skip
+                  "row 3, job k", "--default-estimate", "estimates: perfect")  # fmt: skip
     perfect = "policies.select={kind: easy-backfill, estimates: perfect}"
     assert "good" in ask(rows, *settings, perfect, code=0)
 

@@ -517,3 +517,27 @@ def test_every_job_log_has_a_way_to_be_recognised() -> None:
         assert form.time_unit
         assert form.cannot_tell
         assert form.sniff(Path("nowhere")) is False
+
+
+def test_options_serve_other_formats(put: Callable[[str | bytes], Path], home: Path) -> None:
+    partitions = home.parent / "clusters.csv"
+    partitions.write_text("queue,limit,gpu_type\nvc1,1-00:00:00,V100\n")
+    asked = ImportOptions(
+        partitions=partitions, default_estimate_s=9.0, since="2020-06-09 18:41:01"
+    )
+    store.add("helios", [sample("helios")], "h", options=asked)
+    jobs = store.find("h").tables["jobs"]
+    assert jobs["gpu_type"].to_pylist() == ["V100", None]
+    assert jobs["estimate_s"].to_pylist() == [86400, 9]
+    lines = sample("helios").read_text().splitlines()
+    bare = put("\n".join(lines[1:]))
+    store.add("helios", [bare], "bare", options=ImportOptions(columns=tuple(lines[0].split(","))))
+    assert store.find("bare").tables["jobs"] == import_trace("helios", [sample("helios")]).tables[
+        "jobs"
+    ]  # fmt: skip
+    assert_states(read_faults("helios", bare)[0], "line 1: is no header", "--columns job_id")
+    asked = ImportOptions(columns=("submit_time_s", "x", "gpus"), since="10", until="20")
+    store.add("csv", [put("5,a,1\n10,b,2\n19,c,3\n20,d,4\n")], "c", options=asked)
+    jobs = store.find("c").tables["jobs"]
+    assert jobs["job_id"].to_pylist() == ["2", "3"]
+    assert jobs["submit_time_s"].to_pylist() == [0, 9]
