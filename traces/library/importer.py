@@ -322,7 +322,8 @@ def _apply_window(
     options: ImportOptions, window: Window, result: _FirstPass, changes: _Changes, scratch: Path
 ) -> Ints:
     """The rows that are left out in the end; the first submission of the others is set."""
-    check_kind(window, result.absolute)
+    if np.isfinite(result.first_s):
+        check_kind(window, result.absolute)
     skip, start = [], 0
     result.first_s = np.inf
     for part in _parts(scratch, ["submit_time_s"]):

@@ -236,6 +236,9 @@ def test_a_window_of_submissions(put: Callable[..., Path]) -> None:
     }
     assert trace.quality["kept"] == 1
     assert any("before 2024-03-01 09:30 ran after it" in note for note in trace.notes)
+    names = ("JobID", "Submit", "Start", "AllocTRES")
+    wrong = read_faults(path, since="2024-03-01", columns=names)
+    assert_states(wrong, "line 1: has 14 values, must have 4")
     for options, facts in (
         ({"since": "100"}, ["have to be dates"]),
         ({"since": "soon"}, ["--from is 'soon'", "2020-01-31 23:59:59"]),
