@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest, TraceProvenance
-from wattkeeper.scenarios.analysis.overrides import clusters_by_variant
+from wattkeeper.scenarios.analysis.overrides import clusters_by_variant, describe_gpus
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.spec.wording import count
 
@@ -52,21 +52,11 @@ def _describe_run(manifest: Manifest) -> str:
 def _describe_clusters(scenario: Json) -> str:
     """The GPUs of the baseline, and of variants that have others."""
     clusters = {
-        name: _describe_cluster(cluster) for name, cluster in clusters_by_variant(scenario).items()
+        name: describe_gpus(cluster) for name, cluster in clusters_by_variant(scenario).items()
     }
     usual = clusters[scenario["baseline"]]
     others = [f"{name}: {text}" for name, text in clusters.items() if text != usual]
     return usual + f" ({'; '.join(others)})" * bool(others)
-
-
-def _describe_cluster(cluster: Json) -> str:
-    if isinstance(cluster.get("nodes"), list):
-        return ", ".join(
-            f"{int(node['count']) * int(node['gpus'])} × {node['gpu']}" for node in cluster["nodes"]
-        )
-    if "gpus" in cluster:
-        return f"{cluster['gpus']} × {cluster.get('gpu', 'GPU')}"
-    return f"the cluster of trace {cluster.get('nodes')}"
 
 
 def describe_input(trace: TraceProvenance) -> Element:

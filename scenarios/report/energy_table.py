@@ -1,10 +1,17 @@
-"""Table of the energy of the cluster by what its GPUs do, and in which part variants differ."""
+"""Table of the energy of the cluster by what its GPUs do, of its cost and its emissions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.consumption import (
+    CARBON,
+    ENERGY,
+    MONEY,
+    currency,
+    format_amount,
+)
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.vocabulary import format_value
 from wattkeeper.scenarios.report.markup import build_table, tag
@@ -18,8 +25,8 @@ PARTS: Final = {
 }
 """Parts of the energy of a cluster, and their labels."""
 
-WHOLE: Final = "cluster_energy_j"
-J_PER_KWH: Final = 3.6e6
+RATED: Final = {MONEY: "electricity", CARBON: "emissions"}
+"""What energy costs and emits, and the labels."""
 
 
 def energy_section(manifest: Manifest, summary: Json) -> Element | None:
@@ -28,17 +35,22 @@ def energy_section(manifest: Manifest, summary: Json) -> Element | None:
         name: {metric: figures["mean"] for metric, figures in about["metrics"].items()}
         for name, about in summary["variants"].items()
     }
-    if "saved" in summary or any(mean.get(WHOLE) is None for mean in means.values()):
+    if "saved" in summary or any(mean.get(ENERGY) is None for mean in means.values()):
         return None
     shown = {part: label for part, label in PARTS.items() if any(m[part] for m in means.values())}
+    shown[ENERGY] = "together"
+    money = currency(manifest)
+    shown |= {metric: label for metric, label in RATED.items()
+              if all(mean.get(metric) is not None for mean in means.values())
+              and (metric != MONEY or money)}  # fmt: skip
     rows = [
         tag("tr", tag("th", variant_label(name, summary), scope="row"),
-            *_cells(shown, means[name], means[about["versus"]["baseline"]]),
+            *_cells(shown, means[name], means[about["versus"]["baseline"]], money),
             tag("td", format_value(means[name]["makespan_s"], "makespan_s"),
                 data_label="makespan"))
         for name, about in summary["variants"].items()
     ]  # fmt: skip
-    heads = ("variant", *shown.values(), "together", "makespan")
+    heads = ("variant", *shown.values(), "makespan")
     table = build_table(heads, rows, class_="cards")
     return tag("section", tag("h2", "Energy of the cluster"), table,
                tag("p", _describe_window(manifest, len(means) > 1), class_="note"),
@@ -46,24 +58,22 @@ def energy_section(manifest: Manifest, summary: Json) -> Element | None:
 
 
 def _cells(
-    shown: Mapping[str, str], own: Mapping[str, float], baseline: Mapping[str, float]
+    shown: Mapping[str, str],
+    own: Mapping[str, float],
+    baseline: Mapping[str, float],
+    money: str | None,
 ) -> list[Element]:
     """A variant's energy by part and in all, with the difference to the baseline below."""
     cells = []
-    for part, label in {**shown, WHOLE: "together"}.items():
-        change = own[part] - baseline[part] if own is not baseline else 0.0
-        content = [tag("b", format_kwh(own[part]))]
-        if abs(change) >= 1e-9 * abs(baseline[WHOLE]):
-            content.append(tag("span", typeset_minus(format_kwh(change, "+")), class_="change"))
+    for metric, label in shown.items():
+        kind = metric if metric in RATED else ENERGY
+        change = own[metric] - baseline[metric] if own is not baseline else 0.0
+        content = [tag("b", typeset_minus(format_amount(own[metric], kind, money)))]
+        if abs(change) >= 1e-9 * abs(baseline[kind]):
+            text = typeset_minus(format_amount(change, kind, money, "+"))
+            content.append(tag("span", text, class_="change"))
         cells.append(tag("td", *content, data_label=label))
     return cells
-
-
-def format_kwh(energy_j: float, sign: str = "") -> str:
-    """Energy in kWh, with three significant digits below 100."""
-    kwh = energy_j / J_PER_KWH
-    digits = 0 if abs(kwh) >= 100 else 1 if abs(kwh) >= 10 else 2
-    return f"{kwh:{sign},.{digits}f} kWh"
 
 
 def _describe_window(manifest: Manifest, several: bool) -> str:
@@ -75,7 +85,21 @@ def _describe_window(manifest: Manifest, several: bool) -> str:
     span = f"from {from_s / 3600:,.1f} h{begin} to {until_s / 3600:,.1f} h{end}"
     if len(set(map(tuple, windows))) > 1:
         span += " with the first seed; each seed has its own window"
+    rates = " ".join(_describe_rates(manifest))
     return (
         f"All GPUs of the cluster, {span}. Small figures: difference to the baseline. "
         "A variant that ends earlier is charged for its GPUs until the end of the window."
+        f"{' ' * bool(rates)}{rates}"
     )
+
+
+def _describe_rates(manifest: Manifest) -> Iterator[str]:
+    """Prices and emissions of electricity, of all variants or by variant."""
+    tariffs = manifest.get("electricity", {})
+    texts = {
+        name: "; ".join(filter(None, (tariff.get("price"), tariff.get("carbon"))))
+        for name, tariff in tariffs.items()
+    }
+    same = len(set(texts.values())) == 1
+    for name, text in list(texts.items())[: 1 if same else None]:
+        yield f"Electricity{'' if same else f' of {name}'}: {text or 'not stated'}."

@@ -1,11 +1,19 @@
 """The answer of a study in sentences."""
 
 from collections.abc import Collection, Iterator
+from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.consumption import ENERGY
+from wattkeeper.scenarios.analysis.learning_window import LearningWindow
+from wattkeeper.scenarios.analysis.manifest import Manifest
+from wattkeeper.scenarios.analysis.overrides import variant_overrides
+from wattkeeper.scenarios.analysis.randomness import may_draw, seeds_agree
+from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import format_value, shown_metrics
 from wattkeeper.scenarios.report import zoo_savings
+from wattkeeper.scenarios.report.amounts import Bill
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.phrases import (
     FUTURE,
@@ -22,79 +30,114 @@ from wattkeeper.scenarios.spec.wording import percent
 SENTENCES = 5
 """Variants that get a sentence; the table has all."""
 
+SPELLED = ("queue_delay_s", "jct_s")
+"""Metrics whose values stand beside their change: the time that users lose."""
 
-def write_sentences(summary: Json, oracles: Collection[str] = ()) -> Iterator[Element]:
-    """The change of each variant against its baseline; policies of oracles know the future."""
+
+def write_sentences(
+    study: Study, bill: Bill, window: LearningWindow, oracles: Collection[str] = ()
+) -> Iterator[Element]:
+    """The baseline's figures, then each variant's changes; oracles know the future."""
+    summary = study.summary
     if "saved" in summary:
         yield from zoo_savings.write_sentences(summary)
         return
     metrics = [metric for metric in shown_metrics(summary) if metric in WORDS]
+    if ENERGY in bill.amounts:
+        metrics = [metric for metric in metrics if metric != ENERGY]
+    baselines = [name for name, about in summary["variants"].items()
+                 if about["versus"]["baseline"] == name]  # fmt: skip
+    cases = {case for others in bill.cases.values() for case, _ in others}
     others = {name: about for name, about in summary["variants"].items()
-              if about["versus"]["baseline"] != name}  # fmt: skip
-    if not others:
-        yield from _write_values(metrics, summary)
-        return
+              if name not in baselines and name not in cases}  # fmt: skip
+    for name in (name for name in baselines if name not in cases):
+        yield _write_values(name, metrics, summary, bill, is_baseline=bool(others))
     order = list(others)
     if len(others) > SENTENCES:
-        first = metrics[0]
+        first = ENERGY if ENERGY in bill.amounts else metrics[0]
         means = {name: about["metrics"][first]["mean"] for name, about in others.items()}
         order.sort(key=lambda name: (means[name] is None, means[name] or 0.0))
         yield tag("li", f"The {SENTENCES} of {len(others)} variants with the least "
                   f"{WORDS[first][0]}; all are in the table.")  # fmt: skip
+    overrides = variant_overrides(study.manifest["scenario"])
     for name in order[:SENTENCES]:
-        yield _write_sentence(name, others[name], metrics, summary, name in oracles)
+        about = _VariantFacts(name, others[name], overrides.get(name), name in oracles)
+        yield _write_sentence(about, metrics, summary, bill, window)
 
 
-def _write_values(metrics: list[str], summary: Json) -> Iterator[Element]:
-    """The values of each variant, where nothing is compared."""
-    for name, about in summary["variants"].items():
-        values: list[list[Words]] = [
-            [f"{WORDS[metric][0]} ", tag("strong", format_value(mean, metric))]
-            for metric in metrics
-            if (mean := about["metrics"][metric]["mean"]) is not None
-        ]
-        words = join_list(values) or ["no figure is known"]
-        yield tag("li", variant_label(name, summary), ": ", *words, ".")
+class _VariantFacts(NamedTuple):
+    """What a sentence on a variant is written from; `about` is its entry in the summary."""
+
+    name: str
+    about: Json
+    override: str | None
+    oracle: bool
+
+
+def _write_values(
+    name: str, metrics: list[str], summary: Json, bill: Bill, is_baseline: bool
+) -> Element:
+    """The values of a variant, which nothing is compared with."""
+    figures = summary["variants"][name]["metrics"]
+    used = bill.describe_use(name)
+    values: list[list[Words]] = [
+        [f"{WORDS[metric][0]} ", tag("strong", format_value(mean, metric))]
+        for metric in metrics if (mean := figures[metric]["mean"]) is not None
+    ]  # fmt: skip
+    words = [*used, "; " if used and values else None, *join_list(values)]
+    role = ", the baseline: " if is_baseline else ": "
+    return tag("li", variant_label(name, summary), role,
+               *(words if any(words) else ["no figure is known"]), ".")  # fmt: skip
 
 
 def _write_sentence(
-    name: str, about: Json, metrics: list[str], summary: Json, oracle: bool
+    facts: _VariantFacts, metrics: list[str], summary: Json, bill: Bill, window: LearningWindow
 ) -> Element:
-    versus = about["versus"]
-    if _change_alike(versus, "time_s", "jct_s"):  # no job waits
+    name, about, versus = facts.name, facts.about, facts.about["versus"]
+    if "time_s" in metrics and _change_alike(versus, "time_s", "jct_s"):  # no job waits
         metrics = [metric for metric in metrics if metric != "jct_s"]
     baseline = variant_label(versus["baseline"], summary)
-    clear, same, unclear = _sort_changes(versus, metrics)
-    clauses: list[list[Words]] = []
+    cases = [summary["variants"][case] for case, _ in bill.cases.get(name, ())]
+    clear, same, unclear = _sort_changes(about, summary["variants"][versus["baseline"]], metrics)
+    clauses = bill.describe_difference(name, versus["baseline"], baseline)
+    named = bool(clauses)
     if clear:
-        clauses.append([*join_list(clear), " than ", baseline])
+        than: list[Words] = [] if named else [" than ", baseline]
+        clauses.append([*join_list(clear), *than])
+    clauses += _list_case_values(about, cases)
     if same:
-        as_baseline: list[Words] = [] if clear else [" as ", baseline]
+        as_baseline: list[Words] = [] if clear or named else [" as ", baseline]
         clauses.append(["the same ", *join_list(same), *as_baseline])
     if unclear:
         clauses.append(["no difference beyond noise in ", *join_list(unclear)])
     saved = about["metrics"].get("gpu_s_saved", {}).get("mean")
     if saved and versus.get("gpu_s_saved", {}).get("ratio") is None:
         clauses.append([f"{format_value(saved, 'gpu_s_saved')} of GPU time saved by warm starts"])
-    clauses += _change_after_learning(versus, clear)
+    clauses += _change_after_learning(versus, clear, window)
     if not clauses:
         clauses = [["nothing can be compared with ", baseline]]
     joined = [word for clause in clauses for word in (*clause, "; ")][:-1]
-    return variant_sentence(name, summary, FUTURE if oracle else None, ": ", *joined, ".")
+    override = tag("span", f" ({facts.override})", class_="change") if facts.override else None
+    return variant_sentence(name, summary, override, FUTURE if facts.oracle else None, ": ",
+                            *joined, ".")  # fmt: skip
 
 
 def _sort_changes(
-    versus: Json, metrics: list[str]
+    about: Json, baseline: Json, metrics: list[str]
 ) -> tuple[list[list[Words]], list[list[Words]], list[list[Words]]]:
     """Metrics that change, that stay the same, and whose change is within noise, in words."""
     clear: list[list[Words]] = []
     same: list[list[Words]] = []
     unclear: list[list[Words]] = []
     for metric in metrics:
-        change = versus.get(metric) or {}
-        if change.get("ratio") is None:
-            continue
+        change = about["versus"].get(metric) or {}
         verdict, noun = change.get("verdict"), WORDS[metric][0]
+        values = [side["metrics"].get(metric, {}).get("mean") for side in (about, baseline)]
+        instead = " instead of ".join(format_value(value, metric) for value in values)
+        if change.get("ratio") is None:
+            if verdict in ("higher", "one seed") and metric in SPELLED and _differ(values, metric):
+                clear.append([f"{noun} ", tag("strong", instead)])
+            continue
         if verdict == "identical" or (
             verdict in (None, "one seed") and percent(change["ratio"] - 1) == "+0.0"
         ):
@@ -103,8 +146,24 @@ def _sort_changes(
             unclear.append([noun, " (", *describe_change(metric, change), ")"])
         else:
             text, interval = describe_change(metric, change)
-            clear.append([tag("strong", text), f" {noun}", interval])
+            spelled = f" ({instead})" if metric in SPELLED and _differ(values, metric) else None
+            clear.append([tag("strong", text), f" {noun}", interval, spelled])
     return clear, same, unclear
+
+
+def _differ(values: list[float | None], metric: str) -> bool:
+    """Whether known values differ as they are shown."""
+    return None not in values and len({format_value(value, metric) for value in values}) > 1
+
+
+def _list_case_values(about: Json, cases: list[Json]) -> Iterator[list[Words]]:
+    """The range of the time that users lose, over the cases of a variant."""
+    for metric in SPELLED if cases else ():
+        values = [case["metrics"].get(metric, {}).get("mean") for case in (about, *cases)]
+        known = [value for value in values if value is not None]
+        if known and max(known) > min(known):
+            bounds = " to ".join(format_value(bound, metric) for bound in (min(known), max(known)))
+            yield [f"{WORDS[metric][0]} from {bounds} over the cases"]
 
 
 def _change_alike(versus: Json, *metrics: str) -> bool:
@@ -115,21 +174,26 @@ def _change_alike(versus: Json, *metrics: str) -> bool:
     )
 
 
-def _change_after_learning(versus: Json, clear: list[list[Words]]) -> Iterator[list[Words]]:
+def _change_after_learning(
+    versus: Json, clear: list[list[Words]], window: LearningWindow
+) -> Iterator[list[Words]]:
     """The energy of a job after learning, where it changes otherwise than that of all jobs."""
     whole, last = (versus.get(key) or {} for key in ("energy_j", "last5_energy_j"))
-    if not clear or last.get("ratio") is None or whole.get("ratio") is None:
+    if not clear or last.get("ratio") is None or whole.get("ratio") is None or not window.longer:
         return
     text, interval = describe_change("energy_j", last)
     if text != describe_change("energy_j", whole)[0] and last.get("verdict") in ("lower", "higher"):
-        yield [f"after learning (the last 5 recurrences), {text} energy a job", interval]
+        yield [f"after learning ({window.describe()}), {text} energy a job", interval]
 
 
-def write_remarks(seeds: int, summary: Json) -> Iterator[str]:
+def write_remarks(manifest: Manifest, summary: Json) -> Iterator[str]:
     """The statistical certainty of the figures, given the number of seeds."""
+    seeds = len(manifest["seeds"])
     if len(summary["variants"]) == 1:
         return
-    if seeds == 1:
+    if not may_draw(manifest, summary) or (seeds > 1 and seeds_agree(summary)):
+        yield "Nothing is drawn at random here: other seeds give the same figures."
+    elif seeds == 1:
         yield (
             "One seed: there are no intervals, and chance may explain a difference where anything "
             "is drawn at random."

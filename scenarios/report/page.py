@@ -9,6 +9,8 @@ from importlib.resources import files
 from string import Template
 from xml.etree.ElementTree import Element
 
+from wattkeeper.scenarios.analysis.learning_window import read_learning_window
+from wattkeeper.scenarios.analysis.randomness import may_draw
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import (
     cautions,
@@ -17,6 +19,7 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     oracle_variants,
 )
 from wattkeeper.scenarios.report import about, headline, markup, tables
+from wattkeeper.scenarios.report.amounts import read_bill
 from wattkeeper.scenarios.report.charts.chart import Chart
 from wattkeeper.scenarios.report.charts.study_charts import draw_study
 from wattkeeper.scenarios.report.energy_table import energy_section
@@ -37,19 +40,21 @@ def render_page(study: Study) -> str:
     """
     manifest, summary = study.manifest, study.summary
     charts = list(draw_study(study))
-    parts = tables.parts_table(summary)
+    bill, window = read_bill(study), read_learning_window(study)
+    parts = tables.parts_table(summary, window)
     oracles = oracle_variants(manifest["scenario"])
     body = [
         header(manifest["scenario"]["name"]),
         tag("h1", manifest["scenario"]["question"] or manifest["scenario"]["name"]),
         *markup.notes(describe_profiles(manifest), "caution"),
-        tag("ul", *headline.write_sentences(summary, oracles), class_="answer"),
-        *markup.notes(headline.write_remarks(len(manifest["seeds"]), summary)),
+        tag("ul", *headline.write_sentences(study, bill, window, oracles), class_="answer"),
+        *markup.notes(bill.explain()),
+        *markup.notes(headline.write_remarks(manifest, summary)),
         *markup.notes(cautions(manifest, summary), "caution"),
         about.summarise_basis(manifest),
         variant_chips(list(summary["variants"])),
         tag("section", tag("h2", "Variants"), tables.variant_table(summary),
-            *markup.notes(tables.explain_verdicts([summary])),
+            *markup.notes(tables.explain_verdicts([summary], may_draw(manifest, summary))),
             *([] if "saved" in summary else markup.notes(notes(manifest, summary))),
             id="variants"),
         energy_section(manifest, summary),

@@ -39,7 +39,7 @@ def render_sweep_page(folder: Path, *, check: bool = True) -> str:
     first = next((saved for _, saved in studies), None)
     variants = list(dict.fromkeys(name for point in points for name in point.summary["variants"]))
     charts = list(draw_sweep(sweep, points, variants))
-    remarks = headline.write_remarks(len(first.manifest["seeds"]), first.summary) if first else ()
+    remarks = headline.write_remarks(first.manifest, first.summary) if first else ()
     cautions = dict.fromkeys(line for point in points for line in point.cautions)
     failed = [point for point in sweep["points"] if point["state"] != "done"]
     body = [

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.learning_window import LearningWindow
 from wattkeeper.scenarios.analysis.vocabulary import (
     SHARES,
     format_value,
@@ -26,6 +27,7 @@ VERDICTS = {
 }
 """Meaning of the verdicts on a difference."""
 
+NEEDLESS = "no interval is needed, since nothing is drawn at random"
 JUDGED = {"lower", "higher", "noise"}
 ALONE = (
     " Each verdict is of one difference alone, at 95 % and unadjusted for their number: of twenty "
@@ -38,8 +40,8 @@ MOST_PARTS = 400
 """Rows of the table by workload."""
 
 
-def explain_verdicts(summaries: Iterable[Json]) -> Iterator[str]:
-    """The meaning of the verdicts that occur in summaries."""
+def explain_verdicts(summaries: Iterable[Json], random: bool = True) -> Iterator[str]:
+    """The meaning of the verdicts that occur in summaries; `random`: whether anything is drawn."""
     verdicts = {
         versus["verdict"]
         for summary in summaries
@@ -48,7 +50,8 @@ def explain_verdicts(summaries: Iterable[Json]) -> Iterator[str]:
         for versus in about["versus"].values()
         if isinstance(versus, Mapping) and versus.get("verdict")
     }
-    meanings = [f"{name}: {text}" for name, text in VERDICTS.items() if name in verdicts]
+    known = VERDICTS if random else VERDICTS | {"one seed": NEEDLESS}
+    meanings = [f"{name}: {text}" for name, text in known.items() if name in verdicts]
     if meanings:
         yield f"Marks: {'; '.join(meanings)}.{ALONE if verdicts & JUDGED else ''}"
 
@@ -136,7 +139,7 @@ def _whisker(versus: Json, span: float) -> Element:
     )  # fmt: skip
 
 
-def parts_table(summary: Json) -> tuple[str, Element] | None:
+def parts_table(summary: Json, window: LearningWindow) -> tuple[str, Element] | None:
     """Title and table of the changes by workload or GPU type; None without several of either."""
     if "saved" in summary:
         return None
@@ -147,7 +150,7 @@ def parts_table(summary: Json) -> tuple[str, Element] | None:
     shown = {metric: name for metric, name in shown_metrics(summary).items() if metric in WORDS}
     for undivided in ("cluster_energy_j", "gpu_s_saved"):
         shown.pop(undivided, None)
-    if summary["by"]["workload"]:
+    if summary["by"]["workload"] and window.longer:
         last = "last5_energy_j" if knows_energy(summary) else "last5_time_s"
         shown[last] = f"{'energy' if last == 'last5_energy_j' else 'time'} after learning"
     rows = []

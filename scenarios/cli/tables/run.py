@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wattkeeper.policies.printable import printable
+from wattkeeper.scenarios.analysis.learning_window import read_learning_window
 from wattkeeper.scenarios.analysis.savings import is_noise, savings_labels, savings_note
 from wattkeeper.scenarios.analysis.vocabulary import (
     SHARES,
@@ -22,7 +23,6 @@ from wattkeeper.scenarios.analysis.vocabulary import (
 from wattkeeper.scenarios.run.run import ScenarioResult
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.wording import percent
-from wattkeeper.sim.results.metrics import LAST
 
 NOISE = "~"
 
@@ -58,7 +58,10 @@ def print_results(console: Console, scenario: Scenario, done: ScenarioResult) ->
     what, metric = ("Energy", "energy_j") if measured else ("Training time", "time_s")
     title = f"{what} of all jobs, learning included"
     console.print(_by_workload(scenario, workloads, metric, title))
-    title = f"{what} of one job after learning: the last {LAST} recurrences of each group"
+    window = read_learning_window(done)
+    if not window.longer:
+        return
+    title = f"{what} of one job after learning: {window.describe()} of each group"
     console.print(_by_workload(scenario, workloads, f"last5_{metric}", title))
 
 

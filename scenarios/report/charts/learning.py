@@ -45,13 +45,9 @@ def draw_regret(outcomes: list[tuple[RunColumns, JobOutcomes]],
         return
     longest = max(len(one_seed) for seeds in sums.values() for one_seed in seeds)
     drawn = spaced_indices(longest, min(300, points_per_line(variants)))
-    by_variant = {
-        variants.index(name): np.stack(
-            [np.pad(one_seed, (0, longest - len(one_seed)), "edge")[drawn] for one_seed in seeds]
-        )
-        for name, seeds in sums.items() if seeds
-    }  # fmt: skip
-    unit, size = choose_unit((float(np.abs(y).max()) for y in by_variant.values()), ENERGIES)
+    by_variant = {variants.index(name): _stack_sums(seeds, longest)[:, drawn]
+                  for name, seeds in sums.items() if seeds}  # fmt: skip
+    unit, size = choose_unit((float(np.nanmax(np.abs(y))) for y in by_variant.values()), ENERGIES)
     lines: list[Line] = []
     for v, y in by_variant.items():
         lines.append({"v": v, "y": to_numbers(y.mean(axis=0) / size)})
@@ -59,7 +55,7 @@ def draw_regret(outcomes: list[tuple[RunColumns, JobOutcomes]],
             lines[-1]["low"] = to_numbers(y.min(axis=0) / size)
             lines[-1]["high"] = to_numbers(y.max(axis=0) / size)
     seeds_drawn = max(map(len, by_variant.values()))
-    flat = " A flat line: jobs run in the best configuration." * (metric == "regret")
+    flat = _explain_flat(outcomes, metric)
     band = f" Mean of {seeds_drawn} seeds; the band goes from the smallest to the largest." if (
         seeds_drawn > 1) else ""  # fmt: skip
     reduced = f" Drawn are {len(drawn)} of {longest} recurrences." if len(drawn) < longest else ""
@@ -75,6 +71,28 @@ def draw_regret(outcomes: list[tuple[RunColumns, JobOutcomes]],
             "zoom": longest > 20,
         },
     )  # fmt: skip
+
+
+def _stack_sums(seeds: list[Floats], longest: int) -> Floats:
+    """Sums of all seeds, shape (seeds, longest); NaN after the last recurrence of any seed."""
+    last = max(map(len, seeds))
+    held = [np.pad(one_seed, (0, last - len(one_seed)), "edge") for one_seed in seeds]
+    return np.pad(np.stack(held), ((0, 0), (0, longest - last)), constant_values=np.nan)
+
+
+def _explain_flat(outcomes: list[tuple[RunColumns, JobOutcomes]], metric: str) -> str:
+    """What a line that no longer rises means, given how often groups recur."""
+    lengths = np.concatenate(
+        [np.bincount(jobs.group)[np.unique(jobs.group)] for _, jobs in outcomes]
+    )
+    best = " A flat line: jobs run in the best configuration" * (metric == "regret")
+    if lengths.min() == lengths.max():
+        return best and f"{best}."
+    ends = (
+        f"groups have {lengths.min():,} to {lengths.max():,} recurrences, and one that has ended "
+        "adds nothing"
+    )
+    return f"{best}, or have ended: {ends}." if best else f" {ends[0].upper()}{ends[1:]}."
 
 
 def _cumulative_sums(

@@ -82,7 +82,9 @@ def test_each_variant_runs_on_its_own_cluster(ask: Ask, tmp_path: Path) -> None:
     }  # fmt: skip
     assert line["power_w"].max()["awake"] == pytest.approx(1.5 * (6 * 300 + 2 * 50))
     assert line["power_w"].max()["capped"] <= 1200
-    overrides = "half: cluster.gpus 4.", "awake: cluster.pue 1.5, without cluster.sleep", "load 2"
+    overrides = ("half: 4 × x.", "trace's): 2.",
+                 "awake: nodes never sleep, power usage effectiveness: 1.5.",
+                 "capped: power cap of the cluster: 1,200 W.", "mixed: 4 × x, 4 × y, ")  # fmt: skip
     assert_states(" ".join(shown.split()), *overrides)
 
 

@@ -107,7 +107,8 @@ def test_page_loads_nothing_and_logs_nothing(
     assert_states(first, "synthetic: ", "not measured", "idle power of GPUs",
                   "4 variants × 2 seeds", "24 jobs each")  # fmt: skip
     assert first.count("measured") == 2, "of the profiles, and of idle power"
-    said = window.page.inner_text(".answer")
+    baseline, said = window.page.inner_text(".answer").split("\n", 1)
+    assert_states(baseline, "default, the baseline: ", "energy", "MJ", "job completion time")
     assert_states(said, "oracle (", "bound): ", "training time", "last 5 recurrences")
     assert "job completion time" not in said, "nobody waits, so it changes alike"
     marks = window.page.inner_text("#variants")
@@ -302,7 +303,7 @@ def test_fifty_variants_of_one_seed_in_other_scripts(browser: Any, tmp_path: Pat
     assert window.said == []
     assert len({one["name"] for one in window.series("time")}) == 50
     assert "One seed" in window.page.inner_text("body")
-    assert window.page.locator(".answer li").count() == 6
+    assert window.page.locator(".answer li").count() == 7
     window.context.close()
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import Command
 from tests.support.messages import assert_states
-from wattkeeper.scenarios.report.energy_table import format_kwh
+from wattkeeper.scenarios.analysis.consumption import format_kwh
 from wattkeeper.scenarios.report.phrases import typeset_minus
 
 SLEEPING = """\

@@ -1,0 +1,113 @@
+"""Energy, money and emissions of the clusters of a study, over its window and a year."""
+
+import math
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wattkeeper.scenarios.analysis.manifest import Manifest
+from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.sim.results.statistics import interval
+
+ENERGY: Final = "cluster_energy_j"
+MONEY: Final = "electricity_cost"
+CARBON: Final = "carbon_g"
+AMOUNTS: Final = (ENERGY, MONEY, CARBON)
+
+J_PER_KWH: Final = 3.6e6
+DAY_S: Final = 86400.0
+YEAR_S: Final = 365 * DAY_S
+SHORTEST_S: Final = 7 * DAY_S
+"""Shortest window that is extrapolated to a year: days of the week differ."""
+
+Amounts = dict[str, dict[int, float]]
+"""Values of a metric by variant and seed."""
+
+
+class Estimate(NamedTuple):
+    """A mean over seeds, with the bounds of its 95 % interval; NaN where there is none."""
+
+    mean: float
+    low: float = math.nan
+    high: float = math.nan
+
+    @property
+    def has_range(self) -> bool:
+        """Whether the bounds are known and differ."""
+        return not math.isnan(self.low) and self.low != self.high
+
+
+def read_amounts(study: Study) -> dict[str, Amounts]:
+    """The amounts of each metric that is known of all variants; money only in one currency."""
+    table = study.table("metrics", ("variant", "seed", "by", "metric", "value"))
+    amounts: dict[str, Amounts] = {}
+    shown = pc.and_(pc.equal(table["by"], ""), pc.is_in(table["metric"], pa.array(AMOUNTS)))
+    for row in table.filter(pc.and_(shown, pc.is_valid(table["value"]))).to_pylist():
+        by_variant = amounts.setdefault(row["metric"], {})
+        by_variant.setdefault(row["variant"], {})[row["seed"]] = row["value"]
+    variants = study.summary["variants"].keys()
+    if currency(study.manifest) is None:
+        amounts.pop(MONEY, None)
+    return {metric: amounts[metric] for metric in AMOUNTS
+            if metric in amounts and amounts[metric].keys() == variants}  # fmt: skip
+
+
+def currency(manifest: Manifest) -> str | None:
+    """The currency of all variants; None without prices, or where variants differ in it."""
+    stated = {tariff.get("currency") for tariff in manifest.get("electricity", {}).values()}
+    return stated.pop() if len(stated) == 1 else None
+
+
+def yearly_factors(manifest: Manifest) -> dict[int, float] | None:
+    """365 days over the length of each seed's window; None where one is below `SHORTEST_S`."""
+    lengths = [until - begin for begin, until in manifest["windows"]]
+    if min(lengths) < SHORTEST_S:
+        return None
+    return {seed: YEAR_S / length for seed, length in zip(manifest["seeds"], lengths, strict=True)}
+
+
+def estimate(values: Mapping[int, float], baseline: Mapping[int, float] | None = None,
+             factors: Mapping[int, float] | None = None) -> Estimate:  # fmt: skip
+    """The mean over seeds of values, or of their differences to the baseline's, times factors."""
+    seeds = [seed for seed in values if baseline is None or seed in baseline]
+    results = np.array([
+        (values[seed] - (baseline[seed] if baseline else 0.0)) * (factors[seed] if factors else 1.0)
+        for seed in seeds
+    ])  # fmt: skip
+    return Estimate(float(results.mean()), *(interval(results) or ()))
+
+
+def format_kwh(energy_j: float, sign: str = "") -> str:
+    """Energy in kWh, with three significant digits below 100."""
+    return f"{_digits(energy_j / J_PER_KWH, sign)} kWh"
+
+
+def format_amount(
+    value: float, metric: str, unit: str | None = None, sign: str = "", digits: int | None = None
+) -> str:
+    """An amount of one of `AMOUNTS` with its unit.
+
+    Args:
+        value: The amount in J, in the currency, or in g.
+        metric: Its metric.
+        unit: The currency.
+        sign: `+` for differences.
+        digits: Significant digits of an extrapolated amount.
+    """
+    size, name = 1.0, unit or ""
+    if metric == ENERGY:
+        size, name = J_PER_KWH, "kWh"
+    elif metric == CARBON:
+        size, name = (1e6, "t CO2") if abs(value) >= 1e7 else (1e3, "kg CO2")
+    shown = value / size
+    if digits is not None:
+        shown = float(f"{shown:.{digits}g}")
+    return f"{_digits(shown, sign, 2 if metric == MONEY else 0)} {name}"
+
+
+def _digits(value: float, sign: str, fewest: int = 0) -> str:
+    decimals = 0 if abs(value) >= 100 else max(fewest, 1 if abs(value) >= 10 else 2)
+    return f"{value:{sign},.{decimals}f}"

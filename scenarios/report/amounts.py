@@ -1,0 +1,168 @@
+"""Sentences on energy, money and emissions of clusters, for a year where the window allows."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+from xml.etree.ElementTree import Element
+
+from wattkeeper.scenarios.analysis.consumption import (
+    DAY_S,
+    ENERGY,
+    MONEY,
+    YEAR_S,
+    Amounts,
+    Estimate,
+    currency,
+    estimate,
+    format_amount,
+    read_amounts,
+    yearly_factors,
+)
+from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.report.markup import tag
+from wattkeeper.scenarios.report.phrases import Words, join_list, typeset_minus
+from wattkeeper.scenarios.spec.cases import base_of
+
+DIGITS: Final = 3
+"""Significant digits of an extrapolated amount."""
+
+NOUNS: Final = {ENERGY: "energy", MONEY: "cost of electricity", "carbon_g": "emissions"}
+
+UNCHANGED: Final = 1e-9
+"""Share of the baseline's amount below which a difference is none."""
+
+
+class Bill(NamedTuple):
+    """What clusters consume: amounts by metric, and what makes a year of them.
+
+    Attributes:
+        amounts: Values by metric, variant and seed.
+        currency: Unit of money.
+        factors: By seed, 365 days over the window; None where it is too short.
+        windows: Begin and end of the window (s), by seed.
+        cases: The other cases of a variant whose power limits are modelled, with their baselines.
+        prefix: What the amounts are of, where sentences also state the energy of jobs.
+    """
+
+    amounts: Mapping[str, Amounts]
+    currency: str | None
+    factors: Mapping[int, float] | None
+    windows: list[tuple[float, float]]
+    cases: Mapping[str, list[tuple[str, str]]]
+    prefix: str | None = None
+
+    def format(self, value: float, metric: str) -> str:
+        """An amount, rounded if it is extrapolated."""
+        digits = None if self.factors is None else DIGITS
+        return typeset_minus(format_amount(value, metric, self.currency, digits=digits))
+
+    @property
+    def period(self) -> str:
+        """The time that amounts are of, as the end of a phrase."""
+        return "" if self.factors is None else " a year"
+
+    def describe_use(self, name: str) -> list[Words]:
+        """What a variant uses; nothing where that is unknown."""
+        uses: list[list[Words]] = [
+            [tag("strong", self.format(use.mean, metric)), self._range(use, metric, 1)]
+            for metric, by_variant in self.amounts.items()
+            if (use := estimate(by_variant[name], factors=self.factors))
+        ]
+        return [self.prefix, *join_list(uses), self.period] if uses else []
+
+    def describe_difference(self, name: str, baseline: str, label: Element) -> list[list[Words]]:
+        """Clauses on what a variant uses less or more than its baseline."""
+        saved: dict[str, list[list[Words]]] = {"less": [], "more": []}
+        same: list[list[Words]] = []
+        noise: list[list[Words]] = []
+        for metric, by_variant in self.amounts.items():
+            change = self._estimate_change(name, baseline, by_variant)
+            whole = estimate(by_variant[baseline], factors=self.factors).mean
+            if abs(change.mean) <= UNCHANGED * abs(whole):
+                same.append([NOUNS[metric]])
+                continue
+            sign = -1 if change.mean < 0 else 1
+            text = self.format(abs(change.mean), metric)
+            interval = self._range(change, metric, sign)
+            if change.low < 0 < change.high:
+                noise.append([NOUNS[metric], f" ({text} {'less' if sign < 0 else 'more'}",
+                              interval, ")"])  # fmt: skip
+                continue
+            share = f" ({abs(100 * change.mean / whole):.1f} %)" if metric == ENERGY else None
+            words: list[Words] = [tag("strong", text), interval, share]
+            saved["less" if sign < 0 else "more"].append(words)
+        clauses: list[list[Words]] = []
+        for direction, items in saved.items():
+            if items:
+                than: list[Words] = [] if clauses else [f"{self.period} than ", label]
+                clauses.append([*join_list(items), f" {direction}", *than])
+        if same:
+            as_baseline: list[Words] = [] if clauses else [" as ", label]
+            clauses.append(["the same ", *join_list(same), *as_baseline])
+        if noise:
+            beyond = "what the model leaves open" if name in self.cases else "noise"
+            clauses.append([f"no difference beyond {beyond} in ", *join_list(noise)])
+        if clauses:
+            clauses[0].insert(0, self.prefix)
+        return clauses
+
+    def _estimate_change(self, name: str, baseline: str, by_variant: Amounts) -> Estimate:
+        """The change of a variant; its range is that of all its cases."""
+        changes = [
+            estimate(by_variant[own], by_variant[other], self.factors)
+            for own, other in ((name, baseline), *self.cases.get(name, ()))
+        ]
+        if len(changes) == 1:
+            return changes[0]
+        bounds = [bound for change in changes for bound in change if not math.isnan(bound)]
+        return Estimate(changes[0].mean, min(bounds), max(bounds))
+
+    def _range(self, change: Estimate, metric: str, sign: int) -> Element | None:
+        """The 95 % interval in the direction of the change."""
+        if not change.has_range:
+            return None
+        low, high = sorted(sign * bound for bound in (change.low, change.high))
+        first, last = self.format(low, metric), self.format(high, metric)
+        unit = last.partition(" ")[2]
+        return tag("small", f" [{first.removesuffix(f' {unit}')}, {last}]")
+
+    def explain(self) -> Iterator[str]:
+        """How the amounts of a year follow from the window's, and what ranges are of."""
+        if self.cases:
+            yield (
+                f"Ranges of {' and '.join(self.cases)} go over three cases: how far jobs are bound "
+                "by compute, and so what a power limit changes, was not measured."
+            )
+        if self.factors is None or not self.amounts:
+            return
+        lengths = [until - begin for begin, until in self.windows]
+        days = sorted({f"{length / DAY_S:,.2f}" for length in lengths})
+        span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+        by = f" (times {YEAR_S / lengths[0]:.4g})" if len(days) == 1 else ""
+        yield (
+            f"Amounts a year are extrapolated: those of the window of {span} days in the table "
+            f"below, by 365 days over its length{by}."
+        )
+
+
+def read_bill(study: Study) -> Bill:
+    """The amounts of a study."""
+    manifest = study.manifest
+    variants = study.summary["variants"]
+    cases: dict[str, list[tuple[str, str]]] = {}
+    for name, about in variants.items():
+        base = base_of(name)
+        if base is not None and base in variants:
+            cases.setdefault(base, []).append((name, about["versus"]["baseline"]))
+    amounts = read_amounts(study)
+    profiled = bool(study.summary["by"]["workload"])
+    if profiled and "electricity" not in manifest:
+        amounts = {}
+    return Bill(
+        amounts,
+        currency(manifest),
+        yearly_factors(manifest),
+        manifest["windows"],
+        cases,
+        "cluster: " if profiled else None,
+    )
