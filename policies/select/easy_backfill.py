@@ -159,6 +159,7 @@ class EasyBackfillConfig(PolicyConfig):
         if self.estimates == "perfect":
             return {"duration_s": "choose a policy that does not need it"}
         advice = (
-            "import the log with --partitions or --default-estimate, or set `estimates: perfect`"
+            "import the log with --partitions or --default-estimate, leave them out "
+            "(workload.unusable=drop), or set `estimates: perfect`"
         )
         return {"estimate_s": advice}

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.arrays import Bools, Ints
 from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.spec.wording import count, count_verb, plural
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
@@ -19,6 +21,13 @@ FIRST = 3
 
 TYPES = 5
 """GPU types that a message names."""
+
+COLUMNS = {
+    "duration_s": "recorded duration",
+    "estimate_s": "estimate",
+    "start_time_s": "recorded start",
+}
+"""Names of columns in messages."""
 
 LEAVE_OUT = "leave them out (--set workload.unusable=drop)"
 
@@ -238,6 +247,25 @@ def find_unusable(jobs: pa.Table, cluster: ClusterSpec, recorded: bool) -> list[
                          "recorded needs",
         ),
     ]  # fmt: skip
+
+
+def find_incomplete(jobs: pa.Table, configs: Sequence[PolicyConfig]) -> list[Reason]:
+    """Reasons why policies cannot decide on some of the jobs: columns that these lack.
+
+    A column that all jobs lack is none: then the policy cannot be used.
+    """
+    users = {column: config.kind for config in configs for column in config.needed_columns}
+    reasons = []
+    for column, kind in users.items():
+        absent = np.asarray(jobs[column].is_null())
+        if not absent.all():
+            what = f"without the {COLUMNS.get(column, column)} that {kind} needs"
+            reasons.append(Reason(what, absent, partial(_count_jobs, what)))
+    return reasons
+
+
+def _count_jobs(what: str, rows: Ints) -> str:
+    return f"{count(len(rows), 'job')} {what}"
 
 
 def check_groups(jobs: pa.Table, trace: str) -> None:

@@ -3,18 +3,11 @@
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, WattkeeperError
 from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
-from wattkeeper.scenarios.inputs.job_filter import name_job
+from wattkeeper.scenarios.inputs.job_filter import COLUMNS, name_job
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.variants import DEFAULTS, policy_of, zoo_of
 from wattkeeper.sim.engine.replay import options_of
-
-COLUMNS = {
-    "duration_s": "recorded duration",
-    "estimate_s": "estimate",
-    "start_time_s": "recorded start",
-}
-"""Names of columns in messages."""
 
 
 def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:

@@ -16,6 +16,7 @@ from wattkeeper.scenarios.inputs.electricity import read_tariffs
 from wattkeeper.scenarios.inputs.job_filter import (
     FilteredJobs,
     check_groups,
+    find_incomplete,
     find_unusable,
     ignore_gpu_types,
 )
@@ -39,7 +40,7 @@ from wattkeeper.scenarios.spec.schema import (
     TraceWorkload,
     WorkloadMapping,
 )
-from wattkeeper.scenarios.spec.variants import load_of, policy_of
+from wattkeeper.scenarios.spec.variants import DEFAULTS, load_of, policy_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.replay import Profiles
@@ -158,6 +159,10 @@ def _read_jobs(
     filtered = FilteredJobs(jobs, trace.name)
     for used in clusters:
         filtered.reject(used, find_unusable(jobs, used.spec, used.recorded))
+        if workload.unusable == "drop":
+            configs = [policy_of(scenario, name, point) for name in used.variants
+                       for point in DEFAULTS]  # fmt: skip
+            filtered.reject(used, find_incomplete(jobs, configs))
     runnable = filtered.jobs
     needed: list[Profiles] = []
     for used in clusters:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -123,3 +124,28 @@ def test_starts_count_from_the_first_submission(
     assert trace.tables["jobs"]["start_time_s"].to_pylist() == relative
     early = "started before they were submitted, so without a recorded start"
     assert trace.quality["doubts"] == ({early: 1} if relative[0] is None else {})
+
+
+def test_jobs_that_a_policy_cannot_decide_on_are_dropped_in_all_variants(
+    inside: Command, tmp_path: Path
+) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text(
+        "submit_time_s,duration_s,gpus,start_time_s,estimate_s\n0,5,1,2,9\n1,5,1,,9\n2,5,1,3,\n"
+    )
+    inside("traces", "import", "csv", log, "--name", "some")
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(
+        "name: s\n"
+        "cluster: {gpu: any, gpus: 8, idle_power_w: 50, busy_power_w: 300}\n"
+        "workload: {kind: trace, trace: some, unusable: drop}\n"
+        "variants:\n"
+        "  today: {policies: {select: recorded}}\n"
+        "  easy: {policies: {select: easy-backfill}}\n"
+        "baseline: today\n"
+    )
+    done = inside("run", scenario, "--out", tmp_path / "out")
+    assert_states(done.stdout + done.stderr, "recorded start that recorded needs",
+                  "estimate that easy-backfill needs")  # fmt: skip
+    jobs = pq.read_table(tmp_path / "out/jobs.parquet").to_pylist()
+    assert [(row["variant"], row["job_id"]) for row in jobs] == [("today", "1"), ("easy", "1")]

@@ -103,13 +103,16 @@ def test_busy_power_is_needed_where_a_job_may_run(ask: Ask) -> None:
 
 
 def test_a_policy_that_needs_estimates(ask: Ask) -> None:
-    rows = "bad,0,,1,,\nj,0,9,1,,5\nk,0,9,1,,\n"
-    settings = ("policies.select=easy-backfill", "workload.unusable=drop")
-    said = ask(rows, *settings)
+    rows = "j,0,9,1,,5\nk,0,9,1,,\n"
+    backfill = "policies.select=easy-backfill"
+    said = ask(rows, backfill)
     assert_states(said, "variant 'fifo'", "select: easy-backfill", "1 of 2 jobs", "no estimate",
-                  "row 3, job k", "--default-estimate", "estimates: perfect")  # fmt: skip
+                  "row 2, job k", "estimates: perfect", "--default-estimate")  # fmt: skip
     perfect = "policies.select={kind: easy-backfill, estimates: perfect}"
-    assert "good" in ask(rows, *settings, perfect, code=0)
+    assert "good" in ask(rows, perfect, code=0)
+    dropped = ask("bad,0,,1,,\n" + rows, backfill, "workload.unusable=drop", code=0)
+    assert_states(dropped, "1 job without a recorded duration",
+                  "1 job without the estimate that easy-backfill needs", "good")  # fmt: skip
 
 
 def test_a_policy_that_needs_durations_of_recurring_jobs(inside: Command) -> None:
