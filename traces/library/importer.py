@@ -7,46 +7,32 @@ batch, memory holds 8 bytes per job: a hash of its id, so that only ids with equ
 compared.
 """
 
-from bisect import insort
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from wattkeeper.policies.arrays import Bools, Floats, Ints
-from wattkeeper.policies.errors import SHOWN, Problem, TraceError
+from wattkeeper.policies.arrays import Ints
+from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.arrow import replace_column
 from wattkeeper.traces.files.atomic import replace_folder, resolve
 from wattkeeper.traces.files.digests import digest_file
 from wattkeeper.traces.files.names import check_name, derive_name
 from wattkeeper.traces.library import folder as folders
+from wattkeeper.traces.library.changes import Changes, leave_out
 from wattkeeper.traces.library.filling import Filling
-from wattkeeper.traces.library.repeats import (
-    TRY_COLUMNS,
-    Tries,
-    find_repeats,
-    refuse_repeats,
-    unite_tries,
-)
-from wattkeeper.traces.library.window import (
-    COLUMNS,
-    Window,
-    check_kind,
-    measure_carryover,
-    parse_window,
-)
+from wattkeeper.traces.library.first_pass import FirstPass, read_parts
+from wattkeeper.traces.library.window import parse_window
 from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Quality, Rows
-from wattkeeper.traces.schema import JOBS, NODES, is_optional, jobs_table, row_problems, validate
+from wattkeeper.traces.schema import JOBS, NODES, jobs_table, row_problems, validate
 
 MUCH: Final = 0.1
 """Share of malformed rows above which a file is suspicious."""
-ROW_GROUP: Final = 1 << 16
 LAST_DATE_S: Final = 2.5e11
 YEAR_2100_S: Final = 4102444800.0
 EARLY: Final = "started before they were submitted, so without a recorded start"
@@ -64,75 +50,8 @@ class RowsMalformed(TraceError):
     """Rows of a log are malformed, few enough of them to be left out."""
 
 
-@dataclass(slots=True)
-class _FirstPass:
-    """Results of the first pass."""
-
-    rows: int = 0
-    wrong: int = 0
-    faults: list[tuple[int, int, str]] = field(default_factory=list)
-    dropped: dict[str, int] = field(default_factory=dict)
-    doubts: dict[str, int] = field(default_factory=dict)
-    names: Mapping[str, str] = field(default_factory=dict)
-    numbers: int = 0
-    dates: int = 0
-    paths: list[Path] = field(default_factory=list)
-    hashes: list[Ints] = field(default_factory=list)
-    first_s: float = np.inf
-    absent: set[str] = field(default_factory=lambda: {w.name for w in JOBS if is_optional(w)})
-    absolute: bool = False
-    notes: tuple[str, ...] = ()
-
-    def fault(self, file: int, line: int, text: str) -> None:
-        """Count a malformed row; the first ones by file and line are stored."""
-        self.wrong += 1
-        insort(self.faults, (file, line, text))
-        del self.faults[SHOWN:]
-
-    def problems(self) -> list[Problem]:
-        """The stored faults."""
-        return [
-            Problem(text, f"{self.paths[index]}, line {line}") for index, line, text in self.faults
-        ]
-
-    def examples(self) -> list[str]:
-        """The stored faults without folder names."""
-        return [
-            f"{self.paths[index].name}, line {line}: {text}" for index, line, text in self.faults
-        ]
-
-    def count(self, into: dict[str, int], counts: Mapping[str, int]) -> None:
-        """Add counts by reason."""
-        for reason, count in counts.items():
-            into[reason] = into.get(reason, 0) + count
-
-
 TIMES: Final = ("submit_time_s", "start_time_s")
 """Columns of points in time, which count from the first submission in the end."""
-
-
-class _Changes(NamedTuple):
-    """What the second pass changes, by row of the scratch file.
-
-    Attributes:
-        skip: Rows that are left out, ascending.
-        submit_s: Submissions of jobs with several tries.
-        tries: Their numbers of tries.
-    """
-
-    skip: Ints
-    submit_s: Mapping[int, float]
-    tries: Mapping[int, int]
-
-    def apply(self, submit: Floats, start: int) -> tuple[Floats, Bools]:
-        """Submissions of rows from `start` on, and which rows are kept."""
-        keep = np.ones(len(submit), dtype=bool)
-        keep[self.skip[(self.skip >= start) & (self.skip < start + len(submit))] - start] = False
-        submit = submit.copy()
-        for row, time_s in self.submit_s.items():
-            if start <= row < start + len(submit):
-                submit[row - start] = time_s
-        return submit, keep
 
 
 # Before they are made relative, they may be any time.
@@ -178,7 +97,7 @@ def write_jobs(
             mostly_dates = result.dates > result.numbers
             result = _convert(form.batches(paths, options), form, scratch, mostly_dates)
         where = ", ".join(map(str, paths))
-        changes = _leave_out(form, options, window, result, scratch)
+        changes = leave_out(form, options, window, result, scratch)
         if result.wrong and not skip_bad:
             few = result.wrong <= MUCH * result.rows
             raise (RowsMalformed if few else TraceError)(_list_malformed(result, where))
@@ -209,9 +128,9 @@ def default_name(paths: Sequence[Path]) -> str:
 
 def _convert(
     batches: Iterator[Batch], form: JobsFormat, scratch: Path, dates: bool | None
-) -> _FirstPass:
+) -> FirstPass:
     """First pass; `dates` as in `Batch`."""
-    result = _FirstPass()
+    result = FirstPass()
     with pq.ParquetWriter(scratch, _SCRATCH, compression="zstd") as writer:
         for batch in batches:
             if batch.path not in result.paths:
@@ -235,7 +154,7 @@ def _convert(
     return result
 
 
-def _check(batch: Batch, rows: Rows, result: _FirstPass) -> tuple[pa.Table, Ints]:
+def _check(batch: Batch, rows: Rows, result: FirstPass) -> tuple[pa.Table, Ints]:
     """The valid jobs of a batch, with their lines."""
     table = jobs_table({"job_id": pa.array([], pa.string()), **rows.jobs})
     table = table.replace_schema_metadata(_UNPLACED.metadata)
@@ -274,72 +193,7 @@ def _remove_early_starts(table: pa.Table) -> tuple[pa.Table, int]:
     return replace_column(table, "start_time_s", kept), number
 
 
-def _leave_out(
-    form: JobsFormat,
-    options: ImportOptions,
-    window: Window,
-    result: _FirstPass,
-    scratch: Path,
-) -> _Changes:
-    """Repeated rows, tries that do not count, and jobs outside of the window."""
-    files = [path.name for path in result.paths]
-    name = result.names.get("job_id", "job_id")
-    columns = TRY_COLUMNS if form.requeues else ()
-    repeats = find_repeats(result.hashes, lambda names: _parts(scratch, names), columns)
-    if form.requeues:
-        tries, faults = unite_tries(repeats, name, files)
-    else:
-        tries, faults = Tries((), {}, {}, {}, 0.0), refuse_repeats(repeats, name, files)
-    for fault in faults:
-        result.fault(fault.file, fault.line, fault.text)
-    result.count(result.dropped, tries.dropped)
-    notes = []
-    if tries.tries:
-        result.absent.discard("tries")
-        notes.append(
-            f"{len(tries.tries)} jobs were tried several times; the last try that started counts, "
-            "submission is that of the first. The other tries held "
-            f"{tries.held_gpu_s / 3600:,.1f} GPU hours, which are left out."
-        )
-    skip = np.array(sorted((*tries.skip, *(fault.row for fault in faults))), dtype=np.int64)
-    changes = _Changes(skip, tries.submit_s, tries.tries)
-    if len(skip) or window.dates is not None:
-        more = _apply_window(options, window, result, changes, scratch)
-        changes = changes._replace(skip=more)
-    if window.since_s > -np.inf:
-        count, gpu_s = measure_carryover(window, _parts(scratch, COLUMNS))
-        if count:
-            notes.append(
-                f"{count} jobs that were submitted before {options.since} ran after it, and held "
-                f"{gpu_s / 3600:,.1f} GPU hours then; they are left out, so that the trace begins "
-                "with an empty cluster."
-            )
-    result.notes = (*result.notes, *notes)
-    return changes
-
-
-def _apply_window(
-    options: ImportOptions, window: Window, result: _FirstPass, changes: _Changes, scratch: Path
-) -> Ints:
-    """The rows that are left out in the end; the first submission of the others is set."""
-    if np.isfinite(result.first_s):
-        check_kind(window, result.absolute)
-    skip, start = [], 0
-    result.first_s = np.inf
-    for part in _parts(scratch, ["submit_time_s"]):
-        submit, keep = changes.apply(np.asarray(part["submit_time_s"]), start)
-        for reason, outside in window.reasons(options, submit).items():
-            if hits := int((keep & outside).sum()):
-                result.count(result.dropped, {reason: hits})
-                keep &= ~outside
-        if keep.any():
-            result.first_s = min(result.first_s, float(submit[keep].min()))
-        skip.append(start + np.flatnonzero(~keep))
-        start += part.num_rows
-    return np.concatenate(skip).astype(np.int64) if skip else changes.skip
-
-
-def _list_malformed(result: _FirstPass, where: str) -> list[Problem]:
+def _list_malformed(result: FirstPass, where: str) -> list[Problem]:
     """The first malformed rows, and advice after the last of them."""
     text = f"{result.wrong} of {result.rows} rows malformed"
     *others, last = result.problems()
@@ -349,7 +203,7 @@ def _list_malformed(result: _FirstPass, where: str) -> list[Problem]:
     return [*others, Problem(hint, last.where)]
 
 
-def _explain_empty(result: _FirstPass) -> str:
+def _explain_empty(result: FirstPass) -> str:
     if not result.rows:
         return "has no rows"
     reasons = [f"{count} {reason}" for reason, count in sorted(result.dropped.items())]
@@ -365,7 +219,7 @@ def _parameters(options: ImportOptions) -> dict[str, Any]:
 
 
 def _fields(
-    form: JobsFormat, options: ImportOptions, name: str, result: _FirstPass, kept: int
+    form: JobsFormat, options: ImportOptions, name: str, result: FirstPass, kept: int
 ) -> dict[str, Any]:
     first = f"{result.first_s:.15g} s in the file"
     if result.absolute and abs(result.first_s) < LAST_DATE_S:
@@ -398,8 +252,8 @@ def _fields(
 def _write_table(
     scratch: Path,
     path: Path,
-    result: _FirstPass,
-    changes: _Changes,
+    result: FirstPass,
+    changes: Changes,
     filling: Filling,
     fields: Mapping[str, Any],
 ) -> str:
@@ -408,7 +262,7 @@ def _write_table(
     schema = pa.schema([f for f in JOBS if f.name not in result.absent], metadata=metadata)
     start = 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for part in _parts(scratch, schema.names):
+        for part in read_parts(scratch, schema.names):
             submit, keep = changes.apply(np.asarray(part["submit_time_s"]), start)
             table = replace_column(part, "submit_time_s", pa.array(submit))
             if changes.tries:
@@ -424,12 +278,6 @@ def _write_table(
                 table = table.filter(pa.array(keep))
             writer.write_table(filling.fill(table).cast(schema))
     return digest_file(path)
-
-
-def _parts(path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
-    with pq.ParquetFile(path, pre_buffer=False) as file:
-        for part in file.iter_batches(ROW_GROUP, columns=list(columns), use_threads=False):
-            yield pa.Table.from_batches([part])
 
 
 def _write_nodes(table: pa.Table, path: Path, fields: Mapping[str, Any]) -> tuple[int, str]:
