@@ -121,6 +121,14 @@ def save_jobs(folder: Path, name: str) -> None:
     (folder / name).write_text("\n".join([header, *rows, ""]), encoding="utf-8")
 
 
+def save_yaml(folder: Path, blocks: list[tuple[str, str]]) -> None:
+    """The scenarios of a page, by their names, and its nodes."""
+    for kind, block in blocks:
+        if kind == "yaml":
+            name = yaml.safe_load(block).get("name", "nodes")
+            (folder / f"{name}.yaml").write_text(block, encoding="utf-8")
+
+
 def save_sacct(folder: Path) -> None:
     """What the line of the README would print; the last job still runs."""
     (columns,) = re.findall(r"^sacct .*--format (\S+) > sacct.txt$", README, re.MULTILINE)
@@ -216,8 +224,7 @@ def test_a_policy_of_ones_own_decides_the_same_live(command: Command, tmp_path: 
 
 
 def test_commands_without_data(inside: Command, tmp_path: Path) -> None:
-    (scenario,) = (block for kind, block in BLOCKS if kind == "yaml")
-    (tmp_path / "mine.yaml").write_text(scenario, encoding="utf-8")
+    save_yaml(tmp_path, BLOCKS)
     save_jobs(tmp_path, "jobs.csv")
     save_sacct(tmp_path)
     said = ""
@@ -274,10 +281,8 @@ def test_commands_of_pages(
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setitem(sys.modules, "my_models", None)  # and gone again after the test
     del sys.modules["my_models"]
-    for kind, block in BLOCK.findall(PAGES[page]):
-        if kind == "yaml":
-            name = yaml.safe_load(block)["name"]
-            (tmp_path / f"{name}.yaml").write_text(block, encoding="utf-8")
+    save_yaml(tmp_path, BLOCK.findall(PAGES[page]))
+    save_sacct(tmp_path)
     save_jobs(tmp_path, "FILE")
     save_sacct(tmp_path)
     sinfo = "PARTITION|TIMELIMIT|GRES\ngpu*|1-00:00:00|gpu:a100:4\n"

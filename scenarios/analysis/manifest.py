@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.recorded_waits import WaitPart
 from wattkeeper.scenarios.inputs.profiled_jobs import ProfiledShare
 
 
@@ -79,5 +80,6 @@ class Manifest(TypedDict):
     host: dict[str, str]
     dropped_for: NotRequired[dict[str, dict[str, int]]]
     profiled: NotRequired[ProfiledShare]
+    waits: NotRequired[list[WaitPart]]
     live: NotRequired[LiveReport]
     wall_s: NotRequired[float]

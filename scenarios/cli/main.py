@@ -21,6 +21,7 @@ from wattkeeper.scenarios.cli.compare import compare
 from wattkeeper.scenarios.cli.record import record
 from wattkeeper.scenarios.cli.report import report
 from wattkeeper.scenarios.cli.run import axes_option, run, settings_option
+from wattkeeper.scenarios.cli.study import study
 from wattkeeper.scenarios.cli.timeline import timeline
 from wattkeeper.scenarios.cli.traces import traces
 from wattkeeper.scenarios.cli.zoo import zoo
@@ -208,6 +209,7 @@ main.add_command(compare)
 main.add_command(record)
 main.add_command(report)
 main.add_command(run)
+main.add_command(study)
 main.add_command(timeline)
 main.add_command(traces)
 main.add_command(zoo)

@@ -3,28 +3,31 @@
 Only what a command needs is imported, inside it: `wattkeeper --help` stays quick.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from wattkeeper.policies.errors import InputError, WattkeeperError
 from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.cli.generate import fit_jobs, generate
+from wattkeeper.scenarios.cli.import_options import import_options, print_import
 from wattkeeper.scenarios.cli.options import GPUS, PATH, number_type
 from wattkeeper.traces.files.user_dirs import library_folder
+
+if TYPE_CHECKING:
+    from wattkeeper.traces.readers.base import ImportOptions
 
 _ETA = number_type(
     "a number from 0 to 1 without unit, the weight of energy against time", lambda n: 0 <= n <= 1
 )
-
-
-_SECONDS = number_type("a number of seconds > 0, without unit", lambda n: 0 < n <= 1e15)
 
 
 @click.group("traces")
@@ -135,74 +138,20 @@ class _Import(click.Command):
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=PATH)
 @click.option("--name", help="Its name in the library; by default the format says it.")
 @click.option("--replace", is_flag=True, help="Replace a trace of that name.")
-@click.option(
-    "--map",
-    "maps",
-    multiple=True,
-    metavar="CANONICAL=COLUMN",
-    help="For csv: a column of the file; may be repeated.",
-)
-@click.option("--skip-bad", is_flag=True, help="Leave out malformed rows, and count them.")
-@click.option(
-    "--columns", metavar="NAME,...", help="Columns of files without header line, in their order."
-)
-@click.option(
-    "--default-estimate",
-    type=_SECONDS,
-    metavar="S",
-    help="Estimated run time of jobs without one, s.",
-)
-@click.option(
-    "--partitions",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Limits and GPU types by partition: sinfo --format '%R|%l|%G', or a CSV file.",
-)
-@click.option("--from", "since", metavar="T", help="First submission that is kept.")
-@click.option("--until", metavar="T", help="First submission that is not kept any more.")
+@import_options
 def import_(
     form: str,
     paths: tuple[Path, ...],
     name: str | None,
     replace: bool,
-    maps: tuple[str, ...],
+    options: ImportOptions,
     skip_bad: bool,
-    columns: str | None,
-    default_estimate: float | None,
-    partitions: Path | None,
-    since: str | None,
-    until: str | None,
 ) -> None:
     """Read PATH... as FORMAT into the trace library; auto detects the format."""
     from wattkeeper.traces.library import store
-    from wattkeeper.traces.readers.base import ImportOptions
 
-    names = tuple(name.strip() for name in columns.split(",")) if columns else ()
-    mapping = _parse_mapping(maps)
-    options = ImportOptions(mapping, names, default_estimate, partitions, since, until)
     added = store.add(form, paths, name, replace=replace, options=options, skip_bad=skip_bad)
-    for table, rows in added.rows.items():
-        terminal.write(f"{rows:8} {table}")
-    for line in store.list_left_out(added.quality):
-        terminal.write(line)
-    for note in added.notes:
-        terminal.write(f"Note: {note}")
-    if warning := store.warn_left_out(added.quality):
-        terminal.write(warning, err=True)
-    terminal.write(f"{added.name} ({added.kind}, {added.origin}): {added.folder}")
-
-
-def _parse_mapping(maps: tuple[str, ...]) -> dict[str, str]:
-    mapping: dict[str, str] = {}
-    for text in maps:
-        canonical, _, column = text.partition("=")
-        if not canonical or not column:
-            reason = f"found {text!r}; allowed: CANONICAL=COLUMN"
-            raise click.BadParameter(reason, param_hint="--map")
-        if canonical in mapping:
-            raise click.BadParameter(f"{canonical} is mapped twice", param_hint="--map")
-        mapping[canonical] = column
-    return mapping
+    print_import(added)
 
 
 @traces.command()

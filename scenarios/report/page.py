@@ -25,6 +25,7 @@ from wattkeeper.scenarios.report.charts.study_charts import draw_study
 from wattkeeper.scenarios.report.energy_table import energy_section
 from wattkeeper.scenarios.report.markup import tag, to_html, to_script_json
 from wattkeeper.scenarios.report.phrases import swatch
+from wattkeeper.scenarios.report.waits_section import waits_section
 
 SMALL = ("pareto", "regret", "jct", "delay")
 """Charts that fit side by side."""
@@ -58,6 +59,7 @@ def render_page(study: Study) -> str:
             *([] if "saved" in summary else markup.notes(notes(manifest, summary))),
             id="variants"),
         energy_section(manifest, summary),
+        waits_section(manifest, summary),
         *figures(charts),
     ]  # fmt: skip
     if parts is not None:

@@ -12,6 +12,7 @@ from wattkeeper.scenarios.analysis.manifest import (
     TariffReport,
     TraceProvenance,
 )
+from wattkeeper.scenarios.analysis.recorded_waits import WaitPart, compare_waits
 from wattkeeper.scenarios.inputs.electricity import currency_of
 from wattkeeper.scenarios.inputs.profiled_jobs import add_baseline
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
@@ -76,9 +77,25 @@ def make_manifest(
         }
     if inputs.profiled is not None:
         manifest["profiled"] = add_baseline(inputs.profiled, results, scenario.baseline)
+    if waits := _compare_waits(inputs, results, scenario.all_seeds[0]):
+        manifest["waits"] = waits
     if live is not None:
         manifest["live"] = live
     return manifest
+
+
+def _compare_waits(
+    inputs: ScenarioInputs, results: Sequence[RunResult], seed: int
+) -> list[WaitPart]:
+    """Recorded and simulated waits, where arrivals are those of the log; of one seed."""
+    jobs = inputs.any_run.jobs
+    if jobs is None or jobs["start_time_s"].null_count == jobs.num_rows:
+        return []
+    attempts = {
+        result.variant: result.tables["jobs"] for result in results
+        if result.seed == seed and inputs.runs[result.variant].load == 1
+    }  # fmt: skip
+    return compare_waits(jobs, attempts)
 
 
 def _describe_tariff(

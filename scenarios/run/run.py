@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,6 +87,7 @@ def run(
     ray: str | None = None,
     tell: Callable[[str], None] = lambda line: None,
     watch: Callable[[RunSpec, AttemptProgress], None] = lambda spec, attempt: None,
+    known: Sequence[RunResult] = (),
 ) -> ScenarioResult:
     """Run all variants with all seeds. The results do not depend on `workers`.
 
@@ -98,6 +100,7 @@ def run(
         ray: Address of the Ray cluster that does the runs, instead of this machine.
         tell: Called with a line that the user should know before it runs.
         watch: Called with what each attempt of a live run does.
+        known: Results of simulated runs of this scenario, which do not run again.
 
     Raises:
         WattkeeperError: If input is wrong or a policy chose what is not allowed.
@@ -117,7 +120,7 @@ def run(
             tell(f"Goes on with {count(finished, 'training')} in {trainings}.")
     endings: list[tuple[RunSpec, list[AttemptEnding]]] = []
     if live is None:
-        runs = _run_units(specs, inputs.runs, workers, ray)
+        runs = _run_units(specs, inputs.runs, workers, ray, known)
     else:
         from wattkeeper.scenarios.run import live_equipment, live_folder, live_results
 
@@ -181,10 +184,22 @@ def _check_window(results: Sequence[RunResult]) -> None:
 
 
 def _run_units(
-    specs: Sequence[RunSpec], inputs: InputsByVariant, workers: int, ray: str | None
+    specs: Sequence[RunSpec],
+    inputs: InputsByVariant,
+    workers: int,
+    ray: str | None,
+    known: Sequence[RunResult],
 ) -> Iterator[RunResult]:
     """Results in the order of their runs; the first error in that order is raised."""
-    tasks = deque(enumerate(specs))
+    finished = {(result.variant, result.seed): UnitResult(result, 0.0) for result in known}
+    tasks: deque[tuple[int, RunSpec]] = deque()
+    outcomes_known: list[tuple[tuple[int, RunSpec], UnitResult]] = []
+    for task in enumerate(specs):
+        done = finished.get((task[1].variant, task[1].seed))
+        if done is None:
+            tasks.append(task)
+        else:
+            outcomes_known.append((task, done))
     if ray is None:
         outcomes = run_tasks(tasks, partial(_run_task, inputs), min(workers, len(specs)))
     else:
@@ -194,7 +209,7 @@ def _run_units(
     results: dict[int, RunResult | Exception] = {}
     following = 0
     with closing(outcomes):
-        for (number, spec), outcome in outcomes:
+        for (number, spec), outcome in chain(outcomes_known, outcomes):
             results[number] = (
                 outcome.result
                 if isinstance(outcome, UnitResult)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -17,6 +17,8 @@ from wattkeeper.scenarios.spec.cases import add_cases
 from wattkeeper.scenarios.spec.overrides import merge_clusters
 from wattkeeper.scenarios.spec.schema import OneOf, Scenario
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, describe, read
+
+M = TypeVar("M", bound=BaseModel)
 
 SUFFIX = ".yaml"
 MOST_ERRORS = 500
@@ -109,20 +111,30 @@ def check(document: YamlDocument) -> LoadedScenario:
     Raises:
         ScenarioError: If anything is wrong; all problems at once.
     """
-    try:
-        data = merge_clusters(document.data)
-        scenario = Scenario.model_validate_json(json.dumps(data), strict=True)
-    except ValidationError as error:
-        raise ScenarioError(_problems(error, document)) from None
+    scenario = validate(Scenario, document, merge_clusters(document.data))
     return LoadedScenario(add_cases(scenario), document)
 
 
-def _problems(error: ValidationError, document: YamlDocument) -> list[Problem]:
+def validate(schema: type[M], document: YamlDocument, data: Any) -> M:
+    """Check the data of a document against a schema.
+
+    Raises:
+        ScenarioError: If anything is wrong; all problems at once, each with its place.
+    """
+    try:
+        return schema.model_validate_json(json.dumps(data), strict=True)
+    except ValidationError as error:
+        raise ScenarioError(_problems(error, document, schema)) from None
+
+
+def _problems(
+    error: ValidationError, document: YamlDocument, schema: type[BaseModel]
+) -> list[Problem]:
     """Each problem once, in the order of the file."""
     problems: dict[str, Problem] = {}
     details = _drop_inherited(error.errors()[:MOST_ERRORS])
     for detail in _drop_superseded(details, document):
-        message, where = _explain(detail, document), _place_of(detail, document)
+        message, where = _explain(detail, document, schema), _place_of(detail, document)
         known = f"{where} {_key_of(detail, document) if _is_type_error(detail) else message}"
         if known in problems and _is_type_error(detail):
             message = f"{problems[known].message} or {message.partition('; should be ')[2]}"
@@ -183,13 +195,13 @@ def line_and_column(problem: Problem) -> tuple[int, int]:
     return (int(place[1]), int(place[2])) if place else (0, 0)
 
 
-def _explain(detail: ErrorDetails, document: YamlDocument) -> str:
+def _explain(detail: ErrorDetails, document: YamlDocument, schema: type[BaseModel]) -> str:
     """A line that says what was found and what is allowed."""
     loc, kind, ctx = detail["loc"], detail["type"], detail.get("ctx", {})
     key = str(loc[-1]) if loc else ""
     name = _key_of(detail, document)
     if kind == "extra_forbidden":
-        allowed = _allowed_keys(loc[:-1])
+        allowed = _allowed_keys(schema, loc[:-1])
         hint = _did_you_mean(key, allowed)
         return f"unknown key {key!r}{hint}; allowed here: {', '.join(allowed)}"
     if kind == "missing":
@@ -213,9 +225,9 @@ def _did_you_mean(word: str, known: Sequence[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-def _allowed_keys(loc: Sequence[int | str]) -> list[str]:
-    """The keys that are allowed at a place in the scenario."""
-    models: list[type[BaseModel]] = [Scenario]
+def _allowed_keys(schema: type[BaseModel], loc: Sequence[int | str]) -> list[str]:
+    """The keys that are allowed at a place in a document."""
+    models = [schema]
     for step in loc:
         models = [inner for model in models for inner in _step(model, step)] or models
     return sorted({key for model in models for key in model.model_fields})

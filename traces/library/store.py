@@ -110,8 +110,8 @@ def find(name_or_path: str | Path) -> Trace:
     return read(locate(name_or_path))
 
 
-def save(trace: Trace, *, replace: bool = False) -> Path:
-    """Put a trace into the library under its name.
+def save(trace: Trace, *, replace: bool = False, folder: Path | None = None) -> Path:
+    """Put a trace into the library under its name, or into another folder.
 
     Returns:
         Its folder.
@@ -120,8 +120,8 @@ def save(trace: Trace, *, replace: bool = False) -> Path:
         InputError: If the name is taken and `replace` is not given.
         EnvironmentLacks: If the file system refuses.
     """
-    folder = library_folder() / check_name(trace.name)
-    settle(library_folder())
+    folder = folder or library_folder() / check_name(trace.name)
+    settle(folder.parent)
     write(trace, folder, overwrite=replace)
     return folder
 
@@ -134,6 +134,7 @@ def add(
     replace: bool = False,
     options: ImportOptions = _NO_OPTIONS,
     skip_bad: bool = False,
+    folder: Path | None = None,
 ) -> Added:
     """Import files into the library; job logs are read in batches.
 
@@ -144,6 +145,7 @@ def add(
         replace: Whether an existing trace may be replaced.
         options: What is said beyond the files.
         skip_bad: Whether malformed rows of a job log are skipped and counted.
+        folder: Folder of the trace, instead of one in the library.
 
     Raises:
         InputError: If there is no such format, the name is taken or not allowed, or an option is
@@ -158,8 +160,8 @@ def add(
         raise InputError(f"names of columns are for logs with a header line, not {known.name}")
     if isinstance(known, JobsFormat):
         chosen = check_name(default_name(paths) if name is None else name)
-        folder = library_folder() / chosen
-        settle(library_folder())
+        folder = folder or library_folder() / chosen
+        settle(folder.parent)
         fields = write_jobs(
             known,
             paths,
@@ -179,7 +181,7 @@ def add(
     trace = read_it(paths)
     trace = trace if name is None else dataclasses.replace(trace, name=name)
     rows = {table: content.num_rows for table, content in trace.tables.items()}
-    folder = save(trace, replace=replace)
+    folder = save(trace, replace=replace, folder=folder)
     return Added(folder, trace.name, trace.kind, trace.origin, rows, trace.notes, trace.quality)
 
 

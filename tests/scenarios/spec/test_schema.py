@@ -42,7 +42,12 @@ def test_there_are_shipped_scenarios() -> None:
 WRONG = [
     # Unknown and missing keys.
     ("objective: {eta", "objectiv: {eta", "12", "'objectiv'|did you mean 'objective'|baseline"),
-    ("  gpus: 4", "  gpus: 4\n  idle: 3", "6", "'idle'|allowed here: busy_power_w, gpu, gpus"),
+    (
+        "  gpus: 4",
+        "  gpus: 4\n  idle: 3",
+        "6",
+        "'idle'|allowed here: busy_power_w, gpu, gpu_model, gpus",
+    ),
     ("beta: 2}", "betta: 2}", "17", "'betta'|did you mean 'beta'|kind, overlapping, window"),
     ("default: {}", "default: {polcies: {}}", "14", "'polcies'|did you mean 'policies'|profiling"),
     ("  gpu: SYN-250W\n", "", "4:3", "'gpu' is missing"),

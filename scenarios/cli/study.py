@@ -1,0 +1,78 @@
+"""The command `wattkeeper study`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.cli import terminal
+from wattkeeper.scenarios.cli.import_options import import_options, print_import
+from wattkeeper.scenarios.cli.options import FILE, PATH
+
+if TYPE_CHECKING:
+    from wattkeeper.traces.readers.base import ImportOptions
+
+
+@click.command()
+@click.argument("form", metavar="FORMAT")
+@click.argument("paths", metavar="LOG...", nargs=-1, required=True, type=PATH)
+@click.option("--nodes", required=True, type=FILE, help="YAML file that describes the nodes.")
+@click.option("--out", required=True, type=PATH, help="Folder of the study.")
+@click.option("--price", metavar="X|FILE", help="Price of a kWh: a number, or a file of prices.")
+@click.option("--currency", metavar="C", help="Currency of the price, as EUR.")
+@click.option("--carbon", metavar="X|FILE", help="Emissions of a kWh, g: a number, or a file.")
+@click.option("--zone", help="Time zone of the log's dates, as Europe/Berlin, for files of rates.")
+@import_options
+@click.option("--workers", type=click.IntRange(1), default=2, help="Processes to run in [2].")
+@click.option("--replace", is_flag=True, help="Replace a finished study.")
+def study(
+    form: str,
+    paths: tuple[Path, ...],
+    nodes: Path,
+    out: Path,
+    price: str | None,
+    currency: str | None,
+    carbon: str | None,
+    zone: str | None,
+    options: ImportOptions,
+    skip_bad: bool,
+    workers: int,
+    replace: bool,
+) -> None:
+    """Study a cluster from its LOG of format FORMAT: what would save energy, money and CO2.
+
+    Imports the log into --out, writes scenario.yaml there, which can be edited and run again,
+    compares schedulers, power limits and sleeping nodes, and ends in the page results/report.html.
+    """
+    from wattkeeper.traces.arrow import configure_arrow
+
+    configure_arrow()
+    from wattkeeper.scenarios.log_study import study as log_study
+    from wattkeeper.scenarios.log_study.electricity import RateOptions, read_electricity
+    from wattkeeper.scenarios.log_study.nodes import read_nodes
+    from wattkeeper.scenarios.log_study.scenario_text import StudyPlan
+    from wattkeeper.traces.library import store
+
+    log_study.check_free(out, replace=replace)
+    cluster = read_nodes(nodes)
+    electricity = read_electricity(RateOptions(price, currency, carbon, zone), cluster.stated)
+    folder = out.absolute() / log_study.TRACE
+    added = store.add(form, paths, replace=True, options=options, skip_bad=skip_bad, folder=folder)
+    if added.kind != "jobs":
+        raise InputError(f"{form} holds {added.kind}; a study needs a log of jobs")
+    print_import(added)
+    plan = StudyPlan(added.name, folder, cluster, electricity)
+    with terminal.progress(added.name) as progress:
+        reporter = log_study.Reporter(terminal.write, progress)
+        ended = log_study.study_log(plan, out, workers, reporter)
+    from wattkeeper.scenarios.cli.tables.run import print_results
+    from wattkeeper.scenarios.cli.tables.study import print_waits
+
+    scenario = ended.loaded.scenario
+    print_waits(terminal.console(), ended.done.manifest, scenario.baseline)
+    print_results(terminal.console(), scenario, ended.done)
+    terminal.write(f"\nScenario: {out / log_study.SCENARIO}")
+    terminal.write(f"Page: {ended.folder / 'report.html'}")

@@ -1,0 +1,1 @@
+"""A study of a cluster from its log: import, scenario, runs, page."""

@@ -1,0 +1,128 @@
+"""The file that describes the nodes of a cluster: `nodes.yaml`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import Field
+
+from wattkeeper.policies.errors import Problem, ScenarioError
+from wattkeeper.scenarios.spec.electricity import ElectricitySection
+from wattkeeper.scenarios.spec.loading import validate
+from wattkeeper.scenarios.spec.schema import MAX_GPUS, Sleep, Watts
+from wattkeeper.scenarios.spec.section import Section
+from wattkeeper.scenarios.spec.yaml_document import YamlDocument, read
+from wattkeeper.traces.gpus.model import GpuModel, find_gpu_model
+
+ASSUMED_SLEEP: Final = Sleep(after_s=600.0, power_w=0.0, wake_s=300.0)
+"""Sleep of nodes where the file states none: they are switched off, and boot again."""
+
+
+class StudyNodes(Section):
+    """Equal nodes."""
+
+    gpu: str
+    """Their GPU type, as the log calls it."""
+    count: Annotated[int, Field(gt=0, le=MAX_GPUS)]
+    """Number of nodes."""
+    gpus: Annotated[int, Field(gt=0, le=MAX_GPUS)]
+    """GPUs of each."""
+    model: str | None = None
+    """GPU type whose power model stands for theirs; `gpu` if absent."""
+    idle_w: Watts | None = None
+    """Power of one GPU while no job holds it, W; the model's if absent."""
+    busy_w: Watts | None = None
+    """Power of one GPU while a job holds it, W; the model's if absent."""
+
+
+class StudyCluster(Section):
+    """The nodes of a cluster, and what their electricity costs."""
+
+    nodes: Annotated[tuple[StudyNodes, ...], Field(min_length=1)]
+    """Groups of equal nodes."""
+    pue: Annotated[float, Field(ge=1, le=10)] = 1.0
+    """Power usage effectiveness: power of the whole facility over that of its GPUs."""
+    sleep: Sleep | None = None
+    """How nodes would sleep, for the variant in which they do."""
+    electricity: ElectricitySection | None = None
+    """What electricity costs and emits, where options do not say it."""
+
+
+class TypePower(NamedTuple):
+    """Power of a GPU type.
+
+    Attributes:
+        idle_w: While no job holds it, W.
+        busy_w: While a job without measured energy holds it, W.
+        model: Its power model; None if there is none, and so no power limit can be modelled.
+        model_name: The name that was stated for it, besides that of the type.
+        source: Where the power comes from.
+    """
+
+    idle_w: float
+    busy_w: float
+    model: GpuModel | None
+    model_name: str | None
+    source: str
+
+
+class DescribedCluster(NamedTuple):
+    """A cluster as its file describes it, and the power of each GPU type."""
+
+    stated: StudyCluster
+    power: dict[str, TypePower]
+
+
+def read_nodes(path: Path) -> DescribedCluster:
+    """Read a file of nodes.
+
+    Raises:
+        ScenarioError: If it is wrong, or the power of a type is neither stated nor known; with
+            line and column.
+    """
+    document = read(path)
+    stated = validate(StudyCluster, document, document.data)
+    power: dict[str, TypePower] = {}
+    problems = []
+    for index, group in enumerate(stated.nodes):
+        own = _find_power(group, index, document)
+        if isinstance(own, Problem):
+            problems.append(own)
+        elif power.setdefault(group.gpu, own) != own:
+            what = f"nodes: groups with {group.gpu} differ in idle_w, busy_w or model"
+            problems.append(Problem(what, document.where(("nodes", index))))
+    if problems:
+        raise ScenarioError(problems)
+    return DescribedCluster(stated, power)
+
+
+def _find_power(group: StudyNodes, index: int, document: YamlDocument) -> TypePower | Problem:
+    """The power of a group's GPUs, stated or of the model of their type."""
+    place = document.where(("nodes", index))
+    name = group.model or group.gpu
+    model = find_gpu_model(name)
+    if model is None and group.model is not None:
+        what = f"model: there is no power model of GPU type {name!r}"
+        return Problem(what, document.where(("nodes", index, "model")))
+    values = {
+        "idle_w": (group.idle_w, model and model.idle_w),
+        "busy_w": (group.busy_w, model and model.busy_w),
+    }
+    absent = [key for key, pair in values.items() if pair == (None, None)]
+    if absent:
+        why = f"no {' and '.join(absent)} of GPU type {name!r} is known"
+        if model is None:
+            why = f"there is no power model of GPU type {name!r}"
+        return Problem(f"{', '.join(absent)} missing: {why}; state what one GPU draws, W", place)
+    idle_w, busy_w = (modelled if own is None else own for own, modelled in values.values())
+    assert idle_w is not None
+    assert busy_w is not None
+    if idle_w > busy_w:
+        what = f"busy_w: a busy {group.gpu} draws {busy_w:g} W, less than an idle one, {idle_w:g} W"
+        return Problem(what, place)
+    modelled = [key for key, (own, _) in values.items() if own is None]
+    source = "stated in the file of nodes"
+    if modelled and model is not None:
+        source = f"{' and '.join(modelled)} of the model of {model.gpu_type}: {model.source}"
+    return TypePower(idle_w, busy_w, model, group.model, " ".join(source.split()))

@@ -1,0 +1,145 @@
+"""Writes the scenario of a study: YAML with comments, to be edited and run again."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from wattkeeper.scenarios.analysis.waits_text import RECORDED
+from wattkeeper.scenarios.log_study.nodes import ASSUMED_SLEEP, DescribedCluster
+from wattkeeper.scenarios.spec.electricity import ElectricitySection
+from wattkeeper.scenarios.spec.section import Section
+
+HEADER: Final = "# Written by `wattkeeper study`."
+"""First line of the scenario."""
+QUESTION: Final = "What would a power cap, sleeping nodes or another scheduler save?"
+WIDTH: Final = 100
+PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+WORDS: Final = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+"""Plain words that YAML does not read as texts."""
+
+
+class StudyPlan(NamedTuple):
+    """What a scenario of a study holds.
+
+    Attributes:
+        name: Of the results.
+        trace: Folder of the imported log.
+        cluster: The nodes.
+        electricity: What electricity costs and emits; None: not known.
+        schedulers: Variants that differ in their scheduler alone.
+        baseline: The one that the others are compared with, and under which the rest varies.
+        why: How the baseline was chosen, in lines.
+        fractions: Power limits, as fractions of the highest; empty until the baseline is known.
+        is_final: Whether the variants that vary power are there.
+    """
+
+    name: str
+    trace: Path
+    cluster: DescribedCluster
+    electricity: ElectricitySection | None
+    schedulers: Sequence[str] = ()
+    baseline: str = ""
+    why: Sequence[str] = ()
+    fractions: Sequence[float] = ()
+    is_final: bool = False
+
+
+def write_scenario(plan: StudyPlan, path: Path, results: Path) -> str:
+    """The text of the scenario file at `path`, whose results go to a folder."""
+    return "\n".join(_lines(plan, path, results)) + "\n"
+
+
+def _lines(plan: StudyPlan, path: Path, results: Path) -> Iterator[str]:
+    yield HEADER
+    yield "# Edit it and run it again:"
+    yield (f"#   wattkeeper run {shlex.quote(str(path))} --out {shlex.quote(str(results))}")
+    yield f"name: {to_yaml(plan.name)}"
+    yield f"question: {to_yaml(QUESTION)}"
+    yield from _cluster_lines(plan.cluster)
+    yield "workload:"
+    yield "  kind: trace"
+    yield f"  trace: {to_yaml(str(plan.trace))}"
+    yield from _comment("Jobs that cannot run on these nodes are left out of all variants, and "
+                        "counted.", indent=2)  # fmt: skip
+    yield "  unusable: drop"
+    if plan.electricity is not None:
+        yield f"electricity: {to_yaml(_stated(plan.electricity))}"
+    yield from _comment("The scheduler of all variants that name no other.", *plan.why)
+    yield f"policies: {{select: {plan.baseline}}}"
+    yield "variants:"
+    for name in plan.schedulers:
+        if name == RECORDED:
+            yield from _comment("Each job at its recorded start.", indent=2)
+        yield f"  {name}: {{policies: {{select: {name}}}}}"
+    if plan.is_final:
+        yield from _power_lines(plan)
+    yield f"baseline: {plan.baseline}"
+    yield from _comment("Nothing is drawn at random: more seeds would give the same results.")
+    yield "seeds: 1"
+
+
+def _cluster_lines(cluster: DescribedCluster) -> Iterator[str]:
+    yield "cluster:"
+    yield "  nodes:"
+    for group in cluster.stated.nodes:
+        nodes = {"gpu": group.gpu, "count": group.count, "gpus": group.gpus}
+        yield f"    - {to_yaml(nodes)}"
+    yield from _comment("Power of one GPU, W. Jobs with measured energy draw what was measured.",
+                        indent=2)  # fmt: skip
+    yield "  power:"
+    for name, power in cluster.power.items():
+        yield from _comment(power.source, indent=4)
+        stated: dict[str, object] = {"idle_w": power.idle_w, "busy_w": power.busy_w}
+        stated |= {"model": power.model_name} if power.model_name is not None else {}
+        yield f"    {to_yaml(name)}: {to_yaml(stated)}"
+    yield f"  pue: {to_yaml(cluster.stated.pue)}"
+
+
+def _power_lines(plan: StudyPlan) -> Iterator[str]:
+    if plan.fractions:
+        yield from _comment(
+            "Power limits, as fractions of the highest of each GPU type. What they change is "
+            "modelled: low, middle and high case of how far jobs are bound by compute.",
+            indent=2,
+        )
+    for fraction in plan.fractions:
+        tune = {"kind": "power-fraction", "fraction": fraction}
+        yield f"  {cap_name(fraction)}: {{policies: {{tune: {to_yaml(tune)}}}}}"
+    sleep = plan.cluster.stated.sleep
+    assumed = "" if sleep else " Assumed, not measured: state `sleep` in the file of nodes."
+    yield from _comment(f"Free nodes sleep.{assumed}", indent=2)
+    keys = {"sleep": _stated(sleep or ASSUMED_SLEEP)}
+    yield f"  sleep: {{cluster: {to_yaml(keys)}}}"
+
+
+def cap_name(fraction: float) -> str:
+    """The name of the variant with a power limit."""
+    return f"cap-{100 * fraction:.0f}"
+
+
+def _stated(section: Section) -> dict[str, Any]:
+    return section.model_dump(mode="json", exclude_none=True)
+
+
+def _comment(*lines: str, indent: int = 0) -> Iterator[str]:
+    for line in lines:
+        start = f"{' ' * indent}# "
+        yield from textwrap.wrap(line, WIDTH, initial_indent=start, subsequent_indent=start,
+                                 break_long_words=False, break_on_hyphens=False)  # fmt: skip
+
+
+def to_yaml(value: object) -> str:
+    """A value in one line of YAML."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{to_yaml(key)}: {to_yaml(each)}' for key, each in value.items())}}}"
+    if isinstance(value, str) and PLAIN.fullmatch(value) and value.lower() not in WORDS:
+        return value
+    if isinstance(value, float):
+        return f"{value:.15g}"
+    return json.dumps(value, ensure_ascii=False)

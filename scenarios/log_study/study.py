@@ -1,0 +1,192 @@
+"""Studies a cluster from its log: import, choice of a baseline, runs, page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.analysis.recorded_waits import closest_to_record
+from wattkeeper.scenarios.analysis.waits_text import RECORDED, describe_record
+from wattkeeper.scenarios.log_study.nodes import DescribedCluster
+from wattkeeper.scenarios.log_study.scenario_text import (
+    HEADER,
+    StudyPlan,
+    write_scenario,
+)
+from wattkeeper.scenarios.run.run import ScenarioResult, run
+from wattkeeper.scenarios.spec.loading import LoadedScenario, load
+from wattkeeper.scenarios.spec.wording import count
+from wattkeeper.sim.results.tables import RunResult
+from wattkeeper.traces.files.atomic import replace_file
+from wattkeeper.traces.library import folder as folders
+
+SCENARIO: Final = "scenario.yaml"
+TRACE: Final = "trace"
+RESULTS: Final = "results"
+SCHEDULERS: Final = ("easy-backfill", "fjf", "fifo", "sjf")
+"""Simulated schedulers, in the order of preference where they are equally close to the record."""
+ORDER: Final = ("fifo", "fjf", "easy-backfill", "sjf")
+"""Schedulers in the order of the variants."""
+USUAL: Final = ("easy-backfill", "fifo")
+"""Baselines where no starts are recorded."""
+FRACTIONS: Final = (0.9, 0.8, 0.7)
+"""Power limits, as fractions of the highest."""
+MOST_STARTLESS: Final = 0.1
+"""Share of jobs without a recorded start above which the record is no variant."""
+
+
+class Reporter(NamedTuple):
+    """What a study reports while it is at work.
+
+    Attributes:
+        tell: Called with each line.
+        progress: Called with the number of finished runs and of all runs.
+    """
+
+    tell: Callable[[str], None]
+    progress: Callable[[int, int], None]
+
+
+class StudyResult(NamedTuple):
+    """A finished study.
+
+    Attributes:
+        loaded: Its scenario.
+        done: Its results, saved.
+        folder: Where they are.
+    """
+
+    loaded: LoadedScenario
+    done: ScenarioResult
+    folder: Path
+
+
+def check_free(out: Path, *, replace: bool) -> None:
+    """Check that a study may write into a folder.
+
+    Raises:
+        InputError: If a scenario or results of another kind are there, or a finished study is and
+            `replace` is not given.
+    """
+    scenario, results = out / SCENARIO, out / RESULTS
+    try:
+        foreign = scenario.exists() and not scenario.read_text("utf-8").startswith(HEADER)
+    except (OSError, ValueError):
+        foreign = True
+    if foreign:
+        raise InputError("is no scenario of a study; choose another folder (--out)", scenario)
+    if results.exists() and not replace:
+        raise InputError(
+            f"holds the results of a study. Run it again with `wattkeeper run {scenario} --out "
+            f"{results}`, choose another folder (--out), or replace it with --replace",
+            out,
+        )
+
+
+def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> StudyResult:
+    """Study a log that was imported into `out`; write its scenario and its results there.
+
+    The baseline of the plan is the simulated scheduler that is closest to the record.
+
+    Args:
+        plan: What is known before any run.
+        out: The folder of the study.
+        workers: Number of processes.
+        reporter: Of what is done.
+
+    Raises:
+        WattkeeperError: If no job can run, or a file is wrong.
+    """
+    jobs = folders.read(out / TRACE).tables["jobs"]
+    schedulers = list(_choose_schedulers(jobs, reporter.tell))
+    simulated = [name for name in SCHEDULERS if name in schedulers]
+    plan = plan._replace(
+        schedulers=schedulers,
+        baseline=next(name for name in USUAL if name in schedulers),
+        fractions=_choose_fractions(plan.cluster, reporter.tell),
+    )
+    known: list[RunResult] = []
+    if RECORDED in schedulers:
+        done = run(_load(plan, out), workers, reporter.progress)
+        known = done.results
+        plan = _choose_baseline(plan, done, simulated, reporter.tell)
+    else:
+        why = f"{plan.baseline}: the log has no recorded starts to choose a scheduler by."
+        reporter.tell(f"Baseline {why}")
+        plan = plan._replace(why=[why])
+    loaded = _load(plan._replace(is_final=True), out)
+    done = run(loaded, workers, reporter.progress, known=known)
+    folder = out / RESULTS
+    done.save(folder)
+    return StudyResult(loaded, done, folder)
+
+
+def _load(plan: StudyPlan, out: Path) -> LoadedScenario:
+    """Write the scenario of a plan, and read it."""
+    path = out / SCENARIO
+    text = write_scenario(plan, path, out / RESULTS)
+    with replace_file(path) as fresh:
+        fresh.write_text(text, encoding="utf-8")
+    return load(str(path))
+
+
+def _choose_schedulers(jobs: pa.Table, tell: Callable[[str], None]) -> Iterator[str]:
+    """The schedulers that can work on these jobs, the record first."""
+    startless = jobs["start_time_s"].null_count
+    if startless <= MOST_STARTLESS * jobs.num_rows:
+        yield RECORDED
+    elif startless < jobs.num_rows:
+        tell(f"Left out: {RECORDED}, for {startless:,} of {jobs.num_rows:,} jobs have no recorded "
+             "start.")  # fmt: skip
+    runnable = jobs.filter(pc.is_valid(jobs["duration_s"]))
+    limitless = runnable["estimate_s"].null_count
+    if limitless:
+        tell(
+            f"Left out: easy-backfill, for {limitless:,} of {count(runnable.num_rows, 'job')} have "
+            "no time limit; state them with --partitions or --default-estimate."
+        )
+    yield from (name for name in ORDER if name != "easy-backfill" or not limitless)
+
+
+def _choose_fractions(cluster: DescribedCluster, tell: Callable[[str], None]) -> Sequence[float]:
+    """The power limits that all GPU types allow."""
+    unknown = [name for name, power in cluster.power.items() if power.model is None]
+    if unknown:
+        tell(
+            f"Left out: power limits, for there is no power model of GPU type {unknown[0]!r}; name "
+            "one of another type with `model` in the file of nodes."
+        )
+        return ()
+    chosen = []
+    for fraction in FRACTIONS:
+        for name, power in cluster.power.items():
+            assert power.model is not None
+            low, *_, high = power.model.limits_w
+            if fraction * high < low:
+                tell(f"Left out: a power limit of {100 * fraction:.0f} % of {high:g} W, for {name} "
+                     f"allows none below {low:g} W.")  # fmt: skip
+                break
+        else:
+            chosen.append(fraction)
+    return chosen
+
+
+def _choose_baseline(
+    plan: StudyPlan, done: ScenarioResult, simulated: Sequence[str], tell: Callable[[str], None]
+) -> StudyPlan:
+    """The plan with the simulated scheduler that is closest to the record as its baseline."""
+    parts = done.manifest["waits"]
+    baseline = closest_to_record(parts, simulated)
+    why = [
+        f"{baseline} is closest to the record of {', '.join(simulated)}.",
+        *describe_record(parts, baseline),
+    ]
+    tell(f"Baseline: {why[0]}")
+    for line in why[1:]:
+        tell(line)
+    return plan._replace(baseline=baseline, why=why)

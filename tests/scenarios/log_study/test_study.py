@@ -1,0 +1,177 @@
+"""`wattkeeper study`: from a log and a description of the nodes to a page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+from tests.conftest import Command
+from tests.support.messages import assert_states
+from tests.support.slurm_logs import GPUS, draw_jobs, first_that_fits, write_sacct
+
+NODES = "nodes: [{gpu: a100, count: 4, gpus: 8}]\npue: 1.2\n"
+STUDY = ("study", "slurm", "sacct.txt", "--nodes", "nodes.yaml", "--out", "study")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a log of 400 jobs that the first one that fits started, and its nodes."""
+    jobs = draw_jobs(400)
+    write_sacct(tmp_path / "sacct.txt", jobs, first_that_fits(jobs))
+    (tmp_path / "nodes.yaml").write_text(NODES, encoding="utf-8")
+    return tmp_path
+
+
+def read(folder: Path, name: str) -> Any:
+    return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def test_a_log_becomes_a_page(inside: Command, folder: Path) -> None:
+    rates = ("--price", "0.2", "--currency", "EUR", "--carbon", "350")
+    said = inside(*STUDY, *rates).stdout
+    results = folder / "study/results"
+    assert_states(said, "400 jobs", "fjf is closest to the record", "without a recorded duration",
+                  "study/scenario.yaml", "study/results/report.html")  # fmt: skip
+    manifest, summary = read(results, "manifest"), read(results, "summary")
+    variants = list(summary["variants"])
+    assert manifest["scenario"]["baseline"] == "fjf"
+    assert variants[:5] == ["recorded", "fifo", "fjf", "easy-backfill", "sjf"]
+    assert {"cap-90", "cap-80", "cap-70", "cap-70 (low)", "cap-70 (high)", "sleep"} <= {*variants}
+    assert sum(manifest["dropped_jobs"].values()) == 1
+    values = {name: {metric: each["mean"] for metric, each in about["metrics"].items()}
+              for name, about in summary["variants"].items()}  # fmt: skip
+    base = values["fjf"]
+    for name in ("cap-70 (high)", "sleep"):
+        assert values[name]["cluster_energy_j"] < base["cluster_energy_j"]
+        assert values[name]["jct_s"] > base["jct_s"]
+    kwh = base["cluster_energy_j"] / 3.6e6
+    assert base["electricity_cost"] == pytest.approx(0.2 * kwh)
+    assert base["carbon_g"] == pytest.approx(350 * kwh)
+    assert not (folder / "library").exists(), "the library of the user is left alone"
+    page = (results / "report.html").read_text(encoding="utf-8")
+    assert_states(page, "Recorded waits, and simulated ones", "recorded start")
+
+
+def test_the_record_is_reproduced(inside: Command, folder: Path) -> None:
+    inside(*STUDY)
+    parts = read(folder / "study/results", "manifest")["waits"]
+    assert [part["part"] for part in parts if part["by"] == "queue"] == ["gpu", "long", "debug"]
+    starts = first_that_fits(jobs := draw_jobs(400))
+    waits = pd.Series([start - job.submit_s for job, start in zip(jobs, starts, strict=True)])
+    whole = parts[0]
+    assert whole["jobs"] == 400
+    assert whole["recorded"]["mean_s"] == pytest.approx(waits.mean())
+    assert whole["recorded"]["p95_s"] == pytest.approx(waits.quantile(0.95))
+    assert waits.mean() > 600, "the log has a queue"
+    for name in ("recorded", "fjf"):
+        assert whole["runs"][name]["as_recorded"] == 1
+        assert whole["runs"][name]["mean_difference_s"] == pytest.approx(0, abs=1e-6)
+    assert whole["runs"]["fifo"]["mean_difference_s"] > 60
+    large = [job.gpus > 8 for job in jobs]
+    part = next(part for part in parts if part["part"] == "9 to 64 GPUs")
+    assert part["recorded"]["median_s"] == pytest.approx(waits[large].median())
+
+
+def test_its_scenario_runs_again(inside: Command, folder: Path) -> None:
+    inside(*STUDY)
+    before = read(folder / "study/results", "manifest")["results_digest"]
+    inside("run", "study/scenario.yaml", "--out", "again")
+    assert read(folder / "again", "manifest")["results_digest"] == before
+    said = inside(*STUDY, code=2).stderr
+    assert_states(said, "study: holds the results of a study", "--replace")
+    path = folder / "study/scenario.yaml"
+    edited = path.read_text(encoding="utf-8").replace("fraction: 0.7", "fraction: 0.6")
+    path.write_text(edited, encoding="utf-8")
+    inside("validate", "study/scenario.yaml")
+    inside(*STUDY, "--replace")
+    assert "fraction: 0.7" in path.read_text(encoding="utf-8")
+
+
+def test_nodes_that_cannot_do_what_the_log_says(inside: Command, folder: Path) -> None:
+    (folder / "nodes.yaml").write_text(NODES.replace("count: 4", "count: 3"), encoding="utf-8")
+    said = inside(*STUDY).stdout
+    assert_states(said, "Not all of the record fits the described nodes", "variant recorded")
+
+
+def test_a_log_without_limits(inside: Command, folder: Path) -> None:
+    jobs = draw_jobs(60)
+    write_sacct(folder / "sacct.txt", jobs, first_that_fits(jobs), limits=False)
+    said = inside(*STUDY).stdout
+    assert_states(said, "Left out: easy-backfill, for 20 of 60 jobs", "--default-estimate")
+    assert "easy-backfill" not in read(folder / "study/results", "summary")["variants"]
+    inside(*STUDY, "--replace", "--default-estimate", "86400")
+    assert "easy-backfill" in read(folder / "study/results", "summary")["variants"]
+
+
+def test_a_log_without_starts(inside: Command, folder: Path) -> None:
+    lines = ["id,at,takes,gpus", *(f"{n},{60 * n},{600 + n},{1 + n % 4}" for n in range(50)), ""]
+    (folder / "jobs.csv").write_text("\n".join(lines), encoding="utf-8")
+    maps = ("job_id=id", "submit_time_s=at", "duration_s=takes")
+    options = [word for text in maps for word in ("--map", text)]
+    said = inside("study", "csv", "jobs.csv", *STUDY[3:], *options).stdout
+    assert_states(said, "Baseline fifo: the log has no recorded starts")
+    manifest = read(folder / "study/results", "manifest")
+    assert list(manifest["scenario"]["variants"])[:3] == ["fifo", "fjf", "sjf"]
+    assert "waits" not in manifest
+
+
+@pytest.mark.parametrize(
+    ("nodes", "facts"),
+    [
+        ("nodes: [{gpu: a100, count: 4}]", ["nodes.yaml:1:9", "gpus", "missing"]),
+        ("nodes: [{gpu: a100, count: 4, gpus: 8, idle: 3}]",
+         ["nodes.yaml:1:40", "'idle'", "idle_w"]),
+        ("nodes: [{gpu: x9, count: 4, gpus: 8}]", ["nodes.yaml:1:9", "idle_w, busy_w", "'x9'"]),
+        ("nodes: [{gpu: x9, count: 4, gpus: 8, idle_w: 9, busy_w: 3}]", ["3 W", "9 W"]),
+        ("nodes: [{gpu: x, count: 4, gpus: 8, model: y}]", ["nodes.yaml:1:44", "'y'"]),
+        ("[]", ["nodes.yaml:1:1", "a list", "a mapping"]),
+        ("nodes:\n- {gpu: a100, count: 1, gpus: 8}\n- {gpu: a100, count: 1, gpus: 8, idle_w: 9}",
+         ["nodes.yaml:3:3", "a100", "differ"]),
+    ],
+)  # fmt: skip
+def test_wrong_nodes(inside: Command, folder: Path, nodes: str, facts: list[str]) -> None:
+    (folder / "nodes.yaml").write_text(nodes, encoding="utf-8")
+    assert_states(inside(*STUDY, code=2).stderr, *facts)
+    assert not (folder / "study").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "facts"),
+    [
+        (["--price", "0.2"], ["--price", "currency"]),
+        (["--price", "absent.csv"], ["--price", "'absent.csv'", "a number or a file"]),
+        (["--carbon", "-1"], ["--carbon", "greater than or equal to 0"]),
+        (["--carbon", "nan"], ["--carbon", "finite"]),
+        (["--zone", "Mars"], ["--zone", "'Mars'"]),
+    ],
+)
+def test_wrong_rates(inside: Command, folder: Path, options: list[str], facts: list[str]) -> None:
+    assert_states(inside(*STUDY, *options, code=2).stderr, *facts)
+
+
+def test_profiles_are_no_log(inside: Command, folder: Path, shared: Path) -> None:
+    said = inside("study", "zeus-nsdi23", shared / "data/zeus-nsdi23", *STUDY[3:], code=2).stderr
+    assert_states(said, "zeus-nsdi23", "profiles", "a study needs a log of jobs")
+
+
+def test_a_folder_that_is_no_study(inside: Command, folder: Path) -> None:
+    (folder / "study").mkdir()
+    (folder / "study/scenario.yaml").write_text("name: mine\n", encoding="utf-8")
+    said = inside(*STUDY, "--replace", code=2).stderr
+    assert_states(said, "study/scenario.yaml", "no scenario of a study")
+
+
+def test_names_that_yaml_would_read_otherwise(inside: Command, folder: Path) -> None:
+    text = (folder / "sacct.txt").read_bytes().replace(b"gpu:a100=", b"gpu:1e3=")
+    (folder / "sacct.txt").write_bytes(text)
+    nodes = 'nodes: [{gpu: "1e3", count: 4, gpus: 8, model: a100}]'
+    (folder / "nodes.yaml").write_text(nodes, encoding="utf-8")
+    inside(*STUDY)
+    scenario = yaml.safe_load((folder / "study/scenario.yaml").read_text(encoding="utf-8"))
+    assert scenario["cluster"]["nodes"] == [{"gpu": "1e3", "count": GPUS // 8, "gpus": 8}]
+    assert scenario["cluster"]["power"]["1e3"]["model"] == "a100"
