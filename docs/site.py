@@ -17,6 +17,7 @@ import tempfile
 import traceback
 from contextlib import chdir, redirect_stdout
 from pathlib import Path
+from shutil import copytree
 
 DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS))
@@ -51,6 +52,7 @@ def assemble_pages(source: Path) -> None:
         if page.name in EXECUTED:
             text = execute(text)
         (source / page.name).write_text(text, encoding="utf-8")
+    copytree(DOCS / "pictures", source / "pictures")
     index = source / "index.md"
     index.write_text(index.read_text(encoding="utf-8") + contents(source), encoding="utf-8")
     (source / "conf.py").write_bytes((DOCS / "conf.py").read_bytes())

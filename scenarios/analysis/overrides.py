@@ -56,10 +56,8 @@ def _simple_keys(cluster: Json) -> Json:
 def _describe_sleep(sleep: Json | None) -> str:
     if sleep is None:
         return "nodes never sleep"
-    power, wake = sleep["power_w"], sleep["wake_s"]
-    return (
-        f"nodes sleep after {sleep['after_s']:,g} s idle ({power:g} W a GPU, {wake:,g} s to wake)"
-    )
+    after, power, wake = (f"{sleep[key]:,g}" for key in ("after_s", "power_w", "wake_s"))
+    return f"nodes sleep after {after} s idle, at {power} W a GPU, and wake in {wake} s"
 
 
 def describe_gpus(cluster: Json) -> str:

@@ -152,8 +152,13 @@ def _sort_changes(
 
 
 def _differ(values: list[float | None], metric: str) -> bool:
-    """Whether known values differ as they are shown."""
-    return None not in values and len({format_value(value, metric) for value in values}) > 1
+    """Whether known values differ by 1 % or more, as they are shown."""
+    known = [value for value in values if value is not None]
+    return (
+        len(known) == len(values)
+        and max(known) >= 1.01 * min(known)
+        and len({format_value(value, metric) for value in known}) > 1
+    )
 
 
 def _list_case_values(about: Json, cases: list[Json]) -> Iterator[list[Words]]:

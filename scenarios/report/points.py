@@ -1,18 +1,22 @@
 """The finished points of a sweep, and the wording of where they lie."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
+from wattkeeper.scenarios.analysis.sweep_cautions import (
+    MOST_NAMED,
+    PointCautions,
+    label_point,
+    read_cautions,
+)
 from wattkeeper.scenarios.analysis.vocabulary import (
     PROFILED_METRICS,
     QUEUE_METRICS,
     ZOO_METRICS,
-    cautions,
-    describe_profiles,
     oracle_variants,
     shown_metrics,
 )
@@ -20,9 +24,6 @@ from wattkeeper.scenarios.spec.wording import axis_text
 
 METRICS = tuple(PROFILED_METRICS | QUEUE_METRICS | ZOO_METRICS)
 """All metrics that the page of any sweep shows."""
-
-MOST_NAMED = 3
-"""Points that a sentence names one by one."""
 
 
 class PointRow(NamedTuple):
@@ -34,7 +35,7 @@ class PointRow(NamedTuple):
         summary: Its `summary.json`, reduced to METRICS of its variants and the names of parts.
         oracles: Variants whose policy knows the future.
         etas: The eta of each variant.
-        cautions: Warnings that belong before its figures.
+        cautions: Warnings that belong before its figures, and its number of jobs.
     """
 
     id: str
@@ -42,7 +43,7 @@ class PointRow(NamedTuple):
     summary: Json
     oracles: list[str]
     etas: tuple[float, ...]
-    cautions: tuple[str, ...]
+    cautions: PointCautions
 
 
 def read_points(folder: Path, sweep: Json, *, check: bool = True) -> list[PointRow]:
@@ -54,7 +55,7 @@ def read_points(folder: Path, sweep: Json, *, check: bool = True) -> list[PointR
             _reduce(saved.summary),
             oracle_variants(saved.manifest["scenario"]),
             _etas(saved.manifest["scenario"]),
-            (*describe_profiles(saved.manifest), *cautions(saved.manifest, saved.summary)),
+            read_cautions(point["values"], saved.manifest, saved.summary),
         )
         for point, saved in study.finished_points(folder, sweep, check=check)
     ]
@@ -77,15 +78,6 @@ def _pick(values: Json, keys: Sequence[str]) -> Json:
 def _etas(scenario: Json) -> tuple[float, ...]:
     objectives = (variant.get("objective") or {} for variant in scenario["variants"].values())
     return tuple(own.get("eta", scenario["objective"]["eta"]) for own in objectives)
-
-
-def label_point(values: Mapping[str, Any]) -> str:
-    """A point's values, as `eta = 0.5, gpus = 3`; paths are shortened to their last key."""
-    names = {path: path.rpartition(".")[2] for path in values}
-    unique = len(set(names.values())) == len(names)
-    return ", ".join(
-        f"{names[path] if unique else path} = {axis_text(value)}" for path, value in values.items()
-    )
 
 
 def describe_points(selected: Sequence[PointRow], among: Sequence[PointRow]) -> str:

@@ -5,6 +5,8 @@
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const hidden = new Set();
   const charts = [];
+  const pen = document.createElement("canvas").getContext("2d");
+  const MOST_ROWS = 4;  // of a legend; beyond, the buttons above the charts name the variants
   let printing = false;
   let chosen = null;  // theme that the reader chose
 
@@ -69,23 +71,34 @@
 
   const seen = (panel) => panel.dots.filter((dot) => !hidden.has(dot.v));
 
-  /** What stands at each dot: its variant, or values that lie in one place, as far as there is room. */
-  function labels(by, range) {
-    const said = new Map(), placed = [];
-    const apart = (one, other, x, y) => Math.abs(one.at[0] - other.at[0]) > x * range[0]
-      || Math.abs(one.at[1] - other.at[1]) > y * range[1];
+  /** What stands at each dot: its variant, or values that lie in one place, where no label or dot is in the way. */
+  function labels(by, pixels, size) {
+    const said = new Map(), taken = [];
+    for (const [v, mine] of by) if (!hidden.has(v)) for (const dot of mine) {
+      const [x, y] = pixels(dot);
+      taken.push({ dot, left: x - 6, right: x + 6, low: y - 6, high: y + 6 });
+    }
+    const near = (one, other) => {
+      const [a, b] = [pixels(one), pixels(other)];
+      return Math.abs(a[0] - b[0]) < 12 && Math.abs(a[1] - b[1]) < 12;
+    };
     for (const [v, mine] of by) {
       if (hidden.has(v)) continue;
       for (let k = 0, last; k < mine.length; k = last + 1) {
-        for (last = k; last + 1 < mine.length && !apart(mine[k], mine[last + 1], .015, .03);) last++;
+        for (last = k; last + 1 < mine.length && near(mine[k], mine[last + 1]);) last++;
         const one = mine[k], values = last > k ? `${one.value}–${mine[last].value}` : one.value;
         const text = !one.value ? mine.length === 1 && data.variants[v]
           : last - k + 1 === mine.length ? data.variants[v] : values;
-        for (const position of text ? ["top", "bottom"] : []) {
-          const centre = { at: [one.at[0], one.at[1] + (position === "top" ? .07 : -.07) * range[1]] };
-          if (placed.some(([other, width]) => !apart(centre, other, .008 * (width + text.length), .08))) continue;
+        if (!text) continue;
+        const [x, y] = pixels(one), wide = 6.8 * text.length + 2;
+        for (const [position, left, low] of [["top", x - wide / 2, y + 8], ["bottom", x - wide / 2, y - 22],
+          ["right", x + 9, y - 7], ["left", x - 9 - wide, y - 7]]) {
+          const box = { left, right: left + wide, low, high: low + 14 };
+          if (box.left < 0 || box.right > size[0] || box.low < 0 || box.high > size[1]) continue;
+          if (taken.some((other) => other.dot !== one && box.left < other.right && other.left < box.right
+            && box.low < other.high && other.low < box.high)) continue;
           said.set(one, { text, position });
-          placed.push([centre, text.length]);
+          taken.push(box);
           break;
         }
       }
@@ -93,16 +106,20 @@
     return said;
   }
 
-  function dots(panel, at) {
+  function dots(panel, at, size) {
     const reachable = seen(panel).filter((dot) => !dot.bound).map((dot) => dot.at);
     const made = [{
       type: "line", id: `front-${at}`, name: "front", xAxisIndex: at, yAxisIndex: at, data: front(reachable),
       showSymbol: false, silent: true, z: 2, lineStyle: { color: css("--soft"), width: 2, type: "dashed" },
     }];
-    const range = ["xci", "yci"].map((ci, k) => { const { min, max } = around(panel, k, ci); return max - min; });
+    const place = ["xci", "yci"].map((ci, k) => {  // from values to pixels
+      const { min, max } = around(panel, k, ci), log = (k ? panel.y : panel.x).log;
+      const of = (value) => log ? Math.log(Math.max(value, Number.MIN_VALUE)) : value;
+      return (value) => size[k] * (of(value) - of(min)) / ((of(max) - of(min)) || 1);
+    });
     const by = Map.groupBy ? Map.groupBy(panel.dots, (dot) => dot.v)
       : panel.dots.reduce((map, dot) => map.set(dot.v, [...(map.get(dot.v) ?? []), dot]), new Map());
-    const said = labels(by, range);
+    const said = labels(by, (dot) => place.map((to, k) => to(dot.at[k])), size);
     for (const [v, mine] of by) {
       const { color, type } = style(v), name = data.variants[v];
       const shapes = ["circle", "rect", "triangle", "diamond"];
@@ -173,38 +190,53 @@
   function around(panel, at, ci) {
     const known = seen(panel), values = (known.length ? known : panel.dots).flatMap((dot) => [dot.at[at], ...(dot[ci] ?? [])]);
     const least = Math.min(...values), most = Math.max(...values);
+    const axisLabel = { color: css("--soft"), hideOverlap: true, showMinLabel: false, showMaxLabel: false, formatter: shown };
+    if ((at ? panel.y : panel.x).log && least > 0) return { min: least / 1.5, max: most * 1.5, axisLabel };
     const margin = Math.max(.08 * (most - least), .01 * Math.abs(most), 1e-9);
-    return { min: least - margin, max: most + 2 * margin,
-             axisLabel: { color: css("--soft"), hideOverlap: true, showMinLabel: false, showMaxLabel: false,
-                          formatter: shown } };
+    return { min: least - margin, max: most + 2 * margin, axisLabel };
+  }
+
+  /** Rows that the legend takes: all names stand there, and none is on another page. */
+  function legendRows(width) {
+    pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+    let rows = data.variants.length > 1 ? 1 : 0, used = 0;
+    for (const name of data.variants) {
+      const wide = pen.measureText(name).width + 22 + 5 + 10;
+      if (used > 0 && used + wide > width) { rows++; used = 0; }
+      used += wide;
+    }
+    return rows;
   }
 
   function option(chart) {
     const { drawn } = chart;
     const panels = drawn.views ? drawn.views[chart.view] : drawn.panels;
     const zoom = drawn.zoom && !printing, phone = chart.box.clientWidth < 520;
-    const top = 56, gap = 50, bottom = zoom ? 92 : 50;
-    const each = (chart.height - top - bottom - gap * (panels.length - 1)) / panels.length;
+    const width = chart.box.clientWidth, left = phone ? 44 : 64, right = phone ? 10 : 24;
+    const rows = legendRows(width), legend = rows > 0 && rows <= MOST_ROWS;
+    const top = 38 + (legend ? 20 * rows : 0), gap = 50, bottom = zoom ? 92 : 50;
+    const each = (chart.height - 56 - bottom - gap * (panels.length - 1)) / panels.length;
+    const high = top + bottom + (each + gap) * panels.length - gap;
     const scattered = panels.some((panel) => panel.dots);
     const known = [...new Set(panels.flatMap((panel) => (panel.lines ?? panel.dots).map((one) => one.v)))];
+    chart.high = high;
     return {
       animation: false, backgroundColor: "transparent",
       textStyle: { fontFamily: getComputedStyle(document.body).fontFamily, color: css("--ink") },
       legend: {
-        type: "scroll", top: 0, left: 0, right: 0, data: known.sort((a, b) => a - b).map((v) => data.variants[v]),
+        show: legend, type: "plain", top: 0, left: 0, right: 0, data: known.sort((a, b) => a - b).map((v) => data.variants[v]),
         selected: Object.fromEntries(data.variants.map((name, v) => [name, !hidden.has(v)])),
         textStyle: { color: css("--ink") }, inactiveColor: css("--rule"), itemWidth: 22, itemHeight: 9,
-        pageTextStyle: { color: css("--soft") }, pageIconColor: css("--ink"), pageIconInactiveColor: css("--rule"),
       },
       grid: panels.map((_, at) => ({
-        left: phone ? 44 : 64, right: phone ? 10 : 24, top: top + at * (each + gap), height: each,
+        left, right, top: top + at * (each + gap), height: each,
       })),
       xAxis: panels.map((panel, at) => axis(panel.x, {
         gridIndex: at, nameGap: 28, splitLine: { show: false },
         name: at === panels.length - 1 ? panel.x.name : "", ...(panel.dots ? around(panel, 0, "xci") : {}),
       })),
       yAxis: panels.map((panel, at) => axis(panel.y, {
-        gridIndex: at, nameLocation: "end", nameGap: 8, splitNumber: 4,
+        gridIndex: at, nameLocation: "end", nameGap: 14, splitNumber: 4,
         nameTextStyle: { color: css("--soft"), align: "left", padding: [0, 0, 0, phone ? -38 : -58], fontSize: 12 },
         ...(panel.dots ? around(panel, 1, "yci") : {}),
       })),
@@ -219,7 +251,7 @@
         borderColor: css("--rule"), textStyle: { color: css("--soft") }, labelFormatter: shown,
         showDataShadow: false, brushSelect: false,
       }] : [],
-      series: panels.flatMap((panel, at) => panel.dots ? dots(panel, at)
+      series: panels.flatMap((panel, at) => panel.dots ? dots(panel, at, [width - left - right, each])
         : panel.lines.flatMap((line, k) => lines(line, k, at, panel.xs ?? drawn.xs, drawn.step))),
     };
   }
@@ -227,8 +259,10 @@
   function draw(chart) {
     chart.drawnOnce = true;
     const zoomed = chart.of.getOption()?.dataZoom?.[0];
-    chart.of.resize({ width: chart.box.clientWidth, height: chart.height });
-    chart.of.setOption(option(chart), { notMerge: true });
+    const drawn = option(chart);
+    chart.box.style.height = `${chart.high}px`;
+    chart.of.resize({ width: chart.box.clientWidth, height: chart.high });
+    chart.of.setOption(drawn, { notMerge: true });
     if (zoomed && !printing) chart.of.dispatchAction({ type: "dataZoom", start: zoomed.start, end: zoomed.end });
   }
 

@@ -7,14 +7,20 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
+from wattkeeper.scenarios.analysis.key_words import title_of_key
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.analysis.sweep_cautions import (
+    have_different_jobs,
+    label_point,
+    merge_cautions,
+)
 from wattkeeper.scenarios.report import about, headline, markup
 from wattkeeper.scenarios.report.charts.sweep_charts import draw_sweep
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.page import assemble_page, figures, header, variant_chips
 from wattkeeper.scenarios.report.phrases import variant_label
-from wattkeeper.scenarios.report.points import PointRow, all_shown_metrics, label_point, read_points
+from wattkeeper.scenarios.report.points import PointRow, all_shown_metrics, read_points
 from wattkeeper.scenarios.report.sweep_headline import write_sentences
 from wattkeeper.scenarios.report.tables import explain_verdicts, value_cell
 from wattkeeper.scenarios.spec.wording import axis_text, count
@@ -40,7 +46,7 @@ def render_sweep_page(folder: Path, *, check: bool = True) -> str:
     variants = list(dict.fromkeys(name for point in points for name in point.summary["variants"]))
     charts = list(draw_sweep(sweep, points, variants))
     remarks = headline.write_remarks(first.manifest, first.summary) if first else ()
-    cautions = dict.fromkeys(line for point in points for line in point.cautions)
+    cautions = merge_cautions([point.cautions for point in points])
     failed = [point for point in sweep["points"] if point["state"] != "done"]
     body = [
         header(sweep["scenario"]),
@@ -96,18 +102,22 @@ def _points_table(sweep: Json, points: Sequence[PointRow], variants: Sequence[st
     """A row a point and variant."""
     metrics = all_shown_metrics(points)
     names = {"variants": dict.fromkeys(variants)}
-    heads = [tag("th", head, scope="col") for head in ("point", *sweep["axes"])]
+    titles = [title_of_key(path) for path in sweep["axes"]]
+    jobs = ["jobs"] * have_different_jobs(point.cautions for point in points)
+    heads = [tag("th", head, scope="col") for head in ("point", *titles, *jobs)]
     heads.append(tag("th", "variant", scope="col", class_="who"))
     heads += [tag("th", title, scope="col") for title in metrics.values()]
     every = ((point, *item) for point in points for item in point.summary["variants"].items())
     rows = [
         tag("tr", tag("th", point.id, scope="row"),
-            *(tag("td", axis_text(point.values.get(path))) for path in sweep["axes"]),
-            tag("td", variant_label(name, names), class_="who"),
+            *(tag("td", axis_text(point.values.get(path)), data_label=title)
+              for path, title in zip(sweep["axes"], titles, strict=True)),
+            *(tag("td", f"{point.cautions.jobs:,}", data_label=title) for title in jobs),
+            tag("td", variant_label(name, names), class_="who", data_label="variant"),
             *(value_cell(name, about_variant, metric, title) for metric, title in metrics.items()))
         for point, name, about_variant in islice(every, MOST_ROWS)
     ]  # fmt: skip
-    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows))
+    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="cards")
     total = sum(len(point.summary["variants"]) for point in points)
     if total > MOST_ROWS:
         text = f"The first {MOST_ROWS} of {total} rows; all are in metrics.parquet."

@@ -36,6 +36,9 @@ ALONE = (
 )
 """Remark on verdicts that rest on an interval."""
 
+OUTLIER = 4
+"""A change that is this many times the second largest is drawn as an arrow at the edge."""
+
 MOST_PARTS = 400
 """Rows of the table by workload."""
 
@@ -96,7 +99,9 @@ def value_cell(
     versus = about["versus"].get(metric) if metric not in SHARES else None
     compared = about["versus"]["baseline"] != name and span != 0
     if compared and versus and versus["ratio"] is not None:
-        content += [tag("span", signed_change(versus), class_="change"), _badge(versus)]
+        change, _, interval = signed_change(versus).partition(" [")
+        bounds = tag("span", f"[{interval}", class_="change") if interval else None
+        content += [tag("span", change, class_="change"), bounds, _badge(versus)]
         content.append(_whisker(versus, span) if span else None)
     return tag("td", *content, data_label=title)
 
@@ -113,28 +118,36 @@ def _badge(versus: Json) -> Element | None:
 
 
 def _largest_change(metric: str, summary: Json) -> float:
-    """The largest change of any variant, its interval included."""
-    largest = 0.0
+    """The largest change of any variant, its interval included; less where one is an outlier."""
+    sizes = [0.0]
     for about in summary["variants"].values():
         versus = about["versus"].get(metric) or {}
         if versus.get("ratio") is not None:
             bounds = versus["ci95"] or [versus["ratio"]]
-            largest = max(largest, *(abs(bound - 1) for bound in (*bounds, versus["ratio"])))
-    return largest
+            sizes.append(max(abs(bound - 1) for bound in (*bounds, versus["ratio"])))
+    sizes.sort()
+    usual = sizes[-2] if len(sizes) > 2 else 0.0
+    return min(sizes[-1], OUTLIER * usual) if usual else sizes[-1]
 
 
 def _whisker(versus: Json, span: float) -> Element:
     """The change and its interval as an inline chart; the middle line is the baseline."""
 
     def x(ratio: float) -> float:
-        return round(60 + 54 * (ratio - 1) / span, 2)
+        return round(60 + 54 * max(-1.0, min(1.0, (ratio - 1) / span)), 2)
 
+    beyond = abs(versus["ratio"] - 1) > span
+    dot = tag("circle", cx=x(versus["ratio"]), cy=7, r=4, class_="dot")
+    if beyond:
+        tip = 6 if versus["ratio"] > 1 else -6
+        end = x(versus["ratio"])
+        dot = tag("path", d=f"M{end - tip} 2 L{end} 7 L{end - tip} 12 Z", class_="dot")
     low, high = versus["ci95"] or (versus["ratio"], versus["ratio"])
     return tag(
         "svg",
         tag("line", x1=60, y1=0, x2=60, y2=14, class_="zero"),
         tag("line", x1=x(low), y1=7, x2=x(high), y2=7, class_="range"),
-        tag("circle", cx=x(versus["ratio"]), cy=7, r=4, class_="dot"),
+        dot,
         viewBox="0 0 120 14", class_="whisker", aria_hidden="true",
     )  # fmt: skip
 

@@ -8,7 +8,13 @@ from rich.table import Table
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.study import finished_points, read_sweep
-from wattkeeper.scenarios.analysis.vocabulary import cautions, describe_profiles, shown_metrics
+from wattkeeper.scenarios.analysis.sweep_cautions import (
+    PointCautions,
+    have_different_jobs,
+    merge_cautions,
+    read_cautions,
+)
+from wattkeeper.scenarios.analysis.vocabulary import shown_metrics
 from wattkeeper.scenarios.cli.tables.run import (
     format_comparison,
     make_title,
@@ -36,34 +42,38 @@ def print_sweep(console: Console, folder: Path) -> None:
     about = read_sweep(folder)
     print_heading(console, about["scenario"], about["question"])
     print_inputs(console, about["inputs"])
-    warnings: dict[str, None] = {}
+    warnings: list[PointCautions] = []
     first: list[tuple[Json, Json]] = []
     done = 0
     for done, (point, study) in enumerate(finished_points(folder, about, check=False), 1):
-        warnings |= dict.fromkeys(describe_profiles(study.manifest))
-        warnings |= dict.fromkeys(cautions(study.manifest, study.summary))
+        warnings.append(read_cautions(point["values"], study.manifest, study.summary))
         if done <= MOST_POINTS:
             first.append((point["values"], study.summary))
     if not first:
         return
-    for line in warnings:
+    for line in merge_cautions(warnings):
         console.print(line, style="bold yellow")
-    console.print(_table(about, first))
+    console.print(_table(about, first, have_different_jobs(warnings)))
     if done > MOST_POINTS:
         console.print(f"The first {MOST_POINTS} of {done} points; metrics.parquet has all of them.")
 
 
-def _table(about: Json, points: list[tuple[Json, Json]]) -> Table:
+def _table(about: Json, points: list[tuple[Json, Json]], with_jobs: bool) -> Table:
     """A table of points, given the values and the summary of each."""
     metrics = shown_metrics(points[0][1])
     table = Table(title=make_title(len(about["seeds"]), len(about["variants"]), about["baseline"]))
     for axis in about["axes"]:
         table.add_column(axis.replace(".", ".\n"), overflow="fold")
+    if with_jobs:
+        table.add_column("jobs", justify="right")
     table.add_column("variant")
     for label in metrics.values():
         table.add_column(label, justify="right", no_wrap=True)
     for values, summary in points:
         cells = [axis_text(value) for value in values.values()]
+        if with_jobs:
+            first = next(iter(summary["variants"].values()))
+            cells.append(f"{first['metrics']['jobs']['mean']:,.0f}")
         for name, variant in summary["variants"].items():
             table.add_row(
                 *cells,

@@ -15,6 +15,9 @@ TIME_AXIS_UNITS = (("days", 3 * 86400.0, 86400.0), ("h", 10_800.0, 3600.0), ("mi
                    ("s", 0.0, 1.0))  # fmt: skip
 """Units of a time axis: name, shortest span (s), and size (s)."""
 
+SPREAD = 50
+"""Ratio of the largest to the smallest value from which an axis is logarithmic."""
+
 PANEL_POINTS = 12_000
 """Points of all lines of a panel together."""
 
@@ -108,6 +111,12 @@ def to_numbers(values: Iterable[float]) -> Numbers:
 def points_per_line(variants: Sequence[str]) -> int:
     """Points that a line may have, so that the lines of all variants stay within a panel's."""
     return max(60, min(LINE_POINTS, PANEL_POINTS // len(variants)))
+
+
+def is_spread(values: Iterable[float | None]) -> bool:
+    """Whether a linear axis would crush most values: all are positive, and differ `SPREAD`-fold."""
+    known = [value for value in values if value is not None]
+    return bool(known) and min(known) > 0 and max(known) > SPREAD * min(known)
 
 
 def choose_time_unit(span_s: float) -> Unit:

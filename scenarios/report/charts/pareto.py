@@ -14,7 +14,14 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     oracle_variants,
     tradeoff_metrics,
 )
-from wattkeeper.scenarios.report.charts.chart import Chart, ChartData, Dot, to_numbers
+from wattkeeper.scenarios.report.charts.chart import (
+    Axis,
+    Chart,
+    ChartData,
+    Dot,
+    is_spread,
+    to_numbers,
+)
 from wattkeeper.scenarios.report.charts.downsample import spaced_indices
 
 FRONT = (
@@ -155,16 +162,25 @@ def scatter(
         dots.append(dot)
     if not dots:
         return None
+    names = f"{labels[0]}, {x_unit}", f"{labels[1]}, {y_unit}"
+    axes = [_axis(name, [dot["at"][index] for dot in dots]) for index, name in enumerate(names)]
     return {
         "panels": [
             {
-                "x": {"name": f"{labels[0]}, {x_unit}"},
-                "y": {"name": f"{labels[1]}, {y_unit}"},
+                "x": axes[0],
+                "y": axes[1],
                 "dots": dots,
                 "path": path,
             }
         ]
     }
+
+
+def _axis(name: str, values: Sequence[float | None]) -> Axis:
+    """An axis of dots, logarithmic where they lie far apart."""
+    if is_spread(values):
+        return {"name": f"{name} (logarithmic)", "log": True}
+    return {"name": name}
 
 
 def _means(points: Sequence[EnergyTime], quantity: Literal["time", "energy"]) -> list[float]:

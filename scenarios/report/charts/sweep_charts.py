@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.key_words import key_words, title_of_key
+from wattkeeper.scenarios.analysis.sweep_cautions import label_point
 from wattkeeper.scenarios.analysis.vocabulary import (
     choose_unit,
     knows_energy,
@@ -15,6 +17,7 @@ from wattkeeper.scenarios.report.charts.chart import (
     Chart,
     Line,
     Panel,
+    is_spread,
     label_axis,
     to_numbers,
 )
@@ -30,7 +33,6 @@ from wattkeeper.scenarios.report.points import (
     all_oracles,
     all_shown_metrics,
     is_number,
-    label_point,
     sort_points,
 )
 from wattkeeper.scenarios.spec.wording import axis_text
@@ -66,7 +68,7 @@ def draw_sweep(sweep: Json, points: Sequence[PointRow], variants: list[str]) -> 
                 lines += f" {left_out} more values of the other axes are left out here."
             yield Chart(
                 f"axis{number}",
-                f"Along {path}",
+                f"Along {key_words(path)[0]}",
                 f"The mean of a metric at each value of {path}, a line a variant; the band is the "
                 f"95 % interval where there are several seeds.{lines}{costs}",
                 {"views": views},
@@ -93,10 +95,8 @@ def _draw_energy_against_time(
     data = scatter(drawn, labels, path=single)
     if data is None:
         return None
-    path = (
-        f"Thin lines join the points of a variant; labels are values of {next(iter(sweep['axes']))}"
-        ". "
-    ) * single
+    title = title_of_key(next(iter(sweep["axes"])))
+    path = f"Thin lines join the points of a variant; labels are values of {title}. " * single
     return Chart(
         "pareto",
         "Energy against time",
@@ -142,7 +142,9 @@ def _metric_views(
     if numeric:
         values.sort()
     axis: Axis = (
-        {"name": path} if numeric else {"name": path, "names": list(map(axis_text, values))}
+        {"name": title_of_key(path)}
+        if numeric
+        else {"name": title_of_key(path), "names": list(map(axis_text, values))}
     )
     x = values if numeric else list(range(len(values)))
     by_place = {
@@ -175,6 +177,9 @@ def _metric_views(
                 line |= {"dash": dash, "label": label_point(others[dash])}
             lines.append(line)
         y_axis: Axis = {"name": label_axis(title, unit)}
+        if not as_change and is_spread([value for line in lines for value in line["y"]]):
+            y_axis["log"] = True
+            y_axis["name"] += " (logarithmic)"
         if as_change:
             y_axis = {"name": f"{title} against {baseline}", "percent": True}
         views[title] = [{"x": axis, "y": y_axis, "lines": lines}]

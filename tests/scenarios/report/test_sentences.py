@@ -75,7 +75,7 @@ def test_savings_are_in_kwh_money_and_co2_a_year(
     assert_states(
         answer,
         "fifo , the baseline:", f"{rounded(kwh['fifo'] * factor):,.0f} kWh", "a year",
-        "(nodes sleep after 600 s idle (5 W a GPU, 60 s to wake))",
+        "(nodes sleep after 600 s idle, at 5 W a GPU, and wake in 60 s)",
         f"{year:,.0f} kWh ({100 * saved / kwh['fifo']:.1f} %)",
         f"{rounded(saved * factor * 0.3):,.0f} EUR",
         f"{rounded(saved * factor * 0.4):,.0f} kg CO2",

@@ -1,0 +1,71 @@
+"""Warnings on the points of a sweep: which points they are of, and jobs that only some left out."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.manifest import Manifest
+from wattkeeper.scenarios.analysis.vocabulary import cautions, describe_profiles
+from wattkeeper.scenarios.spec.wording import axis_text
+
+MOST_NAMED: Final = 3
+"""Points that a line names one by one."""
+
+
+class PointCautions(NamedTuple):
+    """What to know of a point before its figures.
+
+    Attributes:
+        values: Values of the axes, by path.
+        lines: Warnings.
+        jobs: Jobs of each of its runs.
+    """
+
+    values: Json
+    lines: tuple[str, ...]
+    jobs: int
+
+
+def read_cautions(values: Json, manifest: Manifest, summary: Json) -> PointCautions:
+    """The warnings of a finished point."""
+    first = next(iter(summary["variants"].values()))
+    jobs = int(first["metrics"]["jobs"]["mean"] or 0)
+    lines = (*describe_profiles(manifest), *cautions(manifest, summary))
+    return PointCautions(values, lines, jobs)
+
+
+def have_different_jobs(points: Iterable[PointCautions]) -> bool:
+    """Whether some points left out jobs that others have."""
+    points = list(points)
+    left_out = any("Left out" in line for point in points for line in point.lines)
+    return left_out and len({point.jobs for point in points}) > 1
+
+
+def merge_cautions(points: Sequence[PointCautions]) -> Iterator[str]:
+    """The warnings of all points; those of some name them."""
+    if have_different_jobs(points):
+        fewest, most = min(point.jobs for point in points), max(point.jobs for point in points)
+        yield (
+            f"Points left out different jobs: they have {fewest:,} to {most:,} jobs (column jobs). "
+            "Figures of points with other jobs are not comparable, differences at one point are."
+        )
+    by_line: dict[str, list[Json]] = {}
+    for point in points:
+        for line in point.lines:
+            by_line.setdefault(line, []).append(point.values)
+    for line, places in by_line.items():
+        if len(places) == len(points):
+            yield line
+            continue
+        named = "; ".join(map(label_point, places[:MOST_NAMED]))
+        more = len(places) - MOST_NAMED
+        yield f"At {named}{f' and {more} more' if more > 0 else ''}: {line}"
+
+
+def label_point(values: Mapping[str, Any]) -> str:
+    """A point's values, as `eta = 0.5, gpus = 3`; paths are shortened to their last key."""
+    names = {path: path.rpartition(".")[2] for path in values}
+    unique = len(set(names.values())) == len(names)
+    return ", ".join(
+        f"{names[path] if unique else path} = {axis_text(value)}" for path, value in values.items()
+    )
