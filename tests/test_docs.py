@@ -107,7 +107,8 @@ def test_tests_named_in_pages_exist(name: str) -> None:
 
 def test_links_between_pages_lead_somewhere(reference: dict[str, str]) -> None:
     pages = {page.name: page.read_text(encoding="utf-8") for page in DOCS.glob("*.md")}
-    there = {*pages, *(f"reference/{name}" for name in reference)}
+    pictures = {f"pictures/{path.name}" for path in (DOCS / "pictures").glob("*.png")}
+    there = {*pages, *pictures, *(f"reference/{name}" for name in reference)}
     for name, text in pages.items():
         for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", text):
             assert target in there, f"{name} links to {target}"

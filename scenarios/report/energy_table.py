@@ -52,7 +52,7 @@ def energy_section(manifest: Manifest, summary: Json) -> Element | None:
     ]  # fmt: skip
     heads = ("variant", *shown.values(), "makespan")
     table = build_table(heads, rows, class_="cards")
-    return tag("section", tag("h2", "Energy of the cluster"), table,
+    return tag("section", tag("h2", "Energy of the cluster"), tag("div", table, class_="scroll"),
                tag("p", _describe_window(manifest, len(means) > 1), class_="note"),
                id="energy")  # fmt: skip
 
