@@ -151,12 +151,14 @@ class _Replayed(Execution):
 class RecordedRun(_Replayed):
     """An attempt of a job without a workload: it runs for its recorded duration.
 
-    Under a power limit it takes that over its relative speed.
+    Under a power limit it takes that over its relative speed; where occupancy is `recorded`, it
+    still holds its GPUs for its recorded duration, and its energy is spread over that.
 
     Attributes:
         limit_w: Power limit of each of its GPUs; NaN: none.
         power_w: Its power.
         full_s: Its time without a parent.
+        hold_share: Time for which it holds its GPUs, relative to the time that it takes.
         rest_s: Remaining time.
     """
 
@@ -168,17 +170,19 @@ class RecordedRun(_Replayed):
         inheritance: Inheritance,
         power: UnprofiledPower,
         limit_w: float,
+        recorded: bool = False,
     ) -> None:
         super().__init__(backend, env, attempt, inheritance)
         job = attempt.job
         self.limit_w = limit_w
         self.power_w, speed = power.under_limit(job, attempt.gpu_type, limit_w)
         self.full_s = job.duration_s / speed
-        self.rest_s = self.full_s * inheritance.work
+        self.hold_share = speed if recorded else 1.0
+        self.rest_s = self.full_s * inheritance.work * self.hold_share
 
     def work(self) -> None:
         """Work for the remaining time."""
-        self.draw(self.rest_s, self.power_w, not math.isnan(self.limit_w))
+        self.draw(self.rest_s, self.power_w / self.hold_share, not math.isnan(self.limit_w))
 
     def stop_work(self, left_s: float) -> None:
         """Save the remaining time, s."""
@@ -411,7 +415,9 @@ class Replay(Backend):
 
     def run(self, attempt: Attempt, inheritance: Inheritance, limit_w: float) -> Execution:
         """Run for the recorded duration."""
-        return RecordedRun(self, self.env, attempt, inheritance, self._unprofiled, limit_w)
+        return RecordedRun(
+            self, self.env, attempt, inheritance, self._unprofiled, limit_w, self.recorded
+        )
 
     def train(self, attempt: Attempt, decision: Decision, inheritance: Inheritance) -> Execution:
         """Replay the training from its profile."""

@@ -132,7 +132,7 @@ def job(
     group_id = job_id if group is None else group
     return Job(
         job_id, group_id, recurrence, workload, gpus, submit_s, duration_s, scale,
-        estimate_s=duration_s, recorded_start_s=submit_s + 3,
+        estimate_s=duration_s, recorded_start_s=submit_s,
     )  # fmt: skip
 
 
@@ -454,6 +454,7 @@ def job_lists(
                 gpu_type,
                 draw(st.sampled_from([None, "ann", "bob"])),
                 draw(seconds),
+                recorded_start_s=now_s + draw(seconds),
             )
         )
     return tuple(found)
@@ -545,8 +546,11 @@ def settings_of_worlds(
     occupancy = draw(st.sampled_from(list(occupancies)))
     if occupancy == "simulated":
         cluster = replace(cluster, power_cap_w=draw(caps(cluster, asked, known)))
+    jobs = draw(job_lists(asked))
+    if occupancy == "recorded":  # every job starts when it is submitted
+        jobs = tuple(job.replace(recorded_start_s=job.submit_time_s) for job in jobs)
     return Setting(
-        jobs=draw(job_lists(asked)),
+        jobs=jobs,
         profiles=by_job(*known),
         cluster=cluster,
         policy_set=draw(policy_sets()),
