@@ -13,6 +13,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.differences import list_differences
 from wattkeeper.scenarios.analysis.manifest import Manifest
+from wattkeeper.scenarios.analysis.randomness import may_draw
 from wattkeeper.scenarios.analysis.study import StoredStudy
 from wattkeeper.sim.results.folder import is_sweep
 from wattkeeper.sim.results.metrics import COSTS, METRICS
@@ -89,6 +90,7 @@ def compare_with(reference: ComparedFolder, other: ComparedFolder) -> Json:
         and both values.
         ``only_reference``, ``only_other``: runs and metrics that the other one lacks.
         ``seeds``: common seeds of all variants.
+        ``random``: whether anything of either side may be drawn at random.
         ``rows``: a row for each common variant and metric: see `_row`.
         ``compared``, ``differ``, ``hold``: number of rows with two values; of those, with
         different ones; of those, whose verdict holds among all of them (`LEVEL`).
@@ -135,6 +137,11 @@ def compare_with(reference: ComparedFolder, other: ComparedFolder) -> Json:
         "differ": len(differ),
         "hold": sum(row["holds"] for row in differ),
         "verdict": _verdict(differ),
+        "random": any(
+            may_draw(saved.manifest, saved.summary)
+            for side in (reference, other)
+            for saved in side.points.values()
+        ),
         "rows": rows,
     }
 

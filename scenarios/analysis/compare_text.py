@@ -39,6 +39,8 @@ def summarise(comparison: Mapping[str, Any]) -> str:
                 f"They differ only by noise{of_both}: {some} differ, none of them by more than "
                 "chance explains."
             )
+        case "one seed" | "undecided" if not comparison["random"]:
+            return f"They differ{of_both}: {some}. Nothing is drawn at random here."
         case "undecided":
             significant = sum(map(is_significant, comparison["rows"]))
             return (

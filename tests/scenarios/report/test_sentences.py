@@ -113,6 +113,8 @@ def test_advice_on_seeds_only_where_something_is_drawn(
     text = (tmp_path / "out/report.html").read_text()
     assert "One seed" not in text
     assert "other seeds give the same figures" in text
+    inside("run", owner, "--out", "other", "--set", "cluster.busy_power_w=300")
+    assert "Nothing is drawn at random" in inside("compare", "out", "other").stdout
     inside("run", owner, "--out", "both", "--seeds", "2")
     text = (tmp_path / "both/report.html").read_text()
     assert "Means of 2 seeds" not in text
