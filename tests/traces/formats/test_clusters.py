@@ -28,6 +28,7 @@ SAMPLES = {
     "pai-2020": PAI,
     "openb-2023": (DATA / "openb_pods.csv", DATA / "openb_nodes.csv"),
     "spot-2026": (DATA / "spot_job_info_df.csv", DATA / "spot_node_info_df.csv"),
+    "kubernetes": (DATA / "kubernetes_pods.jsonl",),
 }
 
 

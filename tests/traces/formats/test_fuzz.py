@@ -25,7 +25,8 @@ MOST_MEMORY = 2 << 30
 LONGEST = 2 * (SHOWN + 2) * LONGEST_MESSAGE
 OFFERED = {
     "acme": ("acme.csv",), "csv": ("csv.csv",), "gavel": ("gavel.trace", "gavel.json"),
-    "helios": ("helios.csv",), "openb-2023": ("openb_pods.csv", "openb_nodes.csv"),
+    "helios": ("helios.csv",), "kubernetes": ("kubernetes_pods.jsonl",),
+    "openb-2023": ("openb_pods.csv", "openb_nodes.csv"),
     "pai-2020": ("pai_job_table.csv", "pai_task_table.csv"), "philly-csv": ("philly-csv.csv",),
     "philly-json": ("philly_job_log.json",), "slurm": ("slurm.txt",), "swf": ("swf.swf",),
     "spot-2026": ("spot_job_info_df.csv", "spot_node_info_df.csv"),

@@ -44,7 +44,7 @@ SACCT = "JobID|Submit|Start|End|ElapsedRaw|AllocTRES\n"
 ARRIVALS = "name,arrival\n"
 LOGS = {
     "csv": JOBS, "slurm": SACCT, "swf": "; MaxNodes: 128\n", "philly-json": "[", "gavel": "",
-    "zeus-groups": GROUPS,
+    "zeus-groups": GROUPS, "kubernetes": "",
 }  # fmt: skip
 DEEP = b"[" * 2_000_000
 
