@@ -171,7 +171,8 @@ def spec(nodes: int = 1, gpus_per_node: int = 1, idle_power_w: float = 20.0) -> 
 class SquareRoot(LimitModel):
     """A model of power limits: jobs draw up to the limit, at the square root of that in speed."""
 
-    limits_w = tuple(map(float, range(100, 251)))
+    def __init__(self) -> None:
+        self.limits_w = tuple(map(float, range(100, 251)))
 
     def under_limit(self, limit_w: float, busy_w: float) -> tuple[float, float]:
         power_w = min(limit_w, busy_w)

@@ -260,7 +260,7 @@ def test_all_scenarios_and_policies_have_a_baseline() -> None:
             for point in POINTS:
                 chosen[point].add(policy_of(scenario, variant, point).kind)
     for point in POINTS:
-        assert set(policies(point)) - chosen[point] <= {"fixed-power"}
+        assert set(policies(point)) - chosen[point] <= {"fixed-power", "power-fraction", "recorded"}
     for entry in entries:
         assert entry.expected is not None
         if entry.tolerances is None:

@@ -89,10 +89,11 @@ def test_traces(inside: Command, tmp_path: Path) -> None:
     shows(inside("traces", "describe", "jobs"), SHOWN)
     workload = {"kind": "trace", "trace": "jobs", "unusable": "drop", "gpu_types": "ignore"}
     cluster = {"gpu": f"{EVIL}g", "gpus": 2, "idle_power_w": 40, "busy_power_w": 50}
-    study = scenario(tmp_path, workload=workload, cluster=cluster, question=f"{EVIL}?")
+    jobs = {"workload": workload, "cluster": cluster, "variants": {"default": {}, "other": {}}}
+    study = scenario(tmp_path, **jobs, question=f"{EVIL}?")
     for arguments in ("validate", study), ("run", study, "--out", "out"):
         shows(inside(*arguments))
-    study = scenario(tmp_path, workload=workload | {"unusable": "refuse"}, cluster=cluster)
+    study = scenario(tmp_path, **jobs | {"workload": workload | {"unusable": "refuse"}})
     shows(inside("run", study, code=2), SHOWN)
 
 
