@@ -8,21 +8,21 @@ from heapq import heappop, heappush
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import CapacityView, Context, Job, Selection
+from wattkeeper.policies.protocols import CapacityView, Context, Job, Key, Select, Selection
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.select._queueing import NOTHING, Entry, FirstThatFits
+from wattkeeper.policies.select._queueing import NOTHING
+
+Entry = tuple[float, float, int, Job]
+"""Recorded start and duration (s), number, and the job: of jobs that started at the same time, the
+shorter one goes first, since one without duration leaves its GPUs to the others."""
 
 
-class Recorded(FirstThatFits):
+class Recorded(Select):
     """See `RecordedConfig`."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._early: list[Entry] = []
-
-    def rank(self, ctx: Context, job: Job) -> float:
-        """Recorded start, s."""
-        return job.recorded_start_s
+        self._due: dict[Key, list[Entry]] = {}
 
     def on_submit(self, ctx: Context, job: Job) -> None:
         """Keep the job until its start.
@@ -32,14 +32,23 @@ class Recorded(FirstThatFits):
         """
         if math.isnan(job.recorded_start_s):
             raise PolicyError(f"job {job.job_id} has no recorded start (start_time_s)", "select")
-        heappush(self._early, (job.recorded_start_s, job.number, job))
+        duration_s = math.inf if math.isnan(job.duration_s) else job.duration_s
+        heappush(self._early, (job.recorded_start_s, duration_s, job.number, job))
 
     def select(self, ctx: Context, capacity: CapacityView) -> Selection:
         """The earliest of those whose start has come that fits."""
-        now_s = ctx.now_s
-        while self._early and self._early[0][0] <= now_s:
-            super().on_submit(ctx, heappop(self._early)[2])
-        return super().select(ctx, capacity) if self._waiting else NOTHING
+        while self._early and self._early[0][0] <= ctx.now_s:
+            entry = heappop(self._early)
+            heappush(self._due.setdefault(entry[3].key, []), entry)
+        heads = [line[0] for line in self._due.values() if capacity.fits(line[0][3])]
+        if not heads:
+            return NOTHING
+        job = min(heads)[3]
+        line = self._due[job.key]
+        heappop(line)
+        if not line:
+            del self._due[job.key]
+        return Selection((job,))
 
     def wake_s(self, ctx: Context) -> float:
         """The next recorded start, s."""

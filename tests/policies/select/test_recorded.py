@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.conftest import Command
@@ -31,6 +31,7 @@ def starts(jobs: list[Job], select: str, nodes: int = 4) -> dict[str, float]:
     ),
     select=st.sampled_from(["fifo", "fjf", "sjf", "fair-share"]),
 )
+@example(rows=[(0, 1, 16), (0, 1, 16), (1, 0, 16)], select="sjf")
 def test_what_another_policy_did_is_repeated_exactly(
     rows: list[tuple[int, int, int]], select: str
 ) -> None:
