@@ -11,7 +11,7 @@ import numpy as np
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.engine.recorder import UNITS_PER_WATT, Recorder, whole_units
+from wattkeeper.sim.engine.recorder import UNITS_PER_WATT, Recorder
 from wattkeeper.traces.electricity.charges import Rate, clock
 
 Clock = Callable[[Floats], Floats]
@@ -155,11 +155,11 @@ class HeldGpus(NamedTuple):
 
     Attributes:
         thousandths: Thousandths of GPUs.
-        idle_w: Power of these GPUs idle, W.
+        gpu_type: Index of their type in the cluster's `gpu_types`.
     """
 
     thousandths: Ints
-    idle_w: Floats
+    gpu_type: Ints
 
 
 def account(
@@ -170,40 +170,51 @@ def account(
     All is a sum of steps of power, whose integral is the sum of each step times what is left of the
     window after it.
     """
-    begun, ended = recorder.column("begun_s"), recorder.column("ended_s")
-    rows, paused, resumed = _pauses(recorder)
-    spans = _lengths(begun, ended, window, seconds)
-    pauses = _lengths(paused, resumed, window, seconds)
-    gpu_s = _product(spans, held.thousandths) - _product(pauses, held.thousandths[rows])
     sleeps = _sleeps(recorder)
-    idle = whole_units(cluster.idle_power_w)
 
-    def parts(clock: Clock) -> EnergyParts:
-        return _parts(recorder, held, sleeps, idle, window, clock)
+    def parts(clock: Clock) -> tuple[EnergyParts, float]:
+        return _parts(recorder, cluster, held, sleeps, window, clock)
 
-    charges = {name: parts(clock) for name, clock in tariff.clocks().items()}
+    energy, gpu_s = parts(seconds)
+    charges = {name: parts(clock)[0] for name, clock in tariff.clocks().items()}
     return Account(
-        window, parts(seconds), charges, gpu_s / WHOLE, cluster.idle_power_w,
-        sleeps.outside(window), cluster.gpus, cluster.pue,
+        window, energy, charges, gpu_s, cluster.idle_power_w, sleeps.outside(window), cluster.gpus,
+        cluster.pue,
     )  # fmt: skip
 
 
 def _parts(
-    recorder: Recorder, held: HeldGpus, sleeps: Sleeps, idle: int, window: Window, clock: Clock
-) -> EnergyParts:
-    begun, ended = recorder.column("begun_s"), recorder.column("ended_s")
+    recorder: Recorder,
+    cluster: ClusterSpec,
+    held: HeldGpus,
+    sleeps: Sleeps,
+    window: Window,
+    clock: Clock,
+) -> tuple[EnergyParts, float]:
+    """The parts of a window, and the GPU time that jobs held in it, by a clock."""
+    spans = _lengths(recorder.column("begun_s"), recorder.column("ended_s"), window, clock)
     changed, change = recorder.changes()
     rows, paused, resumed = _pauses(recorder)
     held_from, held_to, held_power = recorder.holds()
-    spans = _lengths(begun, ended, window, clock)
     above = _product(spans, recorder.column("power"))
     above += _product(_lengths(changed, np.inf, window, clock), change)
-    idle_of_jobs = _product(spans, held.idle_w)
-    idle_of_jobs -= _product(_lengths(paused, resumed, window, clock), held.idle_w[rows])
+    gpus = _by_type(cluster, spans, held.thousandths, held.gpu_type)
+    if len(rows):
+        lost = _lengths(paused, resumed, window, clock)
+        gpus -= _by_type(cluster, lost, held.thousandths[rows], held.gpu_type[rows])
+    idle_w = [cluster.power[name].idle_w for name in cluster.gpu_types]
+    idle_of_jobs = math.fsum(each * power_w for each, power_w in zip(gpus, idle_w, strict=True))
     waiting = _product(_lengths(held_from, held_to, window, clock), held_power) / UNITS_PER_WATT
-    free = _without_jobs(idle / UNITS_PER_WATT, sleeps, window, clock)
+    free = _without_jobs(cluster.idle_power_w, sleeps, window, clock)
     training = above / UNITS_PER_WATT + idle_of_jobs - waiting
-    return EnergyParts(training, waiting, free.idle - idle_of_jobs, free.asleep)
+    energy = EnergyParts(training, waiting, free.idle - idle_of_jobs, free.asleep)
+    return energy, math.fsum(gpus)
+
+
+def _by_type(cluster: ClusterSpec, lengths: Floats, thousandths: Ints, gpu_type: Ints) -> Floats:
+    """What accrues for held GPUs, by type; summed in order, so the same on each machine."""
+    weights = lengths * thousandths
+    return np.bincount(gpu_type, weights, len(cluster.gpu_types)) / WHOLE
 
 
 def _without_jobs(idle_w: float, sleeps: Sleeps, window: Window, clock: Clock) -> EnergyParts:

@@ -178,9 +178,7 @@ def charged_window(line: Timeline, stated: tuple[float | None, float | None]) ->
 
 def held_gpus(recorder: Recorder, cluster: ClusterSpec, thousandths: Ints) -> HeldGpus:
     """What attempts hold, given the thousandths of GPUs of each, shape (attempts,)."""
-    idle_w = np.array([cluster.power[name].idle_w for name in cluster.gpu_types])
-    types = _types_of_choices(recorder, cluster)[recorder.column("where")]
-    return HeldGpus(thousandths, idle_w[types] * thousandths / WHOLE)
+    return HeldGpus(thousandths, _types_of_choices(recorder, cluster)[recorder.column("where")])
 
 
 def _nodes_of_choices(recorder: Recorder) -> list[list[int]]:
