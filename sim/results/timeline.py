@@ -1,6 +1,5 @@
 """Power, busy GPUs and waiting jobs over time, from the recorder."""
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -32,14 +31,6 @@ class Timeline(NamedTuple):
     power_w: Floats
     gpus_busy: Floats
     jobs_waiting: Ints
-
-    def energy_j(self) -> float:
-        """The integral of power over time, J."""
-        return math.fsum((self.power_w[:-1] * np.diff(self.time_s)).data)
-
-    def gpu_seconds(self) -> float:
-        """The integral of busy GPUs over time, s."""
-        return math.fsum((self.gpus_busy[:-1] * np.diff(self.time_s)).data)
 
 
 def timeline(

@@ -12,6 +12,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from wattkeeper.policies import registry
+from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import (
     JOB_ATTRIBUTES,
@@ -271,6 +272,11 @@ def decisions(world: World) -> list[DecisionRow]:
     columns = decision_columns(world.recorder.journal, world.source)
     rows = zip(*(columns[name].to_pylist() for name in DecisionRow._fields), strict=True)
     return [DecisionRow(*row) for row in rows]
+
+
+def integral(line: Timeline, values: Floats) -> float:
+    """The integral of a column of a timeline over time."""
+    return math.fsum((values[:-1] * np.diff(line.time_s)).tolist())
 
 
 def timeline_of(world: World) -> Timeline:

@@ -1,6 +1,5 @@
 """What energy costs, in money or in grams of CO2, under a constant rate or a series."""
 
-import math
 from collections.abc import Callable
 from typing import Final
 
@@ -15,40 +14,25 @@ Rate = Series | float
 """A price or a carbon intensity, per kWh: one number, or over time."""
 
 
-def charge_power(
-    time_s: Floats, power_w: Floats, rate: Rate, from_s: float, until_s: float, origin_s: float = 0
-) -> float:
-    """What power costs that is constant between change points, over a window.
-
-    Args:
-        time_s: Change points, ascending, as in the timeline of a run.
-        power_w: From each change point to the next; the last one holds for ever.
-        rate: Per kWh; 1 gives the energy in kWh.
-        from_s: Start of the window, on the clock of `time_s`.
-        until_s: Its end.
-        origin_s: Second 0 of that clock, in seconds since 1970 (UTC); used with a series only.
-
-    Returns:
-        In the unit of the rate without ``/kWh``.
-
-    Raises:
-        ValueError: If the window begins before the first change point, or ends before it begins.
-        TraceError: If the window reaches out of a series that does not repeat.
-    """
-    if until_s < from_s or (len(time_s) and from_s < time_s[0]) or not len(time_s):
-        raise ValueError(f"no power is known from {from_s} s to {until_s} s")
-    edges = np.clip(np.append(time_s, until_s), from_s, until_s)
-    costs = power_w * _weigh(edges[:-1], edges[1:], rate, origin_s)
-    return math.fsum(costs.data) / JOULES_PER_KWH
-
-
 def charge_intervals(
     begin_s: Floats, end_s: Floats, energy_j: Floats, rate: Rate, origin_s: float = 0
 ) -> Floats:
     """What the energy of each interval costs, drawn evenly from its begin to its end.
 
-    An interval without length is charged at its moment. Arguments and errors are as in
-    `charge_power`; each array has the shape (intervals,).
+    An interval without length is charged at its moment.
+
+    Args:
+        begin_s: Begin of each, shape (intervals,).
+        end_s: Its end, likewise.
+        energy_j: Its energy, J, likewise.
+        rate: Per kWh.
+        origin_s: Second 0 of the times, in seconds since 1970 (UTC); used with a series only.
+
+    Returns:
+        In the unit of the rate without ``/kWh``, shape (intervals,).
+
+    Raises:
+        TraceError: If an interval reaches out of a series that does not repeat.
     """
     if not isinstance(rate, Series):
         return energy_j * (rate / JOULES_PER_KWH)

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import Command
+from tests.support.charges import cost_of_steps
 from tests.support.messages import assert_states
-from wattkeeper.traces.electricity.charges import charge_power
 from wattkeeper.traces.electricity.forms import SeriesOptions
 from wattkeeper.traces.electricity.readers import read_series
 
@@ -84,7 +84,7 @@ def test_a_price_over_time(inside: Command, billed: Path) -> None:
     )
     for variant, row in metrics(Path("out")).items():
         own = line[line["variant"] == variant]
-        cost = charge_power(own["time_s"].to_numpy(), own["power_w"].to_numpy(), series, from_s,
+        cost = cost_of_steps(own["time_s"].to_numpy(), own["power_w"].to_numpy(), series, from_s,
                             until_s, origin_s)  # fmt: skip
         assert row["electricity_cost"] == pytest.approx(cost, rel=1e-9)
         for job in jobs:

@@ -28,6 +28,7 @@ from tests.support.worlds import (
     by_job,
     chosen,
     decisions,
+    integral,
     job,
     settings_of_worlds,
     spec,
@@ -196,11 +197,13 @@ def test_energy_is_the_integral_of_power(setting: Setting) -> None:
         awake_j, asleep_j = power.idle_w * (span_s - slept), power.sleep_w * slept
         energies.append(float(cluster.capacity[node]) * (awake_j + asleep_j))
     whole_j = cluster.pue * math.fsum(energies)
-    assert line.energy_j() == pytest.approx(whole_j, rel=1e-9, abs=1e-9)
-    assert line.gpu_seconds() == pytest.approx(math.fsum(held), rel=1e-9, abs=1e-9)
+    assert integral(line, line.power_w) == pytest.approx(whole_j, rel=1e-9, abs=1e-9)
+    assert integral(line, line.gpus_busy) == pytest.approx(math.fsum(held), rel=1e-9, abs=1e-9)
     all_j = math.fsum(row.energy_j for row in attempts(world))
     metrics = collected(setting, world).metrics
-    assert metrics["cluster_energy_j"] == pytest.approx(line.energy_j(), rel=1e-9, abs=1e-9)
+    assert metrics["cluster_energy_j"] == pytest.approx(
+        integral(line, line.power_w), rel=1e-9, abs=1e-9
+    )
     assert metrics["energy_j"] == pytest.approx(all_j, rel=1e-12)
 
 
@@ -239,7 +242,7 @@ def test_energy_is_split_by_what_gpus_do(setting: Setting) -> None:
             assert metrics[f"{name}_energy_j"] == pytest.approx(value * cluster.pue, abs=near)
         whole_j = cluster.pue * math.fsum(parts.values())
         assert metrics["cluster_energy_j"] == pytest.approx(whole_j, abs=near)
-        held_s = float(line.gpu_seconds())
+        held_s = float(integral(line, line.gpus_busy))
         utilisation = held_s / (span_s * cluster.gpus) if span_s else 0.0
         assert metrics["gpu_utilisation"] == pytest.approx(utilisation, rel=1e-9)
 

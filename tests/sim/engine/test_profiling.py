@@ -21,6 +21,7 @@ from tests.support.worlds import (
     by_job,
     chosen,
     decided,
+    integral,
     job,
     profile,
     run_world,
@@ -83,7 +84,7 @@ def test_foreknown_without_room_nothing_runs(tune: str) -> None:
         assert row.early_stopped
         assert not row.reached_target
     line = timeline_of(world)
-    assert line.energy_j() == pytest.approx(20.0)
+    assert integral(line, line.power_w) == pytest.approx(20.0)
 
 
 @pytest.mark.parametrize("profiling", ["measured", "foreknown"])
@@ -106,7 +107,8 @@ def test_recorded_what_never_ran_holds_its_gpus_and_draws_nothing() -> None:
     world = run_world([job()], known, cluster, policy_set, occupancy="recorded", max_attempts=2)
     rows = attempts(world)
     assert [(row.start_time_s, row.finish_time_s) for row in rows] == [(0.0, 10.0), (10.0, 20.0)]
-    assert timeline_of(world).energy_j() == 0.0
+    line = timeline_of(world)
+    assert integral(line, line.power_w) == 0.0
 
 
 @pytest.mark.parametrize("room", [1, 2, 4, 5, 6])

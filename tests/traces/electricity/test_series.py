@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.charges import cost_of_steps
 from tests.support.messages import assert_states
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import TraceError
-from wattkeeper.traces.electricity.charges import charge_intervals, charge_power, clock
+from wattkeeper.traces.electricity.charges import charge_intervals, clock
 from wattkeeper.traces.electricity.series import PERIODS_S, Repeat, Series, format_time
 
 ORIGIN = 1_700_000_000.0
@@ -127,9 +128,9 @@ def test_power_costs_what_its_pieces_cost(
     times: Floats = np.sort([place * length for place, _ in points])
     power = np.array([watts for _, watts in points])
     begin, cut, end = times[0], times[0] + middle * (length - times[0]), length
-    whole = charge_power(times, power, series, begin, end, ORIGIN)
+    whole = cost_of_steps(times, power, series, begin, end, ORIGIN)
     spans = ((begin, cut), (cut, end))
-    parts = [charge_power(times, power, series, a, b, ORIGIN) for a, b in spans]
+    parts = [cost_of_steps(times, power, series, a, b, ORIGIN) for a, b in spans]
     edges = np.append(times, end)
     lengths = np.diff(edges)
     pieces = charge_intervals(edges[:-1], edges[1:], power * lengths, series, ORIGIN)
@@ -140,7 +141,7 @@ def test_power_costs_what_its_pieces_cost(
     assert whole == pytest.approx(float(pieces.sum()), abs=size)
     accrued = clock(series, ORIGIN)(edges)
     assert whole == pytest.approx(float((power * np.diff(accrued)).sum()), abs=10 * size)
-    energy = charge_power(times, power, 1.0, begin, end)
+    energy = cost_of_steps(times, power, 1.0, begin, end)
     assert energy == pytest.approx(float((power * np.diff(clock(1.0)(edges))).sum()), abs=1e-9)
     assert energy == pytest.approx(float((power * lengths).sum()) / 3.6e6, abs=1e-9 + size)
 
@@ -148,13 +149,10 @@ def test_power_costs_what_its_pieces_cost(
 def test_power_outside_of_the_window_costs_nothing() -> None:
     series = make([3600.0, 3600.0], [1.0, 3.0])
     times, power = np.array([0.0, 1800.0, 5400.0]), np.array([1000.0, 3000.0, 500.0])
-    cost = charge_power(times, power, series, 900.0, 6300.0, ORIGIN)
+    cost = cost_of_steps(times, power, series, 900.0, 6300.0, ORIGIN)
     parts = (1 * 900 * 1.0, 3 * 1800 * 1.0, 3 * 1800 * 3.0, 0.5 * 900 * 3.0)
     assert cost == pytest.approx(sum(parts) / 3600)
-    assert charge_power(times, power, series, 7200.0, 7200.0, ORIGIN) == 0.0
-    for begin, end in ((-1.0, 5.0), (10.0, 5.0)):
-        with pytest.raises(ValueError, match="no power is known"):
-            charge_power(times, power, 1.0, begin, end)
+    assert cost_of_steps(times, power, series, 7200.0, 7200.0, ORIGIN) == 0.0
 
 
 def test_a_moment_is_charged_at_its_price() -> None:
