@@ -10,15 +10,14 @@ import pyarrow.compute as pc
 
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.sim.results.accounting import CARBON, COST
 from wattkeeper.sim.results.statistics import interval
+from wattkeeper.traces.electricity.charges import JOULES_PER_KWH
+from wattkeeper.traces.electricity.series import DAY_S
 
 ENERGY: Final = "cluster_energy_j"
-MONEY: Final = "electricity_cost"
-CARBON: Final = "carbon_g"
-AMOUNTS: Final = (ENERGY, MONEY, CARBON)
+AMOUNTS: Final = (ENERGY, COST, CARBON)
 
-J_PER_KWH: Final = 3.6e6
-DAY_S: Final = 86400.0
 YEAR_S: Final = 365 * DAY_S
 SHORTEST_S: Final = 7 * DAY_S
 """Shortest window that is extrapolated to a year: days of the week differ."""
@@ -50,7 +49,7 @@ def read_amounts(study: Study) -> dict[str, Amounts]:
         by_variant.setdefault(row["variant"], {})[row["seed"]] = row["value"]
     variants = study.summary["variants"].keys()
     if currency(study.manifest) is None:
-        amounts.pop(MONEY, None)
+        amounts.pop(COST, None)
     return {metric: amounts[metric] for metric in AMOUNTS
             if metric in amounts and amounts[metric].keys() == variants}  # fmt: skip
 
@@ -82,7 +81,7 @@ def estimate(values: Mapping[int, float], baseline: Mapping[int, float] | None =
 
 def format_kwh(energy_j: float, sign: str = "") -> str:
     """Energy in kWh, with three significant digits below 100."""
-    return f"{_digits(energy_j / J_PER_KWH, sign)} kWh"
+    return f"{_digits(energy_j / JOULES_PER_KWH, sign)} kWh"
 
 
 def format_amount(
@@ -99,13 +98,13 @@ def format_amount(
     """
     size, name = 1.0, unit or ""
     if metric == ENERGY:
-        size, name = J_PER_KWH, "kWh"
+        size, name = JOULES_PER_KWH, "kWh"
     elif metric == CARBON:
         size, name = (1e6, "t CO2") if abs(value) >= 1e7 else (1e3, "kg CO2")
     shown = value / size
     if digits is not None:
         shown = float(f"{shown:.{digits}g}")
-    return f"{_digits(shown, sign, 2 if metric == MONEY else 0)} {name}"
+    return f"{_digits(shown, sign, 2 if metric == COST else 0)} {name}"
 
 
 def _digits(value: float, sign: str, fewest: int = 0) -> str:

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wattkeeper.policies.errors import InputError, PolicyError
+from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.spec.schema import MixedCluster, UniformCluster
-from wattkeeper.sim.engine.unprofiled import LimitModel, UnprofiledPower
+from wattkeeper.sim.engine.unprofiled import LimitModel, UnprofiledPower, limit_options
 from wattkeeper.traces.gpus.model import Boundness, GpuModel, curve, find_gpu_model, gpu_models
 
 
@@ -74,9 +74,8 @@ def limited_types(
                 f"GPU type {model_name!r}; name one (cluster.{key}): {known}",
                 "tune",
             )
-        options = UnprofiledPower({}, {name: ModelledLimits(model, "middle")}).options_of(name, 1)
         with explain_failures(tune, tune.check):
-            tune.check(options)
+            tune.check(limit_options(name, 1, model.limits_w))
         yield name, model
 
 
@@ -84,6 +83,5 @@ def _model_names(used: UsedCluster) -> Mapping[str, str | None]:
     stated = used.stated
     if isinstance(stated, UniformCluster):
         return {stated.gpu: stated.gpu_model}
-    if isinstance(stated, MixedCluster):
-        return {name: power.model for name, power in stated.power.items()}
-    raise InputError("a cluster of an unknown form")
+    assert isinstance(stated, MixedCluster)
+    return {name: power.model for name, power in stated.power.items()}

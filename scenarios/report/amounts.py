@@ -6,9 +6,7 @@ from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element
 
 from wattkeeper.scenarios.analysis.consumption import (
-    DAY_S,
     ENERGY,
-    MONEY,
     YEAR_S,
     Amounts,
     Estimate,
@@ -22,11 +20,13 @@ from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.phrases import Words, join_list, typeset_minus
 from wattkeeper.scenarios.spec.cases import base_of
+from wattkeeper.sim.results.accounting import CARBON, COST
+from wattkeeper.traces.electricity.series import DAY_S
 
 DIGITS: Final = 3
 """Significant digits of an extrapolated amount."""
 
-NOUNS: Final = {ENERGY: "energy", MONEY: "cost of electricity", "carbon_g": "emissions"}
+NOUNS: Final = {ENERGY: "energy", COST: "cost of electricity", CARBON: "emissions"}
 
 UNCHANGED: Final = 1e-9
 """Share of the baseline's amount below which a difference is none."""

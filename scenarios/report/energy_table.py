@@ -6,9 +6,7 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.consumption import (
-    CARBON,
     ENERGY,
-    MONEY,
     currency,
     format_amount,
 )
@@ -16,6 +14,7 @@ from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.vocabulary import format_value
 from wattkeeper.scenarios.report.markup import build_table, tag
 from wattkeeper.scenarios.report.phrases import typeset_minus, variant_label
+from wattkeeper.sim.results.accounting import CARBON, COST
 
 PARTS: Final = {
     "training_energy_j": "training",
@@ -25,7 +24,7 @@ PARTS: Final = {
 }
 """Parts of the energy of a cluster, and their labels."""
 
-RATED: Final = {MONEY: "electricity", CARBON: "emissions"}
+RATED: Final = {COST: "electricity", CARBON: "emissions"}
 """What energy costs and emits, and the labels."""
 
 
@@ -42,7 +41,7 @@ def energy_section(manifest: Manifest, summary: Json) -> Element | None:
     money = currency(manifest)
     shown |= {metric: label for metric, label in RATED.items()
               if all(mean.get(metric) is not None for mean in means.values())
-              and (metric != MONEY or money)}  # fmt: skip
+              and (metric != COST or money)}  # fmt: skip
     rows = [
         tag("tr", tag("th", variant_label(name, summary), scope="row"),
             *_cells(shown, means[name], means[about["versus"]["baseline"]], money),

@@ -70,11 +70,7 @@ class UnprofiledPower:
         return each_w * job.gpus_held
 
     def options(self, job: Job, gpu_type: str) -> Options:
-        """See `options_of`."""
-        return self.options_of(gpu_type, job.gpus)
-
-    def options_of(self, gpu_type: str, gpus: int) -> Options:
-        """The power limits that may be chosen for a job; its batch size is unknown, and called 1.
+        """The power limits that may be chosen for a job.
 
         Raises:
             InputError: If there is no model of the GPU type.
@@ -82,10 +78,7 @@ class UnprofiledPower:
         model = self._limits.get(gpu_type)
         if model is None:
             raise InputError(f"nothing models what a power limit changes on {gpu_type}")
-        limits = model.limits_w
-        return Options(
-            gpu_type, gpu_type, gpus, (UNKNOWN_BATCH,), (limits,), UNKNOWN_BATCH, limits[-1], 1
-        )
+        return limit_options(gpu_type, job.gpus, model.limits_w)
 
     def under_limit(self, job: Job, gpu_type: str, limit_w: float) -> tuple[float, float]:
         """Power of the GPUs of a job (W), and its speed relative to that without a limit.
@@ -101,3 +94,10 @@ class UnprofiledPower:
 
 UNKNOWN_BATCH = 1
 """Batch size in the options of a job without a profile."""
+
+
+def limit_options(gpu_type: str, gpus: int, limits_w: tuple[float, ...]) -> Options:
+    """The power limits of a GPU type as options; the batch size is unknown, and called 1."""
+    return Options(
+        gpu_type, gpu_type, gpus, (UNKNOWN_BATCH,), (limits_w,), UNKNOWN_BATCH, limits_w[-1], 1
+    )

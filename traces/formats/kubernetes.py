@@ -9,6 +9,8 @@ Source: API reference of Kubernetes (core/v1 Pod) and of Kueue (kueue.x-k8s.io, 
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -83,10 +85,9 @@ def batches(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
                     lines.append(line)
                     reasons.append(outcome)
             yield Batch(path, np.array(lines, dtype=np.int64), reasons, wrong)
-    jobs = sorted(gangs.values(), key=lambda gang: (paths.index(gang.path), gang.line))
-    names = Counter(_first(gang).job_id for gang in jobs)
-    for path in dict.fromkeys(paths):
-        of_path = [gang for gang in jobs if gang.path == path]
+    names = Counter(_first(gang).job_id for gang in gangs.values())
+    for path, same in groupby(gangs.values(), key=attrgetter("path")):
+        of_path = list(same)
         for start in range(0, len(of_path), BATCH_JOBS):
             part = of_path[start : start + BATCH_JOBS]
             lines = [gang.line for gang in part]

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.policies.errors import Problem, TraceError, cut_message
 from wattkeeper.traces.formats.slurm import parse_request, parse_span
 from wattkeeper.traces.readers.csvfile import quote
 from wattkeeper.traces.readers.textfile import Layout, first_line, text_batches
@@ -67,7 +67,7 @@ def _columns(table: pa.Table, path: Path) -> pa.Table:
     names = [NAMES.get(name.lower(), "") for name in table.column_names]
     known = [name for name in names if name]
     if "partition" not in known or len(known) < 2 or len(set(known)) < len(known):
-        found = ", ".join(table.column_names)[:500]
+        found = cut_message(", ".join(table.column_names))
         allowed = "partition, and limit or limit_s, and gpu_type or gres"
         raise TraceError(f"its columns are {found}; needed are {allowed}, each once", path)
     return pa.table([c for c, name in zip(table.columns, names, strict=True) if name], names=known)
