@@ -21,7 +21,7 @@ def timeline(folder: Path, variant: str | None, seed: int | None, out: Path | No
 
     configure_arrow()
     from wattkeeper.scenarios.analysis import study
-    from wattkeeper.scenarios.analysis.perfetto import list_runs, write_trace
+    from wattkeeper.scenarios.timeline.perfetto import list_runs, write_trace
 
     saved = study.read(folder)
     runs = list_runs(saved)

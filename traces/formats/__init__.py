@@ -1,7 +1,7 @@
 """Import formats: one module each, discovered by listing this package.
 
-A module without a leading underscore that defines ``FORMAT`` is a format; nothing else registers
-it. A `JobsFormat` reads logs of any size in batches (`wattkeeper.traces.library.importer` does the
+A module or package without a leading underscore that defines ``FORMAT`` is a format; nothing else
+registers it. A `JobsFormat` reads logs of any size in batches (`wattkeeper.traces.library.importer` does the
 rest); a `Format` reads small files at once.
 """
 

@@ -17,7 +17,7 @@ from wattkeeper.traces.library.repeats import (
 )
 from wattkeeper.traces.library.window import (
     COLUMNS,
-    Window,
+    SubmissionWindow,
     check_kind,
     measure_carryover,
 )
@@ -51,7 +51,7 @@ class Changes(NamedTuple):
 def leave_out(
     form: JobsFormat,
     options: ImportOptions,
-    window: Window,
+    window: SubmissionWindow,
     result: FirstPass,
     scratch: Path,
 ) -> Changes:
@@ -93,7 +93,11 @@ def leave_out(
 
 
 def _apply_window(
-    options: ImportOptions, window: Window, result: FirstPass, changes: Changes, scratch: Path
+    options: ImportOptions,
+    window: SubmissionWindow,
+    result: FirstPass,
+    changes: Changes,
+    scratch: Path,
 ) -> Ints:
     """The rows that are left out in the end; the first submission of the others is set."""
     if np.isfinite(result.first_s):

@@ -14,7 +14,7 @@ from wattkeeper.traces.readers.columns import parse_times
 COLUMNS = ("submit_time_s", "start_time_s", "duration_s", "gpus", "gpu_milli")
 
 
-class Window(NamedTuple):
+class SubmissionWindow(NamedTuple):
     """Submissions that are kept, in the seconds of the log.
 
     Attributes:
@@ -35,7 +35,7 @@ class Window(NamedTuple):
         }
 
 
-def parse_window(options: ImportOptions) -> Window:
+def parse_window(options: ImportOptions) -> SubmissionWindow:
     """The window that the options state.
 
     Raises:
@@ -55,10 +55,10 @@ def parse_window(options: ImportOptions) -> Window:
     if len(kinds) > 1 or not limits[0] < limits[1]:
         must = "the first must be before the second, both dates or both numbers of seconds"
         raise InputError(f"--from {options.since} and --until {options.until}: {must}")
-    return Window(limits[0], limits[1], kinds.pop() if kinds else None)
+    return SubmissionWindow(limits[0], limits[1], kinds.pop() if kinds else None)
 
 
-def check_kind(window: Window, dates: bool) -> None:
+def check_kind(window: SubmissionWindow, dates: bool) -> None:
     """Check that a window is written as the times of the log.
 
     Raises:
@@ -69,7 +69,7 @@ def check_kind(window: Window, dates: bool) -> None:
         raise InputError(f"--from and --until have to be {kinds}, as the times of this log are")
 
 
-def measure_carryover(window: Window, parts: Iterator[pa.Table]) -> tuple[int, float]:
+def measure_carryover(window: SubmissionWindow, parts: Iterator[pa.Table]) -> tuple[int, float]:
     """Jobs submitted before the window that ran in it, and their GPU time in it, s.
 
     `parts` has the columns `COLUMNS`; only jobs with recorded start and duration count.

@@ -3,7 +3,7 @@
 Needed are ``JobID``, ``Submit``, ``Start`` and one of ``AllocTRES``, ``ReqTRES``, ``AllocGRES``,
 ``ReqGRES``; read besides are ``User``, ``Partition``, ``End``, ``ElapsedRaw`` (s) or ``Elapsed``,
 ``TimelimitRaw`` (min) or ``Timelimit``, ``State``, ``NNodes``, ``Account``, ``QOS``, and
-energy (`_slurm_energy`).
+energy (`energy`).
 Source: sacct(1) of Slurm.
 """
 
@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import TraceError
-from wattkeeper.traces.formats._slurm_energy import find_energy_column, parse_energy, sum_steps
-from wattkeeper.traces.formats._slurm_records import keep_together, unite_parts
+from wattkeeper.traces.formats.slurm.energy import find_energy_column, parse_energy, sum_steps
+from wattkeeper.traces.formats.slurm.records import keep_together, unite_parts
 from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     WHOLE_BELOW,

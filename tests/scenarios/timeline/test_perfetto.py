@@ -23,10 +23,10 @@ from tests.support.worlds import Setting, settings_of_worlds
 from wattkeeper import scenarios
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import WHOLE
-from wattkeeper.scenarios.analysis import perfetto
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.run.run import ScenarioResult
+from wattkeeper.scenarios.timeline import perfetto
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.results.tables import collect
 

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.perfetto_lanes import Hold, Lane, assign_lanes, find_holds
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.timeline.lanes import Hold, Lane, assign_lanes, find_holds
 from wattkeeper.traces.files.atomic import replace_file
 
 MOST_JOBS: Final = 100_000

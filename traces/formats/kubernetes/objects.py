@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from wattkeeper.traces.formats._kubernetes_json import (
+from wattkeeper.traces.formats.kubernetes.values import (
     Json,
     check_text,
     check_whole,

@@ -17,14 +17,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.traces.formats._kubernetes_json import quote
-from wattkeeper.traces.formats._kubernetes_objects import (
+from wattkeeper.traces.formats.kubernetes.objects import (
     MIXED,
     NOT_STARTED,
     KubeObject,
     read_pod,
     read_workload,
 )
+from wattkeeper.traces.formats.kubernetes.values import quote
 from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Rows
 from wattkeeper.traces.readers.textfile import Layout, first_line, text_batches
 from wattkeeper.traces.schema import JOBS
