@@ -55,6 +55,8 @@ class Group(click.Group):
         except EnvironmentLacks as error:
             terminal.write(str(error), err=True)
             sys.exit(LACKING)
+        finally:
+            terminal.drop_unwritten()
 
     def make_context(self, *arguments: Any, **more: Any) -> click.Context:
         """Parse the arguments."""
@@ -64,7 +66,9 @@ class Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand."""
         with _exit_codes(), _printable_errors(), terminal.signs_of_life():
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
 
 
 @contextmanager
@@ -77,7 +81,6 @@ def _exit_codes(file: str = "system") -> Iterator[None]:
     except KeyboardInterrupt:
         _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader closed the pipe, as `head` does: not all was written
-        terminal.drop_output()
         raise click.exceptions.Exit(LACKING) from None
     except MemoryError:
         _fail("the memory of this host does not suffice", LACKING)

@@ -68,9 +68,16 @@ def reserve_output() -> Iterator[None]:
         _activity.output = None
 
 
-def drop_output() -> None:
-    """Let what is still to be written to the standard output, whose pipe is closed, vanish."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def drop_unwritten() -> None:
+    """Let vanish what cannot be written to the standard streams: a closed pipe, a full disk.
+
+    Python would write it again as it ends, and change the exit code.
+    """
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def write(text: str, *, err: bool = False, end: str = "\n") -> None:

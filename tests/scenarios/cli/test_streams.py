@@ -15,6 +15,12 @@ RUN = ("run", "small.yaml", "--out", "out")
 UNKNOWN = ("run", "nope")
 
 
+@pytest.fixture(autouse=True, params=["", "1"], ids=["buffered", "unbuffered"])
+def buffering(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Python could not write from a buffer, it writes again as it ends."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", request.param)
+
+
 def shell(tmp_path: Path, redirections: str, *arguments: str) -> tuple[int, str, str]:
     """Exit code, output and errors of the command with these redirections of a shell."""
     (tmp_path / "small.yaml").write_text(small())
