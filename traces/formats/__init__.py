@@ -1,8 +1,8 @@
 """Import formats: one module each, discovered by listing this package.
 
 A module or package without a leading underscore that defines ``FORMAT`` is a format; nothing else
-registers it. A `JobsFormat` reads logs of any size in batches (`wattkeeper.traces.library.importer` does the
-rest); a `Format` reads small files at once.
+registers it. A `JobsFormat` reads logs of any size in batches; `wattkeeper.traces.library.importer`
+does the rest. A `Format` reads small files at once.
 """
 
 import importlib

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 from tests.conftest import Command
 from tests.support.messages import assert_states
+from wattkeeper.policies.registry import POINTS, policies
+from wattkeeper.scenarios.analysis.randomness import DRAWING
 
 SCENARIO = """\
 name: owner
@@ -143,3 +146,15 @@ def test_lines_of_regret_end_with_the_jobs(inside: Command, tmp_path: Path) -> N
              for line in chart["panels"][0]["lines"]}  # fmt: skip
     assert known == {0: 12, 1: 12, 2: 6, 3: 12}
     assert_states(text, "or have ended: groups have 6 to 12 recurrences")
+
+
+def test_policies_that_draw_are_known() -> None:
+    """All that ask for a random stream, so that advice on seeds is right."""
+    drawing = {
+        kind
+        for point in POINTS
+        for kind, config in policies(point).items()
+        if config.__module__.startswith("wattkeeper.")
+        and "ctx.rng(" in Path(inspect.getfile(config)).read_text(encoding="utf-8")
+    }
+    assert drawing == DRAWING

@@ -54,8 +54,9 @@ def groups(tmp_path: Path, text: str) -> Trace:
 
 
 def test_the_registry_lists_every_module() -> None:
-    here = Path(formats.__file__).parent.glob("[a-z]*.py")
-    modules = {path.stem.replace("_", "-") for path in here}
+    here = Path(formats.__file__).parent
+    found = (*here.glob("[a-z]*.py"), *(path.parent for path in here.glob("[a-z]*/__init__.py")))
+    modules = {path.stem.replace("_", "-") for path in found}
     assert set(registry()) - modules == {"csv"}
     assert len(registry()) == len(modules)
 
