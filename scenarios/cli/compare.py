@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wattkeeper.scenarios.cli import terminal
-from wattkeeper.scenarios.cli.options import PATH
+from wattkeeper.scenarios.cli.options import FILE, PATH
 
 if TYPE_CHECKING:
     from wattkeeper.policies.json_types import Json
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("folders", metavar="DIR DIR...", nargs=-1, required=True,
                 type=PATH)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
-@click.option("--html", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+@click.option("--html", metavar="FILE", type=FILE,
               help="Write a page of the comparison, too.")  # fmt: skip
 def compare(folders: tuple[Path, ...], as_json: bool, html: Path | None) -> None:
     """Compare results folders with the first of them, metric by metric, paired by seed.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from wattkeeper.scenarios.cli import terminal
-from wattkeeper.scenarios.cli.options import number_type
+from wattkeeper.scenarios.cli.options import PATH, number_type
 
 if TYPE_CHECKING:
     from wattkeeper.traces.library.store import Added
@@ -39,7 +39,7 @@ _OPTIONS: Final = (
     ),
     click.option(
         "--partitions",
-        type=click.Path(path_type=Path),
+        type=PATH,
         metavar="FILE",
         help="Limits and GPU types by partition: sinfo --format '%R|%l|%G', or a CSV file.",
     ),
