@@ -24,8 +24,8 @@ from tests.conftest import Command
 from wattkeeper.policies.matching.graph import Graph, Node, Tensor
 from wattkeeper.policies.registry import POINTS, policies
 from wattkeeper.scenarios.cli.main import main
-from wattkeeper.scenarios.spec import schema
-from wattkeeper.scenarios.spec.section import Section
+from wattkeeper.scenarios.spec.sections import cluster
+from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.scenarios.spec.variants import DEFAULTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -313,13 +313,13 @@ def test_policies_are_all_named() -> None:
 @pytest.mark.parametrize(
     ("form", "prefix"),
     [
-        (schema.Facility, ""),
-        (schema.UniformCluster, ""),
-        (schema.MixedCluster, ""),
-        (schema.Nodes, "nodes[]."),
-        (schema.Power, "power.TYPE."),
-        (schema.Sleep, "sleep."),
-        (schema.Preemption, "preemption."),
+        (cluster.Facility, ""),
+        (cluster.UniformCluster, ""),
+        (cluster.MixedCluster, ""),
+        (cluster.Nodes, "nodes[]."),
+        (cluster.Power, "power.TYPE."),
+        (cluster.Sleep, "sleep."),
+        (cluster.Preemption, "preemption."),
     ],
 )
 def test_keys_of_clusters(form: type[Section], prefix: str) -> None:

@@ -14,7 +14,7 @@ from pydantic import Field, PositiveInt, ValidationError, model_validator
 
 from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.scenarios.spec.schema import MAX_SEEDS
-from wattkeeper.scenarios.spec.section import Section
+from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.files.regular import open_file
 

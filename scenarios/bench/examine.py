@@ -22,8 +22,8 @@ from wattkeeper.scenarios.bench.speed import SLOWER, Speed, core, measure
 from wattkeeper.scenarios.bench.traces import NAME, generate_trace
 from wattkeeper.scenarios.run.run import ScenarioResult, run
 from wattkeeper.scenarios.spec.loading import LoadedScenario, load, shipped
-from wattkeeper.scenarios.spec.schema import (
-    MixedCluster,
+from wattkeeper.scenarios.spec.sections.cluster import MixedCluster
+from wattkeeper.scenarios.spec.sections.workload import (
     RecurringWorkload,
     SyntheticSource,
     TraceWorkload,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.scenarios.spec.cases import base_of
 from wattkeeper.scenarios.spec.loading import LoadedScenario
-from wattkeeper.scenarios.spec.schema import Facility, MixedCluster, Scenario, UniformCluster
+from wattkeeper.scenarios.spec.schema import Scenario
+from wattkeeper.scenarios.spec.sections.cluster import Facility, MixedCluster, UniformCluster
 from wattkeeper.scenarios.spec.variants import cluster_of, occupancy_of
 from wattkeeper.scenarios.spec.wording import plural
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors

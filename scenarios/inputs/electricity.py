@@ -11,8 +11,8 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.spec.electricity import ElectricitySection, RateFile
 from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection, RateFile
 from wattkeeper.scenarios.spec.variants import electricity_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.results.accounting import CARBON, COST, Tariff

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.spec.schema import Facility
-from wattkeeper.scenarios.spec.schema import LatenciesSection as Stated
+from wattkeeper.scenarios.spec.sections.cluster import Facility
+from wattkeeper.scenarios.spec.sections.settings import LatenciesSection as Stated
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.latencies import AllLatencies, Latencies
 from wattkeeper.sim.engine.replay import Profiles

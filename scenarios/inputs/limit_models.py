@@ -14,7 +14,7 @@ from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
-from wattkeeper.scenarios.spec.schema import MixedCluster, UniformCluster
+from wattkeeper.scenarios.spec.sections.cluster import MixedCluster, UniformCluster
 from wattkeeper.sim.engine.unprofiled import LimitModel, UnprofiledPower, limit_options
 from wattkeeper.traces.gpus.model import Boundness, GpuModel, curve, find_gpu_model, gpu_models
 

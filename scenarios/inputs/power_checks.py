@@ -11,7 +11,7 @@ from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import WHOLE, Job
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.job_filter import FilteredJobs, Reason
-from wattkeeper.scenarios.spec.schema import MixedCluster
+from wattkeeper.scenarios.spec.sections.cluster import MixedCluster
 from wattkeeper.scenarios.spec.wording import count, count_verb
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec

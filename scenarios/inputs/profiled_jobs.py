@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Bools, Floats
 from wattkeeper.policies.protocols import WHOLE
-from wattkeeper.scenarios.spec.schema import MappedDuration
+from wattkeeper.scenarios.spec.sections.workload import MappedDuration
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.results.tables import RunResult
 

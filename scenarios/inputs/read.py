@@ -33,7 +33,7 @@ from wattkeeper.scenarios.inputs.zoo_models import (
     read_models,
 )
 from wattkeeper.scenarios.spec.loading import LoadedScenario
-from wattkeeper.scenarios.spec.schema import (
+from wattkeeper.scenarios.spec.sections.workload import (
     ArchitectureSearch,
     ProfileSource,
     SyntheticSource,

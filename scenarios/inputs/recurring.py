@@ -9,7 +9,7 @@ from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.power_checks import PowerCapCheck
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
-from wattkeeper.scenarios.spec.schema import RecurringWorkload
+from wattkeeper.scenarios.spec.sections.workload import RecurringWorkload
 from wattkeeper.scenarios.spec.variants import recurrences_of
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors

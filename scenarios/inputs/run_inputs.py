@@ -13,7 +13,7 @@ from wattkeeper.policies.arrays import Ints
 from wattkeeper.scenarios.inputs.latencies import NO_LATENCIES
 from wattkeeper.scenarios.inputs.profiled_jobs import ProfiledJobs
 from wattkeeper.scenarios.inputs.zoo_models import NO_MODELS, TraceModels
-from wattkeeper.scenarios.spec.schema import ArchitectureSearch
+from wattkeeper.scenarios.spec.sections.workload import ArchitectureSearch
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.latencies import AllLatencies
 from wattkeeper.sim.engine.replay import Profiles

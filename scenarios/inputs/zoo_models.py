@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.zoo_views import ChildModel
-from wattkeeper.scenarios.spec.schema import Durations, ZooSection
+from wattkeeper.scenarios.spec.sections.settings import ZooSection
+from wattkeeper.scenarios.spec.sections.workload import Durations
 from wattkeeper.sim.engine.warm_start import shipped
 from wattkeeper.sim.engine.zoo import ModelOfJob, ZooSpec
 from wattkeeper.traces.arrow import replace_column

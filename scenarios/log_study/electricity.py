@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.log_study.nodes import StudyCluster
-from wattkeeper.scenarios.spec.electricity import ElectricitySection
+from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
 
 RATES: Final = ("price", "carbon")
 

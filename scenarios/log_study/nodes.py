@@ -8,10 +8,11 @@ from typing import Annotated, Final, NamedTuple
 from pydantic import Field
 
 from wattkeeper.policies.errors import Problem, ScenarioError
-from wattkeeper.scenarios.spec.electricity import ElectricitySection
 from wattkeeper.scenarios.spec.loading import validate
-from wattkeeper.scenarios.spec.schema import MAX_GPUS, Sleep, Watts
-from wattkeeper.scenarios.spec.section import Section
+from wattkeeper.scenarios.spec.sections.cluster import MAX_GPUS, Sleep
+from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
+from wattkeeper.scenarios.spec.sections.section import Section
+from wattkeeper.scenarios.spec.sections.values import Watts
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, read
 from wattkeeper.traces.gpus.model import GpuModel, find_gpu_model
 

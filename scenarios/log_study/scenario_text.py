@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from wattkeeper.scenarios.analysis.waits_text import RECORDED
 from wattkeeper.scenarios.log_study.nodes import ASSUMED_SLEEP, DescribedCluster
-from wattkeeper.scenarios.spec.electricity import ElectricitySection
-from wattkeeper.scenarios.spec.section import Section
+from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
+from wattkeeper.scenarios.spec.sections.section import Section
 
 HEADER: Final = "# Written by `wattkeeper study`."
 """First line of the scenario."""

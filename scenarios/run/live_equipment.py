@@ -21,7 +21,8 @@ from wattkeeper.policies.protocols import WHOLE, Options
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, RunInputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
-from wattkeeper.scenarios.spec.schema import ArchitectureSearch, LiveSection, LiveWorkload
+from wattkeeper.scenarios.spec.sections.live import LiveSection, LiveWorkload
+from wattkeeper.scenarios.spec.sections.workload import ArchitectureSearch
 from wattkeeper.scenarios.spec.variants import DEFAULTS, occupancy_of, policy_of, zoo_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.engine.replay import options_of

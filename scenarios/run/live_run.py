@@ -40,7 +40,7 @@ from wattkeeper.scenarios.run.interruptions import INTERRUPTIONS
 from wattkeeper.scenarios.run.live_equipment import Equipment, equip
 from wattkeeper.scenarios.run.live_results import with_outcomes
 from wattkeeper.scenarios.spec.loading import LoadedScenario
-from wattkeeper.scenarios.spec.schema import LiveSection
+from wattkeeper.scenarios.spec.sections.live import LiveSection
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.sim.results.tables import RunResult
 from wattkeeper.traces.files.names import file_name

@@ -18,8 +18,8 @@ from wattkeeper.scenarios.inputs.profiled_jobs import add_baseline
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
 from wattkeeper.scenarios.run.search_run import training_versions
 from wattkeeper.scenarios.run.unit import software_versions
-from wattkeeper.scenarios.spec.electricity import ElectricitySection
 from wattkeeper.scenarios.spec.schema import Scenario
+from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
 from wattkeeper.scenarios.spec.variants import electricity_of
 from wattkeeper.sim.engine.warm_start import shipped
 from wattkeeper.sim.results.accounting import CARBON, COST, Tariff, Window

@@ -28,7 +28,8 @@ from wattkeeper.scenarios.run.process_pool import run_tasks
 from wattkeeper.scenarios.run.unit import UnitResult, run_unit
 from wattkeeper.scenarios.spec.cases import drop_cases
 from wattkeeper.scenarios.spec.loading import LoadedScenario
-from wattkeeper.scenarios.spec.schema import AccountingSection, Scenario
+from wattkeeper.scenarios.spec.schema import Scenario
+from wattkeeper.scenarios.spec.sections.settings import AccountingSection
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.results.folder import check_folder, write_results

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from wattkeeper.scenarios.spec.schema import Scenario, TraceWorkload
+from wattkeeper.scenarios.spec.schema import Scenario
+from wattkeeper.scenarios.spec.sections.workload import TraceWorkload
 from wattkeeper.scenarios.spec.variants import policy_of
 from wattkeeper.traces.gpus.model import Boundness
 

@@ -15,7 +15,8 @@ from wattkeeper.policies.errors import InputError, Problem, ScenarioError
 from wattkeeper.policies.registry import policies
 from wattkeeper.scenarios.spec.cases import add_cases
 from wattkeeper.scenarios.spec.overrides import merge_clusters
-from wattkeeper.scenarios.spec.schema import OneOf, Scenario
+from wattkeeper.scenarios.spec.schema import Scenario
+from wattkeeper.scenarios.spec.sections.policies import OneOf
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, describe, read
 
 M = TypeVar("M", bound=BaseModel)

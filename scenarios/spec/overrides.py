@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from wattkeeper.scenarios.spec.schema import MixedCluster, UniformCluster, own_keys
+from wattkeeper.scenarios.spec.sections.cluster import MixedCluster, UniformCluster, own_keys
 
 FORMS: Final = tuple(frozenset(own_keys(form)) for form in (UniformCluster, MixedCluster))
 """The keys that only one form of a cluster has."""

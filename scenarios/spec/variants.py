@@ -4,15 +4,14 @@ from dataclasses import dataclass
 
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
-from wattkeeper.scenarios.spec.electricity import ElectricitySection
-from wattkeeper.scenarios.spec.schema import (
-    MixedCluster,
+from wattkeeper.scenarios.spec.schema import Scenario
+from wattkeeper.scenarios.spec.sections.cluster import MixedCluster, UniformCluster
+from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
+from wattkeeper.scenarios.spec.sections.settings import ZooSection
+from wattkeeper.scenarios.spec.sections.workload import (
     PerConfiguration,
     RecurringWorkload,
-    Scenario,
     TraceWorkload,
-    UniformCluster,
-    ZooSection,
 )
 from wattkeeper.sim.engine.replay import Occupancy, Profiling
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules

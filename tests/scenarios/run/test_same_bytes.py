@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import ROOT, Command, run_command
 from tests.support.runs import RESULTS, VARIANTS, Ran, content, digest, seeds_of
 from wattkeeper.scenarios.spec.loading import load, shipped
-from wattkeeper.scenarios.spec.schema import SyntheticSource
+from wattkeeper.scenarios.spec.sections.workload import SyntheticSource
 
 GOLDEN = {
     "versions": {"python": "3.11.7", "numpy": "2.4.6", "pyarrow": "26.0.1", "simpy": "4.1.2"},

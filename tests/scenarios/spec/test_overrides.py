@@ -10,7 +10,8 @@ import pytest
 
 from tests.support.messages import assert_states
 from tests.support.scenario_files import GOOD, Refuse, accepted, changed
-from wattkeeper.scenarios.spec.schema import Scenario, UniformCluster
+from wattkeeper.scenarios.spec.schema import Scenario
+from wattkeeper.scenarios.spec.sections.cluster import UniformCluster
 
 
 def value_at(scenario: Scenario, place: str) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from tests.support.scenario_files import GOOD, Refuse, accepted, changed, check
 from wattkeeper.policies.errors import InputError, ScenarioError
 from wattkeeper.scenarios.spec.loading import load
-from wattkeeper.scenarios.spec.schema import UniformCluster
+from wattkeeper.scenarios.spec.sections.cluster import UniformCluster
 from wattkeeper.scenarios.spec.yaml_document import MAX_BYTES, MAX_DEPTH
 
 

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, model_validator
 
-from wattkeeper.scenarios.spec.section import LARGEST, Section
+from wattkeeper.scenarios.spec.sections.section import LARGEST, Section
 from wattkeeper.traces.files.names import LONGEST
 
 

@@ -1,0 +1,163 @@
+"""The section of scenario files on the cluster."""
+
+from typing import Annotated, Self
+
+from pydantic import Discriminator, Field, PositiveInt, Tag, model_validator
+from pydantic_core import PydanticCustomError
+
+from wattkeeper.scenarios.spec.sections.section import Section
+from wattkeeper.scenarios.spec.sections.values import Seconds, Watts
+
+MAX_GPUS = 10_000_000
+
+
+class Nodes(Section):
+    """Equal nodes."""
+
+    gpu: str
+    """Their GPU type, as the profiles and the jobs call it."""
+    count: Annotated[int, Field(gt=0, le=MAX_GPUS)]
+    """Number of nodes."""
+    gpus: Annotated[int, Field(gt=0, le=MAX_GPUS)]
+    """GPUs of each."""
+
+
+def _check_power(idle: str, idle_w: float, busy: str, busy_w: float | None) -> None:
+    """Refuse a GPU that draws more power idle than busy."""
+    if busy_w is not None and idle_w > busy_w:
+        raise PydanticCustomError(
+            "elsewhere",
+            "{busy}: a busy GPU draws {busy_w} W, less than an idle one ({idle}, {idle_w} W)",
+            {"at": (busy,), "busy": busy, "busy_w": f"{busy_w:g}", "idle": idle,
+             "idle_w": f"{idle_w:g}"},
+        )  # fmt: skip
+
+
+class Power(Section):
+    """Power of a GPU type where it was not measured; results call it modelled."""
+
+    idle_w: Watts
+    """Power of one GPU while no job holds it, W."""
+    busy_w: Watts | None = None
+    """Power of one GPU while a job without a profile holds it, W; such jobs need it."""
+    model: str | None = None
+    """GPU type whose model says what a power limit changes for such jobs; the type itself if
+    absent."""
+
+    @model_validator(mode="after")
+    def _busy_draws_more(self) -> Self:
+        _check_power("idle_w", self.idle_w, "busy_w", self.busy_w)
+        return self
+
+
+class Sleep(Section):
+    """A node sleeps while all its GPUs are free."""
+
+    after_s: Seconds
+    """Time from the end of its last job, or from the start, until it sleeps, s."""
+    power_w: Watts
+    """Power of each of its GPUs asleep, W."""
+    wake_s: Seconds
+    """Time to wake, s: a job that starts there first holds its GPUs idle for it."""
+
+
+class Preemption(Section):
+    """Cost of a preemption."""
+
+    checkpoint_s: Seconds = 0.0
+    """Time in which its nodes save its state, s: a job that starts there meanwhile holds its GPUs
+    idle until that is done."""
+    restore_s: Seconds = 0.0
+    """Time for which it holds its GPUs idle before it goes on, s."""
+
+
+class Facility(Section):
+    """Keys of all clusters."""
+
+    pue: Annotated[float, Field(ge=1, le=10)] = 1.0
+    """Power usage effectiveness: power of the whole facility over that of its GPUs."""
+    power_cap_w: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """Cap on the power of all GPUs together, before `pue`, W: a job waits if it could exceed the
+    cap. Free GPUs count as idle, asleep or not. No cap if absent."""
+    sleep: Sleep | None = None
+    """Sleep of free nodes; they never sleep if absent."""
+    preemption: Preemption = Preemption()
+    """Cost of a preemption."""
+
+
+class UniformCluster(Facility):
+    """Equal nodes with GPUs of one type."""
+
+    gpu: str
+    """GPU type, as the profiles and the jobs call it."""
+    gpus: Annotated[int, Field(gt=0, le=MAX_GPUS)]
+    """GPUs of all nodes together."""
+    gpus_per_node: PositiveInt | None = None
+    """GPUs of a node; all on one node if absent."""
+    idle_power_w: Watts
+    """Power of a GPU while no job holds it, W; results call it modelled."""
+    busy_power_w: Watts | None = None
+    """Power of a GPU while a job without a profile holds it, W; modelled too. Needed where there
+    are such jobs."""
+    gpu_model: str | None = None
+    """GPU type whose model says what a power limit changes for such jobs; `gpu` if absent."""
+
+    @model_validator(mode="after")
+    def _busy_draws_more(self) -> Self:
+        _check_power("idle_power_w", self.idle_power_w, "busy_power_w", self.busy_power_w)
+        return self
+
+    @model_validator(mode="after")
+    def _whole_nodes(self) -> Self:
+        if self.gpus % (self.gpus_per_node or self.gpus):
+            raise ValueError(
+                f"gpus: {self.gpus} GPUs do not fill nodes of {self.gpus_per_node} (gpus_per_node)"
+            )
+        return self
+
+
+class MixedCluster(Facility):
+    """Nodes with different GPUs."""
+
+    nodes: str | Annotated[tuple[Nodes, ...], Field(min_length=1)]
+    """Groups of equal nodes, or a trace of jobs with a table of nodes, by name or path."""
+    power: Annotated[dict[str, Power], Field(min_length=1)]
+    """Power of a GPU, by GPU type; every type of the nodes has an entry."""
+
+    @model_validator(mode="after")
+    def _power_is_stated(self) -> Self:
+        if not isinstance(self.nodes, str):
+            absent = sorted({group.gpu for group in self.nodes} - set(self.power))
+            if absent:
+                raise ValueError(f"power: no entry for {', '.join(absent)}")
+        return self
+
+
+def own_keys(form: type[Facility]) -> list[str]:
+    """The keys that only this form of a cluster has."""
+    return [key for key in form.model_fields if key not in Facility.model_fields]
+
+
+def _form_of(cluster: object) -> str | None:
+    """The name of the form; None if keys of both are there."""
+    if isinstance(cluster, Facility):
+        return type(cluster).__name__
+    keys = set(cluster) if isinstance(cluster, dict) else set()
+    if keys.isdisjoint(own_keys(MixedCluster)):
+        return UniformCluster.__name__
+    return MixedCluster.__name__ if keys.isdisjoint(own_keys(UniformCluster)) else None
+
+
+AnyCluster = Annotated[
+    Annotated[UniformCluster, Tag(UniformCluster.__name__)]
+    | Annotated[MixedCluster, Tag(MixedCluster.__name__)],
+    Discriminator(
+        _form_of,
+        custom_error_type="both_forms",
+        custom_error_message=(
+            f"a cluster has either {', '.join(own_keys(UniformCluster))} or "
+            f"{', '.join(own_keys(MixedCluster))}; this one mixes both"
+        ),
+    ),
+]
+"""Discriminated by their own keys."""
