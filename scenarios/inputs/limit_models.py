@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,6 +11,7 @@ from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
+from wattkeeper.scenarios.inputs.measured_power import measured_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.spec.sections.cluster import MixedCluster, UniformCluster
 from wattkeeper.sim.engine.unprofiled import LimitModel, UnprofiledPower, limit_options
@@ -39,16 +38,6 @@ def unprofiled_power(inputs: RunInputs, case: Boundness = "middle") -> Unprofile
     """Power of the jobs of a run without a profile, with limits in a case of boundness."""
     limits = {name: ModelledLimits(model, case) for name, model in inputs.limits.items()}
     return UnprofiledPower(inputs.cluster.busy_w, limits, measured_power(inputs.jobs))
-
-
-def measured_power(jobs: pa.Table | None) -> list[float]:
-    """Measured power of the GPUs of each job, W; NaN where none was; empty if it never was."""
-    if jobs is None or jobs["energy_j"].null_count == jobs.num_rows:
-        return []
-    time_s = pc.if_else(pc.greater(jobs["duration_s"], 0), jobs["duration_s"], None)
-    power_w = pc.divide(jobs["energy_j"], time_s).fill_null(math.nan)
-    values: list[float] = np.asarray(power_w).tolist()
-    return values
 
 
 def limited_types(

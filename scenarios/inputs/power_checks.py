@@ -1,16 +1,20 @@
 """Checks of power before a run: power that is not stated, and jobs that a cap never lets start."""
 
+import math
 from collections import Counter
+from collections.abc import Sequence
+from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import WHOLE, Job
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.job_filter import FilteredJobs, Reason
+from wattkeeper.scenarios.inputs.measured_power import measured_power
 from wattkeeper.scenarios.spec.sections.cluster import MixedCluster
 from wattkeeper.scenarios.spec.wording import count, count_verb
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument
@@ -21,8 +25,15 @@ from wattkeeper.sim.engine.replay import Profiles, Replay
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.unprofiled import UnprofiledPower
 
-Kind = tuple[str | None, int, int, str | None]
-"""Workload, GPUs, thousandths of each and GPU type of a job: its power depends on these."""
+
+class Kind(NamedTuple):
+    """What the power of a job depends on; `power_w` was measured."""
+
+    workload: str | None
+    gpus: int
+    gpu_milli: int = WHOLE
+    gpu_type: str | None = None
+    power_w: float | None = None
 
 
 def check_cap(used: UsedCluster, document: YamlDocument) -> None:
@@ -59,14 +70,13 @@ def check_busy_power(jobs: pa.Table, used: UsedCluster, document: YamlDocument) 
         InputError: It names the key that is missing.
     """
     cluster = used.spec
-    names = ["workload", "gpus", "gpu_milli", "gpu_type"]
-    unmeasured = jobs.filter(pc.is_null(jobs["energy_j"]))
-    counted = unmeasured.group_by(names, use_threads=False).aggregate([([], "count_all")])
+    if None not in cluster.busy_w.values():
+        return
     jobs_by_type: Counter[str] = Counter()
-    for row in counted.to_pylist():
-        if row["workload"] is None:
-            for name in eligible_types(_job(tuple(row[key] for key in names)), cluster):
-                jobs_by_type[name] += row["count_all"]
+    for kind, number in Counter(_kinds(jobs, measured_power(jobs))).items():
+        if kind.workload is None and kind.power_w is None:
+            for name in eligible_types(_job(kind), cluster):
+                jobs_by_type[name] += number
     problems = []
     for name in cluster.gpu_types:
         if jobs_by_type[name] and cluster.power[name].busy_w is None:
@@ -83,26 +93,31 @@ def check_busy_power(jobs: pa.Table, used: UsedCluster, document: YamlDocument) 
 
 
 class PowerCapCheck:
-    """Finds jobs that a power cap never lets start, even on an idle cluster."""
+    """Finds jobs that a power cap never lets start, even on an idle cluster.
 
-    def __init__(self, used: UsedCluster, profiles: Profiles) -> None:
+    `measured_w`: see `measured_power`.
+    """
+
+    def __init__(
+        self, used: UsedCluster, profiles: Profiles, measured_w: Sequence[float] = ()
+    ) -> None:
         self._cluster = cluster = used.spec
+        self._measured_w = measured_w
         # Never runs: only asked for the largest power of jobs.
         env = SimulationEnvironment()
-        power = UnprofiledPower(cluster.busy_w)
+        power = UnprofiledPower(cluster.busy_w, measured_w=measured_w)
         self._backend = Replay(env, profiles, NamedStreams(0), Objective(0.5), power)
         self._budget = PowerBudget(cluster, self._backend)
         self._known = {None, *(workload for workload, _, _ in profiles)}
 
     def reasons(self, filtered: FilteredJobs) -> list[Reason]:
         """Why jobs that were not rejected yet can never start; scripts may train the others."""
-        names = ["workload", "gpus", "gpu_milli", "gpu_type"]
-        kinds = filtered.jobs.group_by(names, use_threads=False).aggregate([]).select(names)
-        known = [kind for kind in _kinds(kinds) if kind[0] in self._known]
-        excess = {kind: self.explain_excess(kind) for kind in known}
+        kind_by_row = _kinds(filtered.all, self._measured_w)
+        rows = {kind_by_row[row]: row for row in filtered.rows.tolist()}
+        excess = {kind: self.explain_excess(kind, row) for kind, row in rows.items()
+                  if kind.workload in self._known}  # fmt: skip
         if not any(excess.values()):
             return []
-        kind_by_row = _kinds(filtered.all.select(names))
         return [
             Reason(
                 "above the power cap",
@@ -114,9 +129,9 @@ class PowerCapCheck:
             )
         ]  # fmt: skip
 
-    def explain_excess(self, kind: Kind) -> str:
-        """The sum that keeps such a job from ever starting; empty if it can start."""
-        cluster, job = self._cluster, _job(kind)
+    def explain_excess(self, kind: Kind, row: int = 0) -> str:
+        """The sum that keeps the job of a row from ever starting; empty if it can start."""
+        cluster, job = self._cluster, _job(kind, row)
         held = job.gpus * job.gpu_milli / WHOLE
         sums = []
         for name in eligible_types(job, cluster):
@@ -138,10 +153,12 @@ def eligible_types(job: Job, cluster: ClusterSpec) -> list[str]:
     return [name for name in names if cluster.most_gpus(name) >= job.gpus]
 
 
-def _kinds(jobs: pa.Table) -> list[Kind]:
-    return list(zip(*(column.to_pylist() for column in jobs.columns), strict=True))
+def _kinds(jobs: pa.Table, measured_w: Sequence[float]) -> list[Kind]:
+    columns = [jobs[name].to_pylist() for name in Kind._fields[:-1]]
+    power_w = [None if math.isnan(each_w) else each_w for each_w in measured_w]
+    return [*map(Kind, *columns, power_w or repeat(None))]
 
 
-def _job(kind: Kind) -> Job:
-    workload, gpus, milli, gpu_type = kind
-    return Job("", "", 1, workload, gpus, 0.0, gpu_milli=milli, gpu_type=gpu_type)
+def _job(kind: Kind, number: int = 0) -> Job:
+    workload, gpus, milli, gpu_type, _ = kind
+    return Job("", "", 1, workload, gpus, 0.0, number=number, gpu_milli=milli, gpu_type=gpu_type)

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache, partial
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
-from wattkeeper.scenarios.inputs.power_checks import PowerCapCheck
+from wattkeeper.scenarios.inputs.power_checks import Kind, PowerCapCheck
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.workload import RecurringWorkload
@@ -74,7 +73,7 @@ def _check_starts(
     """Refuse workloads that can never start below the power cap."""
     cap = PowerCapCheck(used, profiles)
     for name in names:
-        excess = cap.explain_excess((name, gpus, WHOLE, None))
+        excess = cap.explain_excess(Kind(name, gpus))
         if excess:
             what = (
                 f"{used.label}power_cap_w: workload {name!r} can never start below "

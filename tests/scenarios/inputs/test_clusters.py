@@ -138,6 +138,27 @@ def test_a_power_cap_that_is_too_low(ask: Ask, tmp_path: Path) -> None:
     ask(rows, "cluster.power_cap_w=1020", code=0, verb="run")
 
 
+def test_a_power_cap_counts_with_measured_power(inside: Command, tmp_path: Path) -> None:
+    """Of jobs with energy, what they drew decides, whether the cluster states more or less."""
+    capped = SCENARIO.replace("cluster:", "cluster:\n  power_cap_w: 800")
+    (tmp_path / "mine.yaml").write_text(capped.replace(", busy_w: 300", ""), encoding="utf-8")
+
+    def ask(rows: str, *arguments: object, code: int = 0) -> str:
+        header = "job_id,submit_time_s,duration_s,gpus,gpu_type,energy_j\n"
+        (tmp_path / "jobs.csv").write_text(header + rows, encoding="utf-8")
+        inside("traces", "import", "csv", "jobs.csv", "--name=jobs", "--replace")
+        done = inside("run", "mine.yaml", "--set=workload.unusable=drop", *arguments, code=code)
+        return done.stderr if code else done.stdout
+
+    assert "Left out: 1 job above the power cap" in ask("j,0,9,1,a,900\nk,0,10,2,a,5000\n")
+    ran = pd.read_parquet(tmp_path / "results/mine/jobs.parquet")
+    assert ran["job_id"].tolist() == ["j"]
+    assert ran["energy_j"].tolist() == [900]
+    assert_states(
+        ask("j,0,0,1,a,900\nk,0,9,1,a,900\n", code=2), "power.a.busy_w is missing", "1 job"
+    )
+
+
 def test_a_power_cap_on_recurring_jobs(inside: Command) -> None:
     done = inside("validate", "quickstart", "--set", "cluster.power_cap_w=300", code=2)
     assert_states(done.stderr, "workload 'image'", "300 W", "1 GPU at up to")
