@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.policy_kinds import policy_kind
 from wattkeeper.scenarios.analysis.recorded_waits import SAME_S, WaitPart, WaitStatistics
 from wattkeeper.scenarios.analysis.vocabulary import format_value
 from wattkeeper.scenarios.spec.wording import count
 
 RECORDED: Final = "recorded"
-"""The variant of a study in which each job starts when it did."""
+"""The scheduler that starts each job when it started, and its variant in a study."""
 FAR: Final = 1.5
 """Ratio of mean waits above which a run does not reproduce the record."""
 FAR_S: Final = 60.0
@@ -21,18 +23,22 @@ HEADS: Final = (
 """Titles of the columns of `rows_by_part`."""
 
 
-def describe_record(parts: Sequence[WaitPart], baseline: str) -> Iterator[str]:
+def describe_record(parts: Sequence[WaitPart], baseline: str, scenario: Json) -> Iterator[str]:
     """How far the baseline reproduces the record, and where the record itself was impossible."""
     yield from describe_closeness(parts, baseline)
-    run = parts[0]["runs"].get(RECORDED)
-    if run is None or baseline == RECORDED or run["as_recorded"] == 1:
-        return
-    late = round((1 - run["as_recorded"]) * parts[0]["jobs"])
-    delay = _format(run["mean_difference_s"] * parts[0]["jobs"] / late)
-    yield (
-        f"Not all of the record fits the described nodes: {count(late, 'job')} had no place there "
-        f"at the recorded start, and started {delay} later on average (variant {RECORDED})."
-    )
+    replays = [name for name in (baseline, *parts[0]["runs"])
+               if policy_kind(scenario, name, "select") == RECORDED]  # fmt: skip
+    late = 0
+    if replays:
+        run = parts[0]["runs"][replays[0]]
+        late = round((1 - run["as_recorded"]) * parts[0]["jobs"])
+    if late:
+        delay = _format(run["mean_difference_s"] * parts[0]["jobs"] / late)
+        yield (
+            f"Not all of the record fits the described nodes: {count(late, 'job')} had no place "
+            "there at the recorded start, and started "
+            f"{delay} later on average (variant {replays[0]})."
+        )
 
 
 def describe_closeness(parts: Sequence[WaitPart], variant: str) -> Iterator[str]:

@@ -184,7 +184,7 @@ def _choose_baseline(
     baseline = closest_to_record(parts, simulated)
     why = [
         f"{baseline} is closest to the record of {', '.join(simulated)}.",
-        *describe_record(parts, baseline),
+        *describe_record(parts, baseline, done.manifest["scenario"]),
     ]
     tell(f"Baseline: {why[0]}")
     for line in why[1:]:

@@ -12,7 +12,8 @@ from wattkeeper.scenarios.report.phrases import variant_label
 
 def waits_section(manifest: Manifest, summary: Json) -> Element | None:
     """How far the baseline reproduces the record; None where the trace has no recorded starts."""
-    baseline, parts = manifest["scenario"]["baseline"], manifest.get("waits")
+    scenario, parts = manifest["scenario"], manifest.get("waits")
+    baseline = scenario["baseline"]
     if not parts or baseline not in parts[0]["runs"]:
         return None
     rows = []
@@ -23,7 +24,7 @@ def waits_section(manifest: Manifest, summary: Json) -> Element | None:
     return tag(
         "section",
         tag("h2", "Recorded waits, and simulated ones of ", variant_label(baseline, summary)),
-        *markup.notes(describe_record(parts, baseline)),
+        *markup.notes(describe_record(parts, baseline, scenario)),
         build_table(HEADS, rows, class_="cards"),
         id="waits",
     )

@@ -96,6 +96,12 @@ def test_nodes_that_cannot_do_what_the_log_says(inside: Command, folder: Path) -
     (folder / "nodes.yaml").write_text(NODES.replace("count: 4", "count: 3"), encoding="utf-8")
     said = inside(*STUDY).stdout
     assert_states(said, "Not all of the record fits the described nodes", "variant recorded")
+    path = folder / "study/scenario.yaml"
+    text = path.read_text(encoding="utf-8").replace("  recorded:", "  today:")
+    path.write_text(text, encoding="utf-8")
+    inside("run", path, "--out", "again")
+    page = (folder / "again/report.html").read_text(encoding="utf-8")
+    assert_states(page, "had no place there at the recorded start", "(variant today)")
 
 
 def test_a_log_without_limits(inside: Command, folder: Path) -> None:
