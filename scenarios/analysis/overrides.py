@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.differences import list_differences
 from wattkeeper.scenarios.analysis.key_words import describe_setting, key_words
-from wattkeeper.scenarios.spec.cases import base_of
+from wattkeeper.scenarios.spec.case_names import base_of
 
 WHOLE = ("gpu", "gpus", "nodes", "sleep")
 """Keys of a cluster that are described together."""

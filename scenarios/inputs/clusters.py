@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
-from wattkeeper.scenarios.spec.cases import base_of
+from wattkeeper.scenarios.spec.case_names import base_of
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.cluster import Facility, MixedCluster, UniformCluster

@@ -19,7 +19,7 @@ from wattkeeper.scenarios.analysis.consumption import (
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.phrases import Words, join_list, typeset_minus
-from wattkeeper.scenarios.spec.cases import base_of
+from wattkeeper.scenarios.spec.case_names import base_of
 from wattkeeper.sim.results.accounting import CARBON, COST
 from wattkeeper.traces.electricity.series import DAY_S
 

@@ -1,14 +1,9 @@
 """Cases of a variant whose power limits are modelled: how far its jobs are bound by compute."""
 
-from typing import Final
-
+from wattkeeper.scenarios.spec.case_names import BOUNDS, base_of, case_name
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.workload import TraceWorkload
 from wattkeeper.scenarios.spec.variants import policy_of
-from wattkeeper.traces.gpus.model import Boundness
-
-BOUNDS: Final[tuple[Boundness, ...]] = ("low", "high")
-"""The cases besides the middle one, which has the name of the variant."""
 
 
 def add_cases(scenario: Scenario) -> Scenario:
@@ -44,16 +39,3 @@ def drop_cases(scenario: Scenario) -> Scenario:
     variants = {name: variant for name, variant in scenario.variants.items()
                 if base_of(name) not in scenario.variants}  # fmt: skip
     return scenario.model_copy(update={"variants": variants})
-
-
-def case_name(variant: str, case: Boundness) -> str:
-    """The name of a case of a variant."""
-    return f"{variant} ({case})"
-
-
-def base_of(name: str) -> str | None:
-    """The variant of which a name is a case; None if it is no case's name."""
-    for case in BOUNDS:
-        if name.endswith(suffix := f" ({case})"):
-            return name.removesuffix(suffix)
-    return None

@@ -13,6 +13,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from wattkeeper.scenarios.spec.case_names import split_case
 from wattkeeper.scenarios.spec.sections.cluster import AnyCluster
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
 from wattkeeper.scenarios.spec.sections.live import LiveSection
@@ -120,6 +121,20 @@ class Scenario(Section):
             if variant.baseline is not None and variant.baseline not in variants:
                 raise PydanticCustomError(
                     "elsewhere", no_variant(variant.baseline, variants), {"at": (name, "baseline")}
+                )
+        return variants
+
+    @field_validator("variants")
+    @classmethod
+    def _cases_are_cases(cls, variants: dict[str, Variant]) -> dict[str, Variant]:
+        for name, variant in variants.items():
+            base, case = split_case(name) or ("", None)
+            if base in variants and variant.boundness != case:
+                raise PydanticCustomError(
+                    "elsewhere",
+                    "variants: {name} is the name of a case of {base}; state its case "
+                    "(boundness: {case}), or choose another name",
+                    {"at": (name,), "name": repr(name), "base": repr(base), "case": case},
                 )
         return variants
 

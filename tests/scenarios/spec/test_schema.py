@@ -157,6 +157,12 @@ def test_a_wrong_baseline_of_a_variant(refuse: Refuse) -> None:
     check(refuse(text), ("16", "'nope'|default, zeus"))
 
 
+def test_a_variant_with_the_name_of_a_case(refuse: Refuse) -> None:
+    """Else its results would be shown as those of a case of the other variant."""
+    text = changed("  zeus:\n", "  zeus (low): {boundness: high}\n  zeus:\n")
+    check(refuse(text), ("15", "'zeus (low)'|boundness: low"))
+
+
 def test_a_seed_that_stands_twice(refuse: Refuse) -> None:
     """It would count as two observations."""
     check(refuse(changed("seeds: 2", "seeds: [1, 2, 1]")), ("20", "seeds|twice"))
