@@ -18,6 +18,12 @@ from wattkeeper.traces.electricity.series import DAY_S
 ENERGY: Final = "cluster_energy_j"
 AMOUNTS: Final = (ENERGY, COST, CARBON)
 
+UNCHANGED: Final = 1e-9
+"""Share of the baseline's amount up to which a difference is none."""
+
+LEAST: Final = 1e-6
+"""Amounts below this are shown as 0."""
+
 YEAR_S: Final = 365 * DAY_S
 SHORTEST_S: Final = 7 * DAY_S
 """Shortest window that is extrapolated to a year: days of the week differ."""
@@ -79,11 +85,6 @@ def estimate(values: Mapping[int, float], baseline: Mapping[int, float] | None =
     return Estimate(float(results.mean()), *(interval(results) or ()))
 
 
-def format_kwh(energy_j: float, sign: str = "") -> str:
-    """Energy in kWh, with three significant digits below 100."""
-    return f"{_digits(energy_j / JOULES_PER_KWH, sign)} kWh"
-
-
 def format_amount(
     value: float, metric: str, unit: str | None = None, sign: str = "", digits: int | None = None
 ) -> str:
@@ -108,5 +109,9 @@ def format_amount(
 
 
 def _digits(value: float, sign: str, fewest: int = 0) -> str:
-    decimals = 0 if abs(value) >= 100 else max(fewest, 1 if abs(value) >= 10 else 2)
-    return f"{value:{sign},.{decimals}f}"
+    """Three digits below 100, two below 0.1; amounts that round to 0 have no sign of their own."""
+    size = abs(value)
+    decimals = 0 if size >= 100 else max(fewest, 1 if size >= 10 else 2)
+    if LEAST <= size < 0.1:
+        decimals = 1 - math.floor(math.log10(size))
+    return f"{value:{sign}z,.{decimals}f}"

@@ -58,7 +58,7 @@ def write_scenario(plan: StudyPlan, path: Path, results: Path) -> str:
 def _lines(plan: StudyPlan, path: Path, results: Path) -> Iterator[str]:
     yield HEADER
     yield "# Edit it and run it again:"
-    yield (f"#   wattkeeper run {shlex.quote(str(path))} --out {shlex.quote(str(results))}")
+    yield f"#   wattkeeper run {_quote_path(path)} --out {_quote_path(results)}"
     yield f"name: {to_yaml(plan.name)}"
     yield f"question: {to_yaml(QUESTION)}"
     yield from _cluster_lines(plan.cluster)
@@ -82,6 +82,11 @@ def _lines(plan: StudyPlan, path: Path, results: Path) -> Iterator[str]:
     yield f"baseline: {plan.baseline}"
     yield from _comment("Nothing is drawn at random: more seeds would give the same results.")
     yield "seeds: 1"
+
+
+def _quote_path(path: Path) -> str:
+    text = str(path)
+    return shlex.quote(text) if text.isprintable() else to_yaml(text)
 
 
 def _cluster_lines(cluster: DescribedCluster) -> Iterator[str]:
@@ -142,4 +147,4 @@ def to_yaml(value: object) -> str:
         return value
     if isinstance(value, float):
         return f"{value:.15g}"
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=not str(value).isprintable())

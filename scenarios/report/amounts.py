@@ -7,6 +7,7 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.scenarios.analysis.consumption import (
     ENERGY,
+    UNCHANGED,
     YEAR_S,
     Amounts,
     Estimate,
@@ -27,9 +28,6 @@ DIGITS: Final = 3
 """Significant digits of an extrapolated amount."""
 
 NOUNS: Final = {ENERGY: "energy", COST: "cost of electricity", CARBON: "emissions"}
-
-UNCHANGED: Final = 1e-9
-"""Share of the baseline's amount below which a difference is none."""
 
 
 class Bill(NamedTuple):
@@ -130,8 +128,8 @@ class Bill(NamedTuple):
         """How the amounts of a year follow from the window's, and what ranges are of."""
         if self.cases:
             yield (
-                f"Ranges of {' and '.join(self.cases)} go over three cases: how far jobs are bound "
-                "by compute, and so what a power limit changes, was not measured."
+                f"Ranges of {', '.join(self.cases)} go over three cases: how far jobs are bound by "
+                "compute, and so what a power limit changes, was not measured."
             )
         if self.factors is None or not self.amounts:
             return

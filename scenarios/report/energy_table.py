@@ -7,6 +7,7 @@ from xml.etree.ElementTree import Element
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.consumption import (
     ENERGY,
+    UNCHANGED,
     currency,
     format_amount,
 )
@@ -68,7 +69,7 @@ def _cells(
         kind = metric if metric in RATED else ENERGY
         change = own[metric] - baseline[metric] if own is not baseline else 0.0
         content = [tag("b", typeset_minus(format_amount(own[metric], kind, money)))]
-        if abs(change) >= 1e-9 * abs(baseline[kind]):
+        if abs(change) > UNCHANGED * abs(baseline[kind]):
             text = typeset_minus(format_amount(change, kind, money, "+"))
             content.append(tag("span", text, class_="change"))
         cells.append(tag("td", *content, data_label=label))

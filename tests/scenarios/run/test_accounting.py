@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import Command
 from tests.support.messages import assert_states
-from wattkeeper.scenarios.analysis.consumption import format_kwh
+from wattkeeper.scenarios.analysis.consumption import ENERGY, format_amount
 from wattkeeper.scenarios.report.phrases import typeset_minus
 
 SLEEPING = """\
@@ -126,13 +126,22 @@ def test_the_page_shows_the_parts_and_their_differences(
     rows = figures(tmp_path / "out")
     for part in (*PARTS, "cluster"):
         own, baseline = (rows[name][f"{part}_energy_j"] for name in ("srtf", "fifo"))
-        assert format_kwh(own) in text, part
-        assert typeset_minus(format_kwh(own - baseline, "+")) in text, part
+        assert format_amount(own, ENERGY) in text, part
+        assert typeset_minus(format_amount(own - baseline, ENERGY, sign="+")) in text, part
     assert "the last end over all variants" in text
 
 
 @pytest.mark.parametrize(
-    ("energy_j", "text"), [(0.0, "0.00 kWh"), (3.6e7, "10.0 kWh"), (9.4e9, "2,611 kWh")]
+    ("energy_j", "text"),
+    [
+        (0.0, "0.00 kWh"),
+        (-0.0, "0.00 kWh"),
+        (-1e-6, "0.00 kWh"),
+        (18720.0, "0.0052 kWh"),
+        (-1.8e5, "-0.050 kWh"),
+        (3.6e7, "10.0 kWh"),
+        (9.4e9, "2,611 kWh"),
+    ],
 )
-def test_energy_has_three_digits(energy_j: float, text: str) -> None:
-    assert format_kwh(energy_j) == text
+def test_energy_has_up_to_three_digits(energy_j: float, text: str) -> None:
+    assert format_amount(energy_j, ENERGY) == text
