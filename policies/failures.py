@@ -35,9 +35,9 @@ class _Config(Protocol):
     def kind(self) -> str: ...
 
 
-def is_foreign(policy: object) -> bool:
-    """Whether a policy is of another distribution, so that the types of its answers are checked."""
-    return not type(policy).__module__.startswith(f"{HOUSE}.")
+def is_foreign(defined: type) -> bool:
+    """Whether a policy's class, or its config's, is of another distribution."""
+    return not defined.__module__.startswith(f"{HOUSE}.")
 
 
 def explain_failure(

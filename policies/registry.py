@@ -56,6 +56,10 @@ class PolicyConfig(Described):
     """Whether a `Tune` policy also limits the power of jobs without a profile, for which a model of
     the GPU type says what that changes."""
 
+    draws: ClassVar[bool] = False
+    """Whether it draws at random (`Context.rng`), so that seeds may give other results; those of
+    other distributions count as if they did."""
+
     kind: str
     """The policy's name; a subclass narrows it to one `Literal`."""
 

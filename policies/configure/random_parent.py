@@ -29,5 +29,6 @@ class RandomParentConfig(PolicyConfig):
 
     point: ClassVar[Point] = "configure"
     sets_parent: ClassVar[bool] = True
+    draws: ClassVar[bool] = True
     kind: Literal["random-parent"] = "random-parent"
     policy = RandomParent

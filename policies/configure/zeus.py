@@ -127,6 +127,7 @@ class ZeusConfig(PolicyConfig):
     """
 
     point: ClassVar[Point] = "configure"
+    draws: ClassVar[bool] = True
     kind: Literal["zeus"] = "zeus"
     policy = Zeus
     beta: PositiveFloat = 2.0

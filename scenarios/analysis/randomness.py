@@ -1,14 +1,10 @@
 """Whether anything of a scenario is drawn at random, so that seeds can differ."""
 
-from collections.abc import Iterator
-from importlib.util import find_spec
-from typing import Final
-
+from wattkeeper.policies.failures import is_foreign
 from wattkeeper.policies.json_types import Json
+from wattkeeper.policies.registry import POINTS, Point, policies
 from wattkeeper.scenarios.analysis.manifest import Manifest
-
-DRAWING: Final = frozenset({"random-parent", "zeus"})
-"""Shipped policies that draw at random."""
+from wattkeeper.scenarios.analysis.policy_kinds import policy_kind
 
 
 def may_draw(manifest: Manifest, summary: Json) -> bool:
@@ -22,9 +18,10 @@ def may_draw(manifest: Manifest, summary: Json) -> bool:
         return True
     if any("zoo" in variant for variant in scenario["variants"].values()):
         return True
-    if "durations" in scenario["workload"]:
-        return True
-    return any(_policy_draws(point, kind) for point, kind in _chosen_policies(scenario))
+    return any(
+        _policy_draws(scenario, variant, point) for variant in scenario["variants"]
+        for point in POINTS
+    )  # fmt: skip
 
 
 def seeds_agree(summary: Json) -> bool:
@@ -35,14 +32,9 @@ def seeds_agree(summary: Json) -> bool:
     return not any(figure["std"] for figure in figures)
 
 
-def _chosen_policies(scenario: Json) -> Iterator[tuple[str, str]]:
-    """Decision points and kinds of policies, of the scenario and of its variants."""
-    for section in (scenario, *scenario["variants"].values()):
-        for point, chosen in (section.get("policies") or {}).items():
-            if chosen:
-                yield point, chosen["kind"] if isinstance(chosen, dict) else chosen
-
-
-def _policy_draws(point: str, kind: str) -> bool:
-    shipped = find_spec(f"wattkeeper.policies.{point}.{kind.replace('-', '_')}") is not None
-    return kind in DRAWING or not shipped
+def _policy_draws(scenario: Json, variant: str, point: Point) -> bool:
+    kind = policy_kind(scenario, variant, point)
+    if kind is None:
+        return False
+    config = policies(point).get(kind)
+    return config is None or config.draws or is_foreign(config)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest
 from wattkeeper.scenarios.analysis.overrides import clusters_by_variant, describe_overrides
+from wattkeeper.scenarios.analysis.policy_kinds import policy_kind
 from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
 from wattkeeper.scenarios.inputs.profiled_jobs import describe_share
 from wattkeeper.scenarios.spec.wording import count
@@ -93,12 +94,8 @@ def tradeoff_metrics(summary: Json) -> tuple[str, str, tuple[str, str]]:
 
 def oracle_variants(scenario: Json) -> list[str]:
     """The variants of a resolved scenario whose `configure` policy knows the future."""
-    default = scenario.get("policies", {}).get("configure")
-    configured = {
-        name: variant.get("policies", {}).get("configure") or default
-        for name, variant in scenario["variants"].items()
-    }
-    return [name for name, chosen in configured.items() if chosen and chosen["kind"] == "oracle"]
+    names: list[str] = list(scenario["variants"])
+    return [name for name in names if policy_kind(scenario, name, "configure") == "oracle"]
 
 
 def describe_profiles(manifest: Manifest) -> Iterator[str]:

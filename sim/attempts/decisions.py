@@ -160,7 +160,7 @@ class Engaged(NamedTuple):
     @property
     def is_foreign(self) -> bool:
         """Whether the types of its answers are checked."""
-        return is_foreign(self.policy)
+        return is_foreign(type(self.policy))
 
 
 class DecisionMaker:
