@@ -1,12 +1,14 @@
 """What an import changes and leaves out once all rows of a log are known."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from wattkeeper.policies.arrays import Bools, Floats, Ints
+from wattkeeper.traces.arrow import replace_column
 from wattkeeper.traces.library.first_pass import FirstPass, read_parts
 from wattkeeper.traces.library.repeats import (
     TRY_COLUMNS,
@@ -76,12 +78,11 @@ def leave_out(
             f"{tries.held_gpu_s / 3600:,.1f} GPU hours, which are left out."
         )
     skip = np.array(sorted((*tries.skip, *(fault.row for fault in faults))), dtype=np.int64)
-    changes = Changes(skip, tries.submit_s, tries.tries)
+    united = changes = Changes(skip, tries.submit_s, tries.tries)
     if len(skip) or window.dates is not None:
-        more = _apply_window(options, window, result, changes, scratch)
-        changes = changes._replace(skip=more)
+        changes = united._replace(skip=_apply_window(options, window, result, united, scratch))
     if window.since_s > -np.inf:
-        count, gpu_s = measure_carryover(window, read_parts(scratch, COLUMNS))
+        count, gpu_s = measure_carryover(window, _read_jobs(scratch, united))
         if count:
             notes.append(
                 f"{count} jobs that were submitted before {options.since} ran after it, and held "
@@ -90,6 +91,15 @@ def leave_out(
             )
     result.notes = (*result.notes, *notes)
     return changes
+
+
+def _read_jobs(scratch: Path, changes: Changes) -> Iterator[pa.Table]:
+    """The `COLUMNS` of the scratch file, each job once."""
+    start = 0
+    for part in read_parts(scratch, COLUMNS):
+        submit, keep = changes.apply(np.asarray(part["submit_time_s"]), start)
+        start += part.num_rows
+        yield replace_column(part, "submit_time_s", pa.array(submit)).filter(pa.array(keep))
 
 
 def _apply_window(

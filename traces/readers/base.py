@@ -40,7 +40,7 @@ class ImportOptions(NamedTuple):
         columns: Names of the columns of files that have no header line; empty: they have one.
         default_estimate_s: Estimate of jobs without one.
         partitions: File with limit and GPU type of each partition; see
-            `wattkeeper.traces.readers.partitions`.
+            `wattkeeper.traces.library.partitions`.
         since: First submission that is kept, as a date or a number as in the log.
         until: First submission that is not kept any more.
     """

@@ -220,6 +220,7 @@ def test_a_window_of_submissions(put: Callable[..., Path]) -> None:
     path = put(
         HEAD,
         line("1", "08:00", "08:30", "11:00"),
+        line("1", "08:00", "08:30", "11:00"),
         line("2", "09:00", "09:30", "10:00", state="REQUEUED"),
         line("3", "10:00", "10:00", "11:00"),
         line("2", "10:30", "10:40", "11:00"),
@@ -230,12 +231,14 @@ def test_a_window_of_submissions(put: Callable[..., Path]) -> None:
     assert column(trace, "submit_time_s") == [0]
     assert trace.quality["time_origin"].startswith("the first submission, 2024-03-01 10:00:00")
     assert trace.quality["dropped"] == {
+        AGAIN: 1,
         EARLIER: 1,
         "submitted at or after 2024-03-01T12:00:00 (--until)": 1,
         "submitted before 2024-03-01 09:30 (--from)": 2,
     }
     assert trace.quality["kept"] == 1
-    assert any("before 2024-03-01 09:30 ran after it" in note for note in trace.notes)
+    (note,) = (note for note in trace.notes if "ran after it" in note)
+    assert_states(note, "2 jobs", "before 2024-03-01 09:30", "3.7 GPU hours")
     names = ("JobID", "Submit", "Start", "AllocTRES")
     wrong = read_faults(path, since="2024-03-01", columns=names)
     assert_states(wrong, "line 1: has 14 values, must have 4")
