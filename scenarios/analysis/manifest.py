@@ -9,7 +9,7 @@ from wattkeeper.scenarios.inputs.profiled_jobs import ProfiledShare
 
 
 class TraceProvenance(TypedDict):
-    """Where a trace comes from, and the digest of its content."""
+    """Where a trace comes from, what is to be known of it, and the digest of its content."""
 
     trace: str
     kind: str
@@ -19,6 +19,7 @@ class TraceProvenance(TypedDict):
     licence: str
     sha256: dict[str, str]
     parameters: dict[str, Any]
+    notes: NotRequired[list[str]]
     content: str
 
 

@@ -37,6 +37,7 @@ class StudyPlan(NamedTuple):
         why: How the baseline was chosen, in lines.
         fractions: Power limits, as fractions of the highest; empty until the baseline is known.
         is_final: Whether the variants that vary power are there.
+        notes: What was filled into the trace, in lines.
     """
 
     name: str
@@ -48,6 +49,7 @@ class StudyPlan(NamedTuple):
     why: Sequence[str] = ()
     fractions: Sequence[float] = ()
     is_final: bool = False
+    notes: Sequence[str] = ()
 
 
 def write_scenario(plan: StudyPlan, path: Path, results: Path) -> str:
@@ -64,6 +66,7 @@ def _lines(plan: StudyPlan, path: Path, results: Path) -> Iterator[str]:
     yield from _cluster_lines(plan.cluster)
     yield "workload:"
     yield "  kind: trace"
+    yield from _comment(*plan.notes, indent=2)
     yield f"  trace: {to_yaml(str(plan.trace))}"
     yield from _comment("Jobs that cannot run on these nodes are left out of all variants, and "
                         "counted.", indent=2)  # fmt: skip

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.recorded_waits import closest_to_record
@@ -20,10 +19,10 @@ from wattkeeper.scenarios.log_study.scenario_text import (
 )
 from wattkeeper.scenarios.run.run import ScenarioResult, run
 from wattkeeper.scenarios.spec.loading import LoadedScenario, load
-from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.results.tables import RunResult
 from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.library import folder as folders
+from wattkeeper.traces.library.longest_limits import fill_limits
 
 SCENARIO: Final = "scenario.yaml"
 TRACE: Final = "trace"
@@ -91,7 +90,8 @@ def check_free(out: Path, *, replace: bool) -> None:
 def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> StudyResult:
     """Study a log that was imported into `out`; write its scenario and its results there.
 
-    The baseline of the plan is the simulated scheduler that is closest to the record.
+    Jobs without a time limit get one, if any job has one. The baseline of the plan is the simulated
+    scheduler that is closest to the record.
 
     Args:
         plan: What is known before any run.
@@ -102,13 +102,14 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
     Raises:
         WattkeeperError: If no job can run, or a file is wrong.
     """
-    jobs = folders.read(out / TRACE).tables["jobs"]
+    jobs, notes = _fill_limits(out / TRACE, reporter.tell)
     schedulers = list(_choose_schedulers(jobs, reporter.tell))
     simulated = [name for name in SCHEDULERS if name in schedulers]
     plan = plan._replace(
         schedulers=schedulers,
         baseline=next(name for name in USUAL if name in schedulers),
         fractions=_choose_fractions(plan.cluster, reporter.tell),
+        notes=notes,
     )
     known: list[RunResult] = []
     if RECORDED in schedulers:
@@ -135,6 +136,18 @@ def _load(plan: StudyPlan, out: Path) -> LoadedScenario:
     return load(str(path))
 
 
+def _fill_limits(folder: Path, tell: Callable[[str], None]) -> tuple[pa.Table, Sequence[str]]:
+    """The jobs of a trace that gets the limits that it lacks, and what was filled in."""
+    trace = folders.read(folder)
+    filled = fill_limits(trace)
+    notes = filled.notes[len(trace.notes) :]
+    if notes:
+        folders.write(filled, folder, overwrite=True)
+    for note in notes:
+        tell(f"Note: {note}")
+    return filled.tables["jobs"], notes
+
+
 def _choose_schedulers(jobs: pa.Table, tell: Callable[[str], None]) -> Iterator[str]:
     """The schedulers that can work on these jobs, the record first."""
     startless = jobs["start_time_s"].null_count
@@ -143,14 +156,11 @@ def _choose_schedulers(jobs: pa.Table, tell: Callable[[str], None]) -> Iterator[
     elif startless < jobs.num_rows:
         tell(f"Left out: {RECORDED}, for {startless:,} of {jobs.num_rows:,} jobs have no recorded "
              "start.")  # fmt: skip
-    runnable = jobs.filter(pc.is_valid(jobs["duration_s"]))
-    limitless = runnable["estimate_s"].null_count
-    if limitless:
-        tell(
-            f"Left out: easy-backfill, for {limitless:,} of {count(runnable.num_rows, 'job')} have "
-            "no time limit; state them with --partitions or --default-estimate."
-        )
-    yield from (name for name in ORDER if name != "easy-backfill" or not limitless)
+    has_limits = not jobs["estimate_s"].null_count
+    if not has_limits:
+        tell("Left out: easy-backfill, for no job has a time limit; state limits with --partitions "
+             "or --default-estimate.")  # fmt: skip
+    yield from (name for name in ORDER if name != "easy-backfill" or has_limits)
 
 
 def _choose_fractions(cluster: DescribedCluster, tell: Callable[[str], None]) -> Sequence[float]:

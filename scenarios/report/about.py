@@ -60,16 +60,17 @@ def _describe_clusters(scenario: Json) -> str:
 
 
 def describe_input(trace: TraceProvenance) -> Element:
-    """A trace, its origin and its source."""
+    """A trace, its origin and its source; of recorded jobs also the notes."""
     synthetic = trace["origin"] != "recorded"
     origin = ORIGINS.get(trace["origin"], trace["origin"])
     name = "" if trace["trace"] == trace["origin"] else f" {trace['trace']}"
     source = trace.get("source") if not (synthetic and name == "") else None
+    notes = trace.get("notes", []) if trace["kind"] == "jobs" and not synthetic else []
     return tag(
         "span",
         f"{trace['kind']}{name}: ",
         tag("b", origin, class_="warn" if synthetic else "good"),
-        f". {source}" if source else "",
+        "".join(f". {part.removesuffix('.')}" for part in (source, *notes) if part),
     )
 
 

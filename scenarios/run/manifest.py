@@ -123,7 +123,7 @@ def _describe_rate(rate: Rate, unit: str) -> str:
 
 
 def provenance(trace: Trace) -> TraceProvenance:
-    """Where a trace comes from, and the digest of its content."""
+    """Where a trace comes from, what is to be known of it, and the digest of its content."""
     return {
         "trace": trace.name,
         "kind": trace.kind,
@@ -133,6 +133,7 @@ def provenance(trace: Trace) -> TraceProvenance:
         "licence": trace.licence,
         "sha256": dict(trace.inputs),
         "parameters": dict(trace.parameters),
+        "notes": list(trace.notes),
         "content": digest_tables(
             {name: drop_optional(table, table.schema) for name, table in trace.tables.items()}
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -108,10 +109,25 @@ def test_a_log_without_limits(inside: Command, folder: Path) -> None:
     jobs = draw_jobs(60)
     write_sacct(folder / "sacct.txt", jobs, first_that_fits(jobs), limits=False)
     said = inside(*STUDY).stdout
-    assert_states(said, "Left out: easy-backfill, for 20 of 60 jobs", "--default-estimate")
-    assert "easy-backfill" not in read(folder / "study/results", "summary")["variants"]
-    inside(*STUDY, "--replace", "--default-estimate", "86400")
-    assert "easy-backfill" in read(folder / "study/results", "summary")["variants"]
+    note = "20 of 61 jobs have no time limit, and are taken to have the longest of their partition"
+    assert_states(said, note, "gpu ", "long ", "debug ", "--default-estimate")
+    results = folder / "study/results"
+    assert "easy-backfill" in read(results, "summary")["variants"]
+    for path in ("results/report.html", "scenario.yaml"):
+        text = (folder / "study" / path).read_text(encoding="utf-8").replace("\n  # ", " ")
+        assert_states(text, note)
+    digest = read(results, "manifest")["results_digest"]
+    inside("run", "study/scenario.yaml", "--out", "again")
+    assert read(folder / "again", "manifest")["results_digest"] == digest
+    said = inside(*STUDY, "--replace", "--default-estimate", "86400").stdout
+    assert_states(said, "20 jobs without an estimate have 86400 s")
+    assert "longest" not in said
+    log = (folder / "sacct.txt").read_text(encoding="utf-8")
+    log = re.sub(r"\|\d+\|(COMPLETED\||RUNNING)", r"|UNLIMITED|\1", log)
+    (folder / "sacct.txt").write_text(log, encoding="utf-8")
+    said = inside(*STUDY, "--replace").stdout
+    assert_states(said, "Left out: easy-backfill, for no job has a time limit", "--partitions")
+    assert "easy-backfill" not in read(results, "summary")["variants"]
 
 
 def test_a_log_without_starts(inside: Command, folder: Path) -> None:
