@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.sim.results.accounting import CARBON, COST
@@ -17,6 +18,21 @@ from wattkeeper.traces.electricity.series import DAY_S
 
 ENERGY: Final = "cluster_energy_j"
 AMOUNTS: Final = (ENERGY, COST, CARBON)
+
+PARTS: Final = {
+    "training_energy_j": "training",
+    "held_energy_j": "held without training",
+    "idle_energy_j": "idle",
+    "asleep_energy_j": "asleep",
+}
+"""Parts of the energy of a cluster, and their labels."""
+
+CLUSTER_ENERGY: Final = (ENERGY, *PARTS)
+"""Energy of clusters is shown in kWh, as electricity is billed; that of jobs in joules, as in
+profiles."""
+
+RATES: Final = {COST: "electricity", CARBON: "emissions"}
+"""What the energy of a cluster costs and emits, and the labels."""
 
 UNCHANGED: Final = 1e-9
 """Share of the baseline's amount up to which a difference is none."""
@@ -66,6 +82,16 @@ def currency(manifest: Manifest) -> str | None:
     return stated.pop() if len(stated) == 1 else None
 
 
+def known_rates(manifest: Manifest, summary: Json) -> dict[str, str]:
+    """Those of `RATES` that are known of all variants; costs only in one currency."""
+    metrics = [about["metrics"] for about in summary["variants"].values()]
+    return {
+        metric: label for metric, label in RATES.items()
+        if all(own.get(metric, {}).get("mean") is not None for own in metrics)
+        and (metric != COST or currency(manifest) is not None)
+    }  # fmt: skip
+
+
 def yearly_factors(manifest: Manifest) -> dict[int, float] | None:
     """365 days over the length of each seed's window; None where one is below `SHORTEST_S`."""
     lengths = [until - begin for begin, until in manifest["windows"]]
@@ -88,17 +114,17 @@ def estimate(values: Mapping[int, float], baseline: Mapping[int, float] | None =
 def format_amount(
     value: float, metric: str, unit: str | None = None, sign: str = "", digits: int | None = None
 ) -> str:
-    """An amount of one of `AMOUNTS` with its unit.
+    """An amount with its unit.
 
     Args:
         value: The amount in J, in the currency, or in g.
-        metric: Its metric.
+        metric: Its metric, of `AMOUNTS` or `CLUSTER_ENERGY`.
         unit: The currency.
         sign: `+` for differences.
         digits: Significant digits of an extrapolated amount.
     """
     size, name = 1.0, unit or ""
-    if metric == ENERGY:
+    if metric in CLUSTER_ENERGY:
         size, name = JOULES_PER_KWH, "kWh"
     elif metric == CARBON:
         size, name = (1e6, "t CO2") if abs(value) >= 1e7 else (1e3, "kg CO2")

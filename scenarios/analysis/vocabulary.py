@@ -5,12 +5,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.consumption import CLUSTER_ENERGY, format_amount
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest
 from wattkeeper.scenarios.analysis.overrides import clusters_by_variant, describe_overrides
 from wattkeeper.scenarios.analysis.policy_kinds import policy_kind
 from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
 from wattkeeper.scenarios.inputs.profiled_jobs import describe_share
 from wattkeeper.scenarios.spec.wording import count
+from wattkeeper.traces.electricity.charges import JOULES_PER_KWH
 from wattkeeper.traces.files.names import file_name
 
 Unit = tuple[str, float]
@@ -176,7 +178,7 @@ def _define_queue(manifest: Manifest, summary: Json) -> Iterator[str]:
         f"No job has a profile: each runs for {time}, on whatever type of GPU, at its modelled "
         f"power when busy. job completion: from submission to end, mean{tail}. queue delay: mean "
         "wait for GPUs, before the start and while preempted. makespan: from the first submission "
-        "to the last end. 1 GJ = 277.8 kWh."
+        "to the last end."
     )
     costs = [own["preemption"] for own in clusters_by_variant(scenario).values()]
     free = not any(cost["checkpoint_s"] or cost["restore_s"] for cost in costs)
@@ -204,6 +206,8 @@ def metric_units(metric: str) -> Sequence[Unit]:
         return TIMES
     if metric.endswith("_bytes"):
         return SIZES
+    if metric in CLUSTER_ENERGY:
+        return (("kWh", JOULES_PER_KWH),)
     if metric.endswith(("_j", "cost", "regret")):
         return ENERGIES
     return (("", 1.0),)
@@ -223,6 +227,8 @@ def format_value(value: float | None, metric: str) -> str:
         return f"{value:,.0f}"
     if metric in SHARES:
         return f"{100 * value:.1f} %" if metric == "with_parent" else f"{value:.4f}"
+    if metric in CLUSTER_ENERGY:
+        return format_amount(value, metric)
     unit, size = choose_unit([value], metric_units(metric))
     if unit == "J":
         return f"{value:.1f} J"

@@ -1,32 +1,22 @@
 """Table of the energy of the cluster by what its GPUs do, of its cost and its emissions."""
 
 from collections.abc import Iterator, Mapping
-from typing import Final
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.consumption import (
     ENERGY,
+    PARTS,
+    RATES,
     UNCHANGED,
     currency,
     format_amount,
+    known_rates,
 )
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.vocabulary import format_value
 from wattkeeper.scenarios.report.markup import build_table, tag
 from wattkeeper.scenarios.report.phrases import typeset_minus, variant_label
-from wattkeeper.sim.results.accounting import CARBON, COST
-
-PARTS: Final = {
-    "training_energy_j": "training",
-    "held_energy_j": "held without training",
-    "idle_energy_j": "idle",
-    "asleep_energy_j": "asleep",
-}
-"""Parts of the energy of a cluster, and their labels."""
-
-RATED: Final = {COST: "electricity", CARBON: "emissions"}
-"""What energy costs and emits, and the labels."""
 
 
 def energy_section(manifest: Manifest, summary: Json) -> Element | None:
@@ -40,9 +30,7 @@ def energy_section(manifest: Manifest, summary: Json) -> Element | None:
     shown = {part: label for part, label in PARTS.items() if any(m[part] for m in means.values())}
     shown[ENERGY] = "together"
     money = currency(manifest)
-    shown |= {metric: label for metric, label in RATED.items()
-              if all(mean.get(metric) is not None for mean in means.values())
-              and (metric != COST or money)}  # fmt: skip
+    shown |= known_rates(manifest, summary)
     rows = [
         tag("tr", tag("th", variant_label(name, summary), scope="row"),
             *_cells(shown, means[name], means[about["versus"]["baseline"]], money),
@@ -66,11 +54,11 @@ def _cells(
     """A variant's energy by part and in all, with the difference to the baseline below."""
     cells = []
     for metric, label in shown.items():
-        kind = metric if metric in RATED else ENERGY
+        whole = metric if metric in RATES else ENERGY
         change = own[metric] - baseline[metric] if own is not baseline else 0.0
-        content = [tag("b", typeset_minus(format_amount(own[metric], kind, money)))]
-        if abs(change) > UNCHANGED * abs(baseline[kind]):
-            text = typeset_minus(format_amount(change, kind, money, "+"))
+        content = [tag("b", typeset_minus(format_amount(own[metric], metric, money)))]
+        if abs(change) > UNCHANGED * abs(baseline[whole]):
+            text = typeset_minus(format_amount(change, metric, money, "+"))
             content.append(tag("span", text, class_="change"))
         cells.append(tag("td", *content, data_label=label))
     return cells

@@ -20,6 +20,7 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     notes,
     shown_metrics,
 )
+from wattkeeper.scenarios.cli.tables.electricity import print_electricity
 from wattkeeper.scenarios.run.run import ScenarioResult
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.wording import percent
@@ -49,6 +50,7 @@ def print_results(console: Console, scenario: Scenario, done: ScenarioResult) ->
                 for m in shown if m in about["versus"]]  # fmt: skip
     if "noise" in verdicts:
         console.print(NOISE_NOTE, style="dim")
+    print_electricity(console, done.manifest, done.summary)
     for note in notes(done.manifest, done.summary):
         console.print(note, style="dim")
     workloads = done.summary["by"]["workload"]

@@ -7,10 +7,10 @@ from typing import Literal, NamedTuple
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import (
-    ENERGIES,
     TIMES,
     choose_unit,
     knows_energy,
+    metric_units,
     oracle_variants,
     tradeoff_metrics,
 )
@@ -70,7 +70,7 @@ def draw_energy_against_time(study: Study, variants: list[str]) -> Iterator[Char
         EnergyTime(v, of_variant[time], of_variant[energy], bound=variants[v] in oracles)
         for v, of_variant in enumerate(metrics)
     ]
-    data = scatter(points, labels)
+    data = scatter(points, energy, labels)
     if data is not None:
         yield Chart(
             "pareto",
@@ -133,17 +133,18 @@ def _pareto_optimal(points: Sequence[EnergyTime], indices: Sequence[int]) -> lis
 
 
 def scatter(
-    points: Sequence[EnergyTime], labels: tuple[str, str], path: bool = False
+    points: Sequence[EnergyTime], metric: str, labels: tuple[str, str], path: bool = False
 ) -> ChartData | None:
     """The data of energy against time; None if no point is known.
 
     Args:
         points: Points of all variants.
+        metric: The metric of energy.
         labels: Names of time and energy.
         path: Whether a line joins the points of a variant in their order.
     """
     x, y = _means(points, "time"), _means(points, "energy")
-    (x_unit, x_size), (y_unit, y_size) = choose_unit(x, TIMES), choose_unit(y, ENERGIES)
+    (x_unit, x_size), (y_unit, y_size) = choose_unit(x, TIMES), choose_unit(y, metric_units(metric))
     dots: list[Dot] = []
     for point, time, energy in zip(points, x, y, strict=True):
         if not (math.isfinite(time) and math.isfinite(energy)):

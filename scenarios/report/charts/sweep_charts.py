@@ -92,7 +92,7 @@ def _draw_energy_against_time(
         for name, about in point.summary["variants"].items()
     ]  # fmt: skip
     drawn, reduction = limit_points(dots)
-    data = scatter(drawn, labels, path=single)
+    data = scatter(drawn, energy, labels, path=single)
     if data is None:
         return None
     title = title_of_key(next(iter(sweep["axes"])))

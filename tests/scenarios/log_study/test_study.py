@@ -14,6 +14,7 @@ import yaml
 from tests.conftest import Command
 from tests.support.messages import assert_states
 from tests.support.slurm_logs import GPUS, draw_jobs, first_that_fits, write_sacct
+from wattkeeper.scenarios.analysis.consumption import format_amount
 
 NODES = "nodes: [{gpu: a100, count: 4, gpus: 8}]\npue: 1.2\n"
 STUDY = ("study", "slurm", "sacct.txt", "--nodes", "nodes.yaml", "--out", "study")
@@ -53,8 +54,17 @@ def test_a_log_becomes_a_page(inside: Command, folder: Path) -> None:
     kwh = base["cluster_energy_j"] / 3.6e6
     assert base["electricity_cost"] == pytest.approx(0.2 * kwh)
     assert base["carbon_g"] == pytest.approx(350 * kwh)
+    cells = [line.split("│") for line in said.splitlines() if line.startswith("│ fjf ")]
+    row = [cell.strip() for cell in cells[-1][2:-1]]
+    assert row == [format_amount(kwh * 3.6e6, "cluster_energy_j"),
+                   format_amount(0.2 * kwh, "electricity_cost", "EUR"),
+                   format_amount(350 * kwh, "carbon_g")]  # fmt: skip
+    assert cells[-2][2].strip() == row[0]
+    assert " kWh" in row[0]
+    assert "J" not in row[0]
     assert not (folder / "library").exists(), "the library of the user is left alone"
     page = (results / "report.html").read_text(encoding="utf-8")
+    assert f"<b>{row[0]}</b>" in page.split('id="energy"')[0], "the table of variants"
     assert_states(page, "Recorded waits, and simulated ones", "recorded start")
 
 

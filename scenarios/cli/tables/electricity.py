@@ -1,0 +1,40 @@
+"""Terminal table of a run: what the cluster uses, and what that costs and emits."""
+
+from rich.console import Console
+from rich.table import Table
+
+from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.consumption import (
+    ENERGY,
+    UNCHANGED,
+    currency,
+    format_amount,
+    known_rates,
+)
+from wattkeeper.scenarios.analysis.manifest import Manifest
+
+
+def print_electricity(console: Console, manifest: Manifest, summary: Json) -> None:
+    """Print energy, cost and emissions of the cluster, where prices or emissions are stated."""
+    shown = {ENERGY: "energy"} | known_rates(manifest, summary)
+    if len(shown) == 1:
+        return
+    seeds = len(manifest["seeds"])
+    title = "Electricity of the cluster" + f", mean of {seeds} seeds" * (seeds > 1)
+    table = Table(title=f"{title}, with the difference to the baseline")
+    table.add_column("variant")
+    for label in shown.values():
+        table.add_column(label, justify="right", no_wrap=True)
+    money = currency(manifest)
+    means = {name: {metric: about["metrics"][metric]["mean"] for metric in shown}
+             for name, about in summary["variants"].items()}  # fmt: skip
+    for name, about in summary["variants"].items():
+        cells = []
+        for metric, value in means[name].items():
+            usual = means[about["versus"]["baseline"]][metric]
+            change = ""
+            if abs(value - usual) > UNCHANGED * abs(usual):
+                change = f" ({format_amount(value - usual, metric, money, '+')})"
+            cells.append(format_amount(value, metric, money) + change)
+        table.add_row(name, *cells)
+    console.print(table)
