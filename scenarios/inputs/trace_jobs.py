@@ -1,0 +1,223 @@
+"""Inputs of workloads that are the jobs of a trace."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from wattkeeper.policies.errors import InputError, PolicyError, ScenarioError
+from wattkeeper.policies.profile import Profile
+from wattkeeper.scenarios.inputs.clusters import UsedCluster
+from wattkeeper.scenarios.inputs.job_filter import (
+    FilteredJobs,
+    check_groups,
+    find_incomplete,
+    find_unusable,
+    ignore_gpu_types,
+)
+from wattkeeper.scenarios.inputs.limit_models import limited_types
+from wattkeeper.scenarios.inputs.measured_power import measured_power
+from wattkeeper.scenarios.inputs.policy_checks import locate_error
+from wattkeeper.scenarios.inputs.power_checks import PowerCapCheck, check_busy_power
+from wattkeeper.scenarios.inputs.profiled_jobs import count_profiled
+from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
+from wattkeeper.scenarios.inputs.zoo_models import (
+    TraceModels,
+    assign_trained,
+    estimate_durations,
+    read_models,
+)
+from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.spec.sections.workload import TraceWorkload, WorkloadMapping
+from wattkeeper.scenarios.spec.variants import DEFAULTS, load_of, policy_of
+from wattkeeper.scenarios.spec.yaml_document import locate_errors
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
+from wattkeeper.sim.engine.replay import Profiles
+from wattkeeper.traces.gpus.model import GpuModel
+from wattkeeper.traces.library import store
+from wattkeeper.traces.mapping import Mapped, map_workloads
+from wattkeeper.traces.profiles import ProfileSet, load_profiles
+from wattkeeper.traces.trace import Trace
+
+LoadProfiles = Callable[[str, int], ProfileSet]
+"""Gives the profiles of a GPU type and a number of GPUs."""
+
+
+def read_jobs(
+    loaded: LoadedScenario,
+    workload: TraceWorkload,
+    profiles: Trace | None,
+    clusters: Sequence[UsedCluster],
+    trained: frozenset[str],
+) -> ScenarioInputs:
+    """The jobs of a trace that all clusters can run, and the profiles that they need.
+
+    Workloads in `trained` need none.
+
+    Raises:
+        InputError: If the trace or a profile is absent or wrong, or jobs cannot run; the message
+            names the place in the scenario or in the trace.
+    """
+    with locate_errors(loaded.document, "workload", "trace"):
+        trace = store.find(workload.trace)
+        if trace.kind != "jobs":
+            raise InputError(f"trace {trace.name!r} holds {trace.kind}; a trace of jobs is needed")
+    load = None if profiles is None else cache(partial(load_profiles, profiles))
+    models = read_models(trace)
+    prepared = _prepare_jobs(
+        loaded, workload, trace.tables["jobs"], models, load, clusters, trained
+    )
+    check_groups(prepared.jobs, trace.name)
+    filtered = FilteredJobs(prepared.jobs, trace.name)
+    needed = _filter_jobs(loaded, workload, filtered, load, clusters, trained)
+    runnable = filtered.jobs
+    by_variant = {
+        variant: RunInputs(
+            used.spec,
+            own,
+            runnable,
+            load_of(loaded.scenario, variant),
+            models=models,
+            trained=trained,
+            limits=_limit_models(loaded, variant, runnable, used),
+        )
+        for used, own in zip(clusters, needed, strict=True)
+        for variant in used.variants
+    }
+    return ScenarioInputs(
+        by_variant,
+        (trace,) if profiles is None else (profiles, trace),
+        filtered.dropped,
+        filtered.dropped_for,
+        prepared.ignored,
+        filtered.rows,
+        prepared.mapping,
+        prepared.timed,
+        count_profiled(runnable, trained, workload.mapping.duration if workload.mapping else None),
+    )
+
+
+class _PreparedJobs(NamedTuple):
+    """Jobs of a trace as a scenario wants them; the other fields as in `ScenarioInputs`."""
+
+    jobs: pa.Table
+    ignored: Mapping[str, int]
+    mapping: Sequence[Mapping[str, object]]
+    timed: int
+
+
+def _prepare_jobs(
+    loaded: LoadedScenario,
+    workload: TraceWorkload,
+    jobs: pa.Table,
+    models: TraceModels,
+    load: LoadProfiles | None,
+    clusters: Sequence[UsedCluster],
+    trained: frozenset[str],
+) -> _PreparedJobs:
+    """Give jobs the GPU types, workloads and durations that the scenario states."""
+    scenario, document = loaded
+    ignored: Mapping[str, int] = {}
+    mapping: Sequence[Mapping[str, object]] = ()
+    timed = 0
+    if workload.gpu_types == "ignore":
+        jobs, ignored = ignore_gpu_types(jobs)
+    if workload.mapping is not None:
+        reference = next(used for used in clusters if scenario.baseline in used.variants)
+        with locate_errors(document, "workload", "mapping"):
+            mapped = _map_jobs(jobs, workload.mapping, load, reference.spec)
+            jobs, mapping = mapped.jobs, mapped.table
+    if workload.durations is not None:
+        jobs, timed = estimate_durations(jobs, models, workload.durations)
+    if trained:
+        jobs, named = assign_trained(jobs, models, trained)
+        for name in sorted(trained - named):
+            raise ScenarioError(
+                f"no job trains {name!r}; jobs name the workloads or tasks "
+                f"{', '.join(sorted(named)) or '(none)'}",
+                document.where(("live", "workloads", name)),
+            )
+    return _PreparedJobs(jobs, ignored, mapping, timed)
+
+
+def _filter_jobs(
+    loaded: LoadedScenario,
+    workload: TraceWorkload,
+    filtered: FilteredJobs,
+    load: LoadProfiles | None,
+    clusters: Sequence[UsedCluster],
+    trained: frozenset[str],
+) -> list[Profiles]:
+    """Reject jobs that a cluster cannot run; the profiles that the others need, by cluster."""
+    scenario, document = loaded
+    jobs = filtered.all
+    for used in clusters:
+        filtered.reject(used, find_unusable(jobs, used.spec, used.recorded))
+        if workload.unusable == "drop":
+            configs = [policy_of(scenario, name, point) for name in used.variants
+                       for point in DEFAULTS]  # fmt: skip
+            filtered.reject(used, find_incomplete(jobs, configs))
+    runnable = filtered.jobs
+    needed: list[Profiles] = []
+    for used in clusters:
+        with locate_errors(document, *used.path):
+            needed.append(_needed_profiles(runnable, load, used.spec, trained))
+        check_busy_power(runnable, used, document)
+    measured_w = measured_power(jobs)
+    for used, own in zip(clusters, needed, strict=True):
+        if used.spec.power_cap_w is not None:
+            filtered.reject(used, PowerCapCheck(used, own, measured_w).reasons(filtered))
+    filtered.finish(drop=workload.unusable == "drop")
+    return needed
+
+
+def _limit_models(
+    loaded: LoadedScenario, variant: str, jobs: pa.Table, used: UsedCluster
+) -> dict[str, GpuModel]:
+    """Models of the GPU types on which a variant limits jobs without a profile."""
+    tune = policy_of(loaded.scenario, variant, "tune")
+    if not tune.limits_unprofiled or not jobs["workload"].null_count:
+        return {}
+    try:
+        return dict(limited_types(jobs, used, tune))
+    except PolicyError as error:
+        raise locate_error(loaded, variant, error) from None
+
+
+def _map_jobs(
+    jobs: pa.Table, mapping: WorkloadMapping, load: LoadProfiles | None, cluster: ClusterSpec
+) -> Mapped:
+    """Jobs with workloads; time is that of the default configuration, retries included."""
+    if load is None:
+        raise InputError("mapping needs workload.profiles")
+    if len(cluster.gpu_types) > 1:
+        raise InputError(f"mapping needs one GPU type, not {', '.join(cluster.gpu_types)}")
+    known = load(cluster.gpu_types[0], 1)
+    mean_time_s = {}
+    for name in known.workloads:
+        profile = known.get(name)
+        curve = profile.curves[profile.default_batch_size]
+        epochs = curve.expected_epochs(profile.max_epochs)
+        mean_time_s[name] = epochs * curve.time_per_epoch_s[-1]
+    return map_workloads(jobs, mean_time_s, mapping.by, {1}, keep=mapping.duration == "keep")
+
+
+def _needed_profiles(
+    jobs: pa.Table, load: LoadProfiles | None, cluster: ClusterSpec, trained: frozenset[str]
+) -> Profiles:
+    """The profiles of all other workloads of the jobs on all types that they may run on."""
+    kinds = ["workload", "gpus", "gpu_type"]
+    rows = jobs.group_by(kinds, use_threads=False).aggregate([]).to_pylist()
+    needed: dict[tuple[str, int, str], Profile] = {}
+    for row in sorted(rows, key=lambda row: (row["workload"] or "", row["gpus"])):
+        if row["workload"] is None or row["workload"] in trained:
+            continue
+        if load is None:
+            raise InputError("jobs of the trace name workloads: say where their profiles are "
+                             "(workload.profiles)")  # fmt: skip
+        for index in cluster.types_allowed(row["gpu_type"]):
+            name = cluster.gpu_types[index]
+            profile = load(name, row["gpus"]).get(row["workload"])
+            needed[row["workload"], row["gpus"], name] = profile
+    return needed
