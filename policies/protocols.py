@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Demand = tuple[int, int, str | None]
 """Number of GPUs, thousandths of each GPU, and the allowed GPU types (None: any)."""
 
-Key = tuple[int | str | None, ...]
+Key = tuple[float | str | None, ...]
 """Demand and workload as a flat tuple; all jobs of one key fit in the cluster, or none does."""
 
 WHOLE: Final = 1000
@@ -46,7 +46,7 @@ NEW: Final = -1
 
 JOB_ATTRIBUTES = ("job_id", "group_id", "recurrence", "workload", "gpus", "submit_time_s",
                   "duration_s", "time_scale", "number", "gpu_milli", "gpu_type", "user",
-                  "estimate_s", "model", "recorded_start_s")  # fmt: skip
+                  "estimate_s", "model", "recorded_start_s", "reserved_w")  # fmt: skip
 """The attributes that a job is constructed from; the others are derived."""
 
 
@@ -73,7 +73,10 @@ class Job:
         model: Name of the trained model, which identifies its graph in the zoo; None if the job
             does not use the zoo.
         recorded_start_s: When it started in the log that it comes from, s; NaN if unknown.
-        key: Demand and workload: decides where the job fits, also under a power cap.
+        reserved_w: Power of all its GPUs that counts under a power cap until a limit is chosen, W;
+            0: the most that its workload, or a job without one, may draw.
+        key: Demand, workload and reserved power: decides where the job fits, also under a power
+            cap.
         gpus_held: Allocated GPUs, fractions included.
     """
 
@@ -96,6 +99,7 @@ class Job:
         estimate_s: float = math.nan,
         model: str | None = None,
         recorded_start_s: float = math.nan,
+        reserved_w: float = 0.0,
     ) -> None:
         self.job_id: Final = job_id
         self.group_id: Final = group_id
@@ -112,7 +116,9 @@ class Job:
         self.estimate_s: Final = estimate_s
         self.model: Final = model
         self.recorded_start_s: Final = recorded_start_s
-        self.key: Final[Key] = (gpus, gpu_milli, gpu_type, workload)
+        self.reserved_w: Final = reserved_w
+        demand: Key = (gpus, gpu_milli, gpu_type, workload)
+        self.key: Final[Key] = (*demand, reserved_w) if reserved_w else demand
         self.gpus_held: Final = gpus * gpu_milli / WHOLE
 
     @property

@@ -1,8 +1,6 @@
 """Checks of power before a run: power that is not stated, and jobs that a cap never lets start."""
 
-import math
 from collections import Counter
-from collections.abc import Sequence
 from itertools import repeat
 from typing import NamedTuple
 
@@ -14,7 +12,7 @@ from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import WHOLE, Job
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.job_filter import FilteredJobs, Reason
-from wattkeeper.scenarios.inputs.measured_power import measured_power
+from wattkeeper.scenarios.inputs.measured_power import reserved_power
 from wattkeeper.scenarios.spec.sections.cluster import MixedCluster
 from wattkeeper.scenarios.spec.wording import count, count_verb
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument
@@ -27,13 +25,13 @@ from wattkeeper.sim.engine.unprofiled import UnprofiledPower
 
 
 class Kind(NamedTuple):
-    """What the power of a job depends on; `power_w` was measured."""
+    """What the power of a job depends on; `reserved_w` as in `Job`."""
 
     workload: str | None
     gpus: int
     gpu_milli: int = WHOLE
     gpu_type: str | None = None
-    power_w: float | None = None
+    reserved_w: float = 0.0
 
 
 def check_cap(used: UsedCluster, document: YamlDocument) -> None:
@@ -73,8 +71,8 @@ def check_busy_power(jobs: pa.Table, used: UsedCluster, document: YamlDocument) 
     if None not in cluster.busy_w.values():
         return
     jobs_by_type: Counter[str] = Counter()
-    for kind, number in Counter(_kinds(jobs, measured_power(jobs))).items():
-        if kind.workload is None and kind.power_w is None:
+    for kind, number in Counter(_kinds(jobs)).items():
+        if kind.workload is None and not kind.reserved_w:
             for name in eligible_types(_job(kind), cluster):
                 jobs_by_type[name] += number
     problems = []
@@ -93,28 +91,22 @@ def check_busy_power(jobs: pa.Table, used: UsedCluster, document: YamlDocument) 
 
 
 class PowerCapCheck:
-    """Finds jobs that a power cap never lets start, even on an idle cluster.
+    """Finds jobs that a power cap never lets start, even on an idle cluster."""
 
-    `measured_w`: see `measured_power`.
-    """
-
-    def __init__(
-        self, used: UsedCluster, profiles: Profiles, measured_w: Sequence[float] = ()
-    ) -> None:
+    def __init__(self, used: UsedCluster, profiles: Profiles) -> None:
         self._cluster = cluster = used.spec
-        self._measured_w = measured_w
         # Never runs: only asked for the largest power of jobs.
         env = SimulationEnvironment()
-        power = UnprofiledPower(cluster.busy_w, measured_w=measured_w)
-        self._backend = Replay(env, profiles, NamedStreams(0), Objective(0.5), power)
-        self._budget = PowerBudget(cluster, self._backend)
+        power = UnprofiledPower(cluster.busy_w)
+        backend = Replay(env, profiles, NamedStreams(0), Objective(0.5), power)
+        self._budget = PowerBudget(cluster, backend)
         self._known = {None, *(workload for workload, _, _ in profiles)}
 
     def reasons(self, filtered: FilteredJobs) -> list[Reason]:
         """Why jobs that were not rejected yet can never start; scripts may train the others."""
-        kind_by_row = _kinds(filtered.all, self._measured_w)
-        rows = {kind_by_row[row]: row for row in filtered.rows.tolist()}
-        excess = {kind: self.explain_excess(kind, row) for kind, row in rows.items()
+        kind_by_row = _kinds(filtered.all)
+        kinds = dict.fromkeys(kind_by_row[row] for row in filtered.rows.tolist())
+        excess = {kind: self.explain_excess(kind) for kind in kinds
                   if kind.workload in self._known}  # fmt: skip
         if not any(excess.values()):
             return []
@@ -129,13 +121,13 @@ class PowerCapCheck:
             )
         ]  # fmt: skip
 
-    def explain_excess(self, kind: Kind, row: int = 0) -> str:
-        """The sum that keeps the job of a row from ever starting; empty if it can start."""
-        cluster, job = self._cluster, _job(kind, row)
+    def explain_excess(self, kind: Kind) -> str:
+        """The sum that keeps such a job from ever starting; empty if it can start."""
+        cluster, job = self._cluster, _job(kind)
         held = job.gpus * job.gpu_milli / WHOLE
         sums = []
         for name in eligible_types(job, cluster):
-            most_w = self._backend.most_power_w(job, name)
+            most_w = self._budget.most_w(job, name)
             if cluster.power_cap_w is None or self._budget.allows(job, name):
                 return ""
             others_w = cluster.idle_power_w - held * cluster.power[name].idle_w
@@ -153,12 +145,12 @@ def eligible_types(job: Job, cluster: ClusterSpec) -> list[str]:
     return [name for name in names if cluster.most_gpus(name) >= job.gpus]
 
 
-def _kinds(jobs: pa.Table, measured_w: Sequence[float]) -> list[Kind]:
+def _kinds(jobs: pa.Table) -> list[Kind]:
     columns = [jobs[name].to_pylist() for name in Kind._fields[:-1]]
-    power_w = [None if math.isnan(each_w) else each_w for each_w in measured_w]
-    return [*map(Kind, *columns, power_w or repeat(None))]
+    return [*map(Kind, *columns, reserved_power(jobs) or repeat(0.0))]
 
 
-def _job(kind: Kind, number: int = 0) -> Job:
-    workload, gpus, milli, gpu_type, _ = kind
-    return Job("", "", 1, workload, gpus, 0.0, number=number, gpu_milli=milli, gpu_type=gpu_type)
+def _job(kind: Kind) -> Job:
+    workload, gpus, milli, gpu_type, reserved_w = kind
+    return Job("", "", 1, workload, gpus, 0.0, gpu_milli=milli, gpu_type=gpu_type,
+               reserved_w=reserved_w)  # fmt: skip

@@ -17,7 +17,6 @@ from wattkeeper.scenarios.inputs.job_filter import (
     ignore_gpu_types,
 )
 from wattkeeper.scenarios.inputs.limit_models import limited_types
-from wattkeeper.scenarios.inputs.measured_power import measured_power
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.power_checks import PowerCapCheck, check_busy_power
 from wattkeeper.scenarios.inputs.profiled_jobs import count_profiled
@@ -164,10 +163,9 @@ def _filter_jobs(
         with locate_errors(document, *used.path):
             needed.append(_needed_profiles(runnable, load, used.spec, trained))
         check_busy_power(runnable, used, document)
-    measured_w = measured_power(jobs)
     for used, own in zip(clusters, needed, strict=True):
         if used.spec.power_cap_w is not None:
-            filtered.reject(used, PowerCapCheck(used, own, measured_w).reasons(filtered))
+            filtered.reject(used, PowerCapCheck(used, own).reasons(filtered))
     filtered.finish(drop=workload.unusable == "drop")
     return needed
 

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.profile import optimum
+from wattkeeper.scenarios.inputs.measured_power import reserved_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.inputs.zoo_models import zoo_spec
 from wattkeeper.scenarios.spec.variants import RunSpec
@@ -61,7 +62,8 @@ def source_of(inputs: RunInputs) -> Source:
             jobs = replace_column(jobs, "submit_time_s", submit_s)
             absent = pa.nulls(len(jobs), pa.float64())  # there were no starts of these arrivals
             jobs = replace_column(jobs, "start_time_s", absent)
-        return TraceSource(jobs, inputs.models.of_job)
+        capped = inputs.cluster.power_cap_w is not None
+        return TraceSource(jobs, inputs.models.of_job, reserved_power(jobs) if capped else ())
     return RecurringSource(inputs.recurrences, inputs.gpus)
 
 

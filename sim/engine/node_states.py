@@ -103,16 +103,20 @@ class PowerBudget:
         self._free_w = (self.cap_w or 0.0) - spec.idle_power_w
         self._held_w: dict[int, tuple[float, float]] = {}
 
+    def most_w(self, job: Job, gpu_type: str) -> float:
+        """What a job counts with until its power limit is chosen, W."""
+        return job.reserved_w or self._backend.most_power_w(job, gpu_type)
+
     def allows(self, job: Job, gpu_type: str, released_w: float = 0.0) -> bool:
         """Whether a job may start on a GPU type, if others released so much of what they hold."""
-        more_w = self._backend.most_power_w(job, gpu_type) - self._spec.idle_w(job, gpu_type)
+        more_w = self.most_w(job, gpu_type) - self._spec.idle_w(job, gpu_type)
         return more_w <= self._free_w + released_w + SLACK_W
 
     def reserve(self, job: Job, gpu_type: str) -> None:
         """Count the most that a job may draw on a GPU type, since it starts."""
         if self.cap_w is not None:
             idle_w = self._spec.idle_w(job, gpu_type)
-            more_w = self._backend.most_power_w(job, gpu_type) - idle_w
+            more_w = self.most_w(job, gpu_type) - idle_w
             self._held_w[job.number] = more_w, idle_w
             self._free_w -= more_w
 

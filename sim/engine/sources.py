@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -55,10 +55,17 @@ class TraceSource(Source):
     Args:
         jobs: A table of the schema `wattkeeper.traces.schema.JOBS`.
         models: The model that a job trains, by the job's id; other jobs do not use the zoo.
+        reserved_w: `Job.reserved_w` by row; empty: 0 for all.
     """
 
-    def __init__(self, jobs: pa.Table, models: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        jobs: pa.Table,
+        models: Mapping[str, str] = MappingProxyType({}),
+        reserved_w: Sequence[float] = (),
+    ) -> None:
         self._models = models
+        self._reserved_w = list(reserved_w)
         self._order = np.argsort(jobs["submit_time_s"].to_numpy(), kind="stable")
         self._recur = jobs["group_id"].null_count < len(jobs)
         group = pc.coalesce(jobs["group_id"], jobs["job_id"])
@@ -81,7 +88,7 @@ class TraceSource(Source):
         group = _to_list(part["group_id"]) if self._recur else job_id
         number: list[int] = numbers.tolist()
         recurrence: list[int] = self._recurrence[numbers].tolist()
-        models, jobs = self._models, []
+        models, reserved_w, jobs = self._models, self._reserved_w, []
         row: i64 = 0
         for row in range(len(number)):
             jobs.append(
@@ -89,7 +96,7 @@ class TraceSource(Source):
                     job_id[row], group[row], recurrence[row], workload[row], gpus[row], submit[row],
                     duration[row], scale[row], number[row], milli[row], kind[row], user[row],
                     estimate[row], models.get(job_id[row]) if models else None,
-                    start[row],
+                    start[row], reserved_w[number[row]] if reserved_w else 0.0,
                 )
             )  # fmt: skip
         return jobs

@@ -159,6 +159,25 @@ def test_a_power_cap_counts_with_measured_power(inside: Command, tmp_path: Path)
     )
 
 
+@pytest.mark.parametrize("select", ["easy-backfill", "fifo", "sjf"])
+def test_a_power_cap_is_kept_with_measured_power(
+    inside: Command, tmp_path: Path, select: str
+) -> None:
+    """Of two jobs of one demand, the one that may pass the first of the queue draws too much."""
+    rows = ["r,0,100,100,2,30000", "h,1,10,10,4,4000", "x,2,1000,1000,1,50000",
+            "y,3,50,50,1,45000"]  # fmt: skip
+    header = "job_id,submit_time_s,duration_s,estimate_s,gpus,energy_j"
+    (tmp_path / "jobs.csv").write_text("\n".join([header, *rows, ""]), encoding="utf-8")
+    inside("traces", "import", "csv", "jobs.csv", "--name=jobs")
+    (tmp_path / "mine.yaml").write_text(SCENARIO, encoding="utf-8")
+    cluster = "{gpu: A40, gpus: 4, idle_power_w: 20, busy_power_w: 200, power_cap_w: 1000}"
+    inside("run", "mine.yaml", f"--set=cluster={cluster}", f"--set=policies.select={select}")
+    drawn = pd.read_parquet(tmp_path / "results/mine/timeline.parquet")["power_w"]
+    assert 900 < drawn.max() <= 1000
+    ran = pd.read_parquet(tmp_path / "results/mine/jobs.parquet").set_index("job_id")["energy_j"]
+    assert ran.to_dict() == {"r": 30000, "h": 4000, "x": 50000, "y": 45000}
+
+
 def test_a_power_cap_on_recurring_jobs(inside: Command) -> None:
     done = inside("validate", "quickstart", "--set", "cluster.power_cap_w=300", code=2)
     assert_states(done.stderr, "workload 'image'", "300 W", "1 GPU at up to")
