@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.recorded_waits import WaitPart
+from wattkeeper.scenarios.analysis.record.load import BinnedLoad
+from wattkeeper.scenarios.analysis.record.waits import WaitPart
 from wattkeeper.scenarios.inputs.profiled_jobs import ProfiledShare
 
 
@@ -82,5 +83,6 @@ class Manifest(TypedDict):
     dropped_for: NotRequired[dict[str, dict[str, int]]]
     profiled: NotRequired[ProfiledShare]
     waits: NotRequired[list[WaitPart]]
+    recorded_load: NotRequired[BinnedLoad]
     live: NotRequired[LiveReport]
     wall_s: NotRequired[float]

@@ -5,9 +5,10 @@ from typing import Final
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.policy_kinds import policy_kind
-from wattkeeper.scenarios.analysis.recorded_waits import SAME_S, WaitPart, WaitStatistics
+from wattkeeper.scenarios.analysis.record.waits import SAME_S, WaitPart
 from wattkeeper.scenarios.analysis.vocabulary import format_value
 from wattkeeper.scenarios.spec.wording import count
+from wattkeeper.traces.describe.waits import WaitStatistics, label_part
 
 RECORDED: Final = "recorded"
 """The scheduler that starts each job when it started, and its variant in a study."""
@@ -70,7 +71,7 @@ def rows_by_part(parts: Sequence[WaitPart], variant: str) -> Iterator[tuple[str,
     for part in parts:
         recorded, run = part["recorded"], part["runs"][variant]
         values = [each[key] for each in (recorded, run) for key in ("mean_s", "median_s", "p95_s")]
-        label = f"{part['by']} {part['part']}" if part["by"] == "queue" else part["part"] or "all"
+        label = label_part(part["by"], part["part"])
         yield (label, f"{part['jobs']:,}", *map(_format, [*values, run["median_difference_s"]]))
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.analysis.recorded_waits import closest_to_record
+from wattkeeper.scenarios.analysis.record.waits import closest_to_record
 from wattkeeper.scenarios.analysis.waits_text import RECORDED, describe_record
 from wattkeeper.scenarios.log_study.nodes import DescribedCluster
 from wattkeeper.scenarios.log_study.scenario_text import (
@@ -144,7 +144,7 @@ def _fill_limits(folder: Path, tell: Callable[[str], None]) -> tuple[pa.Table, S
     if notes:
         folders.write(filled, folder, overwrite=True)
     for note in notes:
-        tell(f"Note: {note}")
+        tell(f"Note: {note} --partitions or --default-estimate state others.")
     return filled.tables["jobs"], notes
 
 

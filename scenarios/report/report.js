@@ -20,7 +20,11 @@
   };
   const worded = (axis) => (value) => axis.percent ? shown(100 * value) + " %" : shown(value);
 
+  const RECORD = -1;  // in place of a variant: what a log recorded
+  const named = (v) => v === RECORD ? "as recorded" : data.variants[v];
+
   function style(v, dash) {
+    if (v === RECORD) return { color: css("--soft"), type: "solid" };
     const dashes = ["solid", [7, 4], [2, 3], [8, 3, 2, 3]];
     return { color: css(`--v${v % 8}`), type: dashes[dash ?? Math.floor(v / 8) % 3] };
   }
@@ -41,18 +45,19 @@
   }
 
   function lines(line, k, at, xs, step) {
-    const { color, type } = style(line.v, line.dash), name = data.variants[line.v];
+    const { color, type } = style(line.v, line.dash), name = named(line.v);
     const x = line.x ?? xs, common = {
       type: "line", name, xAxisIndex: at, yAxisIndex: at, symbol: x.length === 1 || line.marked ? "circle" : "none", symbolSize: 7,
       step: line.step ?? step ?? false, connectNulls: false, itemStyle: { color },
     };
     const made = [{
-      ...common, id: `line-${at}-${line.v}-${k}`, data: x.map((one, i) => [one, line.y[i]]),
-      lineStyle: { color, type, width: 2 }, z: 3, emphasis: { disabled: true },
+      ...common, id: `line:${at}:${line.v}:${k}`, data: x.map((one, i) => [one, line.y[i]]),
+      lineStyle: { color, type, width: line.v === RECORD ? 1 : 2 }, z: line.v === RECORD ? 2 : 3, emphasis: { disabled: true },
+      ...(line.v === RECORD ? { areaStyle: { color, opacity: .3 } } : {}),
     }];
     if (!line.low) return made;
     const band = (id, values, area) => made.push({
-      ...common, id: `${id}-${at}-${line.v}-${k}`, data: x.map((one, i) => [one, values[i]]), symbol: "none",
+      ...common, id: `${id}:${at}:${line.v}:${k}`, data: x.map((one, i) => [one, values[i]]), symbol: "none",
       stack: `band-${at}-${k}`, stackStrategy: "all", silent: true, z: 1,
       lineStyle: { opacity: 0 }, areaStyle: area, tooltip: { show: false }, emphasis: { disabled: true },
     });
@@ -109,7 +114,7 @@
   function dots(panel, at, size) {
     const reachable = seen(panel).filter((dot) => !dot.bound).map((dot) => dot.at);
     const made = [{
-      type: "line", id: `front-${at}`, name: "front", xAxisIndex: at, yAxisIndex: at, data: front(reachable),
+      type: "line", id: `front:${at}`, name: "front", xAxisIndex: at, yAxisIndex: at, data: front(reachable),
       showSymbol: false, silent: true, z: 2, lineStyle: { color: css("--soft"), width: 2, type: "dashed" },
     }];
     const place = ["xci", "yci"].map((ci, k) => {  // from values to pixels
@@ -124,7 +129,7 @@
       const { color, type } = style(v), name = data.variants[v];
       const shapes = ["circle", "rect", "triangle", "diamond"];
       made.push({
-        type: "scatter", id: `dots-${at}-${v}`, name, xAxisIndex: at, yAxisIndex: at, z: 4,
+        type: "scatter", id: `dots:${at}:${v}`, name, xAxisIndex: at, yAxisIndex: at, z: 4,
         symbol: shapes[Math.floor(v / 8) % 4], symbolSize: mine.length > 1 ? 10 : 13, itemStyle: { color, opacity: 1 },
         label: { color: css("--ink"), fontSize: mine.length > 1 ? 11 : 12 },
         data: mine.map((dot) => ({
@@ -133,7 +138,7 @@
         })),
       });
       if (panel.path && mine.length > 1) made.push({
-        type: "line", id: `path-${at}-${v}`, name, xAxisIndex: at, yAxisIndex: at, data: mine.map((dot) => dot.at),
+        type: "line", id: `path:${at}:${v}`, name, xAxisIndex: at, yAxisIndex: at, data: mine.map((dot) => dot.at),
         showSymbol: false, silent: true, z: 1, lineStyle: { color, type, width: 1, opacity: .7 },
       });
       const whiskers = mine.flatMap((dot) => [
@@ -141,7 +146,7 @@
         ...(dot.yci ? [[[dot.at[0], dot.yci[0]], [dot.at[0], dot.yci[1]]]] : []),
       ]);
       if (whiskers.length) made.push({
-        type: "line", id: `whiskers-${at}-${v}`, name, xAxisIndex: at, yAxisIndex: at, showSymbol: false,
+        type: "line", id: `whiskers:${at}:${v}`, name, xAxisIndex: at, yAxisIndex: at, showSymbol: false,
         silent: true, z: 2, lineStyle: { color, width: 1.5 },
         data: whiskers.flatMap((pair) => [...pair, [null, null]]),
       });
@@ -151,9 +156,9 @@
 
   function tooltip(panels) {
     const row = (v, text) => `<span style="color:${style(v).color}">&#9644;</span> `
-      + `${escape(data.variants[v])} <b>${escape(text)}</b>`;
+      + `${escape(named(v))} <b>${escape(text)}</b>`;
     const of = (param) => {
-      const [kind, at, v, k] = param.seriesId.split("-");
+      const [kind, at, v, k] = param.seriesId.split(":");
       return { kind, panel: panels[+at], v: +v, line: panels[+at].lines?.[+k] };
     };
     return (given) => {
@@ -197,10 +202,10 @@
   }
 
   /** Rows that the legend takes: all names stand there, and none is on another page. */
-  function legendRows(width) {
+  function legendRows(width, names) {
     pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
-    let rows = data.variants.length > 1 ? 1 : 0, used = 0;
-    for (const name of data.variants) {
+    let rows = names.length > 1 ? 1 : 0, used = 0;
+    for (const name of names) {
       const wide = pen.measureText(name).width + 22 + 5 + 10;
       if (used > 0 && used + wide > width) { rows++; used = 0; }
       used += wide;
@@ -213,19 +218,19 @@
     const panels = drawn.views ? drawn.views[chart.view] : drawn.panels;
     const zoom = drawn.zoom && !printing, phone = chart.box.clientWidth < 520;
     const width = chart.box.clientWidth, left = phone ? 44 : 64, right = phone ? 10 : 24;
-    const rows = legendRows(width), legend = rows > 0 && rows <= MOST_ROWS;
+    const known = [...new Set(panels.flatMap((panel) => (panel.lines ?? panel.dots).map((one) => one.v)))].sort((a, b) => a - b);
+    const rows = legendRows(width, known.map(named)), legend = rows > 0 && rows <= MOST_ROWS;
     const top = 38 + (legend ? 20 * rows : 0), gap = 50, bottom = zoom ? 92 : 50;
     const each = (chart.height - 56 - bottom - gap * (panels.length - 1)) / panels.length;
     const high = top + bottom + (each + gap) * panels.length - gap;
     const scattered = panels.some((panel) => panel.dots);
-    const known = [...new Set(panels.flatMap((panel) => (panel.lines ?? panel.dots).map((one) => one.v)))];
     chart.high = high;
     return {
       animation: false, backgroundColor: "transparent",
       textStyle: { fontFamily: getComputedStyle(document.body).fontFamily, color: css("--ink") },
       legend: {
-        show: legend, type: "plain", top: 0, left: 0, right: 0, data: known.sort((a, b) => a - b).map((v) => data.variants[v]),
-        selected: Object.fromEntries(data.variants.map((name, v) => [name, !hidden.has(v)])),
+        show: legend, type: "plain", top: 0, left: 0, right: 0, data: known.map(named),
+        selected: Object.fromEntries([RECORD, ...data.variants.keys()].map((v) => [named(v), !hidden.has(v)])),
         textStyle: { color: css("--ink") }, inactiveColor: css("--rule"), itemWidth: 22, itemHeight: 9,
       },
       grid: panels.map((_, at) => ({
@@ -282,7 +287,8 @@
         continue;
       }
       const selected = of.getOption().legend[0].selected;
-      data.variants.forEach((name, v) => {
+      [RECORD, ...data.variants.keys()].forEach((v) => {
+        const name = named(v);
         if (selected[name] === hidden.has(v))
           of.dispatchAction({ type: hidden.has(v) ? "legendUnSelect" : "legendSelect", name }, { silent: true });
       });

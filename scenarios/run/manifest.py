@@ -12,7 +12,8 @@ from wattkeeper.scenarios.analysis.manifest import (
     TariffReport,
     TraceProvenance,
 )
-from wattkeeper.scenarios.analysis.recorded_waits import WaitPart, compare_waits
+from wattkeeper.scenarios.analysis.record.load import bin_load
+from wattkeeper.scenarios.analysis.record.waits import WaitPart, compare_waits
 from wattkeeper.scenarios.inputs.electricity import currency_of
 from wattkeeper.scenarios.inputs.profiled_jobs import add_baseline
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
@@ -79,6 +80,9 @@ def make_manifest(
         manifest["profiled"] = add_baseline(inputs.profiled, results, scenario.baseline)
     if waits := _compare_waits(inputs, results, scenario.all_seeds[0]):
         manifest["waits"] = waits
+        last_s = max(result.tables["timeline"]["time_s"][-1].as_py() for result in results)
+        if not inputs.timed and (load := bin_load(inputs.any_run.jobs, last_s)):
+            manifest["recorded_load"] = load
     if live is not None:
         manifest["live"] = live
     return manifest

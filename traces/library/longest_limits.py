@@ -14,7 +14,6 @@ from wattkeeper.traces.trace import Trace
 HOUR_S: Final = 3600.0
 MOST_NAMES: Final = 10
 """Partitions that a note names."""
-ADVICE: Final = "--partitions or --default-estimate state others."
 
 
 def fill_limits(trace: Trace) -> Trace:
@@ -76,7 +75,5 @@ def _write_note(without: int, jobs: int, lines: Sequence[Sequence[str]]) -> str:
         for source, listed in zip(sources, lines, strict=True)
         if listed
     ]
-    return (
-        f"{without:,} of {jobs:,} jobs have no time limit, and are taken to have "
-        f"{'; '.join(parts)}. {ADVICE}"
-    )
+    have = f"{without:,} of {jobs:,} jobs have no time limit, and are taken to have"
+    return f"{have} {'; '.join(parts)}."

@@ -25,6 +25,10 @@ LINE_POINTS = 1000
 """Points of one line, at most."""
 
 
+RECORD = -1
+"""In place of a variant: what a log recorded."""
+
+
 class Axis(TypedDict, total=False):
     """An axis: `names` for categories, `min` and `max` as in ECharts."""
 
@@ -38,7 +42,7 @@ class Axis(TypedDict, total=False):
 
 
 class Line(TypedDict, total=False):
-    """A line of variant `v`, with a band from `low` to `high`."""
+    """A line of variant `v`, or an area if that is `RECORD`; with a band from `low` to `high`."""
 
     v: Required[int]
     x: Sequence[float | None]

@@ -71,8 +71,8 @@ def draw_over_time(study: Study, variants: list[str]) -> Iterator[Chart]:
     yield Chart(
         "time",
         f"{_join_title([COLUMNS[column] for column in panels])} over time",
-        f"Time-weighted means over {len(edges) - 1} bins of {_duration_text(width)}; the band goes "
-        f"from the smallest to the largest value in the bin.{power}{share}"
+        f"Time-weighted means over {len(edges) - 1} bins of {format_duration(width)}; the band "
+        f"goes from the smallest to the largest value in the bin.{power}{share}"
         f"{first_seed_note(study.manifest)}",
         {"panels": list(panels.values()), "xs": to_numbers((edges[:-1] - begin) / size),
          "zoom": True, "step": "middle"},
@@ -150,6 +150,7 @@ def cluster_gpus(cluster: Json) -> int | None:
     return gpus if isinstance(gpus, int) else None
 
 
-def _duration_text(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
+    """A time in the unit that suits it."""
     unit, size = choose_unit([seconds], (("days", 86400.0), *TIMES))
     return f"{seconds / size:.3g} {unit}"

@@ -15,6 +15,7 @@ from wattkeeper.scenarios.report.charts.distributions import draw_distributions
 from wattkeeper.scenarios.report.charts.learning import draw_choices, draw_regret
 from wattkeeper.scenarios.report.charts.over_time import draw_over_time, draw_zoo
 from wattkeeper.scenarios.report.charts.pareto import draw_energy_against_time
+from wattkeeper.scenarios.report.charts.recorded_load import draw_recorded_load
 
 
 def draw_study(study: Study) -> Iterator[Chart]:
@@ -34,6 +35,7 @@ def draw_study(study: Study) -> Iterator[Chart]:
         attempts.clear()
     yield from draw_distributions(outcomes, variants)
     outcomes.clear()  # large for a million jobs, and so are the next charts' columns
+    yield from draw_recorded_load(study, variants)
     yield from draw_over_time(study, variants)
     if recurs:
         yield from draw_choices(attempts, variants)

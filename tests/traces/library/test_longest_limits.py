@@ -56,7 +56,6 @@ def test_each_partition_has_its_longest_limit() -> None:
         "no partition 24 h (1 job)",
         "recorded run time of such jobs of their partition, in whole hours",
         "d 4 h (2 jobs)",
-        "--default-estimate",
     )
 
 

@@ -1,35 +1,32 @@
 """Recorded waits of jobs against simulated ones: how far a run reproduces what a cluster did."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypedDict
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wattkeeper.policies.arrays import Bools, Floats, Ints
+from wattkeeper.policies.arrays import Floats
+from wattkeeper.traces.describe.waits import (
+    WaitStatistics,
+    read_waits,
+    split_jobs,
+    summarise_waits,
+    to_floats,
+)
 
-SIZES: Final = ((1, "1 GPU"), (4, "2 to 4 GPUs"), (8, "5 to 8 GPUs"), (64, "9 to 64 GPUs"))
-"""Size classes of jobs, each with its largest number of GPUs."""
-LARGEST: Final = "more than 64 GPUs"
-QUEUES: Final = 10
-"""Queues with figures of their own: those with the most jobs."""
 SAME_S: Final = 1.0
 """Difference of starts up to which they count as the same: logs have whole seconds."""
 
 
-class WaitStatistics(TypedDict):
-    """Waits of jobs from submission to first start, s.
+class RunWaits(WaitStatistics):
+    """Waits of jobs from submission to first start in a run, against the recorded ones.
 
-    ``mean_s``, ``median_s``, ``p95_s``; of a run also ``median_difference_s`` and
-    ``mean_difference_s``, the median and mean absolute difference from the recorded wait of the
-    same job, and ``as_recorded``, the share of jobs that start within `SAME_S` of their recorded
-    start.
+    ``median_difference_s`` and ``mean_difference_s``: absolute difference from the recorded wait of
+    the same job; ``as_recorded``: share of jobs that start within `SAME_S` of their recorded start.
     """
 
-    mean_s: float
-    median_s: float
-    p95_s: float
     median_difference_s: float
     mean_difference_s: float
     as_recorded: float
@@ -42,7 +39,7 @@ class WaitPart(TypedDict):
     part: str
     jobs: int
     recorded: WaitStatistics
-    runs: dict[str, WaitStatistics]
+    runs: dict[str, RunWaits]
 
 
 def compare_waits(jobs: pa.Table, attempts: Mapping[str, pa.Table]) -> list[WaitPart]:
@@ -56,7 +53,7 @@ def compare_waits(jobs: pa.Table, attempts: Mapping[str, pa.Table]) -> list[Wait
     Returns:
         The first part, with an empty ``by``, is of all jobs; empty if no job counts.
     """
-    recorded = _to_floats(jobs["start_time_s"]) - _to_floats(jobs["submit_time_s"])
+    recorded = read_waits(jobs)
     simulated = {name: _waits(jobs, table) for name, table in attempts.items()}
     known = ~np.isnan(np.array([recorded, *simulated.values()])).any(axis=0)
     if not known.any():
@@ -68,30 +65,13 @@ def compare_waits(jobs: pa.Table, attempts: Mapping[str, pa.Table]) -> list[Wait
             "by": by,
             "part": part,
             "jobs": int(mask.sum()),
-            "recorded": _statistics(recorded[mask], recorded[mask]),
+            "recorded": summarise_waits(recorded[mask]),
             "runs": {
-                name: _statistics(waits[mask], recorded[mask]) for name, waits in simulated.items()
+                name: _compare(waits[mask], recorded[mask]) for name, waits in simulated.items()
             },
         }
-        for by, part, mask in _parts(jobs)
+        for by, part, mask in split_jobs(jobs)
     ]
-
-
-def _parts(jobs: pa.Table) -> Iterator[tuple[str, str, Bools]]:
-    """All jobs; those of each size class; those of each of the largest queues, largest first."""
-    yield "", "", np.ones(jobs.num_rows, dtype=bool)
-    names = [name for _, name in SIZES] + [LARGEST]
-    size = np.searchsorted([most for most, _ in SIZES], jobs["gpus"].to_numpy())
-    for index, name in enumerate(names):
-        if (mask := size == index).any():
-            yield "size", name, mask
-    queues = jobs["queue"].combine_chunks().dictionary_encode()
-    if len(queues.dictionary) < 2:
-        return
-    codes: Ints = queues.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    counts = np.bincount(codes[codes >= 0], minlength=len(queues.dictionary))
-    for index in np.argsort(-counts, kind="stable")[:QUEUES].tolist():
-        yield "queue", queues.dictionary[index].as_py(), codes == index
 
 
 def _waits(jobs: pa.Table, attempts: pa.Table) -> Floats:
@@ -99,20 +79,13 @@ def _waits(jobs: pa.Table, attempts: pa.Table) -> Floats:
     first = attempts.filter(pc.equal(attempts["attempt"], 1))
     rows = pc.index_in(jobs["job_id"], value_set=first["job_id"].combine_chunks())
     waits = pc.subtract(first["start_time_s"], first["submit_time_s"])
-    return _to_floats(waits.take(rows.combine_chunks()))
+    return to_floats(waits.take(rows.combine_chunks()))
 
 
-def _to_floats(column: pa.ChunkedArray) -> Floats:
-    floats: Floats = column.to_numpy().astype(np.float64)
-    return floats
-
-
-def _statistics(waits_s: Floats, recorded_s: Floats) -> WaitStatistics:
+def _compare(waits_s: Floats, recorded_s: Floats) -> RunWaits:
     difference_s = np.abs(waits_s - recorded_s)
     return {
-        "mean_s": float(waits_s.mean()),
-        "median_s": float(np.median(waits_s)),
-        "p95_s": float(np.percentile(waits_s, 95)),
+        **summarise_waits(waits_s),
         "median_difference_s": float(np.median(difference_s)),
         "mean_difference_s": float(difference_s.mean()),
         "as_recorded": float((difference_s <= SAME_S).mean()),
