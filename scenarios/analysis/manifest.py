@@ -6,6 +6,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.record.load import BinnedLoad
 from wattkeeper.scenarios.analysis.record.waits import WaitPart
+from wattkeeper.scenarios.inputs.measured_energy import MeasuredEnergy
 from wattkeeper.scenarios.inputs.profiled_jobs import ProfiledShare
 
 
@@ -82,6 +83,7 @@ class Manifest(TypedDict):
     host: dict[str, str]
     dropped_for: NotRequired[dict[str, dict[str, int]]]
     profiled: NotRequired[ProfiledShare]
+    measured: NotRequired[MeasuredEnergy]
     waits: NotRequired[list[WaitPart]]
     recorded_load: NotRequired[BinnedLoad]
     live: NotRequired[LiveReport]

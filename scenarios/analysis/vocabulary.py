@@ -10,6 +10,7 @@ from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest
 from wattkeeper.scenarios.analysis.overrides import clusters_by_variant, describe_overrides
 from wattkeeper.scenarios.analysis.policy_kinds import policy_kind
 from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
+from wattkeeper.scenarios.inputs.measured_energy import describe_measured
 from wattkeeper.scenarios.inputs.profiled_jobs import describe_share
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.traces.electricity.charges import JOULES_PER_KWH
@@ -101,9 +102,11 @@ def oracle_variants(scenario: Json) -> list[str]:
 
 
 def describe_profiles(manifest: Manifest) -> Iterator[str]:
-    """What profiles stand for, which belongs before everything else."""
+    """What profiles and measurements stand for, which belongs before everything else."""
     if "profiled" in manifest:
         yield from describe_share(manifest["profiled"])
+    if "measured" in manifest:
+        yield from describe_measured(manifest["measured"])
 
 
 def cautions(manifest: Manifest, summary: Json) -> Iterator[str]:
@@ -174,8 +177,9 @@ def _define_queue(manifest: Manifest, summary: Json) -> Iterator[str]:
     time += " or that of workload.durations" * ("durations" in scenario["workload"])
     time += ", less what a parent saves" * with_zoo
     tail = "" if with_zoo else " and 95th percentile"
+    power = "its measured or modelled" if "measured" in manifest else "its modelled"
     yield (
-        f"No job has a profile: each runs for {time}, on whatever type of GPU, at its modelled "
+        f"No job has a profile: each runs for {time}, on whatever type of GPU, at {power} "
         f"power when busy. job completion: from submission to end, mean{tail}. queue delay: mean "
         "wait for GPUs, before the start and while preempted. makespan: from the first submission "
         "to the last end."

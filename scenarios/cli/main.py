@@ -118,6 +118,7 @@ def main() -> None:
 def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) -> None:
     """Check SCENARIO and the traces that it names, without running it."""
     from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
+    from wattkeeper.scenarios.inputs.measured_energy import describe_measured
     from wattkeeper.scenarios.inputs.policy_checks import check_policies
     from wattkeeper.scenarios.inputs.profiled_jobs import describe_counted
     from wattkeeper.scenarios.inputs.read import read_inputs
@@ -134,7 +135,8 @@ def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) ->
     check_policies(loaded, inputs)
     dropped = describe_dropped(inputs.dropped, inputs.dropped_for)
     profiled = () if inputs.profiled is None else describe_counted(inputs.profiled)
-    for line in (*profiled, *dropped, *describe_ignored_types(inputs.ignored)):
+    measured = () if inputs.measured is None else describe_measured(inputs.measured)
+    for line in (*profiled, *measured, *dropped, *describe_ignored_types(inputs.ignored)):
         terminal.write(line)
     runs, variants = len(run_specs(loaded.scenario)), len(loaded.scenario.variants)
     terminal.write(

@@ -163,3 +163,12 @@ def _node_groups(trace: Trace) -> list[NodeGroup]:
     table = trace.tables["nodes"]
     kinds = zip(table["gpu_type"].to_pylist(), table["gpus"].to_pylist(), strict=True)
     return [NodeGroup(kind, len(list(same)), gpus) for (kind, gpus), same in groupby(kinds)]
+
+
+def name_gpu_model(used: UsedCluster, gpu_type: str) -> str:
+    """The GPU type whose power model stands for a type of a cluster: by default, that type."""
+    stated = used.stated
+    if isinstance(stated, UniformCluster):
+        return stated.gpu_model or gpu_type
+    assert isinstance(stated, MixedCluster)
+    return stated.power[gpu_type].model or gpu_type

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.registry import PolicyConfig
-from wattkeeper.scenarios.inputs.clusters import UsedCluster
+from wattkeeper.scenarios.inputs.clusters import UsedCluster, name_gpu_model
 from wattkeeper.scenarios.inputs.measured_power import measured_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
-from wattkeeper.scenarios.spec.sections.cluster import MixedCluster, UniformCluster
+from wattkeeper.scenarios.spec.sections.cluster import UniformCluster
 from wattkeeper.sim.engine.unprofiled import LimitModel, UnprofiledPower, limit_options
 from wattkeeper.traces.gpus.model import Boundness, GpuModel, curve, find_gpu_model, gpu_models
 
@@ -53,7 +53,7 @@ def limited_types(
     asked = pc.unique(unprofiled["gpu_type"]).to_pylist()
     indices = sorted({index for names in asked for index in spec.types_allowed(names)})
     for name in (spec.gpu_types[index] for index in indices):
-        model_name = _model_names(used).get(name) or name
+        model_name = name_gpu_model(used, name)
         model = find_gpu_model(model_name)
         if model is None:
             known = ", ".join(model.gpu_type for model in gpu_models())
@@ -66,11 +66,3 @@ def limited_types(
         with explain_failures(tune, tune.check):
             tune.check(limit_options(name, 1, model.limits_w))
         yield name, model
-
-
-def _model_names(used: UsedCluster) -> Mapping[str, str | None]:
-    stated = used.stated
-    if isinstance(stated, UniformCluster):
-        return {stated.gpu: stated.gpu_model}
-    assert isinstance(stated, MixedCluster)
-    return {name: power.model for name, power in stated.power.items()}

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.scenarios.inputs.latencies import NO_LATENCIES
+from wattkeeper.scenarios.inputs.measured_energy import MeasuredEnergy
 from wattkeeper.scenarios.inputs.profiled_jobs import ProfiledJobs
 from wattkeeper.scenarios.inputs.zoo_models import NO_MODELS, TraceModels
 from wattkeeper.scenarios.spec.sections.workload import ArchitectureSearch
@@ -77,6 +78,7 @@ class ScenarioInputs(NamedTuple):
         mapping: Workloads that jobs got: rows for the manifest.
         timed: Number of jobs that got a duration from a model.
         profiled: What profiles stand for; None if there is nothing to say.
+        measured: Jobs with measured energy; None if there are none.
     """
 
     runs: InputsByVariant
@@ -88,6 +90,7 @@ class ScenarioInputs(NamedTuple):
     mapping: Sequence[Mapping[str, Any]] = ()
     timed: int = 0
     profiled: ProfiledJobs | None = None
+    measured: MeasuredEnergy | None = None
 
     @property
     def any_run(self) -> RunInputs:

@@ -17,6 +17,7 @@ from wattkeeper.scenarios.inputs.job_filter import (
     ignore_gpu_types,
 )
 from wattkeeper.scenarios.inputs.limit_models import limited_types
+from wattkeeper.scenarios.inputs.measured_energy import count_measured, refuse_impossible
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.power_checks import PowerCapCheck, check_busy_power
 from wattkeeper.scenarios.inputs.profiled_jobs import count_profiled
@@ -71,6 +72,7 @@ def read_jobs(
     filtered = FilteredJobs(prepared.jobs, trace.name)
     needed = _filter_jobs(loaded, workload, filtered, load, clusters, trained)
     runnable = filtered.jobs
+    recorded_j = trace.tables["jobs"]["energy_j"].take(pa.array(filtered.rows))
     by_variant = {
         variant: RunInputs(
             used.spec,
@@ -94,6 +96,7 @@ def read_jobs(
         prepared.mapping,
         prepared.timed,
         count_profiled(runnable, trained, workload.mapping.duration if workload.mapping else None),
+        count_measured(runnable, recorded_j, clusters),
     )
 
 
@@ -137,7 +140,7 @@ def _prepare_jobs(
                 f"{', '.join(sorted(named)) or '(none)'}",
                 document.where(("live", "workloads", name)),
             )
-    return _PreparedJobs(jobs, ignored, mapping, timed)
+    return _PreparedJobs(refuse_impossible(jobs, clusters), ignored, mapping, timed)
 
 
 def _filter_jobs(

@@ -78,6 +78,8 @@ def make_manifest(
         }
     if inputs.profiled is not None:
         manifest["profiled"] = add_baseline(inputs.profiled, results, scenario.baseline)
+    if inputs.measured is not None:
+        manifest["measured"] = inputs.measured
     if waits := _compare_waits(inputs, results, scenario.all_seeds[0]):
         manifest["waits"] = waits
         last_s = max(result.tables["timeline"]["time_s"][-1].as_py() for result in results)

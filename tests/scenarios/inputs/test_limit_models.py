@@ -75,6 +75,33 @@ def test_measured_energy_replaces_the_modelled_power(inside: Command, capped: Pa
     assert jobs["capped (low)", "2"]["energy_j"] == pytest.approx(20e6)
 
 
+def test_energy_that_the_gpus_cannot_have_drawn_alone_is_not_used(
+    inside: Command, capped: Path, tmp_path: Path
+) -> None:
+    """A meter of whole nodes: 16 GPUs, then 8 of a node, then the same as 8 GPUs at their limit."""
+    rows = ["0,5000,16,20000000", "0,1000,8,8000000", "0,1000,8,3200000"]
+    (tmp_path / "node.csv").write_text("\n".join(["submit_time_s,duration_s,gpus,energy_j", *rows]))
+    inside("traces", "import", "csv", "node.csv", "--name", "node")
+    whole = inside(
+        "run", capped, "--out", "out", "--set", "workload.trace=node",
+        "--set", "variants.capped.policies.tune={kind: power-fraction, fraction: 1}",
+    ).stdout  # fmt: skip
+    assert_states(whole, "Measured energy: 2 of 3 jobs", "Measured energy of 1 job", "not used")
+    jobs = {(job["variant"], job["job_id"]): job
+            for job in pq.read_table("out/jobs.parquet").to_pylist()}  # fmt: skip
+    assert jobs["today", "1"]["energy_j"] == pytest.approx(20e6)
+    assert jobs["today", "2"]["energy_j"] == pytest.approx(8 * 330 * 1000)
+    assert jobs["today", "3"]["energy_j"] == pytest.approx(3.2e6)
+    for variant in ("capped (low)", "capped", "capped (high)"):
+        for number in "123":
+            full, limited = jobs["today", number], jobs[variant, number]
+            assert limited["energy_j"] == pytest.approx(full["energy_j"])
+            assert limited["time_s"] == pytest.approx(full["time_s"])
+    manifest = json.loads(Path("out/manifest.json").read_text())
+    assert manifest["measured"]["refused_jobs"] == 1
+    assert manifest["measured"]["shared_jobs"] == 0
+
+
 def test_a_stated_case_is_the_only_one(inside: Command, capped: Path) -> None:
     inside("run", capped, "--out", "out", "--set", "variants.capped.boundness=high")
     summary = json.loads(Path("out/summary.json").read_text())

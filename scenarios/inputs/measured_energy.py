@@ -1,0 +1,131 @@
+"""Measured energy of jobs: what is used, and what their GPUs cannot have drawn."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final, TypedDict
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wattkeeper.policies.arrays import Bools, Floats
+from wattkeeper.policies.protocols import WHOLE
+from wattkeeper.scenarios.inputs.clusters import UsedCluster, name_gpu_model
+from wattkeeper.scenarios.inputs.measured_power import measured_power
+from wattkeeper.scenarios.spec.wording import count
+from wattkeeper.traces.arrow import replace_column
+from wattkeeper.traces.gpus.model import find_gpu_model
+
+ROUNDING_W: Final = 0.5
+"""A mean power that should be a limit differs by less, by rounding."""
+
+
+class MeasuredEnergy(TypedDict):
+    """The jobs of a trace whose energy was measured; `gpu_s`: recorded GPU seconds.
+
+    `shared`: those of them that ran on a part of a node. `refused`: jobs whose measured energy is
+    not used, since their GPUs cannot have drawn it alone.
+    """
+
+    jobs: int
+    gpu_s: float
+    all_jobs: int
+    all_gpu_s: float
+    shared_jobs: int
+    refused_jobs: int
+    refused_gpu_s: float
+
+
+def refuse_impossible(jobs: pa.Table, clusters: Sequence[UsedCluster]) -> pa.Table:
+    """The jobs without measured energy that is more than their GPUs can draw.
+
+    That is a mean power of each GPU above the highest power limit of its type: the meter counted
+    other GPUs, or the rest of the node, too. Where a type is not known, nothing is refused.
+    """
+    if not measured_power(jobs):
+        return jobs
+    most_w = {
+        text: _most_power_w(text, clusters) for text in pc.unique(jobs["gpu_type"]).to_pylist()
+    }
+    limits = np.array([most_w[text] for text in jobs["gpu_type"].to_pylist()])
+    impossible = np.array(measured_power(jobs)) > (limits + ROUNDING_W) * _gpus(jobs)
+    if not impossible.any():
+        return jobs
+    energy_j = pc.if_else(pa.array(impossible), None, jobs["energy_j"])
+    return replace_column(jobs, "energy_j", energy_j)
+
+
+def _most_power_w(text: str | None, clusters: Sequence[UsedCluster]) -> float:
+    """The most that a GPU of the allowed types draws, W; infinite where that is not known."""
+    most_w = 0.0
+    for used in clusters:
+        for index in used.spec.types_allowed(text):
+            name = used.spec.gpu_types[index]
+            model = find_gpu_model(name_gpu_model(used, name))
+            if model is None:
+                return math.inf
+            most_w = max(most_w, model.max_limit_w, used.spec.power[name].busy_w or 0.0)
+    return most_w or math.inf
+
+
+def count_measured(
+    jobs: pa.Table, recorded_j: pa.Array, clusters: Sequence[UsedCluster]
+) -> MeasuredEnergy | None:
+    """Count the jobs with measured energy; None if the trace has none.
+
+    `recorded_j`: energy in the trace; that in `jobs` lacks what is not used.
+    """
+    recorded: Bools = np.asarray(recorded_j.is_valid())
+    if not recorded.any():
+        return None
+    used: Bools = np.asarray(jobs["energy_j"].is_valid())
+    gpus = _gpus(jobs)
+    gpu_s = np.asarray(jobs["duration_s"].cast(pa.float64()).fill_null(0.0)) * gpus
+    spec = clusters[0].spec
+    node_gpus = {
+        text: min((int(spec.capacity[spec.node_type == index].min())
+                   for index in spec.types_allowed(text)), default=1)
+        for text in pc.unique(jobs["gpu_type"]).to_pylist()
+    }  # fmt: skip
+    sizes = np.array([node_gpus[text] for text in jobs["gpu_type"].to_pylist()])
+    refused = recorded & ~used
+    return {
+        "jobs": int(used.sum()),
+        "gpu_s": float(gpu_s[used].sum()),
+        "all_jobs": len(jobs),
+        "all_gpu_s": float(gpu_s.sum()),
+        "shared_jobs": int((used & (gpus % sizes != 0)).sum()),
+        "refused_jobs": int(refused.sum()),
+        "refused_gpu_s": float(gpu_s[refused].sum()),
+    }
+
+
+def _gpus(jobs: pa.Table) -> Floats:
+    held: Floats = np.asarray(jobs["gpus"]) * (np.asarray(jobs["gpu_milli"]) / WHOLE)
+    return held
+
+
+def describe_measured(measured: MeasuredEnergy) -> Iterator[str]:
+    """Lines on the jobs that draw what was measured, and on what was not used."""
+    whole_s = measured["all_gpu_s"] or 1.0
+    used, refused = (f"{100 * part_s / whole_s:.2g} % of the GPU hours"
+                     for part_s in (measured["gpu_s"], measured["refused_gpu_s"]))  # fmt: skip
+    if measured["jobs"]:
+        yield (
+            f"Measured energy: {measured['jobs']:,} of {measured['all_jobs']:,} jobs "
+            f"({used}) draw the mean power that their "
+            "log has; the others draw the modelled one."
+        )
+    if measured["shared_jobs"]:
+        yield (
+            f"Of these, {count(measured['shared_jobs'], 'job')} ran on part of a node: where the "
+            "meter counts whole nodes, as most of Slurm's do, what it has is an upper bound of "
+            "what their GPUs drew."
+        )
+    if measured["refused_jobs"]:
+        yield (
+            f"Measured energy of {count(measured['refused_jobs'], 'job')} "
+            f"({refused}) is not used: their mean "
+            "power is above the highest power limit of their GPUs, so the meter counted more than "
+            "these. They draw the modelled power."
+        )
