@@ -170,7 +170,7 @@ def test_a_power_cap_is_kept_with_measured_power(
     (tmp_path / "jobs.csv").write_text("\n".join([header, *rows, ""]), encoding="utf-8")
     inside("traces", "import", "csv", "jobs.csv", "--name=jobs")
     (tmp_path / "mine.yaml").write_text(SCENARIO, encoding="utf-8")
-    cluster = "{gpu: A40, gpus: 4, idle_power_w: 20, busy_power_w: 200, power_cap_w: 1000}"
+    cluster = "{gpu: GPU, gpus: 4, idle_power_w: 20, busy_power_w: 200, power_cap_w: 1000}"
     inside("run", "mine.yaml", f"--set=cluster={cluster}", f"--set=policies.select={select}")
     drawn = pd.read_parquet(tmp_path / "results/mine/timeline.parquet")["power_w"]
     assert 900 < drawn.max() <= 1000
