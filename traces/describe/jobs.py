@@ -14,6 +14,7 @@ import pyarrow as pa
 from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.policies.json_types import Json
 from wattkeeper.traces.arrow import encode
+from wattkeeper.traces.describe import recorded
 from wattkeeper.traces.describe.rhythm import rates
 from wattkeeper.traces.library.importer import LATE
 from wattkeeper.traces.schema import JOBS, drop_optional
@@ -40,6 +41,7 @@ def report(trace: Trace, gpus: int | None = None) -> Json:
         ``span_s``: from the first submission to the last, s.
         ``arrivals``, ``load``, ``cluster``, ``nodes``, ``together``, ``users``, ``fractions``,
         ``estimates``: as the functions below say.
+        ``recorded``: waits and load as recorded; see `wattkeeper.traces.describe.recorded.report`.
         ``busy_gpu_s``: GPU time of all jobs, s.
         ``demand``: by ``gpus``: ``jobs``, ``gpu_s`` (GPU time), and their shares.
         ``missing``: by column that may lack a value: ``jobs`` without one, and their ``share``.
@@ -69,6 +71,7 @@ def report(trace: Trace, gpus: int | None = None) -> Json:
         "busy_gpu_s": float(gpu_s.sum()),
         "load": _load(submit, duration, width, gpu_s),
         "cluster": _cluster(table, gpu_s, gpus),
+        "recorded": recorded.report(table, gpus),
         "nodes": _nodes(table, trace.tables["nodes"]) if "nodes" in trace.tables else None,
         "demand": demand,
         "missing": {

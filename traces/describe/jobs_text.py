@@ -7,6 +7,7 @@ from typing import Final
 from rich.console import Console
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.traces.describe import recorded
 from wattkeeper.traces.describe.jobs import DAY_S, HOUR_S
 from wattkeeper.traces.describe.text import print_list, print_table
 
@@ -23,6 +24,8 @@ def render(report: Json, console: Console) -> None:
     print_list("Import", _quality(report), console)
     print_list("Jobs", _facts(report), console)
     print_list("Doubts", _doubts(report), console)
+    gpus = report["cluster"] and report["cluster"]["gpus"]
+    recorded.render(report["recorded"], gpus, console)
     _demand(report["demand"], console)
     _durations(report, console)
     _missing(report["missing"], console)

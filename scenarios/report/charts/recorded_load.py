@@ -61,7 +61,7 @@ def draw_recorded_load(study: Study, variants: list[str]) -> Iterator[Chart]:
     width = format_duration(float(edges[1] - edges[0]))
     share = f" GPUs in use: share of the {gpus} described" if gpus else ""
     if gpus and max(load["gpus_busy"]) > gpus:
-        share += "; above 100 %, the description lacks nodes that the log knew"
+        share += "; above 100 %, the cluster had more, or jobs did not hold what the log says"
     yield Chart(
         "record",
         "Recorded load, and simulated",

@@ -495,3 +495,52 @@ def test_recorded_groups() -> None:
     assert (report["jobs"], report["groups"]["number"]) == (6316, 72)
     assert report["overlap"]["jobs"] == 3178
     assert "6316 jobs" in text_of(report)
+
+
+def test_recorded_waits_and_load() -> None:
+    trace = jobs_trace(
+        {
+            "submit_time_s": [0.0, 0.0, 100.0, 200.0, 400.0],
+            "start_time_s": [0.0, 300.0, 100.0, 7400.0, None],
+            "duration_s": [300.0, 100.0, None, 60.0, 60.0],
+            "gpus": [4, 1, 2, 16, 1],
+            "queue": ["a", "b", "a", "a", "a"],
+        }
+    )
+    report = describe(trace, gpus=8)
+    found = report["recorded"]
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert (found["jobs"], found["of"]) == (4, 5)
+    assert [(row["by"], row["part"], row["jobs"]) for row in found["waits"]] == [
+        ("", "", 4), ("size", "1 GPU", 1), ("size", "2 to 4 GPUs", 2), ("size", "9 to 64 GPUs", 1),
+        ("queue", "a", 3), ("queue", "b", 1),
+    ]  # fmt: skip
+    waits = [0.0, 300.0, 0.0, 7200.0]
+    assert found["waits"][0] == {
+        "by": "", "part": "", "jobs": 4, "mean_s": 1875.0, "median_s": 150.0,
+        "p95_s": float(np.percentile(waits, 95)),
+    }  # fmt: skip
+    # Jobs with start and duration, from 0 to 400 s: 4 GPUs for 300 s, then one for 100 s; one job
+    # waits for 300 s, another one from 200 s on.
+    assert found["load"] == {
+        "jobs": 3, "mean_gpus": 3.25, "peak_gpus": 16.0, "mean_waiting": 1.25, "peak_waiting": 2,
+        "mean_share": 3.25 / 8, "peak_share": 2.0, "above": 0.0,
+    }  # fmt: skip
+    text = text_of(report)
+    assert_states(text, "4 of 5 jobs have a recorded start",
+                  "GPUs in use: 3.2 (40.6 % of 8) on average", "16 (200.0 % of 8) at most",
+                  "jobs waiting: 1.2 on average, 2 at most", "31.2 min", "2.0 h",
+                  "queue b")  # fmt: skip
+    smaller = describe(trace, gpus=3)
+    assert smaller["recorded"]["load"]["above"] == 0.75
+    assert "more than 3 for 75.0 % of the time" in text_of(smaller)
+    assert describe(trace)["recorded"]["load"]["mean_share"] is None
+    assert "% of 8" not in text_of(describe(trace))
+    once = jobs_trace({"submit_time_s": [5.0], "start_time_s": [6.0], "duration_s": [2.0]})
+    assert describe(once)["recorded"]["load"]["mean_gpus"] is None
+    assert "GPUs in use: 1 at most" in text_of(describe(once))
+    bare = describe(jobs_trace({"submit_time_s": [0.0]}))
+    assert bare["recorded"] is None
+    assert "Recorded" not in text_of(bare)
+    startless = jobs_trace({"submit_time_s": [0.0], "start_time_s": [1.0], "duration_s": [None]})
+    assert describe(startless)["recorded"]["load"] is None

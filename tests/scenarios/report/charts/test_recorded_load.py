@@ -90,7 +90,7 @@ def test_the_log_is_an_area_with_a_name(browser: Any, inside: Command, folder: P
     assert "max" not in read_chart(page)[1]["panels"][0]["y"]
     window = Window(browser, page)
     assert_states(window.page.inner_text("#record"), "all 200 jobs", "fjf is the baseline",
-                  "share of the 24 described", "the description lacks nodes")  # fmt: skip
+                  "share of the 24 described", "the cluster had more")  # fmt: skip
     names = {one["name"] for one in window.series("record")}
     assert names == {"as recorded", "fjf", "fifo"}
     assert window.selected("record")["as recorded"]
