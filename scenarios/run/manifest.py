@@ -5,6 +5,9 @@ import socket
 from collections.abc import Sequence
 from hashlib import sha256
 
+import numpy as np
+import pyarrow as pa
+
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import (
     LiveReport,
@@ -15,6 +18,7 @@ from wattkeeper.scenarios.analysis.manifest import (
 from wattkeeper.scenarios.analysis.record.load import bin_load
 from wattkeeper.scenarios.analysis.record.waits import WaitPart, compare_waits
 from wattkeeper.scenarios.inputs.electricity import currency_of
+from wattkeeper.scenarios.inputs.measured_power import measured_power
 from wattkeeper.scenarios.inputs.profiled_jobs import add_baseline
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
 from wattkeeper.scenarios.run.search_run import training_versions
@@ -43,6 +47,7 @@ def make_manifest(
 ) -> Manifest:
     """The manifest, but for `wall_s`; without a report of what trained, runs were simulated."""
     resolved = scenario.model_dump_json()
+    measured = int(np.sum(~np.isnan(measured_power(inputs.any_run.jobs))))
     versions = software_versions()
     window_by_seed = {result.seed: result.account.window for result in results}
     if inputs.any_run.search is not None:
@@ -56,7 +61,7 @@ def make_manifest(
         "dropped_jobs": dict(inputs.dropped),
         "ignored_gpu_types": dict(inputs.ignored),
         "mapping": [dict(row) for row in inputs.mapping],
-        "modelled": _list_modelled(inputs, results),
+        "modelled": _list_modelled(inputs, results, measured),
         "windows": [window_by_seed[seed] for seed in scenario.all_seeds],
         "results_digest": digest_results(results, summary),
         "jobs": sum(int(result.metrics["jobs"]) for result in results),
@@ -146,13 +151,24 @@ def provenance(trace: Trace) -> TraceProvenance:
     }
 
 
-def _list_modelled(inputs: ScenarioInputs, results: Sequence[RunResult]) -> list[str]:
-    """The inputs that come from a model and were not recorded."""
+def _list_busy_power(jobs: pa.Table | None, measured: int) -> list[str]:
+    """What models the power of jobs without a profile; nothing where that of all was measured."""
+    if jobs is None or not measured:
+        return ["power of GPUs that run jobs without a profile (busy_power_w)"]
+    rest = jobs["workload"].null_count - measured
+    what = f"power of GPUs that run {rest:,} of {len(jobs):,} jobs, which have neither a profile "
+    return [f"{what}nor measured energy (busy_power_w)"] if rest else []
+
+
+def _list_modelled(
+    inputs: ScenarioInputs, results: Sequence[RunResult], measured: int
+) -> list[str]:
+    """The inputs that come from a model and were not recorded; `measured`: jobs of known power."""
     if inputs.any_run.search is not None:
         return []
     modelled = ["idle power of GPUs"]
     if any("duration" in result.by["replayed"] for result in results):
-        modelled.append("power of GPUs that run jobs without a profile (busy_power_w)")
+        modelled += _list_busy_power(inputs.any_run.jobs, measured)
     limited = {model.gpu_type: model.fitted_from for run in inputs.runs.values()
                for model in run.limits.values()}  # fmt: skip
     modelled += [

@@ -73,6 +73,9 @@ def test_measured_energy_replaces_the_modelled_power(inside: Command, capped: Pa
             for job in pq.read_table("out/jobs.parquet").to_pylist()}  # fmt: skip
     assert jobs["today", "2"]["energy_j"] == pytest.approx(20e6)
     assert jobs["capped (low)", "2"]["energy_j"] == pytest.approx(20e6)
+    manifest = json.loads(Path("out/manifest.json").read_text())
+    (text,) = (text for text in manifest["modelled"] if "busy_power_w" in text)
+    assert_states(text, "2 of 3 jobs", "neither a profile nor measured energy")
 
 
 def test_energy_that_the_gpus_cannot_have_drawn_alone_is_not_used(
