@@ -20,6 +20,7 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError, WattkeeperE
 from wattkeeper.scenarios.bench.baselines import Entry, ExpectedResult, ExpectedVariant
 from wattkeeper.scenarios.bench.speed import SLOWER, Speed, core, measure
 from wattkeeper.scenarios.bench.traces import NAME, generate_trace
+from wattkeeper.scenarios.inputs.clusters import nodes_path
 from wattkeeper.scenarios.run.run import ScenarioResult, run
 from wattkeeper.scenarios.spec.loading import LoadedScenario, load, shipped
 from wattkeeper.scenarios.spec.sections.cluster import MixedCluster
@@ -29,6 +30,7 @@ from wattkeeper.scenarios.spec.sections.workload import (
     TraceWorkload,
 )
 from wattkeeper.scenarios.spec.variants import cluster_of
+from wattkeeper.scenarios.spec.yaml_document import ValuePath
 from wattkeeper.traces.files.user_dirs import library_folder
 from wattkeeper.traces.library import folder, store
 
@@ -126,17 +128,19 @@ def _load(entry: Entry, beside: Path, scratch: Path) -> LoadedScenario:
 def _find_absent(loaded: LoadedScenario) -> str:
     """Message about a trace that is not in the library; empty if all are."""
     scenario = loaded.scenario
-    names: list[object] = []
+    names: list[tuple[object, ValuePath]] = []
     if isinstance(scenario.workload, RecurringWorkload | TraceWorkload):
-        names.append(scenario.workload.profiles)
+        names.append((scenario.workload.profiles, ("workload", "profiles")))
     if isinstance(scenario.workload, TraceWorkload):
-        names.append(scenario.workload.trace)
-    clusters = (cluster_of(scenario, variant) for variant in scenario.variants)
-    names += [cluster.nodes for cluster in clusters if isinstance(cluster, MixedCluster)]
-    for name in names:
+        names.append((scenario.workload.trace, ("workload", "trace")))
+    for variant in scenario.variants:
+        cluster = cluster_of(scenario, variant)
+        if isinstance(cluster, MixedCluster):
+            names.append((cluster.nodes, nodes_path(loaded.document, variant)))
+    for name, place in names:
         if isinstance(name, str):
             try:
-                store.locate(name)
+                store.locate(name, loaded.document.folder_of(place))
             except InputError:
                 return f"trace {name!r} is not in the library ({library_folder()})"
     return ""

@@ -58,13 +58,14 @@ def study(
 
     log_study.check_free(out, replace=replace)
     cluster = read_nodes(nodes)
-    electricity = read_electricity(RateOptions(price, currency, carbon, zone), cluster.stated)
+    options_of_rates = RateOptions(price, currency, carbon, zone)
+    rates = read_electricity(options_of_rates, cluster.stated, nodes.parent)
     folder = out.absolute() / log_study.TRACE
     added = store.add(form, paths, replace=True, options=options, skip_bad=skip_bad, folder=folder)
     if added.kind != "jobs":
         raise InputError(f"{form} holds {added.kind}; a study needs a log of jobs")
     print_import(added)
-    plan = StudyPlan(added.name, folder, cluster, electricity)
+    plan = StudyPlan(added.name, f"./{log_study.TRACE}", cluster, rates)
     with terminal.progress(added.name) as progress:
         reporter = log_study.Reporter(terminal.write, progress)
         ended = log_study.study_log(plan, out, workers, reporter)

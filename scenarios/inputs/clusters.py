@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
@@ -16,6 +17,7 @@ from wattkeeper.scenarios.spec.wording import plural
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.traces.library import store
+from wattkeeper.traces.library.folder import read
 from wattkeeper.traces.trace import Trace
 
 if TYPE_CHECKING:
@@ -71,11 +73,11 @@ def used_clusters(loaded: LoadedScenario) -> tuple[list[UsedCluster], list[Trace
     scenario, document = loaded
     different: list[tuple[ClusterSpec, bool]] = []
     variants: list[list[str]] = []
-    traces: dict[str, Trace] = {}
+    traces: dict[Path, Trace] = {}
     for variant, overrides in scenario.variants.items():
         stated = overrides.cluster or scenario.cluster
         with locate_errors(document, *_path(scenario, variant)):
-            spec = cluster_spec(stated, traces)
+            spec = cluster_spec(stated, traces, document.folder_of(nodes_path(document, variant)))
         key = spec, "preemption" in stated.model_fields_set
         if key not in different:
             different.append(key)
@@ -101,8 +103,20 @@ def _path(scenario: Scenario, variant: str) -> tuple[str, ...]:
     return ("variants", variant, CLUSTER) if overrides else (CLUSTER,)
 
 
-def cluster_spec(cluster: UniformCluster | MixedCluster, traces: dict[str, Trace]) -> ClusterSpec:
+def nodes_path(document: YamlDocument, variant: str) -> tuple[str, ...]:
+    """The place of the nodes of a variant's cluster, in the document as it was written."""
+    written = document.data["variants"]
+    name = variant if variant in written else base_of(variant) or variant
+    own = (written.get(name) or {}).get(CLUSTER) or {}
+    return (CLUSTER, "nodes") if own.get("nodes") is None else ("variants", name, CLUSTER, "nodes")
+
+
+def cluster_spec(
+    cluster: UniformCluster | MixedCluster, traces: dict[Path, Trace], beside: Path = Path()
+) -> ClusterSpec:
     """The cluster that a section describes; `traces` gets the trace that its nodes are from.
+
+    The path of a trace is relative to the folder `beside`.
 
     Raises:
         InputError: If the trace knows no nodes, or the power of a type is not stated.
@@ -114,8 +128,9 @@ def cluster_spec(cluster: UniformCluster | MixedCluster, traces: dict[str, Trace
     else:
         stated = {name: (power.idle_w, power.busy_w) for name, power in cluster.power.items()}
         if isinstance(cluster.nodes, str):
-            trace = traces.get(cluster.nodes) or store.find(cluster.nodes)
-            traces[cluster.nodes] = trace
+            folder = store.locate(cluster.nodes, beside)
+            trace = traces.get(folder) or read(folder)
+            traces[folder] = trace
             groups = _node_groups(trace)
         else:
             groups = [NodeGroup(group.gpu, group.count, group.gpus) for group in cluster.nodes]

@@ -11,6 +11,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.spec.case_names import base_of
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection, RateFile
 from wattkeeper.scenarios.spec.variants import electricity_of
@@ -44,10 +45,11 @@ def read_tariffs(loaded: LoadedScenario, traces: Sequence[Trace]) -> dict[str, T
         section = electricity_of(scenario, variant)
         assert section is not None
         own = scenario.variants[variant].electricity is not None
-        place = ("variants", variant, "electricity") if own else ("electricity",)
+        name = variant if variant in document.data["variants"] else base_of(variant) or variant
+        place = ("variants", name, "electricity") if own else ("electricity",)
         with locate_errors(document, *place):
             rates = {
-                metric: read(key, stated)
+                metric: read(key, stated, document.folder_of((*place, key, "file")))
                 for metric, key in KEYS.items()
                 if (stated := getattr(section, key)) is not None
             }
@@ -64,11 +66,12 @@ def currency_of(section: ElectricitySection, price: Rate | None) -> str:
     return price.unit.removesuffix("/kWh") if isinstance(price, Series) else ""
 
 
-def _read_rate(key: Quantity, stated: float | RateFile) -> Rate:
+def _read_rate(key: Quantity, stated: float | RateFile, beside: Path) -> Rate:
+    """A number, or the series of a file."""
     if not isinstance(stated, RateFile):
         return stated
     options = stated.model_dump(exclude={"file"}, exclude_none=True)
-    return read_series(Path(stated.file), key, SeriesOptions(**options))
+    return read_series(beside / stated.file, key, SeriesOptions(**options))
 
 
 def _check_currency(section: ElectricitySection, price: Rate | None) -> None:

@@ -1,5 +1,7 @@
 """Reads all that a scenario needs, and checks that it fits."""
 
+from pathlib import Path
+
 from wattkeeper.policies.errors import InputError, ScenarioError
 from wattkeeper.scenarios.inputs.clusters import (
     search_processor,
@@ -47,7 +49,8 @@ def _read_traces(loaded: LoadedScenario, *, live: bool) -> ScenarioInputs:
     profiles = None
     if not isinstance(workload, ArchitectureSearch) and workload.profiles is not None:
         with locate_errors(document, "workload", "profiles"):
-            profiles = _profile_trace(workload.profiles)
+            beside = document.folder_of(("workload", "profiles"))
+            profiles = _profile_trace(workload.profiles, beside)
     clusters, nodes = used_clusters(loaded)
     if isinstance(workload, ArchitectureSearch):
         cluster = clusters[0].spec
@@ -86,10 +89,10 @@ def _read_traces(loaded: LoadedScenario, *, live: bool) -> ScenarioInputs:
     return inputs._replace(runs=runs)
 
 
-def _profile_trace(source: ProfileSource) -> Trace:
+def _profile_trace(source: ProfileSource, beside: Path) -> Trace:
     if isinstance(source, SyntheticSource):
         return generate(source.synthetic, "synthetic")
-    trace = store.find(source)
+    trace = store.find(source, beside)
     if trace.kind != "profiles":
         raise InputError(f"trace {trace.name!r} holds {trace.kind}; profiles are needed")
     return trace

@@ -60,7 +60,8 @@ def read_jobs(
             names the place in the scenario or in the trace.
     """
     with locate_errors(loaded.document, "workload", "trace"):
-        trace = store.find(workload.trace)
+        beside = loaded.document.folder_of(("workload", "trace"))
+        trace = store.find(workload.trace, beside)
         if trace.kind != "jobs":
             raise InputError(f"trace {trace.name!r} holds {trace.kind}; a trace of jobs is needed")
     load = None if profiles is None else cache(partial(load_profiles, profiles))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -13,6 +14,18 @@ from wattkeeper.scenarios.log_study.nodes import StudyCluster
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
 
 RATES: Final = ("price", "carbon")
+
+
+class StudyRates(NamedTuple):
+    """What electricity costs and emits in a study.
+
+    Attributes:
+        section: As in its scenario; None: not known.
+        files: Files that are copied to the folder of the study, by their path in it.
+    """
+
+    section: ElectricitySection | None
+    files: Mapping[str, Path]
 
 
 class RateOptions(NamedTuple):
@@ -31,11 +44,14 @@ class RateOptions(NamedTuple):
     zone: str | None
 
 
-def read_electricity(options: RateOptions, cluster: StudyCluster) -> ElectricitySection | None:
-    """What the options state, and otherwise the file of nodes; files by absolute path.
+def read_electricity(options: RateOptions, cluster: StudyCluster, beside: Path) -> StudyRates:
+    """What the options state, and otherwise the file of nodes, which is in the folder `beside`.
+
+    Files that the file of nodes names are relative to that folder, those of options to the working
+    directory.
 
     Raises:
-        InputError: If an option is neither a number nor a file, or they do not fit together.
+        InputError: If a rate is neither a number nor a file, or they do not fit together.
     """
     stated: dict[str, Any] = {}
     if cluster.electricity is not None:
@@ -43,13 +59,20 @@ def read_electricity(options: RateOptions, cluster: StudyCluster) -> Electricity
     for key, text in options._asdict().items():
         if text is not None:
             stated[key] = _parse_rate(text, f"--{key}") if key in RATES else text
-    for rate in (stated.get(key) for key in RATES):
+    files: dict[str, Path] = {}
+    for key in RATES:
+        rate = stated.get(key)
         if isinstance(rate, dict):
-            rate["file"] = str(Path(rate["file"]).absolute())
+            source = (beside if getattr(options, key) is None else Path()) / rate["file"]
+            if not source.is_file():
+                raise InputError(f"{key}: there is no file {source}")
+            rate["file"] = f"{key}/{source.name}"
+            files[rate["file"]] = source
     if not stated:
-        return None
+        return StudyRates(None, {})
     try:
-        return ElectricitySection.model_validate_json(json.dumps(stated), strict=True)
+        section = ElectricitySection.model_validate_json(json.dumps(stated), strict=True)
+        return StudyRates(section, files)
     except (ValidationError, ValueError) as error:
         given = ", ".join(f"--{key}" for key, text in options._asdict().items() if text is not None)
         raise InputError(f"{given or 'electricity'}: {_explain(error)}") from None

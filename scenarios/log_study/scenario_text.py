@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from wattkeeper.scenarios.analysis.waits_text import RECORDED
+from wattkeeper.scenarios.log_study.electricity import StudyRates
 from wattkeeper.scenarios.log_study.nodes import ASSUMED_SLEEP, DescribedCluster
-from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
 from wattkeeper.scenarios.spec.sections.section import Section
 
 HEADER: Final = "# Written by `wattkeeper study`."
@@ -29,9 +29,9 @@ class StudyPlan(NamedTuple):
 
     Attributes:
         name: Of the results.
-        trace: Folder of the imported log.
+        trace: Folder of the imported log, relative to that of the scenario.
         cluster: The nodes.
-        electricity: What electricity costs and emits; None: not known.
+        rates: What electricity costs and emits.
         schedulers: Variants that differ in their scheduler alone.
         baseline: The one that the others are compared with, and under which the rest varies.
         why: How the baseline was chosen, in lines.
@@ -41,9 +41,9 @@ class StudyPlan(NamedTuple):
     """
 
     name: str
-    trace: Path
+    trace: str
     cluster: DescribedCluster
-    electricity: ElectricitySection | None
+    rates: StudyRates
     schedulers: Sequence[str] = ()
     baseline: str = ""
     why: Sequence[str] = ()
@@ -59,7 +59,7 @@ def write_scenario(plan: StudyPlan, path: Path, results: Path) -> str:
 
 def _lines(plan: StudyPlan, path: Path, results: Path) -> Iterator[str]:
     yield HEADER
-    yield "# Edit it and run it again:"
+    yield "# Edit it and run it again; its paths are relative to this file:"
     yield f"#   wattkeeper run {_quote_path(path)} --out {_quote_path(results)}"
     yield f"name: {to_yaml(plan.name)}"
     yield f"question: {to_yaml(QUESTION)}"
@@ -67,12 +67,12 @@ def _lines(plan: StudyPlan, path: Path, results: Path) -> Iterator[str]:
     yield "workload:"
     yield "  kind: trace"
     yield from _comment(*plan.notes, indent=2)
-    yield f"  trace: {to_yaml(str(plan.trace))}"
+    yield f"  trace: {to_yaml(plan.trace)}"
     yield from _comment("Jobs that cannot run on these nodes are left out of all variants, and "
                         "counted.", indent=2)  # fmt: skip
     yield "  unusable: drop"
-    if plan.electricity is not None:
-        yield f"electricity: {to_yaml(_stated(plan.electricity))}"
+    if plan.rates.section is not None:
+        yield f"electricity: {to_yaml(_stated(plan.rates.section))}"
     yield from _comment("The scheduler of all variants that name no other.", *plan.why)
     yield f"policies: {{select: {plan.baseline}}}"
     yield "variants:"

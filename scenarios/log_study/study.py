@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -102,6 +103,9 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
     Raises:
         WattkeeperError: If no job can run, or a file is wrong.
     """
+    for name, source in plan.rates.files.items():
+        with replace_file(out / name, make_parents=True) as fresh:
+            shutil.copyfile(source, fresh)
     jobs, notes = _fill_limits(out / TRACE, reporter.tell)
     schedulers = list(_choose_schedulers(jobs, reporter.tell))
     simulated = [name for name in SCHEDULERS if name in schedulers]

@@ -24,7 +24,7 @@ from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
 from wattkeeper.scenarios.run.search_run import training_versions
 from wattkeeper.scenarios.run.unit import software_versions
 from wattkeeper.scenarios.spec.schema import Scenario
-from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
+from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection, RateFile
 from wattkeeper.scenarios.spec.variants import electricity_of
 from wattkeeper.sim.engine.warm_start import shipped
 from wattkeeper.sim.results.accounting import CARBON, COST, Tariff, Window
@@ -117,9 +117,9 @@ def _describe_tariff(
     price, carbon = (tariff.rates.get(metric) for metric in (COST, CARBON))
     if price is not None and section is not None:
         report["currency"] = currency_of(section, price)
-        report["price"] = _describe_rate(price, f"{report['currency']}/kWh")
-    if carbon is not None:
-        report["carbon"] = _describe_rate(carbon, "g/kWh")
+        report["price"] = _describe_rate(price, section.price, f"{report['currency']}/kWh")
+    if carbon is not None and section is not None:
+        report["carbon"] = _describe_rate(carbon, section.carbon, "g/kWh")
     for rate in (price, carbon):
         if isinstance(rate, Series):
             from_s, until_s = (tariff.origin_s + border for border in window)
@@ -127,10 +127,12 @@ def _describe_tariff(
     return report
 
 
-def _describe_rate(rate: Rate, unit: str) -> str:
+def _describe_rate(rate: Rate, stated: float | RateFile | None, unit: str) -> str:
+    """A number, or a series with its file as the scenario names it."""
     if not isinstance(rate, Series):
         return f"{rate:g} {unit}"
-    return f"{rate.kind} {rate.source}, in {rate.unit}".strip()
+    name = stated.file if isinstance(stated, RateFile) else rate.source
+    return f"{rate.kind} {name}, in {rate.unit}".strip()
 
 
 def provenance(trace: Trace) -> TraceProvenance:

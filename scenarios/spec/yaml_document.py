@@ -46,10 +46,12 @@ class YamlDocument:
     Attributes:
         name: Name of the file in messages.
         data: The plain values.
+        folder: That of the file.
     """
 
-    def __init__(self, text: str, name: str) -> None:
+    def __init__(self, text: str, name: str, folder: Path = Path()) -> None:
         self.name = name
+        self.folder = folder
         self._places: dict[ValuePath, str] = {(): f"{name}:1:1"}
         self._key_places: dict[ValuePath, str] = {}
         self._values = 0
@@ -161,6 +163,15 @@ class YamlDocument:
         for step in path:
             known += [(*inner, step) for inner in known if (*inner, step) in self._places]
         return max(reversed(known), key=len)
+
+    def folder_of(self, path: ValuePath) -> Path:
+        """The folder that a relative path in a value is relative to.
+
+        That of the file for values in it, the working directory for `--set`, `--sweep` and others
+        from outside.
+        """
+        in_file = self.where(path).startswith(f"{self.name}:")
+        return self.folder if in_file else Path()
 
     def override(self, setting: str) -> None:
         """Change a value: `path.to.key=value`, the value in YAML.
@@ -283,7 +294,7 @@ def read(path: Path) -> YamlDocument:
     Raises:
         ScenarioError: If it cannot be read or is not YAML; the message names line and column.
     """
-    return YamlDocument(read_text(path), str(path))
+    return YamlDocument(read_text(path), str(path), path.parent)
 
 
 def read_text(path: Path) -> str:

@@ -71,11 +71,11 @@ def _is_trace(folder: Path) -> bool:
     return any(os.path.lexists(folder / name) for name in (META, *(f"{k}.parquet" for k in KINDS)))
 
 
-def locate(name_or_path: str | Path) -> Path:
+def locate(name_or_path: str | Path, beside: Path = Path()) -> Path:
     """The folder of a trace.
 
-    A name in the library goes before a folder of that name in the working directory (write
-    ``./NAME`` for that one).
+    A name in the library goes before a folder of that name (write ``./NAME`` for that one). A
+    relative path is relative to the folder `beside`, by default the working directory.
 
     Raises:
         InputError: If there is no such trace; the message lists what is there.
@@ -86,7 +86,7 @@ def locate(name_or_path: str | Path) -> Path:
         if (library_folder() / text).is_dir():
             return library_folder() / text
     try:
-        path = Path(text).expanduser()
+        path = beside / Path(text).expanduser()
         whole = resolve(path)
         settle(whole.parent, whole.name)
         if text and path.exists():
@@ -94,20 +94,22 @@ def locate(name_or_path: str | Path) -> Path:
     except (OSError, ValueError, RuntimeError):  # too long, a NUL byte, ~nobody
         pass
     known = ", ".join(names()) or "nothing yet"
+    nowhere = "" if beside == Path() else f", and {beside} holds no folder of that name"
     raise InputError(
-        f"no trace named {text!r}: in the library ({library_folder()}) there is {known}. Import "
-        "one with `wattkeeper traces import FORMAT PATH...`, or give the path of a trace's folder"
+        f"no trace named {text!r}: in the library ({library_folder()}) there is {known}{nowhere}. "
+        "Import one with `wattkeeper traces import FORMAT PATH...`, or give the path of a trace's "
+        "folder"
     )
 
 
-def find(name_or_path: str | Path) -> Trace:
-    """Read a trace by its name in the library or by the path of its folder.
+def find(name_or_path: str | Path, beside: Path = Path()) -> Trace:
+    """Read a trace by its name in the library or by the path of its folder; see `locate`.
 
     Raises:
         InputError: If there is no such trace; the message lists what is there.
         TraceError: If it is there and broken.
     """
-    return read(locate(name_or_path))
+    return read(locate(name_or_path, beside))
 
 
 def save(trace: Trace, *, replace: bool = False, folder: Path | None = None) -> Path:

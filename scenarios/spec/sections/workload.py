@@ -76,7 +76,7 @@ class TraceWorkload(Section):
 
     kind: Literal["trace"]
     trace: str
-    """A trace of jobs by name or path."""
+    """A trace of jobs by name, or by path, relative to the scenario's file."""
     profiles: ProfileSource | None = None
     """A trace of profiles by name or path, or `synthetic:`; none if no job names a workload."""
     mapping: WorkloadMapping | None = None

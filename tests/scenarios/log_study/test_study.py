@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +103,30 @@ def test_its_scenario_runs_again(inside: Command, folder: Path) -> None:
     inside("validate", "study/scenario.yaml")
     inside(*STUDY, "--replace")
     assert "fraction: 0.7" in path.read_text(encoding="utf-8")
+
+
+def test_a_study_can_be_moved(inside: Command, folder: Path, tmp_path: Path) -> None:
+    prices = "time,price\n" + "".join(
+        f"2024-{month:02}-{day:02} {hour:02}:00,{(37 * hour) % 90}\n"
+        for month, day, hour in product(range(1, 13), range(1, 29), range(24))
+    )
+    site = folder / "site"
+    site.mkdir()
+    (site / "prices.csv").write_text(prices, encoding="utf-8")
+    rates = "electricity: {price: {file: prices.csv, unit: EUR/MWh, zone: UTC, fill: previous}, "
+    (site / "nodes.yaml").write_text(f"{NODES}{rates}zone: UTC}}\n", encoding="utf-8")
+    inside(*STUDY[:4], "site/nodes.yaml", "--out", "site/study")
+    scenario = (site / "study/scenario.yaml").read_text(encoding="utf-8")
+    assert str(folder) not in scenario
+    sent = folder / "elsewhere"
+    (site / "study").rename(sent)
+    shutil.rmtree(site)
+    inside("run", "elsewhere/scenario.yaml", "--out", "again")
+    first, second = (read(path, "manifest") for path in (sent / "results", folder / "again"))
+    assert first.pop("wall_s") > 0 < second.pop("wall_s")
+    assert first == second
+    page = (sent / "results/report.html").read_bytes()
+    assert page == (folder / "again/report.html").read_bytes()
 
 
 def test_nodes_that_cannot_do_what_the_log_says(inside: Command, folder: Path) -> None:

@@ -115,6 +115,29 @@ def test_a_variant_has_its_own_price(inside: Command, billed: Path) -> None:
     assert per_kwh == {"fifo": pytest.approx(0.6), "sjf": pytest.approx(0.3)}
 
 
+def test_paths_are_relative_to_the_file_that_states_them(
+    inside: Command, billed: Path, tmp_path: Path
+) -> None:
+    apart = tmp_path / "apart"
+    apart.mkdir()
+    (apart / "prices.csv").write_text(PRICES)
+    inside("traces", "import", "csv", "log.csv", "--name", "other")
+    (tmp_path / "library/other").rename(apart / "jobs")
+    text = (SCENARIO % TIMED).replace("trace: some", "trace: ./jobs")
+    (apart / "billed.yaml").write_text(text)
+    (tmp_path / "prices.csv").unlink()
+    inside("run", "apart/billed.yaml", "--out", "inside")
+    (apart / "prices.csv").rename(tmp_path / "costs.csv")
+    said = inside("validate", "apart/billed.yaml", code=2).stderr
+    assert_states(said, "apart/prices.csv", "no such file")
+    price = "electricity.price.file=costs.csv"
+    inside("run", "apart/billed.yaml", "--set", price, "--out", "outside")
+    assert metrics(Path("inside")) == metrics(Path("outside"))
+    said = inside("validate", "apart/billed.yaml", "--set", price,
+                  "--set", "workload.trace=./jobs", code=2).stderr  # fmt: skip
+    assert_states(said, "--set workload.trace=./jobs", "'./jobs'")
+
+
 @pytest.mark.parametrize(
     ("electricity", "facts"),
     [
