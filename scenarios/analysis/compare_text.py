@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from wattkeeper.scenarios.analysis.compare import LEVEL, is_significant
+from wattkeeper.scenarios.analysis.key_words import label_point
 from wattkeeper.scenarios.analysis.vocabulary import format_value
 from wattkeeper.scenarios.spec.wording import count, percent, unlisted
 
@@ -109,7 +110,7 @@ def _short(value: object) -> str:
 
 def name_run(row: Mapping[str, Any]) -> str:
     """The variant of a row, and the point of the sweep that it belongs to."""
-    values = ", ".join(f"{path}={value}" for path, value in row.get("point", {}).items())
+    values = label_point(row.get("point", {}))
     return f"{row['variant']} ({values})" if values else str(row["variant"])
 
 

@@ -1,5 +1,7 @@
 """Keys of scenarios in words, with their units, for axes, tables and sentences."""
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from wattkeeper.scenarios.spec.wording import axis_text
@@ -61,6 +63,22 @@ def title_of_key(path: str) -> str:
     """A key's path as a title with its unit, as `power cap of the cluster, W`."""
     words, unit = key_words(path)
     return f"{words}, {unit}" if unit else words
+
+
+def short_keys(paths: Iterable[str]) -> dict[str, str]:
+    """The last key of each path; the whole path where others end in the same key."""
+    last = {path: path.rpartition(".")[2] for path in paths}
+    often = Counter(last.values())
+    return {path: key if often[key] == 1 else path for path, key in last.items()}
+
+
+def label_point(values: Mapping[str, object], axes: Iterable[str] | None = None) -> str:
+    """Values of a point of a sweep, as `eta = 0.5, gpus = 3`.
+
+    `axes`: paths of all axes of the sweep, where the point has only some of them.
+    """
+    names = short_keys(values if axes is None else axes)
+    return ", ".join(f"{names[path]} = {axis_text(value)}" for path, value in values.items())
 
 
 def describe_setting(path: str, value: object) -> str:

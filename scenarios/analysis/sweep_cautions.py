@@ -1,12 +1,12 @@
 """Warnings on the points of a sweep: which points they are of, and jobs that only some left out."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.key_words import label_point
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.vocabulary import cautions, describe_profiles
-from wattkeeper.scenarios.spec.wording import axis_text
 
 MOST_NAMED: Final = 3
 """Points that a line names one by one."""
@@ -60,12 +60,3 @@ def merge_cautions(points: Sequence[PointCautions]) -> Iterator[str]:
         named = "; ".join(map(label_point, places[:MOST_NAMED]))
         more = len(places) - MOST_NAMED
         yield f"At {named}{f' and {more} more' if more > 0 else ''}: {line}"
-
-
-def label_point(values: Mapping[str, Any]) -> str:
-    """A point's values, as `eta = 0.5, gpus = 3`; paths are shortened to their last key."""
-    names = {path: path.rpartition(".")[2] for path in values}
-    unique = len(set(names.values())) == len(names)
-    return ", ".join(
-        f"{names[path] if unique else path} = {axis_text(value)}" for path, value in values.items()
-    )

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
+from wattkeeper.scenarios.analysis.key_words import label_point
 from wattkeeper.scenarios.analysis.sweep_cautions import (
     MOST_NAMED,
     PointCautions,
-    label_point,
     read_cautions,
 )
 from wattkeeper.scenarios.analysis.vocabulary import (
@@ -97,7 +97,7 @@ def describe_points(selected: Sequence[PointRow], among: Sequence[PointRow]) -> 
         for path, values in own.items()
         if len(values) < len(known[path]) or len(known[path]) == 1
     }
-    return f"at {label_point(ranges)}"
+    return f"at {label_point(ranges, known)}"
 
 
 def _axis_values(path: str, points: Sequence[PointRow]) -> list[Any]:

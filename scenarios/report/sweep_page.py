@@ -7,12 +7,11 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
-from wattkeeper.scenarios.analysis.key_words import title_of_key
+from wattkeeper.scenarios.analysis.key_words import label_point, title_of_key
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.sweep_cautions import (
     have_different_jobs,
-    label_point,
     merge_cautions,
 )
 from wattkeeper.scenarios.report import about, headline, markup

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.key_words import short_keys
 from wattkeeper.scenarios.analysis.study import finished_points, read_sweep
 from wattkeeper.scenarios.analysis.sweep_cautions import (
     PointCautions,
@@ -62,8 +63,8 @@ def _table(about: Json, points: list[tuple[Json, Json]], with_jobs: bool) -> Tab
     """A table of points, given the values and the summary of each."""
     metrics = shown_metrics(points[0][1])
     table = Table(title=make_title(len(about["seeds"]), len(about["variants"]), about["baseline"]))
-    for axis in about["axes"]:
-        table.add_column(axis.replace(".", ".\n"), overflow="fold")
+    for name in short_keys(about["axes"]).values():
+        table.add_column(name.replace(".", ".\n"), overflow="fold")
     if with_jobs:
         table.add_column("jobs", justify="right")
     table.add_column("variant")

@@ -4,8 +4,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.key_words import key_words, title_of_key
-from wattkeeper.scenarios.analysis.sweep_cautions import label_point
+from wattkeeper.scenarios.analysis.key_words import (
+    key_words,
+    label_point,
+    short_keys,
+    title_of_key,
+)
 from wattkeeper.scenarios.analysis.vocabulary import (
     choose_unit,
     knows_energy,
@@ -57,20 +61,22 @@ def draw_sweep(sweep: Json, points: Sequence[PointRow], variants: list[str]) -> 
         " Costs under different eta are not compared: cost is shown as its change against "
         "the baseline at the same point."
     ) * relative
+    names = short_keys(sweep["axes"])
     for number, path in enumerate(sweep["axes"]):
         others, left_out = _select_others(path, points)
         views = _metric_views(path, others, points, variants, metrics,
                               sweep["baseline"], relative)  # fmt: skip
         if views:
-            keys = [f"{d}: {label_point(other)}" for d, other in zip(DASHES, others, strict=False)]
+            keys = [f"{d}: {label_point(other, sweep['axes'])}"
+                    for d, other in zip(DASHES, others, strict=False)]  # fmt: skip
             lines = f" Lines are {'; '.join(keys)}." if any(others) else ""
             if left_out:
                 lines += f" {left_out} more values of the other axes are left out here."
             yield Chart(
                 f"axis{number}",
                 f"Along {key_words(path)[0]}",
-                f"The mean of a metric at each value of {path}, a line a variant; the band is the "
-                f"95 % interval where there are several seeds.{lines}{costs}",
+                f"The mean of a metric at each value of {names[path]}, a line a variant; the band "
+                f"is the 95 % interval where there are several seeds.{lines}{costs}",
                 {"views": views},
             )
 
@@ -174,7 +180,7 @@ def _metric_views(
             )
             line: Line = {"v": v, "x": x, "marked": True, "y": y, "low": low, "high": high}
             if others[dash]:
-                line |= {"dash": dash, "label": label_point(others[dash])}
+                line |= {"dash": dash, "label": label_point(others[dash], points[0].values)}
             lines.append(line)
         y_axis: Axis = {"name": label_axis(title, unit)}
         if not as_change and is_spread([value for line in lines for value in line["y"]]):

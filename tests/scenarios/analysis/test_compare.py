@@ -233,7 +233,7 @@ def test_points_of_sweeps_are_matched_by_their_values(
     assert found["only_other"] == ['{"objective.eta": 0.4}']
     shown = " ".join(inside("compare", one, two).stdout.split())
     assert "1 point without results" in shown
-    assert "(objective.eta=0.2)" in shown
+    assert "(eta = 0.2)" in shown
     assert compare_json(inside, one, one)["identical"]
     message = inside("compare", one, results / "a", code=2).stderr
     assert_states(message, "one", "sweep", results / "a")

@@ -12,7 +12,12 @@ import pytest
 from tests.conftest import Command
 from tests.support.messages import assert_states
 from tests.support.reports import Window, chromium, instance
-from wattkeeper.scenarios.analysis.key_words import describe_setting, title_of_key
+from wattkeeper.scenarios.analysis.key_words import (
+    describe_setting,
+    label_point,
+    short_keys,
+    title_of_key,
+)
 from wattkeeper.scenarios.report.charts.chart import is_spread
 
 SCENARIO = """\
@@ -126,3 +131,12 @@ def test_settings_have_units() -> None:
 )
 def test_outliers_make_an_axis_logarithmic(values: list[float | None], spread: bool) -> None:
     assert is_spread([*values, None]) == spread
+
+
+def test_points_are_named_by_short_keys_where_these_are_unambiguous() -> None:
+    axes = ("workload.load", "cluster.pue", "variants.a.cluster.pue")
+    assert list(short_keys(axes).values()) == ["load", *axes[1:]]
+    assert short_keys(axes[:2]) == {"workload.load": "load", "cluster.pue": "pue"}
+    values = {"workload.load": 2, "cluster.pue": 1.5}
+    assert label_point(values) == "load = 2, pue = 1.5"
+    assert label_point(values, axes) == "load = 2, cluster.pue = 1.5"
