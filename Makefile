@@ -64,6 +64,7 @@ speed: $(INSTALLED)
 	@$(BIN)/python benchmarks/recurrences.py
 	@$(BIN)/python benchmarks/schedulers.py
 	@$(BIN)/python -m benchmarks.zoo_search
+	@$(BIN)/python benchmarks/log_study.py
 
 # A copy, so that what is compiled stays as it is.
 test-interpreted: $(INSTALLED_TEST)

@@ -19,9 +19,12 @@ from setuptools.errors import CCompilerError
 FLOORS = ("policies", "traces", "sim", "live", "scenarios")
 
 CORE = (
+    "policies/place/_first_fit.py",
+    "policies/place/_sharing.py",
     "policies/place/_tightest.py",
     "policies/profile.py",
     "policies/protocols.py",
+    "policies/select/_backfilling.py",
     "policies/select/_discretised.py",
     "policies/select/_preempting.py",
     "policies/select/_queueing.py",

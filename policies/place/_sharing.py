@@ -52,7 +52,7 @@ def fill(nodes: Iterable[int], fitting: Ints, gpus: int) -> Parts:
     """Take all fitting GPUs of the nodes in this order until they suffice; empty if they do not."""
     parts = []
     for node in nodes:
-        count = min(gpus, int(fitting[node]))
+        count = min(gpus, fitting.item(node))
         if count:
             parts.append((node, count))
             gpus -= count
