@@ -220,9 +220,11 @@ def find_unusable(jobs: pa.Table, cluster: ClusterSpec, recorded: bool) -> list[
         of = f" of type {_label(kind)}" if kind else " of one type" * (len(cluster.gpu_types) > 1)
         return f": {count(int(gpus[row]), 'GPU')}, the cluster has {most[row]}{of}"
 
+    absent = Counter(types.filter(pa.array(most == 0)).to_pylist())
+    listed = ", ".join(str(kind) for kind, _ in absent.most_common(TYPES))
     return [
         Reason(
-            "of a GPU type that the cluster lacks",
+            f"of a GPU type that the cluster lacks ({listed})",
             most == 0,
             lambda rows: _by_type(Counter(types[row].as_py() or "" for row in rows.tolist())),
             advice=("list these types under cluster.nodes",

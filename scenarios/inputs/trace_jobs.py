@@ -11,6 +11,7 @@ from wattkeeper.policies.profile import Profile
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.job_filter import (
     FilteredJobs,
+    Reason,
     check_groups,
     find_incomplete,
     find_unusable,
@@ -155,12 +156,14 @@ def _filter_jobs(
     """Reject jobs that a cluster cannot run; the profiles that the others need, by cluster."""
     scenario, document = loaded
     jobs = filtered.all
+    incomplete: Sequence[Reason] = ()
+    if workload.unusable == "drop":  # what one policy needs, all variants do without
+        configs = [policy_of(scenario, name, point) for name in scenario.variants
+                   for point in DEFAULTS]  # fmt: skip
+        incomplete = find_incomplete(jobs, configs)
     for used in clusters:
         filtered.reject(used, find_unusable(jobs, used.spec, used.recorded))
-        if workload.unusable == "drop":
-            configs = [policy_of(scenario, name, point) for name in used.variants
-                       for point in DEFAULTS]  # fmt: skip
-            filtered.reject(used, find_incomplete(jobs, configs))
+        filtered.reject(used, incomplete)
     runnable = filtered.jobs
     needed: list[Profiles] = []
     for used in clusters:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.record.waits import closest_to_record
 from wattkeeper.scenarios.analysis.waits_text import RECORDED, describe_record
+from wattkeeper.scenarios.log_study.coverage import charged_window, check_types
 from wattkeeper.scenarios.log_study.nodes import DescribedCluster
 from wattkeeper.scenarios.log_study.scenario_text import (
     HEADER,
@@ -107,6 +108,7 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
         with replace_file(out / name, make_parents=True) as fresh:
             shutil.copyfile(source, fresh)
     jobs, notes = _fill_limits(out / TRACE, reporter.tell)
+    check_types(jobs, plan.cluster.power, reporter.tell)
     schedulers = list(_choose_schedulers(jobs, reporter.tell))
     simulated = [name for name in SCHEDULERS if name in schedulers]
     plan = plan._replace(
@@ -114,6 +116,7 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
         baseline=next(name for name in USUAL if name in schedulers),
         fractions=_choose_fractions(plan.cluster, reporter.tell),
         notes=notes,
+        window=charged_window(jobs),
     )
     known: list[RunResult] = []
     if RECORDED in schedulers:

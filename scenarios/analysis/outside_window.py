@@ -1,0 +1,49 @@
+"""Work that variants do outside of the time that is charged."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.manifest import Manifest
+from wattkeeper.scenarios.analysis.overrides import clusters_by_variant
+from wattkeeper.scenarios.spec.case_names import base_of
+
+SMALLEST: Final = 0.002
+"""Differences of the share of energy outside the window below it are not told."""
+
+
+def describe_outside(manifest: Manifest, summary: Json) -> Iterator[str]:
+    """A line on the variants that do another share of their work outside the window, if any.
+
+    Where all is charged that happens, there is no such work.
+    """
+    scenario = manifest["scenario"]
+    stated = scenario.get("accounting") or {}
+    if stated.get("from_s") is None and stated.get("until_s") is None:
+        return
+    shares = {
+        name: share
+        for name, cluster in clusters_by_variant(scenario).items()
+        if base_of(name) is None
+        and (share := _share(summary["variants"][name]["metrics"], cluster["pue"])) is not None
+    }
+    base = shares.get(scenario["baseline"])
+    if base is None:
+        return
+    others = [f"{100 * share:.1f} % ({name})" for name, share in shares.items()
+              if abs(share - base) > SMALLEST]  # fmt: skip
+    if others:
+        yield (
+            f"Energy of jobs outside the time that is charged: {100 * base:.1f} % "
+            f"({scenario['baseline']}), {', '.join(others)}. A variant that does more of its work "
+            "there saves that much less than the amounts of the cluster show."
+        )
+
+
+def _share(metrics: Json, pue: float) -> float | None:
+    """Share of the energy of jobs that is not in the cluster's; None if it is not known."""
+    needed = ("energy_j", "training_energy_j", "held_energy_j")
+    if any(metrics.get(name, {}).get("mean") is None for name in needed):
+        return None
+    energy_j, training_j, held_j = (metrics[name]["mean"] for name in needed)
+    return 1 - (training_j + held_j) / pue / energy_j if energy_j > 0 else None

@@ -1,0 +1,81 @@
+"""What of a log a study covers: the GPU types of its jobs, and the time that is charged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from wattkeeper.policies.arrays import Floats
+from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.protocols import WHOLE
+from wattkeeper.scenarios.analysis.consumption import SHORTEST_S
+from wattkeeper.scenarios.spec.wording import count
+from wattkeeper.sim.results.accounting import Window
+
+TRIMMED: Final = 0.005
+"""Share of the jobs before whose submission nothing is charged: a log also lists jobs that were
+submitted long before it begins."""
+TYPES: Final = 5
+"""GPU types that a message names."""
+
+
+def check_types(jobs: pa.Table, described: Collection[str], tell: Callable[[str], None]) -> None:
+    """Check that the GPU types of jobs and of the described nodes are the same.
+
+    Types that no node has are told, with their share of the GPU hours.
+
+    Raises:
+        InputError: If nodes have a type that no job asks for, while jobs ask for types that no node
+            has: one of them is misspelt.
+    """
+    texts = jobs["gpu_type"].to_pylist()
+    asked = Counter(text for text in texts if text is not None)
+    if not asked:
+        return
+    absent = {text: number for text, number in asked.items()
+              if not set(text.split("|")) & set(described)}  # fmt: skip
+    named = {name for text in asked for name in text.split("|")}
+    unused = [name for name in described if name not in named]
+    if not absent:
+        return
+    gpu_s = _gpu_seconds(jobs)
+    of_absent = np.array([text in absent for text in texts])
+    share = float(gpu_s[of_absent].sum() / gpu_s.sum()) if gpu_s.sum() > 0 else 0.0
+    shown = ", ".join(f"{text!r} ({count(number, 'job')})"
+                      for text, number in Counter(absent).most_common(TYPES))  # fmt: skip
+    what = (
+        f"jobs of the log ask for GPU types that no node has: {shown}, {100 * share:.2g} % of "
+        "the GPU hours"
+    )
+    if unused and None not in texts:
+        raise InputError(
+            f"{what}; and no job asks for {', '.join(map(repr, unused))}, which nodes have: name "
+            "the types as the log does"
+        )
+    tell(f"Note: {what}. These jobs are left out, and all amounts are without them.")
+
+
+def charged_window(jobs: pa.Table) -> Window | None:
+    """The time in which a log shows the cluster at work, in whole seconds.
+
+    From the submission before which 0.5 % of the jobs were submitted to the last submission:
+    afterwards a simulated cluster runs empty, which the real one did not. None if that is too short
+    for amounts of a year: then the whole time of all jobs is charged.
+    """
+    submit_s: Floats = np.sort(jobs["submit_time_s"].to_numpy())
+    if not len(submit_s):
+        return None
+    window = Window(float(np.floor(submit_s[int(TRIMMED * len(submit_s))])),
+                    float(np.ceil(submit_s[-1])))  # fmt: skip
+    return window if window.until_s - window.from_s >= SHORTEST_S else None
+
+
+def _gpu_seconds(jobs: pa.Table) -> Floats:
+    """Recorded duration of each job times the GPUs that it holds; 0 where it is not known."""
+    duration_s: Floats = np.asarray(jobs["duration_s"].cast(pa.float64()).fill_null(0.0))
+    gpus: Floats = np.asarray(jobs["gpus"]) * np.asarray(jobs["gpu_milli"]) / WHOLE
+    return duration_s * gpus

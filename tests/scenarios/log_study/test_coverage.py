@@ -1,0 +1,72 @@
+"""What of a log a study covers is stated, and misspelt GPU types are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.conftest import Command
+from tests.support.messages import assert_states
+from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.log_study.coverage import charged_window, check_types
+from wattkeeper.traces.schema import jobs_table
+
+DAY_S = 86400.0
+
+
+def jobs(submit_s: list[float], types: list[str | None]) -> pa.Table:
+    """Jobs of an hour on one GPU."""
+    return jobs_table({
+        "job_id": pa.array([str(number) for number in range(len(submit_s))]),
+        "submit_time_s": pa.array(submit_s),
+        "duration_s": pa.array([3600.0] * len(submit_s)),
+        "gpus": pa.array([1] * len(submit_s), pa.int32()),
+        "gpu_type": pa.array(types, pa.string()),
+    })  # fmt: skip
+
+
+def test_the_window_leaves_out_what_was_submitted_long_before() -> None:
+    """Of 1,000 jobs, four waited since long before the log begins."""
+    submit_s = [0.0, 1.0, 2.0, 3.0, *(40 * DAY_S + 864.5 * number for number in range(996))]
+    window = charged_window(jobs(submit_s, [None] * 1000))
+    assert window is not None
+    assert window.from_s == 40 * DAY_S + 864
+    assert window.until_s == pytest.approx(submit_s[-1], abs=1)
+
+
+def test_a_short_log_is_charged_as_a_whole() -> None:
+    assert charged_window(jobs([0.0, 6 * DAY_S], [None, None])) is None
+    assert charged_window(jobs([], [])) is None
+
+
+def test_a_type_that_nodes_lack_is_told_with_its_share() -> None:
+    told: list[str] = []
+    check_types(jobs([0.0] * 4, ["a100", "a100", "v100", "a100|h100"]), {"a100"}, told.append)
+    assert len(told) == 1
+    assert_states(told[0], "'v100' (1 job)", "25 %")
+    check_types(jobs([0.0] * 2, [None, "a100"]), {"a100", "v100"}, told.append)
+    assert len(told) == 1
+
+
+def test_a_misspelt_type_is_refused() -> None:
+    with pytest.raises(InputError) as refused:
+        check_types(jobs([0.0] * 3, ["a100", "a100", "v100"]), {"A100", "v100"}, print)
+    assert_states(str(refused.value), "'a100' (2 jobs)", "67 %", "'A100'")
+
+
+def test_work_outside_the_window_is_told(inside: Command, tmp_path: Path) -> None:
+    """Under fifo, the third job waits for the second one, which needs both GPUs."""
+    rows = "submit_time_s,duration_s,gpus\n0,1000,1\n1,1000,2\n2,1000,1\n"
+    (tmp_path / "jobs.csv").write_text(rows)
+    inside("traces", "import", "csv", "jobs.csv", "--name=three")
+    (tmp_path / "mine.yaml").write_text(
+        "name: mine\ncluster: {gpu: a, gpus: 2, idle_power_w: 50, busy_power_w: 300, pue: 1.5}\n"
+        "workload: {kind: trace, trace: three}\nvariants:\n  fifo: {}\n"
+        "  fjf: {policies: {select: fjf}}\nbaseline: fifo\naccounting: {until_s: 1500}\n"
+    )
+    said = inside("run", "mine.yaml", "--out", "out").stdout
+    assert_states(" ".join(said.split()), "time that is charged: 50.0 % (fifo), 25.1 % (fjf)")
+    whole = inside("run", "mine.yaml", "--out", "all", "--set", "accounting={}").stdout
+    assert "outside the time" not in whole
