@@ -1,5 +1,7 @@
 """Which policies a resolved scenario chooses."""
 
+from collections.abc import Iterator
+
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.registry import Point
 
@@ -12,3 +14,13 @@ def policy_kind(scenario: Json, variant: str, point: Point) -> str | None:
             kind: str = chosen["kind"]
             return kind
     return None
+
+
+def list_schedulers(scenario: Json) -> Iterator[str]:
+    """The baseline, and variants that differ in their scheduler alone; no replay of the record."""
+    for name, variant in scenario["variants"].items():
+        policies = variant.get("policies") or {}
+        others = {key for key in variant if key != "policies"} | (set(policies) - {"select"})
+        is_replay = policy_kind(scenario, name, "select") == "recorded"
+        if name == scenario["baseline"] or not (others or is_replay):
+            yield name

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.policy_kinds import policy_kind
+from wattkeeper.scenarios.analysis.policy_kinds import list_schedulers, policy_kind
 from wattkeeper.scenarios.analysis.record.waits import SAME_S, WaitPart
 from wattkeeper.scenarios.analysis.vocabulary import format_value
 from wattkeeper.scenarios.spec.wording import count
@@ -22,6 +22,19 @@ HEADS: Final = (
     "simulated median", "simulated 95 %", "median difference",
 )  # fmt: skip
 """Titles of the columns of `rows_by_part`."""
+
+
+CLOSENESS_HEADS: Final = (
+    "scheduler", "mean wait", "median wait", "95 %", "median difference", "mean difference",
+    "as recorded",
+)  # fmt: skip
+"""Titles of the columns of `rows_by_scheduler`."""
+WAITS_NOTE: Final = (
+    "Wait: from submission to start. Differences: of a job's simulated wait from its recorded one. "
+    f"As recorded: share of jobs that start within {SAME_S:g} s of their recorded start."
+)
+CLAIRVOYANT: Final = ("sjf", "srtf")
+"""Schedulers that know the recorded run times, which no site can run."""
 
 
 def describe_record(parts: Sequence[WaitPart], baseline: str, scenario: Json) -> Iterator[str]:
@@ -50,14 +63,7 @@ def describe_closeness(parts: Sequence[WaitPart], variant: str) -> Iterator[str]
         f"Recorded waits of {count(whole['jobs'], 'job')}: {_format_waits(recorded)}. Simulated "
         f"({variant}): {_format_waits(run)}."
     )
-    median, mean = (_format(run[key]) for key in ("median_difference_s", "mean_difference_s"))
-    yield (
-        f"A job's simulated wait differs from its recorded one by {median} (median) and {mean} "
-        f"(mean); {100 * run['as_recorded']:.0f} % of jobs start within {SAME_S:g} s of their "
-        "recorded start."
-    )
-    low, high = sorted((recorded["mean_s"], run["mean_s"]))
-    if high > FAR * low and high - low > FAR_S:
+    if is_far(whole, variant):
         more = "longer" if run["mean_s"] > recorded["mean_s"] else "shorter"
         yield (
             f"The simulation does not reproduce the record: mean waits are much {more}. The log "
@@ -66,13 +72,38 @@ def describe_closeness(parts: Sequence[WaitPart], variant: str) -> Iterator[str]
         )
 
 
+def is_far(part: WaitPart, variant: str) -> bool:
+    """Whether a variant's mean wait is far from the recorded one."""
+    low, high = sorted((part["recorded"]["mean_s"], part["runs"][variant]["mean_s"]))
+    return high > FAR * low and high - low > FAR_S
+
+
+def rows_by_scheduler(parts: Sequence[WaitPart], scenario: Json) -> Iterator[tuple[str, ...]]:
+    """A row for the record, and one for each scheduler: its waits, and how close they come."""
+    whole = parts[0]
+    yield "the record", *_format_statistics(whole["recorded"]), "", "", ""
+    for name in list_schedulers(scenario):
+        if name in whole["runs"]:
+            run = whole["runs"][name]
+            label = f"{name}, the baseline" if name == scenario["baseline"] else name
+            if policy_kind(scenario, name, "select") in CLAIRVOYANT:
+                label += " (knows run times in advance)"
+            differences = run["median_difference_s"], run["mean_difference_s"]
+            share = f"{100 * run['as_recorded']:.0f} %"
+            yield label, *_format_statistics(run), *map(_format, differences), share
+
+
 def rows_by_part(parts: Sequence[WaitPart], variant: str) -> Iterator[tuple[str, ...]]:
     """A row for each part: its jobs, recorded and simulated waits, and their median difference."""
     for part in parts:
         recorded, run = part["recorded"], part["runs"][variant]
-        values = [each[key] for each in (recorded, run) for key in ("mean_s", "median_s", "p95_s")]
+        waits = (*_format_statistics(recorded), *_format_statistics(run))
         label = label_part(part["by"], part["part"])
-        yield (label, f"{part['jobs']:,}", *map(_format, [*values, run["median_difference_s"]]))
+        yield label, f"{part['jobs']:,}", *waits, _format(run["median_difference_s"])
+
+
+def _format_statistics(waits: WaitStatistics) -> Iterator[str]:
+    return map(_format, (waits["mean_s"], waits["median_s"], waits["p95_s"]))
 
 
 def _format_waits(waits: WaitStatistics) -> str:

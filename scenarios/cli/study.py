@@ -11,6 +11,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.cli.import_options import import_options, print_import
 from wattkeeper.scenarios.cli.options import FILE, PATH
+from wattkeeper.scenarios.log_study.schedulers import SCHEDULERS
 
 if TYPE_CHECKING:
     from wattkeeper.traces.readers.base import ImportOptions
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 @click.option("--zone", help="Time zone of the log's dates, as Europe/Berlin, for files of rates.")
 @import_options
 @click.option("--workers", type=click.IntRange(1), default=2, help="Processes to run in [2].")
+@click.option(
+    "--baseline", type=click.Choice(SCHEDULERS), help="Scheduler to compare with [the closest]."
+)
 @click.option("--replace", is_flag=True, help="Replace a finished study.")
 def study(
     form: str,
@@ -40,6 +44,7 @@ def study(
     options: ImportOptions,
     skip_bad: bool,
     workers: int,
+    baseline: str | None,
     replace: bool,
 ) -> None:
     """Study a cluster from its LOG of format FORMAT: what would save energy, money and CO2.
@@ -65,14 +70,15 @@ def study(
     if added.kind != "jobs":
         raise InputError(f"{form} holds {added.kind}; a study needs a log of jobs")
     print_import(added)
-    plan = StudyPlan(added.name, f"./{log_study.TRACE}", cluster, rates)
+    plan = StudyPlan(added.name, f"./{log_study.TRACE}", cluster, rates, baseline=baseline or "")
     with terminal.progress(added.name) as progress:
         reporter = log_study.Reporter(terminal.write, progress)
         ended = log_study.study_log(plan, out, workers, reporter)
     from wattkeeper.scenarios.cli.tables.run import print_results
-    from wattkeeper.scenarios.cli.tables.study import print_waits
+    from wattkeeper.scenarios.cli.tables.study import print_closeness, print_waits
 
     scenario = ended.loaded.scenario
+    print_closeness(terminal.console(), ended.done.manifest)
     print_waits(terminal.console(), ended.done.manifest, scenario.baseline)
     print_results(terminal.console(), scenario, ended.done)
     terminal.write(f"\nScenario: {out / log_study.SCENARIO}")

@@ -18,7 +18,7 @@ from wattkeeper.sim.results.accounting import Window
 
 HEADER: Final = "# Written by `wattkeeper study`."
 """First line of the scenario."""
-QUESTION: Final = "What would a power cap, sleeping nodes or another scheduler save?"
+QUESTION: Final = "What would power limits, sleeping nodes or another scheduler save?"
 WIDTH: Final = 100
 PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 WORDS: Final = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
@@ -34,8 +34,9 @@ class StudyPlan(NamedTuple):
         cluster: The nodes.
         rates: What electricity costs and emits.
         schedulers: Variants that differ in their scheduler alone.
-        baseline: The one that the others are compared with, and under which the rest varies.
-        why: How the baseline was chosen, in lines.
+        baseline: The one that the others are compared with, and under which the rest varies; empty
+            until it is known, unless it is stated.
+        why: How the baseline was chosen.
         fractions: Power limits, as fractions of the highest; empty until the baseline is known.
         is_final: Whether the variants that vary power are there.
         notes: What was filled into the trace, in lines.
@@ -48,7 +49,7 @@ class StudyPlan(NamedTuple):
     rates: StudyRates
     schedulers: Sequence[str] = ()
     baseline: str = ""
-    why: Sequence[str] = ()
+    why: str = ""
     fractions: Sequence[float] = ()
     is_final: bool = False
     notes: Sequence[str] = ()
@@ -82,15 +83,15 @@ def _lines(plan: StudyPlan, path: Path, results: Path) -> Iterator[str]:
             "the last one. Afterwards a simulated cluster runs empty."
         )
         yield f"accounting: {to_yaml(dict(plan.window._asdict()))}"
-    yield from _comment("The scheduler of all variants that name no other.", *plan.why)
+    yield from _comment("The scheduler of all variants that name no other.", plan.why)
     yield f"policies: {{select: {plan.baseline}}}"
     yield "variants:"
+    if plan.is_final:
+        yield from _power_lines(plan)
     for name in plan.schedulers:
         if name == RECORDED:
             yield from _comment("Each job at its recorded start.", indent=2)
         yield f"  {name}: {{policies: {{select: {name}}}}}"
-    if plan.is_final:
-        yield from _power_lines(plan)
     yield f"baseline: {plan.baseline}"
     yield from _comment("Nothing is drawn at random: more seeds would give the same results.")
     yield "seeds: 1"
@@ -127,7 +128,7 @@ def _power_lines(plan: StudyPlan) -> Iterator[str]:
         )
     for fraction in plan.fractions:
         tune = {"kind": "power-fraction", "fraction": fraction}
-        yield f"  {cap_name(fraction)}: {{policies: {{tune: {to_yaml(tune)}}}}}"
+        yield f"  {limit_name(fraction)}: {{policies: {{tune: {to_yaml(tune)}}}}}"
     sleep = plan.cluster.stated.sleep
     assumed = "" if sleep else " Assumed, not measured: state `sleep` in the file of nodes."
     yield from _comment(f"Free nodes sleep.{assumed}", indent=2)
@@ -135,9 +136,9 @@ def _power_lines(plan: StudyPlan) -> Iterator[str]:
     yield f"  sleep: {{cluster: {to_yaml(keys)}}}"
 
 
-def cap_name(fraction: float) -> str:
+def limit_name(fraction: float) -> str:
     """The name of the variant with a power limit."""
-    return f"cap-{100 * fraction:.0f}"
+    return f"limit-{100 * fraction:.0f}"
 
 
 def _stated(section: Section) -> dict[str, Any]:

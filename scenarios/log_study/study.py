@@ -19,6 +19,7 @@ from wattkeeper.scenarios.log_study.scenario_text import (
     StudyPlan,
     write_scenario,
 )
+from wattkeeper.scenarios.log_study.schedulers import REAL, SCHEDULERS
 from wattkeeper.scenarios.run.run import ScenarioResult, run
 from wattkeeper.scenarios.spec.loading import LoadedScenario, load
 from wattkeeper.sim.results.tables import RunResult
@@ -29,12 +30,7 @@ from wattkeeper.traces.library.longest_limits import fill_limits
 SCENARIO: Final = "scenario.yaml"
 TRACE: Final = "trace"
 RESULTS: Final = "results"
-SCHEDULERS: Final = ("easy-backfill", "fjf", "fifo", "sjf")
-"""Simulated schedulers, in the order of preference where they are equally close to the record."""
-ORDER: Final = ("fifo", "fjf", "easy-backfill", "sjf")
-"""Schedulers in the order of the variants."""
-USUAL: Final = ("easy-backfill", "fifo")
-"""Baselines where no starts are recorded."""
+NAMED: Final = "chosen with --baseline."
 FRACTIONS: Final = (0.9, 0.8, 0.7)
 """Power limits, as fractions of the highest."""
 MOST_STARTLESS: Final = 0.1
@@ -92,8 +88,8 @@ def check_free(out: Path, *, replace: bool) -> None:
 def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> StudyResult:
     """Study a log that was imported into `out`; write its scenario and its results there.
 
-    Jobs without a time limit get one, if any job has one. The baseline of the plan is the simulated
-    scheduler that is closest to the record.
+    Jobs without a time limit get one, if any job has one. The baseline is that of the plan, else
+    the scheduler of `REAL` that is closest to the record.
 
     Args:
         plan: What is known before any run.
@@ -110,10 +106,12 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
     jobs, notes = _fill_limits(out / TRACE, reporter.tell)
     check_types(jobs, plan.cluster.power, reporter.tell)
     schedulers = list(_choose_schedulers(jobs, reporter.tell))
-    simulated = [name for name in SCHEDULERS if name in schedulers]
+    named = plan.baseline
+    if named and named not in schedulers:
+        raise InputError(f"--baseline: {named} cannot run these jobs; choose another one")
     plan = plan._replace(
         schedulers=schedulers,
-        baseline=next(name for name in USUAL if name in schedulers),
+        baseline=named or next(name for name in REAL if name in schedulers),
         fractions=_choose_fractions(plan.cluster, reporter.tell),
         notes=notes,
         window=charged_window(jobs),
@@ -122,11 +120,11 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
     if RECORDED in schedulers:
         done = run(_load(plan, out), workers, reporter.progress)
         known = done.results
-        plan = _choose_baseline(plan, done, simulated, reporter.tell)
+        plan = _choose_baseline(plan, done, named, reporter.tell)
     else:
-        why = f"{plan.baseline}: the log has no recorded starts to choose a scheduler by."
-        reporter.tell(f"Baseline {why}")
-        plan = plan._replace(why=[why])
+        why = NAMED if named else "the log has no recorded starts to choose a scheduler by."
+        plan = plan._replace(why=f"{plan.baseline}: {why}")
+        reporter.tell(f"Baseline {plan.why}")
     loaded = _load(plan._replace(is_final=True), out)
     done = run(loaded, workers, reporter.progress, known=known)
     folder = out / RESULTS
@@ -156,18 +154,19 @@ def _fill_limits(folder: Path, tell: Callable[[str], None]) -> tuple[pa.Table, S
 
 
 def _choose_schedulers(jobs: pa.Table, tell: Callable[[str], None]) -> Iterator[str]:
-    """The schedulers that can work on these jobs, the record first."""
+    """The schedulers that can work on these jobs, the record last."""
     startless = jobs["start_time_s"].null_count
-    if startless <= MOST_STARTLESS * jobs.num_rows:
-        yield RECORDED
-    elif startless < jobs.num_rows:
+    has_record = startless <= MOST_STARTLESS * jobs.num_rows
+    if not has_record and startless < jobs.num_rows:
         tell(f"Left out: {RECORDED}, for {startless:,} of {jobs.num_rows:,} jobs have no recorded "
              "start.")  # fmt: skip
     has_limits = not jobs["estimate_s"].null_count
     if not has_limits:
         tell("Left out: easy-backfill, for no job has a time limit; state limits with --partitions "
              "or --default-estimate.")  # fmt: skip
-    yield from (name for name in ORDER if name != "easy-backfill" or has_limits)
+    yield from (name for name in SCHEDULERS if name != "easy-backfill" or has_limits)
+    if has_record:
+        yield RECORDED
 
 
 def _choose_fractions(cluster: DescribedCluster, tell: Callable[[str], None]) -> Sequence[float]:
@@ -194,16 +193,17 @@ def _choose_fractions(cluster: DescribedCluster, tell: Callable[[str], None]) ->
 
 
 def _choose_baseline(
-    plan: StudyPlan, done: ScenarioResult, simulated: Sequence[str], tell: Callable[[str], None]
+    plan: StudyPlan, done: ScenarioResult, named: str, tell: Callable[[str], None]
 ) -> StudyPlan:
-    """The plan with the simulated scheduler that is closest to the record as its baseline."""
+    """The plan with the named baseline, or the scheduler that is closest to the record."""
     parts = done.manifest["waits"]
-    baseline = closest_to_record(parts, simulated)
-    why = [
-        f"{baseline} is closest to the record of {', '.join(simulated)}.",
-        *describe_record(parts, baseline, done.manifest["scenario"]),
-    ]
-    tell(f"Baseline: {why[0]}")
-    for line in why[1:]:
+    real = [name for name in REAL if name in plan.schedulers]
+    closest = closest_to_record(parts, real)
+    why = f"{closest} is closest to the record of {', '.join(real)}, which a site can run."
+    if named:
+        why = f"{named}: {NAMED}" + f" {why}" * (named != closest)
+    tell(f"Baseline: {why}")
+    baseline = named or closest
+    for line in describe_record(parts, baseline, done.manifest["scenario"]):
         tell(line)
     return plan._replace(baseline=baseline, why=why)

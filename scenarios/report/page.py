@@ -25,7 +25,7 @@ from wattkeeper.scenarios.report.charts.study_charts import draw_study
 from wattkeeper.scenarios.report.energy_table import energy_section
 from wattkeeper.scenarios.report.markup import tag, to_html, to_script_json
 from wattkeeper.scenarios.report.phrases import swatch
-from wattkeeper.scenarios.report.waits_section import waits_section
+from wattkeeper.scenarios.report.waits_section import record_notes, waits_section
 
 SMALL = ("pareto", "regret", "jct", "delay")
 """Charts that fit side by side."""
@@ -49,6 +49,7 @@ def render_page(study: Study) -> str:
         tag("h1", manifest["scenario"]["question"] or manifest["scenario"]["name"]),
         *markup.notes(describe_profiles(manifest), "caution"),
         tag("ul", *headline.write_sentences(study, bill, window, oracles), class_="answer"),
+        *record_notes(manifest),
         *markup.notes(bill.explain()),
         *markup.notes(headline.write_remarks(manifest, summary)),
         *markup.notes(cautions(manifest, summary), "caution"),

@@ -1,30 +1,55 @@
 """Section of a page on recorded and simulated waits of jobs."""
 
+from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.scenarios.analysis.waits_text import HEADS, describe_record, rows_by_part
+from wattkeeper.scenarios.analysis.waits_text import (
+    CLOSENESS_HEADS,
+    HEADS,
+    WAITS_NOTE,
+    describe_record,
+    is_far,
+    rows_by_part,
+    rows_by_scheduler,
+)
 from wattkeeper.scenarios.report import markup
 from wattkeeper.scenarios.report.markup import build_table, tag
 from wattkeeper.scenarios.report.phrases import variant_label
 
 
+def record_notes(manifest: Manifest) -> list[Element]:
+    """How far the baseline reproduces the record, as a note or a caution; beside the answer."""
+    scenario, parts = manifest["scenario"], manifest.get("waits")
+    baseline = scenario["baseline"]
+    if not parts or baseline not in parts[0]["runs"]:
+        return []
+    class_ = "caution" if is_far(parts[0], baseline) else "note"
+    return markup.notes([" ".join(describe_record(parts, baseline, scenario))], class_)
+
+
 def waits_section(manifest: Manifest, summary: Json) -> Element | None:
-    """How far the baseline reproduces the record; None where the trace has no recorded starts."""
+    """Recorded and simulated waits; None where the trace has no recorded starts."""
     scenario, parts = manifest["scenario"], manifest.get("waits")
     baseline = scenario["baseline"]
     if not parts or baseline not in parts[0]["runs"]:
         return None
-    rows = []
-    for label, *values in rows_by_part(parts, baseline):
-        cells = zip(HEADS[1:], values, strict=True)
-        rows.append(tag("tr", tag("th", label, scope="row"),
-                        *(tag("td", value, data_label=head) for head, value in cells)))  # fmt: skip
     return tag(
         "section",
+        tag("h2", "Waits of each scheduler, and the record"),
+        _build_table(CLOSENESS_HEADS, rows_by_scheduler(parts, scenario)),
+        *markup.notes([WAITS_NOTE]),
         tag("h2", "Recorded waits, and simulated ones of ", variant_label(baseline, summary)),
-        *markup.notes(describe_record(parts, baseline, scenario)),
-        build_table(HEADS, rows, class_="cards"),
+        _build_table(HEADS, rows_by_part(parts, baseline)),
         id="waits",
     )
+
+
+def _build_table(heads: Sequence[str], texts: Iterable[Sequence[str]]) -> Element:
+    rows = []
+    for label, *values in texts:
+        cells = zip(heads[1:], values, strict=True)
+        rows.append(tag("tr", tag("th", label, scope="row"),
+                        *(tag("td", value, data_label=head) for head, value in cells)))  # fmt: skip
+    return build_table(heads, rows, class_="cards")

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.overrides import clusters_by_variant
-from wattkeeper.scenarios.analysis.policy_kinds import policy_kind
+from wattkeeper.scenarios.analysis.policy_kinds import list_schedulers
 from wattkeeper.scenarios.analysis.record.load import BinnedLoad, edges_of
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.report.charts.chart import (
@@ -34,7 +33,7 @@ def draw_recorded_load(study: Study, variants: list[str]) -> Iterator[Chart]:
     if not load or not waits:
         return
     scenario = manifest["scenario"]
-    drawn = [name for name in _list_schedulers(scenario) if name in waits[0]["runs"]]
+    drawn = [name for name in list_schedulers(scenario) if name in waits[0]["runs"]]
     edges = edges_of(load["from_s"], load["until_s"])
     unit, size = choose_time_unit(load["until_s"] - load["from_s"])
     timeline = study.table("timeline", ("variant", "seed", "time_s", "gpus_busy", "jobs_waiting"))
@@ -81,16 +80,6 @@ def _trim(lines: Sequence[Line]) -> int:
     for line in lines:
         line["y"] = line["y"][: last + 2]
     return len(lines[0]["y"])
-
-
-def _list_schedulers(scenario: Json) -> Iterator[str]:
-    """The baseline, and variants that differ in their scheduler alone; no replay of the record."""
-    for name, variant in scenario["variants"].items():
-        policies = variant.get("policies") or {}
-        others = {key for key in variant if key != "policies"} | (set(policies) - {"select"})
-        is_replay = policy_kind(scenario, name, "select") == "recorded"
-        if name == scenario["baseline"] or not (others or is_replay):
-            yield name
 
 
 def _bin(time_s: Floats, values: Floats, edges: Floats) -> Floats:
