@@ -6,6 +6,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.record.load import BinnedLoad
 from wattkeeper.scenarios.analysis.record.waits import WaitPart
+from wattkeeper.scenarios.inputs.energy_sources import EnergySources
 from wattkeeper.scenarios.inputs.measured_energy import MeasuredEnergy
 from wattkeeper.scenarios.inputs.profiled_jobs import ProfiledShare
 
@@ -84,6 +85,7 @@ class Manifest(TypedDict):
     dropped_for: NotRequired[dict[str, dict[str, int]]]
     profiled: NotRequired[ProfiledShare]
     measured: NotRequired[MeasuredEnergy]
+    energy_sources: NotRequired[EnergySources]
     waits: NotRequired[list[WaitPart]]
     recorded_load: NotRequired[BinnedLoad]
     live: NotRequired[LiveReport]

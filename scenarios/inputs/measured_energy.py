@@ -120,7 +120,7 @@ def describe_measured(measured: MeasuredEnergy) -> Iterator[str]:
         yield (
             f"Of these, {count(measured['shared_jobs'], 'job')} ran on part of a node: where the "
             "meter counts whole nodes, as most of Slurm's do, what it has is an upper bound of "
-            "what their GPUs drew."
+            "what their GPUs drew, and the sum over jobs can exceed what the node drew."
         )
     if measured["refused_jobs"]:
         yield (

@@ -7,6 +7,7 @@ from xml.etree.ElementTree import Element
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest, TraceProvenance
 from wattkeeper.scenarios.analysis.overrides import clusters_by_variant, describe_gpus
+from wattkeeper.scenarios.inputs.energy_sources import describe_sources
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.spec.wording import count
 
@@ -19,6 +20,9 @@ def summarise_basis(manifest: Manifest) -> Element:
     facts: list[tuple[str, Sequence[Element | str]]] = [("run", [_describe_run(manifest)])]
     inputs = [describe_input(trace) for trace in manifest["inputs"]]
     facts.append(("input", inputs or ["none: all trainings were real"]))
+    if "energy_sources" in manifest:
+        sources = manifest["energy_sources"]
+        facts.append((f"energy of {sources['baseline']}", [describe_sources(sources)]))
     if manifest["modelled"]:
         facts.append(("modelled, not measured", [tag("span", "; ".join(manifest["modelled"]))]))
     return definition_list(facts)

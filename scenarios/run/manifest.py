@@ -18,6 +18,7 @@ from wattkeeper.scenarios.analysis.manifest import (
 from wattkeeper.scenarios.analysis.record.load import bin_load
 from wattkeeper.scenarios.analysis.record.waits import WaitPart, compare_waits
 from wattkeeper.scenarios.inputs.electricity import currency_of
+from wattkeeper.scenarios.inputs.energy_sources import share_sources
 from wattkeeper.scenarios.inputs.measured_power import measured_power
 from wattkeeper.scenarios.inputs.profiled_jobs import add_baseline
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
@@ -85,6 +86,11 @@ def make_manifest(
         manifest["profiled"] = add_baseline(inputs.profiled, results, scenario.baseline)
     if inputs.measured is not None:
         manifest["measured"] = inputs.measured
+    if live is None and inputs.any_run.jobs is not None:
+        own = [result for result in results if result.variant == scenario.baseline]
+        cluster = inputs.runs[scenario.baseline].cluster
+        if energy := share_sources(inputs.any_run.jobs, cluster, own):
+            manifest["energy_sources"] = energy
     if waits := _compare_waits(inputs, results, scenario.all_seeds[0]):
         manifest["waits"] = waits
         last_s = max(result.tables["timeline"]["time_s"][-1].as_py() for result in results)
