@@ -90,6 +90,8 @@ def compare_with(reference: ComparedFolder, other: ComparedFolder) -> Json:
         and both values.
         ``only_reference``, ``only_other``: runs and metrics that the other one lacks.
         ``seeds``: common seeds of all variants.
+        ``windows_differ``: whether clusters that run the jobs of a trace are charged over different
+        times.
         ``random``: whether anything of either side may be drawn at random.
         ``rows``: a row for each common variant and metric: see `_row`.
         ``compared``, ``differ``, ``hold``: number of rows with two values; of those, with
@@ -133,6 +135,10 @@ def compare_with(reference: ComparedFolder, other: ComparedFolder) -> Json:
         "only_reference": unmatched[0],
         "only_other": unmatched[1],
         "seeds": sorted(seeds),
+        "windows_differ": any(
+            _charges_otherwise(*(side.points[key].manifest for side in (reference, other)))
+            for key in reference.points.keys() & other.points.keys()
+        ),
         "compared": len(compared),
         "differ": len(differ),
         "hold": sum(row["holds"] for row in differ),
@@ -144,6 +150,14 @@ def compare_with(reference: ComparedFolder, other: ComparedFolder) -> Json:
         ),
         "rows": rows,
     }
+
+
+def _charges_otherwise(one: Manifest, other: Manifest) -> bool:
+    """Whether clusters on which the jobs of a trace run are charged over different times."""
+    kinds = {manifest["scenario"]["workload"]["kind"] for manifest in (one, other)}
+    windows = ([tuple(window) for window in manifest.get("windows", ())]
+               for manifest in (one, other))  # fmt: skip
+    return kinds == {"trace"} and next(windows) != next(windows)
 
 
 def _to_key(values: object) -> str:

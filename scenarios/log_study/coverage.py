@@ -34,6 +34,12 @@ def check_types(jobs: pa.Table, described: Collection[str], tell: Callable[[str]
     """
     texts = jobs["gpu_type"].to_pylist()
     asked = Counter(text for text in texts if text is not None)
+    silent = len(texts) - sum(asked.values())
+    if silent and len(described) > 1:
+        tell(
+            f"Note: {count(silent, 'job')} of the log name no GPU type, and run on any: --partitions "
+            "states the types of partitions."
+        )
     if not asked:
         return
     absent = {text: number for text, number in asked.items()

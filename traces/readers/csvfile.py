@@ -183,7 +183,13 @@ def find_odd_byte(data: bytes) -> int | None:
 
 def describe_odd_byte(data: bytes, index: int) -> str:
     """Error message for an odd byte."""
-    return f"is not text (UTF-8): byte 0x{data[index]:02x} at byte {index + 1}"
+    byte = data[index]
+    text = f"is not text (UTF-8): byte 0x{byte:02x} at byte {index + 1}"
+    if byte in (0xFE, 0xFF) and index < 2:
+        return f"{text}; if it is UTF-16, convert it: iconv -f UTF-16 -t UTF-8"
+    return (
+        text if byte < 0xA0 else f"{text}; if it is Latin-1, convert it: iconv -f LATIN1 -t UTF-8"
+    )
 
 
 def _locate(path: Path, data: bytes, index: int) -> str:

@@ -46,8 +46,16 @@ def test_a_type_that_nodes_lack_is_told_with_its_share() -> None:
     check_types(jobs([0.0] * 4, ["a100", "a100", "v100", "a100|h100"]), {"a100"}, told.append)
     assert len(told) == 1
     assert_states(told[0], "'v100' (1 job)", "25 %")
-    check_types(jobs([0.0] * 2, [None, "a100"]), {"a100", "v100"}, told.append)
+    check_types(jobs([0.0] * 2, ["a100", "a100"]), {"a100", "v100"}, told.append)
     assert len(told) == 1
+
+
+def test_jobs_without_a_type_are_told_where_there_are_several() -> None:
+    told: list[str] = []
+    check_types(jobs([0.0] * 3, [None, None, "a100"]), {"a100"}, told.append)
+    assert not told
+    check_types(jobs([0.0] * 3, [None, None, "a100"]), {"a100", "v100"}, told.append)
+    assert_states(told[0], "2 jobs", "--partitions")
 
 
 def test_a_misspelt_type_is_refused() -> None:
@@ -70,3 +78,7 @@ def test_work_outside_the_window_is_told(inside: Command, tmp_path: Path) -> Non
     assert_states(" ".join(said.split()), "time that is charged: 50.0 % (fifo), 25.1 % (fjf)")
     whole = inside("run", "mine.yaml", "--out", "all", "--set", "accounting={}").stdout
     assert "outside the time" not in whole
+    compared = inside("compare", "out", "all").stdout
+    assert_states(" ".join(compared.split()), "charged over different times")
+    same = inside("compare", "out", "out").stdout
+    assert "charged over different times" not in same
