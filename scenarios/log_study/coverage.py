@@ -37,8 +37,8 @@ def check_types(jobs: pa.Table, described: Collection[str], tell: Callable[[str]
     silent = len(texts) - sum(asked.values())
     if silent and len(described) > 1:
         tell(
-            f"Note: {count(silent, 'job')} of the log name no GPU type, and run on any: --partitions "
-            "states the types of partitions."
+            f"Note: {count(silent, 'job')} of the log name no GPU type, and run on any: "
+            "--partitions states the types of partitions."
         )
     if not asked:
         return
