@@ -103,11 +103,9 @@ def oracle_variants(scenario: Json) -> list[str]:
 
 
 def describe_profiles(manifest: Manifest) -> Iterator[str]:
-    """What profiles and measurements stand for, which belongs before everything else."""
+    """What profiles stand for, which belongs before everything else."""
     if "profiled" in manifest:
         yield from describe_share(manifest["profiled"])
-    if "measured" in manifest:
-        yield from describe_measured(manifest["measured"])
 
 
 def cautions(manifest: Manifest, summary: Json) -> Iterator[str]:
@@ -118,6 +116,8 @@ def cautions(manifest: Manifest, summary: Json) -> Iterator[str]:
     sizes = (variant.get("workload") or {} for variant in scenario["variants"].values())
     if any("recurrences" in size for size in sizes):
         yield "Variants differ in their number of jobs: sums over jobs are not comparable."
+    if "measured" in manifest:
+        yield from describe_measured(manifest["measured"])
     yield from describe_outside(manifest, summary)
     yield from describe_dropped(manifest["dropped_jobs"], manifest.get("dropped_for", {}))
     yield from describe_ignored_types(manifest["ignored_gpu_types"])
