@@ -131,7 +131,13 @@ class Bill(NamedTuple):
                 f"Ranges of {', '.join(self.cases)} go over three cases: how far jobs are bound by "
                 "compute, and so what a power limit changes, was not measured."
             )
-        if self.factors is None or not self.amounts:
+        if not self.amounts:
+            return
+        yield (
+            "Energy of the cluster is that of its GPUs times the power usage effectiveness (pue); "
+            "processors, memory and networks of nodes are not counted."
+        )
+        if self.factors is None:
             return
         lengths = [until - begin for begin, until in self.windows]
         days = sorted({f"{length / DAY_S:,.2f}" for length in lengths})
