@@ -26,7 +26,7 @@ class PowerFraction(Tune):
     def tune(self, ctx: Context, running: Running) -> Knobs:
         """The largest limit up to the fraction."""
         limits = running.start.options.limits(running.configuration.batch_size)
-        return Knobs(limits[_count_up_to(self._fraction, limits) - 1])
+        return Knobs(limits[count_up_to(self._fraction, limits) - 1])
 
 
 class PowerFractionConfig(PolicyConfig):
@@ -48,7 +48,7 @@ class PowerFractionConfig(PolicyConfig):
         for limits in options.limits_w:
             if limits == (UNLIMITED_W,):
                 raise PolicyError(f"{options.key} takes no power limit", self.point)
-            if not _count_up_to(self.fraction, limits):
+            if not count_up_to(self.fraction, limits):
                 raise PolicyError(
                     f"no power limit on {options.key} is up to {self.fraction * limits[-1]:g} W, "
                     f"{self.fraction:g} of the highest; there is {options.limits_text(limits)}",
@@ -56,6 +56,6 @@ class PowerFractionConfig(PolicyConfig):
                 )
 
 
-def _count_up_to(fraction: float, limits: Sequence[float]) -> int:
+def count_up_to(fraction: float, limits: Sequence[float]) -> int:
     """The number of limits up to a fraction of the last one."""
     return bisect_right(limits, fraction * limits[-1] + SLACK_W)

@@ -34,6 +34,13 @@ profiles."""
 RATES: Final = {COST: "electricity", CARBON: "emissions"}
 """What the energy of a cluster costs and emits, and the labels."""
 
+SAME: Final = 5e-4
+"""Share of the baseline's energy up to which a sentence says that it is the same: 0.0 %."""
+
+MINOR: Final = 0.02
+"""Share of the baseline's cost or emissions up to which a difference is not worth a sentence where
+the energy is the same: the hours at which jobs run differ by chance."""
+
 UNCHANGED: Final = 1e-9
 """Share of the baseline's amount up to which a difference is none."""
 
@@ -130,6 +137,9 @@ def format_amount(
         size, name = (1e6, "t CO2") if abs(value) >= 1e7 else (1e3, "kg CO2")
     shown = value / size
     if digits is not None:
+        if metric == COST and abs(shown) >= 10:
+            shown = round(shown)  # no cents
+            return f"{float(f'{shown:.{digits}g}'):{sign}z,.0f} {name}"
         shown = float(f"{shown:.{digits}g}")
     return f"{_digits(shown, sign, 2 if metric == COST else 0)} {name}"
 

@@ -6,6 +6,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.record.load import BinnedLoad
 from wattkeeper.scenarios.analysis.record.waits import WaitPart
+from wattkeeper.scenarios.analysis.times.job_times import JobTimes
 from wattkeeper.scenarios.inputs.energy_sources import EnergySources
 from wattkeeper.scenarios.inputs.measured_energy import MeasuredEnergy
 from wattkeeper.scenarios.inputs.profiled_jobs import ProfiledShare
@@ -88,5 +89,6 @@ class Manifest(TypedDict):
     energy_sources: NotRequired[EnergySources]
     waits: NotRequired[list[WaitPart]]
     recorded_load: NotRequired[BinnedLoad]
+    job_times: NotRequired[JobTimes]
     live: NotRequired[LiveReport]
     wall_s: NotRequired[float]

@@ -1,11 +1,13 @@
-"""What variants override of the scenario's cluster and workload, for pages and the terminal."""
+"""What variants override of power limits, cluster and workload, for pages and the terminal."""
 
 from collections.abc import Iterator
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.policies.tune.power_fraction import count_up_to
 from wattkeeper.scenarios.analysis.differences import list_differences
 from wattkeeper.scenarios.analysis.key_words import describe_setting, key_words
 from wattkeeper.scenarios.spec.case_names import base_of
+from wattkeeper.traces.gpus.model import find_gpu_model
 
 WHOLE = ("gpu", "gpus", "nodes", "sleep")
 """Keys of a cluster that are described together."""
@@ -23,17 +25,46 @@ def describe_overrides(scenario: Json) -> Iterator[str]:
 
 
 def variant_overrides(scenario: Json) -> dict[str, str]:
-    """What variants override of the cluster and the workload, in words, by variant."""
+    """What variants override of limits, the cluster and the workload, in words, by variant."""
     texts = {}
     for name, cluster in clusters_by_variant(scenario).items():
         if base_of(name) in scenario["variants"]:
             continue
         size = scenario["variants"][name].get("workload") or {}
-        parts = list(_describe_cluster_changes(scenario["cluster"], cluster))
+        parts = list(describe_limits(scenario, name))
+        parts += _describe_cluster_changes(scenario["cluster"], cluster)
         parts += [describe_setting(f"workload.{key}", value) for key, value in size.items()]
         if parts:
             texts[name] = ", ".join(parts)
     return texts
+
+
+def describe_limits(scenario: Json, variant: str) -> Iterator[str]:
+    """The power limit that a variant sets on jobs of a trace, by GPU type; W."""
+    tune = (scenario["variants"][variant].get("policies") or {}).get("tune") or {}
+    if scenario["workload"]["kind"] != "trace" or "profiles" in scenario["workload"]:
+        return
+    if tune.get("kind") == "fixed-power":
+        yield f"power limit {tune['power_limit_w']:g} W"
+    if tune.get("kind") != "power-fraction":
+        return
+    limits = []
+    for gpu_type, model_name in _gpu_models(clusters_by_variant(scenario)[variant]):
+        model = find_gpu_model(model_name)
+        if model is None:
+            yield f"power limit {100 * tune['fraction']:g} % of the highest"
+            return
+        limit_w = model.limits_w[count_up_to(tune["fraction"], model.limits_w) - 1]
+        limits.append(f"{limit_w:g} W on {gpu_type}")
+    yield f"power limit {', '.join(limits)}"
+
+
+def _gpu_models(cluster: Json) -> Iterator[tuple[str, str]]:
+    """The GPU types of a cluster, each with the name of its power model."""
+    if "power" not in cluster:
+        yield cluster["gpu"], cluster.get("gpu_model") or cluster["gpu"]
+    for name, power in cluster.get("power", {}).items():
+        yield name, power.get("model") or name
 
 
 def _describe_cluster_changes(usual: Json, own: Json) -> Iterator[str]:

@@ -1,9 +1,13 @@
 """Which policies a resolved scenario chooses."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.registry import Point
+
+CLAIRVOYANT: Final = ("sjf", "srtf")
+"""Schedulers that know the recorded run times, which no site can run."""
 
 
 def policy_kind(scenario: Json, variant: str, point: Point) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.policy_kinds import list_schedulers, policy_kind
+from wattkeeper.scenarios.analysis.policy_kinds import CLAIRVOYANT, list_schedulers, policy_kind
 from wattkeeper.scenarios.analysis.record.waits import SAME_S, WaitPart
 from wattkeeper.scenarios.analysis.vocabulary import format_value
 from wattkeeper.scenarios.spec.wording import count
@@ -33,8 +33,6 @@ WAITS_NOTE: Final = (
     "Wait: from submission to start. Differences: of a job's simulated wait from its recorded one. "
     f"As recorded: share of jobs that start within {SAME_S:g} s of their recorded start."
 )
-CLAIRVOYANT: Final = ("sjf", "srtf")
-"""Schedulers that know the recorded run times, which no site can run."""
 
 
 def describe_record(parts: Sequence[WaitPart], baseline: str, scenario: Json) -> Iterator[str]:
@@ -65,9 +63,9 @@ def describe_closeness(parts: Sequence[WaitPart], variant: str) -> Iterator[str]
     )
     if is_far(whole, variant):
         more = "longer" if run["mean_s"] > recorded["mean_s"] else "shorter"
+        yield f"The simulation does not reproduce the record: mean waits are much {more}."
         yield (
-            f"The simulation does not reproduce the record: mean waits are much {more}. The log "
-            "does not say what else held jobs back or let them pass, such as priorities, "
+            "The log does not say what else held jobs back or let them pass, such as priorities, "
             "reservations, limits of users, or nodes that were down or added."
         )
 

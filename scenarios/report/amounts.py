@@ -7,6 +7,8 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.scenarios.analysis.consumption import (
     ENERGY,
+    MINOR,
+    SAME,
     UNCHANGED,
     YEAR_S,
     Amounts,
@@ -71,29 +73,43 @@ class Bill(NamedTuple):
     def describe_difference(self, name: str, baseline: str, label: Element) -> list[list[Words]]:
         """Clauses on what a variant uses less or more than its baseline."""
         saved: dict[str, list[list[Words]]] = {"less": [], "more": []}
+        ranges: dict[str, list[list[Words]]] = {"less": [], "more": []}
         same: list[list[Words]] = []
         noise: list[list[Words]] = []
         for metric, by_variant in self.amounts.items():
             change = self._estimate_change(name, baseline, by_variant)
             whole = estimate(by_variant[baseline], factors=self.factors).mean
-            if abs(change.mean) <= UNCHANGED * abs(whole):
+            has_cases = name in self.cases and change.has_range
+            share = abs(change.mean / whole) if whole else math.inf
+            if [NOUNS[ENERGY]] in same and share <= MINOR:
+                continue
+            is_same = change.mean == 0 or share <= (SAME if metric == ENERGY else UNCHANGED)
+            if is_same and not has_cases:
                 same.append([NOUNS[metric]])
                 continue
-            sign = -1 if change.mean < 0 else 1
+            leaning = change.mean or max(change.low, change.high, key=abs)
+            sign = -1 if leaning < 0 else 1
             text = self.format(abs(change.mean), metric)
             interval = self._range(change, metric, sign)
             if change.low < 0 < change.high:
                 noise.append([NOUNS[metric], f" ({text} {'less' if sign < 0 else 'more'}",
                               interval, ")"])  # fmt: skip
                 continue
-            share = f" ({abs(100 * change.mean / whole):.1f} %)" if metric == ENERGY else None
-            words: list[Words] = [tag("strong", text), interval, share]
-            saved["less" if sign < 0 else "more"].append(words)
+            percentage = f" ({100 * share:.1f} %)" if metric == ENERGY else None
+            direction = "less" if sign < 0 else "more"
+            if name in self.cases:
+                ranges[direction] += self._span(change, metric)
+                interval = None
+            saved[direction].append([tag("strong", text), interval, percentage])
         clauses: list[list[Words]] = []
         for direction, items in saved.items():
             if items:
                 than: list[Words] = [] if clauses else [f"{self.period} than ", label]
-                clauses.append([*join_list(items), f" {direction}", *than])
+                middle = "in the middle case " if ranges[direction] else None
+                clauses.append([middle, *join_list(items), f" {direction}", *than])
+                if ranges[direction]:
+                    over = [" (over the cases ", *join_list(ranges[direction]), ")"]
+                    clauses[-1].append(tag("small", *over))
         if same:
             as_baseline: list[Words] = [] if clauses else [" as ", label]
             clauses.append(["the same ", *join_list(same), *as_baseline])
@@ -124,12 +140,20 @@ class Bill(NamedTuple):
         unit = last.partition(" ")[2]
         return tag("small", f" [{first.removesuffix(f' {unit}')}, {last}]")
 
+    def _span(self, change: Estimate, metric: str) -> Iterator[list[Words]]:
+        """The range over the cases, without sign."""
+        if change.has_range:
+            low, high = sorted(map(abs, (change.low, change.high)))
+            first, last = self.format(low, metric), self.format(high, metric)
+            unit = last.partition(" ")[2]
+            yield [f"{first.removesuffix(f' {unit}')} to {last}"]
+
     def explain(self) -> Iterator[str]:
         """How the amounts of a year follow from the window's, and what ranges are of."""
         if self.cases:
             yield (
-                f"Ranges of {', '.join(self.cases)} go over three cases: how far jobs are bound by "
-                "compute, and so what a power limit changes, was not measured."
+                f"{', '.join(self.cases)}: three cases (low, middle, high) of how far jobs are "
+                "bound by compute, which was not measured; it decides what a power limit changes."
             )
         if not self.amounts:
             return

@@ -9,6 +9,7 @@ from wattkeeper.scenarios.analysis.consumption import ENERGY
 from wattkeeper.scenarios.analysis.learning_window import LearningWindow
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.overrides import variant_overrides
+from wattkeeper.scenarios.analysis.policy_kinds import CLAIRVOYANT, policy_kind
 from wattkeeper.scenarios.analysis.randomness import may_draw, seeds_agree
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import format_value, shown_metrics
@@ -25,10 +26,13 @@ from wattkeeper.scenarios.report.phrases import (
     variant_label,
     variant_sentence,
 )
+from wattkeeper.scenarios.report.times_section import describe_hardest_hit
 from wattkeeper.scenarios.spec.wording import percent
 
+MANY = 10
+"""Variants up to which each gets a sentence, in the order of the scenario."""
 SENTENCES = 5
-"""Variants that get a sentence; the table has all."""
+"""Variants that get a sentence where there are more; the table has all."""
 
 SPELLED = ("queue_delay_s", "jct_s")
 """Metrics whose values stand beside their change: the time that users lose."""
@@ -53,25 +57,41 @@ def write_sentences(
     for name in (name for name in baselines if name not in cases):
         yield _write_values(name, metrics, summary, bill, is_baseline=bool(others))
     order = list(others)
-    if len(others) > SENTENCES:
+    if len(others) > MANY:
         first = ENERGY if ENERGY in bill.amounts else metrics[0]
         means = {name: about["metrics"][first]["mean"] for name, about in others.items()}
         order.sort(key=lambda name: (means[name] is None, means[name] or 0.0))
+        order = order[:SENTENCES]
         yield tag("li", f"The {SENTENCES} of {len(others)} variants with the least "
                   f"{WORDS[first][0]}; all are in the table.")  # fmt: skip
-    overrides = variant_overrides(study.manifest["scenario"])
-    for name in order[:SENTENCES]:
-        about = _VariantFacts(name, others[name], overrides.get(name), name in oracles)
+    scenario = study.manifest["scenario"]
+    overrides = variant_overrides(scenario)
+    times = None if summary["by"]["workload"] else study.manifest.get("job_times")
+    if times is not None:
+        metrics = [metric for metric in metrics if metric != "queue_delay_s"]
+    for name in order:
+        hardest_hit = "" if times is None else describe_hardest_hit(times, name)
+        override = ", ".join(filter(None, (overrides.get(name), _knows_run_times(scenario, name))))
+        about = _VariantFacts(name, others[name], override, name in oracles, hardest_hit)
         yield _write_sentence(about, metrics, summary, bill, window)
 
 
+def _knows_run_times(scenario: Json, name: str) -> str:
+    is_known = policy_kind(scenario, name, "select") in CLAIRVOYANT
+    return "knows run times in advance" if is_known else ""
+
+
 class _VariantFacts(NamedTuple):
-    """What a sentence on a variant is written from; `about` is its entry in the summary."""
+    """What a sentence on a variant is written from.
+
+    `about` is its entry in the summary; `hardest_hit` says which jobs lose most time.
+    """
 
     name: str
     about: Json
-    override: str | None
+    override: str
     oracle: bool
+    hardest_hit: str
 
 
 def _write_values(
@@ -98,13 +118,14 @@ def _write_sentence(
         metrics = [metric for metric in metrics if metric != "jct_s"]
     baseline = variant_label(versus["baseline"], summary)
     cases = [summary["variants"][case] for case, _ in bill.cases.get(name, ())]
-    clear, same, unclear = _sort_changes(about, summary["variants"][versus["baseline"]], metrics)
+    clear, same, unclear = _sort_changes(
+        about, summary["variants"][versus["baseline"]], metrics, cases
+    )
     clauses = bill.describe_difference(name, versus["baseline"], baseline)
     named = bool(clauses)
     if clear:
         than: list[Words] = [] if named else [" than ", baseline]
         clauses.append([*join_list(clear), *than])
-    clauses += _list_case_values(about, cases)
     if same:
         as_baseline: list[Words] = [] if clear or named else [" as ", baseline]
         clauses.append(["the same ", *join_list(same), *as_baseline])
@@ -114,6 +135,7 @@ def _write_sentence(
     if saved and versus.get("gpu_s_saved", {}).get("ratio") is None:
         clauses.append([f"{format_value(saved, 'gpu_s_saved')} of GPU time saved by warm starts"])
     clauses += _change_after_learning(versus, clear, window)
+    clauses += [[facts.hardest_hit]] * bool(facts.hardest_hit)
     if not clauses:
         clauses = [["nothing can be compared with ", baseline]]
     joined = [word for clause in clauses for word in (*clause, "; ")][:-1]
@@ -123,7 +145,7 @@ def _write_sentence(
 
 
 def _sort_changes(
-    about: Json, baseline: Json, metrics: list[str]
+    about: Json, baseline: Json, metrics: list[str], cases: list[Json]
 ) -> tuple[list[list[Words]], list[list[Words]], list[list[Words]]]:
     """Metrics that change, that stay the same, and whose change is within noise, in words."""
     clear: list[list[Words]] = []
@@ -134,6 +156,7 @@ def _sort_changes(
         verdict, noun = change.get("verdict"), WORDS[metric][0]
         values = [side["metrics"].get(metric, {}).get("mean") for side in (about, baseline)]
         instead = " instead of ".join(format_value(value, metric) for value in values)
+        span = _span_cases(metric, about, cases)
         if change.get("ratio") is None:
             if verdict in ("higher", "one seed") and metric in SPELLED and _differ(values, metric):
                 clear.append([f"{noun} ", tag("strong", instead)])
@@ -141,13 +164,19 @@ def _sort_changes(
         if verdict == "identical" or (
             verdict in (None, "one seed") and percent(change["ratio"] - 1) == "+0.0"
         ):
-            same.append([noun])
+            if span:
+                middle = format_value(values[0], metric)
+                clear.append([f"{noun} {middle}", tag("small", f" ({span})")])
+            else:
+                same.append([noun])
         elif verdict == "noise":
             unclear.append([noun, " (", *describe_change(metric, change), ")"])
         else:
             text, interval = describe_change(metric, change)
-            spelled = f" ({instead})" if metric in SPELLED and _differ(values, metric) else None
-            clear.append([tag("strong", text), f" {noun}", interval, spelled])
+            is_spelled = metric in SPELLED and _differ(values, metric)
+            spelled = "; ".join([instead] * is_spelled + [span] * bool(span))
+            bracketed = f" ({spelled})" if spelled else None
+            clear.append([tag("strong", text), f" {noun}", interval, bracketed])
     return clear, same, unclear
 
 
@@ -161,14 +190,14 @@ def _differ(values: list[float | None], metric: str) -> bool:
     )
 
 
-def _list_case_values(about: Json, cases: list[Json]) -> Iterator[list[Words]]:
-    """The range of the time that users lose, over the cases of a variant."""
-    for metric in SPELLED if cases else ():
-        values = [case["metrics"].get(metric, {}).get("mean") for case in (about, *cases)]
-        known = [value for value in values if value is not None]
-        if known and max(known) > min(known):
-            bounds = " to ".join(format_value(bound, metric) for bound in (min(known), max(known)))
-            yield [f"{WORDS[metric][0]} from {bounds} over the cases"]
+def _span_cases(metric: str, about: Json, cases: list[Json]) -> str:
+    """The range of a time that users lose, over the cases of a variant; empty if it is none."""
+    if not cases or metric not in SPELLED:
+        return ""
+    values = [case["metrics"].get(metric, {}).get("mean") for case in (about, *cases)]
+    known = [value for value in values if value is not None]
+    bounds = [format_value(bound, metric) for bound in (min(known), max(known))] if known else []
+    return f"{' to '.join(bounds)} over the cases" if len(set(bounds)) > 1 else ""
 
 
 def _change_alike(versus: Json, *metrics: str) -> bool:

@@ -25,6 +25,7 @@ from wattkeeper.scenarios.report.charts.study_charts import draw_study
 from wattkeeper.scenarios.report.energy_table import energy_section
 from wattkeeper.scenarios.report.markup import tag, to_html, to_script_json
 from wattkeeper.scenarios.report.phrases import swatch
+from wattkeeper.scenarios.report.times_section import times_section
 from wattkeeper.scenarios.report.waits_section import record_notes, waits_section
 
 SMALL = ("pareto", "regret", "jct", "delay")
@@ -48,12 +49,13 @@ def render_page(study: Study) -> str:
         header(manifest["scenario"]["name"]),
         tag("h1", manifest["scenario"]["question"] or manifest["scenario"]["name"]),
         *markup.notes(describe_profiles(manifest), "caution"),
-        tag("ul", *headline.write_sentences(study, bill, window, oracles), class_="answer"),
         *record_notes(manifest),
+        tag("ul", *headline.write_sentences(study, bill, window, oracles), class_="answer"),
         *markup.notes(bill.explain()),
         *markup.notes(headline.write_remarks(manifest, summary)),
         *markup.notes(cautions(manifest, summary), "caution"),
         about.summarise_basis(manifest),
+        times_section(manifest, summary),
         variant_chips(list(summary["variants"])),
         tag("section", tag("h2", "Variants"), tables.variant_table(summary),
             *markup.notes(tables.explain_verdicts([summary], may_draw(manifest, summary))),

@@ -18,6 +18,9 @@ from wattkeeper.scenarios.report import markup
 from wattkeeper.scenarios.report.markup import build_table, tag
 from wattkeeper.scenarios.report.phrases import variant_label
 
+FIRST = 2
+"""Sentences on the record that stand on the first screen; the others stand below."""
+
 
 def record_notes(manifest: Manifest) -> list[Element]:
     """How far the baseline reproduces the record, as a note or a caution; beside the answer."""
@@ -26,7 +29,8 @@ def record_notes(manifest: Manifest) -> list[Element]:
     if not parts or baseline not in parts[0]["runs"]:
         return []
     class_ = "caution" if is_far(parts[0], baseline) else "note"
-    return markup.notes([" ".join(describe_record(parts, baseline, scenario))], class_)
+    lines = list(describe_record(parts, baseline, scenario))[:FIRST]
+    return markup.notes([" ".join(lines)], class_)
 
 
 def waits_section(manifest: Manifest, summary: Json) -> Element | None:
@@ -39,7 +43,7 @@ def waits_section(manifest: Manifest, summary: Json) -> Element | None:
         "section",
         tag("h2", "Waits of each scheduler, and the record"),
         _build_table(CLOSENESS_HEADS, rows_by_scheduler(parts, scenario)),
-        *markup.notes([WAITS_NOTE]),
+        *markup.notes([WAITS_NOTE, *list(describe_record(parts, baseline, scenario))[FIRST:]]),
         tag("h2", "Recorded waits, and simulated ones of ", variant_label(baseline, summary)),
         _build_table(HEADS, rows_by_part(parts, baseline)),
         id="waits",

@@ -17,6 +17,7 @@ from wattkeeper.scenarios.analysis.manifest import (
 )
 from wattkeeper.scenarios.analysis.record.load import bin_load
 from wattkeeper.scenarios.analysis.record.waits import WaitPart, compare_waits
+from wattkeeper.scenarios.analysis.times.job_times import JobTimes, compare_times
 from wattkeeper.scenarios.inputs.electricity import currency_of
 from wattkeeper.scenarios.inputs.energy_sources import share_sources
 from wattkeeper.scenarios.inputs.measured_power import measured_power
@@ -96,6 +97,8 @@ def make_manifest(
         last_s = max(result.tables["timeline"]["time_s"][-1].as_py() for result in results)
         if not inputs.timed and (load := bin_load(inputs.any_run.jobs, last_s)):
             manifest["recorded_load"] = load
+    if times := _compare_times(scenario, inputs, results):
+        manifest["job_times"] = times
     if live is not None:
         manifest["live"] = live
     return manifest
@@ -108,11 +111,31 @@ def _compare_waits(
     jobs = inputs.any_run.jobs
     if jobs is None or jobs["start_time_s"].null_count == jobs.num_rows:
         return []
-    attempts = {
+    return compare_waits(jobs, _read_attempts(inputs, results, seed))
+
+
+def _read_attempts(
+    inputs: ScenarioInputs, results: Sequence[RunResult], seed: int
+) -> dict[str, pa.Table]:
+    """Attempts of the runs of a seed whose jobs are submitted when those of the trace were."""
+    return {
         result.variant: result.tables["jobs"] for result in results
         if result.seed == seed and inputs.runs[result.variant].load == 1
     }  # fmt: skip
-    return compare_waits(jobs, attempts)
+
+
+def _compare_times(
+    scenario: Scenario, inputs: ScenarioInputs, results: Sequence[RunResult]
+) -> JobTimes | None:
+    """Times of the jobs of a trace under each variant; of the first seed."""
+    jobs = inputs.any_run.jobs
+    if jobs is None or len(scenario.variants) < 2:
+        return None
+    baselines = {
+        name: variant.baseline or scenario.baseline for name, variant in scenario.variants.items()
+    }
+    attempts = _read_attempts(inputs, results, scenario.all_seeds[0])
+    return compare_times(jobs, attempts, baselines)
 
 
 def _describe_tariff(

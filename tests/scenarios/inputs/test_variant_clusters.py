@@ -203,7 +203,9 @@ def test_cases_of_a_limit_are_one_variant_in_messages(ask: Ask, tmp_path: Path) 
     rename = [f"variants.{name}.cluster=null" for name in ("capped", "mixed")]
     settings = (*rename, cut, "cluster.gpu=V100", "workload.gpu_types=ignore")
     done = ask(SIX, "run", *settings)
-    assert_states(done.stdout, "Left out because of half: 1 job", "half: 4 × V100.")
+    assert_states(
+        done.stdout, "Left out because of half: 1 job", "half: power limit 200 W on V100, 4 × V100."
+    )
     assert "half (low): 4" not in done.stdout
     assert "half (low)" in results(tmp_path, "summary")["variants"]
     refused = ask(SIX, "validate", *settings, "workload.unusable=refuse", code=2).stderr

@@ -69,6 +69,22 @@ def test_a_log_becomes_a_page(inside: Command, folder: Path) -> None:
     page = (results / "report.html").read_text(encoding="utf-8")
     assert f"<b>{row[0]}</b>" in page.split('id="energy"')[0], "the table of variants"
     assert_states(page, "Recorded waits, and simulated ones", "recorded start")
+    times = manifest["job_times"]
+    large = next(part for part in times["parts"] if part["part"] == "9 to 64 GPUs")
+    assert large["runs"]["limit-70"]["extra_mean_s"] > 60
+    assert next(part["part"] for part in times["parts"] if part["by"] == "queue") == "gpu"
+    for name in ("limit-70", "limit-70 (high)", "sleep"):
+        whole = times["parts"][0]["runs"][name]
+        assert whole["extra_mean_s"] == pytest.approx(values[name]["jct_s"] - base["jct_s"])
+    losses = [loser["extra_s"] for loser in times["losers"]["limit-70"]]
+    assert len(losses) == 5
+    assert losses == sorted(losses, reverse=True)
+    answer = page.split('class="answer"')[1].split("</ul>")[0]
+    order = [answer.index(f">{name}</span>") for name in asked[:5]]
+    assert order == sorted(order)
+    assert_states(answer, "power limit 360 W on a100", "take ", "longer on average")
+    assert_states(page, "Who pays with time", "By queue and user", "users who lose most")
+    assert_states(said, "limit-70: power limit 280 W on a100")
 
 
 def test_the_record_is_reproduced(inside: Command, folder: Path) -> None:

@@ -13,6 +13,8 @@ import pytest
 from tests.conftest import Command
 from tests.support.messages import assert_states
 from wattkeeper.policies.registry import POINTS, policies
+from wattkeeper.scenarios.analysis.consumption import format_amount
+from wattkeeper.sim.results.accounting import COST
 
 SCENARIO = """\
 name: owner
@@ -92,10 +94,18 @@ def test_savings_are_in_kwh_money_and_co2_a_year(
     assert "capped (low):" not in answer, "cases are a range of their variant"
     low, high = sorted(rounded((kwh["fifo"] - kwh[name]) * factor)
                        for name in ("capped (low)", "capped (high)"))  # fmt: skip
+    middle = rounded((kwh["fifo"] - kwh["capped"]) * factor)
+    low, high = min(low, middle), max(high, middle)
     assert low < high
-    assert re.search(r"capped : [\d,]+ kWh \[[\d,]+, [\d,]+ kWh\]", answer)
     hours = sorted(rows[name]["jct_s"] / 3600 for name in rows if name.startswith("capped"))
-    assert f"job completion time from {hours[0]:.1f} h to {hours[-1]:.1f} h over the" in answer
+    assert_states(
+        answer,
+        "capped (power limit 240 W on A100) : in the middle case",
+        f"{middle:,.0f} kWh ({100 * (1 - kwh['capped'] / kwh['fifo']):.1f} %)",
+        f"(over the cases {low:,.0f} to {high:,.0f} kWh",
+        f"{hours[0]:.1f} h to {hours[-1]:.1f} h over the cases",
+    )
+    assert "the same job completion time" not in answer, "it has a range"
 
 
 def test_a_short_window_is_not_extrapolated(inside: Command, owner: Path, tmp_path: Path) -> None:
@@ -106,6 +116,24 @@ def test_a_short_window_is_not_extrapolated(inside: Command, owner: Path, tmp_pa
     answer = read_text(tmp_path / "out/report.html", 'ul class="answer"')
     kwh = figures(tmp_path / "out")["fifo"]["cluster_energy_j"] / 3.6e6
     assert f"{kwh:,.0f} kWh" in answer
+
+
+def test_amounts_are_rounded_and_not_padded() -> None:
+    for value, text in {93.54: "94 EUR", 9.354: "9.35 EUR", 12345.0: "12,300 EUR"}.items():
+        assert format_amount(value, COST, "EUR", digits=3) == text
+    assert format_amount(93.54, COST, "EUR") == "93.54 EUR"
+
+
+def test_variants_stand_in_the_order_in_which_they_were_asked(
+    inside: Command, owner: Path, tmp_path: Path
+) -> None:
+    """All of up to ten."""
+    names = [f"v{number}" for number in range(1, 8)]
+    sets = [word for name in names for word in ("--set", f"variants.{name}={{}}")]
+    inside("run", owner, *sets, "--out", "out")
+    answer = read_text(tmp_path / "out/report.html", 'ul class="answer"')
+    shown = re.findall(r"(?:^|\. )(v\d|capped|sleeping|fifo) [(:,]", answer)
+    assert shown == ["fifo", "sleeping", "capped", *names]
 
 
 def test_advice_on_seeds_only_where_something_is_drawn(

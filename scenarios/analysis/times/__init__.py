@@ -1,0 +1,1 @@
+"""Who pays with time: wait and run of jobs by size, queue and user."""
