@@ -29,6 +29,9 @@ from wattkeeper.traces.electricity.series import DAY_S
 DIGITS: Final = 3
 """Significant digits of an extrapolated amount."""
 
+ByDirection = Mapping[str, list[list[Words]]]
+"""Amounts in words, by `less` and `more`."""
+
 NOUNS: Final = {ENERGY: "energy", COST: "cost of electricity", CARBON: "emissions"}
 
 
@@ -74,6 +77,7 @@ class Bill(NamedTuple):
         """Clauses on what a variant uses less or more than its baseline."""
         saved: dict[str, list[list[Words]]] = {"less": [], "more": []}
         ranges: dict[str, list[list[Words]]] = {"less": [], "more": []}
+        possible: dict[str, list[list[Words]]] = {"less": [], "more": []}
         same: list[list[Words]] = []
         noise: list[list[Words]] = []
         for metric, by_variant in self.amounts.items():
@@ -95,21 +99,17 @@ class Bill(NamedTuple):
                 noise.append([NOUNS[metric], f" ({text} {'less' if sign < 0 else 'more'}",
                               interval, ")"])  # fmt: skip
                 continue
-            percentage = f" ({100 * share:.1f} %)" if metric == ENERGY else None
             direction = "less" if sign < 0 else "more"
+            if is_same:
+                bound = self.format(max(abs(change.low), abs(change.high)), metric)
+                possible[direction].append([tag("strong", bound)])
+                continue
+            percentage = f" ({100 * share:.1f} %)" if metric == ENERGY else None
             if name in self.cases:
                 ranges[direction] += self._span(change, metric)
                 interval = None
             saved[direction].append([tag("strong", text), interval, percentage])
-        clauses: list[list[Words]] = []
-        for direction, items in saved.items():
-            if items:
-                than: list[Words] = [] if clauses else [f"{self.period} than ", label]
-                middle = "in the middle case " if ranges[direction] else None
-                clauses.append([middle, *join_list(items), f" {direction}", *than])
-                if ranges[direction]:
-                    over = [" (over the cases ", *join_list(ranges[direction]), ")"]
-                    clauses[-1].append(tag("small", *over))
+        clauses = list(self._list_savings(saved, ranges, possible, label))
         if same:
             as_baseline: list[Words] = [] if clauses else [" as ", label]
             clauses.append(["the same ", *join_list(same), *as_baseline])
@@ -119,6 +119,25 @@ class Bill(NamedTuple):
         if clauses:
             clauses[0].insert(0, self.prefix)
         return clauses
+
+    def _list_savings(
+        self, saved: ByDirection, ranges: ByDirection, possible: ByDirection, label: Element
+    ) -> Iterator[list[Words]]:
+        """Clauses on amounts in the middle case, with their ranges, and on those of other cases."""
+        than: list[Words] = [f"{self.period} than ", label]
+        for direction, items in saved.items():
+            if items:
+                middle = "in the middle case " if ranges[direction] else None
+                over = [" (over the cases ", *join_list(ranges[direction]), ")"]
+                small = tag("small", *over) if ranges[direction] else None
+                yield [middle, *join_list(items), f" {direction}", *than, small]
+                than = []
+        for direction, items in possible.items():
+            if items:
+                usual: list[Words] = [" as ", label] if than else []
+                amounts = [*join_list(items), f" {direction}{self.period} over the cases"]
+                yield ["the same energy in the middle case", *usual, "; up to ", *amounts]
+                than = []
 
     def _estimate_change(self, name: str, baseline: str, by_variant: Amounts) -> Estimate:
         """The change of a variant; its range is that of all its cases."""

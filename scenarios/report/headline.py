@@ -67,7 +67,7 @@ def write_sentences(
     scenario = study.manifest["scenario"]
     overrides = variant_overrides(scenario)
     times = None if summary["by"]["workload"] else study.manifest.get("job_times")
-    if times is not None:
+    if times is not None and len(others) > SENTENCES:  # short sentences, lest they fill two screens
         metrics = [metric for metric in metrics if metric != "queue_delay_s"]
     for name in order:
         hardest_hit = "" if times is None else describe_hardest_hit(times, name)

@@ -82,7 +82,9 @@ def test_a_log_becomes_a_page(inside: Command, folder: Path) -> None:
     answer = page.split('class="answer"')[1].split("</ul>")[0]
     order = [answer.index(f">{name}</span>") for name in asked[:5]]
     assert order == sorted(order)
-    assert_states(answer, "power limit 360 W on a100", "take ", "longer on average")
+    assert_states(answer, "power limit 360 W on a100", "take ", "longer on average",
+                  "the same energy in the middle case", "; up to ",
+                  "less over the cases")  # fmt: skip
     assert_states(page, "Who pays with time", "By queue and user", "users who lose most")
     assert_states(said, "limit-70: power limit 280 W on a100")
 
