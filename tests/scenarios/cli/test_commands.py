@@ -96,8 +96,8 @@ def test_an_unknown_trace_tells_how_to_import(inside: Command, tmp_path: Path) -
     done = inside("run", "zeus-nsdi23", code=2)
     assert re.match(
         r"\S+zeus-nsdi23\.yaml:\d+:\d+: no trace named 'zeus-nsdi23': in the library \(.*\) there "
-        r"is nothing yet, and \S+ holds no folder of that name\. Import one with `wattkeeper traces "
-        r"import FORMAT PATH",
+        r"is nothing yet, and \S+ holds no folder of that name\. Import one with `wattkeeper "
+        r"traces import FORMAT PATH",
         done.stderr,
     )
     assert names(tmp_path) == []
