@@ -12,21 +12,27 @@ SMALLEST: Final = 0.002
 """Differences of the share of energy outside the window below it are not told."""
 
 
-def describe_outside(manifest: Manifest, summary: Json) -> Iterator[str]:
-    """A line on the variants that do another share of their work outside the window, if any.
+def outside_shares(manifest: Manifest, summary: Json) -> dict[str, float]:
+    """Share of the energy of jobs outside the window, by variant, where it is known.
 
-    Where all is charged that happens, there is no such work.
+    Empty where all is charged that happens.
     """
     scenario = manifest["scenario"]
     stated = scenario.get("accounting") or {}
     if stated.get("from_s") is None and stated.get("until_s") is None:
-        return
-    shares = {
+        return {}
+    return {
         name: share
         for name, cluster in clusters_by_variant(scenario).items()
         if base_of(name) is None
         and (share := _share(summary["variants"][name]["metrics"], cluster["pue"])) is not None
     }
+
+
+def describe_outside(manifest: Manifest, summary: Json) -> Iterator[str]:
+    """A line on the variants that do another share of their work outside the window, if any."""
+    scenario = manifest["scenario"]
+    shares = outside_shares(manifest, summary)
     base = shares.get(scenario["baseline"])
     if base is None:
         return

@@ -1,6 +1,6 @@
 """The answer of a study in sentences."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
@@ -8,6 +8,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.consumption import ENERGY
 from wattkeeper.scenarios.analysis.learning_window import LearningWindow
 from wattkeeper.scenarios.analysis.manifest import Manifest
+from wattkeeper.scenarios.analysis.outside_window import outside_shares
 from wattkeeper.scenarios.analysis.overrides import variant_overrides
 from wattkeeper.scenarios.analysis.policy_kinds import CLAIRVOYANT, policy_kind
 from wattkeeper.scenarios.analysis.randomness import may_draw, seeds_agree
@@ -33,6 +34,9 @@ MANY = 10
 """Variants up to which each gets a sentence, in the order of the scenario."""
 SENTENCES = 5
 """Variants that get a sentence where there are more; the table has all."""
+
+UNCHARGED = 0.01
+"""A sentence tells a difference of so much of the energy of jobs outside the window."""
 
 SPELLED = ("queue_delay_s", "jct_s")
 """Metrics whose values stand beside their change: the time that users lose."""
@@ -69,11 +73,25 @@ def write_sentences(
     times = None if summary["by"]["workload"] else study.manifest.get("job_times")
     if times is not None and len(others) > SENTENCES:  # short sentences, lest they fill two screens
         metrics = [metric for metric in metrics if metric != "queue_delay_s"]
+    outside = outside_shares(study.manifest, summary)
     for name in order:
+        uncharged = _name_uncharged(outside, name, others[name]["versus"]["baseline"])
         hardest_hit = "" if times is None else describe_hardest_hit(times, name)
-        override = ", ".join(filter(None, (overrides.get(name), _knows_run_times(scenario, name))))
+        override = ", ".join(filter(None, (
+            overrides.get(name), _knows_run_times(scenario, name), uncharged)))  # fmt: skip
         about = _VariantFacts(name, others[name], override, name in oracles, hardest_hit)
         yield _write_sentence(about, metrics, summary, bill, window)
+
+
+def _name_uncharged(outside: Mapping[str, float], name: str, baseline: str) -> str:
+    """Says that a variant does much more or less of its work outside the window, if it does."""
+    share, base = outside.get(name), outside.get(baseline)
+    if share is None or base is None or abs(share - base) < UNCHARGED:
+        return ""
+    return (
+        f"{100 * share:.1f} % of its jobs' energy is outside the time that is charged, "
+        f"{100 * base:.1f} % of the baseline's"
+    )
 
 
 def _knows_run_times(scenario: Json, name: str) -> str:
