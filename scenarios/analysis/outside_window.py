@@ -7,9 +7,37 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.overrides import clusters_by_variant
 from wattkeeper.scenarios.spec.case_names import base_of
+from wattkeeper.traces.electricity.series import DAY_S
 
+LONGEST_IDLE: Final = 0.02
+"""Share of the charged time for which clusters may stand idle at the end without a word."""
 SMALLEST: Final = 0.002
 """Differences of the share of energy outside the window below it are not told."""
+
+
+def describe_idle_end(manifest: Manifest, summary: Json) -> Iterator[str]:
+    """A line on a variant that ends long after the baseline, if all are charged until then.
+
+    Only where the jobs of a trace run: others are submitted when the ones before them end.
+    """
+    scenario = manifest["scenario"]
+    stated = scenario.get("accounting") or {}
+    if scenario["workload"]["kind"] != "trace" or stated.get("until_s") is not None:
+        return
+    ends = {
+        name: about["metrics"]["makespan_s"]["mean"]
+        for name, about in summary["variants"].items() if base_of(name) is None
+    }  # fmt: skip
+    from_s, until_s = manifest["windows"][0]
+    last = max(ends, key=ends.__getitem__)
+    idle_s = ends[last] - ends[scenario["baseline"]]
+    if idle_s > LONGEST_IDLE * (until_s - from_s):
+        yield (
+            f"{last} ends {idle_s / DAY_S:.2g} days after {scenario['baseline']}, and all clusters "
+            "are charged until then: for so long the others stand idle, and sleeping nodes save "
+            f"more than in use. Without {last}, or with a time of your own (accounting), they do "
+            "not."
+        )
 
 
 def outside_shares(manifest: Manifest, summary: Json) -> dict[str, float]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.consumption import CLUSTER_ENERGY, format_amount
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest
-from wattkeeper.scenarios.analysis.outside_window import describe_outside
+from wattkeeper.scenarios.analysis.outside_window import describe_idle_end, describe_outside
 from wattkeeper.scenarios.analysis.overrides import clusters_by_variant, describe_overrides
 from wattkeeper.scenarios.analysis.policy_kinds import policy_kind
 from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
@@ -119,6 +119,7 @@ def cautions(manifest: Manifest, summary: Json) -> Iterator[str]:
     if "measured" in manifest:
         yield from describe_measured(manifest["measured"])
     yield from describe_outside(manifest, summary)
+    yield from describe_idle_end(manifest, summary)
     yield from describe_dropped(manifest["dropped_jobs"], manifest.get("dropped_for", {}))
     yield from describe_ignored_types(manifest["ignored_gpu_types"])
     live = manifest.get("live")

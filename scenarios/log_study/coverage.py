@@ -14,7 +14,6 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.scenarios.analysis.consumption import SHORTEST_S
 from wattkeeper.scenarios.spec.wording import count
-from wattkeeper.sim.results.accounting import Window
 
 TRIMMED: Final = 0.005
 """Share of the jobs before whose submission nothing is charged: a log also lists jobs that were
@@ -54,7 +53,7 @@ def check_types(jobs: pa.Table, described: Collection[str], tell: Callable[[str]
     shown = ", ".join(f"{text!r} ({count(number, 'job')})"
                       for text, number in Counter(absent).most_common(TYPES))  # fmt: skip
     what = (
-        f"jobs of the log ask for GPU types that no node has: {shown}, {100 * share:.2g} % of "
+        f"jobs of the log ask for GPU types that no node has: {shown}, {100 * share:.3g} % of "
         "the GPU hours"
     )
     if unused and None not in texts:
@@ -65,19 +64,17 @@ def check_types(jobs: pa.Table, described: Collection[str], tell: Callable[[str]
     tell(f"Note: {what}. These jobs are left out, and all amounts are without them.")
 
 
-def charged_window(jobs: pa.Table) -> Window | None:
-    """The time in which a log shows the cluster at work, in whole seconds.
+def charged_from(jobs: pa.Table) -> float | None:
+    """When a log begins to show the cluster at work, in whole seconds.
 
-    From the submission before which 0.5 % of the jobs were submitted to the last submission:
-    afterwards a simulated cluster runs empty, which the real one did not. None if that is too short
-    for amounts of a year: then the whole time of all jobs is charged.
+    That is the submission before which 0.5 % of the jobs were submitted. None if too little time is
+    left for amounts of a year: then the whole time of all jobs is charged.
     """
     submit_s: Floats = np.sort(jobs["submit_time_s"].to_numpy())
     if not len(submit_s):
         return None
-    window = Window(float(np.floor(submit_s[int(TRIMMED * len(submit_s))])),
-                    float(np.ceil(submit_s[-1])))  # fmt: skip
-    return window if window.until_s - window.from_s >= SHORTEST_S else None
+    from_s = float(np.floor(submit_s[int(TRIMMED * len(submit_s))]))
+    return from_s if submit_s[-1] - from_s >= SHORTEST_S else None
 
 
 def _gpu_seconds(jobs: pa.Table) -> Floats:

@@ -14,7 +14,6 @@ from wattkeeper.scenarios.analysis.waits_text import RECORDED
 from wattkeeper.scenarios.log_study.electricity import StudyRates
 from wattkeeper.scenarios.log_study.nodes import ASSUMED_SLEEP, DescribedCluster
 from wattkeeper.scenarios.spec.sections.section import Section
-from wattkeeper.sim.results.accounting import Window
 
 HEADER: Final = "# Written by `wattkeeper study`."
 """First line of the scenario."""
@@ -40,7 +39,7 @@ class StudyPlan(NamedTuple):
         fractions: Power limits, as fractions of the highest; empty until the baseline is known.
         is_final: Whether the variants that vary power are there.
         notes: What was filled into the trace, in lines.
-        window: The time that is charged; None: that of all jobs.
+        charged_from_s: Begin of the time that is charged, s; None: the first submission.
     """
 
     name: str
@@ -53,7 +52,7 @@ class StudyPlan(NamedTuple):
     fractions: Sequence[float] = ()
     is_final: bool = False
     notes: Sequence[str] = ()
-    window: Window | None = None
+    charged_from_s: float | None = None
 
 
 def write_scenario(plan: StudyPlan, path: Path, results: Path) -> str:
@@ -77,12 +76,12 @@ def _lines(plan: StudyPlan, path: Path, results: Path) -> Iterator[str]:
     yield "  unusable: drop"
     if plan.rates.section is not None:
         yield f"electricity: {to_yaml(_stated(plan.rates.section))}"
-    if plan.window is not None:
+    if plan.charged_from_s is not None:
         yield from _comment(
             "The time that is charged: from the submission before which 0.5 % of the jobs came, to "
-            "the last one. Afterwards a simulated cluster runs empty."
+            "the last end over all variants."
         )
-        yield f"accounting: {to_yaml(dict(plan.window._asdict()))}"
+        yield f"accounting: {to_yaml({'from_s': plan.charged_from_s})}"
     yield from _comment("The scheduler of all variants that name no other.", plan.why)
     yield f"policies: {{select: {plan.baseline}}}"
     yield "variants:"

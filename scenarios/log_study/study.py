@@ -12,7 +12,7 @@ import pyarrow as pa
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.record.waits import closest_to_record
 from wattkeeper.scenarios.analysis.waits_text import RECORDED, describe_record
-from wattkeeper.scenarios.log_study.coverage import charged_window, check_types
+from wattkeeper.scenarios.log_study.coverage import charged_from, check_types
 from wattkeeper.scenarios.log_study.nodes import DescribedCluster
 from wattkeeper.scenarios.log_study.scenario_text import (
     HEADER,
@@ -114,7 +114,7 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
         baseline=named or next(name for name in REAL if name in schedulers),
         fractions=_choose_fractions(plan.cluster, reporter.tell),
         notes=notes,
-        window=charged_window(jobs),
+        charged_from_s=charged_from(jobs),
     )
     known: list[RunResult] = []
     if RECORDED in schedulers:

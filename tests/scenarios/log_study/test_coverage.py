@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import Command
 from tests.support.messages import assert_states
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.log_study.coverage import charged_window, check_types
+from wattkeeper.scenarios.log_study.coverage import charged_from, check_types
 from wattkeeper.traces.schema import jobs_table
 
 DAY_S = 86400.0
@@ -27,18 +27,15 @@ def jobs(submit_s: list[float], types: list[str | None]) -> pa.Table:
     })  # fmt: skip
 
 
-def test_the_window_leaves_out_what_was_submitted_long_before() -> None:
+def test_what_was_submitted_long_before_is_not_charged() -> None:
     """Of 1,000 jobs, four waited since long before the log begins."""
     submit_s = [0.0, 1.0, 2.0, 3.0, *(40 * DAY_S + 864.5 * number for number in range(996))]
-    window = charged_window(jobs(submit_s, [None] * 1000))
-    assert window is not None
-    assert window.from_s == 40 * DAY_S + 864
-    assert window.until_s == pytest.approx(submit_s[-1], abs=1)
+    assert charged_from(jobs(submit_s, [None] * 1000)) == 40 * DAY_S + 864
 
 
 def test_a_short_log_is_charged_as_a_whole() -> None:
-    assert charged_window(jobs([0.0, 6 * DAY_S], [None, None])) is None
-    assert charged_window(jobs([], [])) is None
+    assert charged_from(jobs([0.0, 6 * DAY_S], [None, None])) is None
+    assert charged_from(jobs([], [])) is None
 
 
 def test_a_type_that_nodes_lack_is_told_with_its_share() -> None:
@@ -48,6 +45,22 @@ def test_a_type_that_nodes_lack_is_told_with_its_share() -> None:
     assert_states(told[0], "'v100' (1 job)", "25 %")
     check_types(jobs([0.0] * 2, ["a100", "a100"]), {"a100", "v100"}, told.append)
     assert len(told) == 1
+
+
+def test_clusters_that_stand_idle_at_the_end_are_told(inside: Command, tmp_path: Path) -> None:
+    """Under fifo, two jobs of a GPU each wait for one of two GPUs; they end a day later."""
+    rows = "submit_time_s,duration_s,gpus\n0,86400,1\n1,86400,2\n2,86400,1\n"
+    (tmp_path / "jobs.csv").write_text(rows)
+    inside("traces", "import", "csv", "jobs.csv", "--name=three")
+    (tmp_path / "mine.yaml").write_text(
+        "name: mine\ncluster: {gpu: a, gpus: 2, idle_power_w: 50, busy_power_w: 300}\n"
+        "workload: {kind: trace, trace: three}\nvariants:\n  fifo: {policies: {select: fifo}}\n"
+        "  fjf: {policies: {select: fjf}}\nbaseline: fjf\n"
+    )
+    said = " ".join(inside("run", "mine.yaml", "--out", "out").stdout.split())
+    assert_states(said, "fifo ends 1 days after fjf", "stand idle")
+    turned = inside("run", "mine.yaml", "--out", "turned", "--set", "baseline=fifo").stdout
+    assert "stand idle" not in turned
 
 
 def test_jobs_without_a_type_are_told_where_there_are_several() -> None:
@@ -61,7 +74,7 @@ def test_jobs_without_a_type_are_told_where_there_are_several() -> None:
 def test_a_misspelt_type_is_refused() -> None:
     with pytest.raises(InputError) as refused:
         check_types(jobs([0.0] * 3, ["a100", "a100", "v100"]), {"A100", "v100"}, print)
-    assert_states(str(refused.value), "'a100' (2 jobs)", "67 %", "'A100'")
+    assert_states(str(refused.value), "'a100' (2 jobs)", "66.7 %", "'A100'")
 
 
 def test_work_outside_the_window_is_told(inside: Command, tmp_path: Path) -> None:
