@@ -28,6 +28,7 @@ from wattkeeper.traces.library import folder as folders
 from wattkeeper.traces.library.longest_limits import fill_limits
 
 SCENARIO: Final = "scenario.yaml"
+KEPT: Final = "scenario.before.yaml"
 TRACE: Final = "trace"
 RESULTS: Final = "results"
 NAMED: Final = "chosen with --baseline."
@@ -103,6 +104,7 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
     for name, source in plan.rates.files.items():
         with replace_file(out / name, make_parents=True) as fresh:
             shutil.copyfile(source, fresh)
+    _keep_scenario(out, reporter.tell)
     jobs, notes = _fill_limits(out / TRACE, reporter.tell)
     check_types(jobs, plan.cluster.power, reporter.tell)
     schedulers = list(_choose_schedulers(jobs, reporter.tell))
@@ -130,6 +132,16 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
     folder = out / RESULTS
     done.save(folder)
     return StudyResult(loaded, done, folder)
+
+
+def _keep_scenario(out: Path, tell: Callable[[str], None]) -> None:
+    """Keep a copy of the scenario that is about to be replaced: it may have been edited."""
+    before = out / SCENARIO
+    if before.exists():
+        kept = out / KEPT
+        with replace_file(kept) as fresh:
+            fresh.write_bytes(before.read_bytes())
+        tell(f"The scenario of the study before is kept in {kept}.")
 
 
 def _load(plan: StudyPlan, out: Path) -> LoadedScenario:

@@ -153,6 +153,7 @@ def test_its_scenario_runs_again(inside: Command, folder: Path) -> None:
     inside("validate", "study/scenario.yaml")
     inside(*STUDY, "--replace")
     assert "fraction: 0.7" in path.read_text(encoding="utf-8")
+    assert (folder / "study/scenario.before.yaml").read_text(encoding="utf-8") == edited
 
 
 def test_a_study_can_be_moved(inside: Command, folder: Path, tmp_path: Path) -> None:
