@@ -20,8 +20,8 @@ BOUNDNESS: Final[tuple[Boundness, ...]] = ("low", "middle", "high")
 """How far a job may be bound by the clock of its GPU: the least, typically, and entirely."""
 
 READING_ERROR: Final = 0.03
-"""Relative deviation of the time of trainings that were repeated, no limit touching them. The range
-from low to high is widened by it before recorded power and speed are compared with it."""
+"""Relative deviation of the time of trainings that were repeated, no limit touching them: the part
+of `limit_range` that is no matter of boundness."""
 
 Memory = Literal["gddr", "hbm"]
 """Memory of a GPU. The base power of boards with GDDR is the larger part of their limit."""
@@ -188,6 +188,38 @@ def build_gpu_model(facts: GpuFacts, pooled: PooledFit | None = None) -> GpuMode
         source=facts.source,
         fitted_from=fit.fitted_from or f"none of this type: pooled from {pooled.fitted_from}",
     )
+
+
+class LimitRange(NamedTuple):
+    """Lowest and highest value in which a recording of one job on one GPU is expected.
+
+    Attributes:
+        power_w: Mean power, W.
+        speed: Relative to no limit.
+    """
+
+    power_w: tuple[float, float]
+    speed: tuple[float, float]
+
+
+def limit_range(model: GpuModel, limit_w: float, busy_w: float | None = None) -> LimitRange:
+    """The stated range of power and speed under a limit: that of all cases, and of repetition.
+
+    Recordings of the same training differ from each other, so that the range of the cases is
+    widened by `READING_ERROR` at both ends. Power may then be above the limit, and speed above 1,
+    as in recordings.
+
+    Args:
+        model: The GPU type.
+        limit_w: Power limit of the GPU, W.
+        busy_w: Measured mean power of the job on one GPU without limit, W.
+    """
+    cases = [curve(model, case).under_limit(limit_w, busy_w) for case in BOUNDNESS]
+    power_w, speed = (
+        (min(values) * (1 - READING_ERROR), max(values) * (1 + READING_ERROR))
+        for values in zip(*cases, strict=True)
+    )
+    return LimitRange(power_w, speed)
 
 
 def curve(model: GpuModel, case: Boundness, pooled: PooledFit | None = None) -> LimitCurve:

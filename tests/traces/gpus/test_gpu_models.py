@@ -17,18 +17,19 @@ from benchmarks.fit_gpu_types import (
     cross_validate,
     family_fitter,
     fit_types,
-    measure,
     read_base_w,
     read_sweeps,
 )
 from wattkeeper.traces.gpus.model import (
     BOUNDNESS,
+    READING_ERROR,
     GpuFacts,
     GpuModel,
     build_gpu_model,
     curve,
     find_gpu_model,
     gpu_models,
+    limit_range,
     normalise_name,
     read_gpu_types,
 )
@@ -78,8 +79,21 @@ def test_a_job_that_is_bound_more_is_slowed_more(
 def test_the_examples_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     block = PAGE.read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
     exec(block, {})
-    _, *cases = capsys.readouterr().out.splitlines()
+    _, *cases, stated = capsys.readouterr().out.splitlines()
+    assert stated.startswith("LimitRange(")
     assert [line.split()[0] for line in cases] == list(BOUNDNESS)
+
+
+@given(models, shares, shares)
+def test_the_stated_range_holds_all_cases(model: GpuModel, limit: float, busy: float) -> None:
+    limit_w, busy_w = limit * model.default_limit_w, busy * model.default_limit_w
+    power_w, speed = limit_range(model, limit_w, busy_w)
+    for case in BOUNDNESS:
+        case_w, case_speed = curve(model, case).under_limit(limit_w, busy_w)
+        assert power_w[0] <= case_w * (1 - READING_ERROR) <= case_w * (1 + READING_ERROR)
+        assert case_w * (1 + READING_ERROR) <= power_w[1]
+        assert speed[0] <= case_speed * (1 - READING_ERROR)
+        assert case_speed * (1 + READING_ERROR) <= speed[1]
 
 
 def test_limits_are_whole_watts_up_to_the_default_one() -> None:
@@ -171,10 +185,17 @@ def test_recorded_power_and_speed_lie_in_the_range_at_four_of_five_limits(shared
         model = find_gpu_model(sweep.gpu_type)
         assert model is not None
         model = model._replace(default_limit_w=sweep.top_w)  # an RTX 3090 above its default
-        errors = measure(sweep, {case: curve(model, case) for case in BOUNDNESS})
-        rows.append({"gpu_type": sweep.gpu_type, **errors})
+        limits = zip(sweep.limit_w[:-1], sweep.power_w, sweep.speed, strict=False)
+        for limit_w, power_w, speed in limits:
+            of_power, of_speed = limit_range(model, limit_w, sweep.busy_w)
+            rows.append({
+                "gpu_type": sweep.gpu_type,
+                "power": of_power[0] <= power_w <= of_power[1],
+                "speed": of_speed[0] <= speed <= of_speed[1],
+            })  # fmt: skip
     table = pd.DataFrame(rows).groupby("gpu_type").mean()
-    assert (table[["speed_within", "power_within"]] >= 0.8).all(axis=None)
+    assert len(table) == 5
+    assert (table >= 0.8).all(axis=None)
 
 
 @pytest.mark.slow
