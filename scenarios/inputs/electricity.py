@@ -39,7 +39,7 @@ def read_tariffs(loaded: LoadedScenario, traces: Sequence[Trace]) -> dict[str, T
     scenario, document = loaded
     if scenario.electricity is None:
         return {}
-    read = cache(_read_rate)
+    read = cache(read_rate)
     tariffs = {}
     for variant in scenario.variants:
         section = electricity_of(scenario, variant)
@@ -66,8 +66,12 @@ def currency_of(section: ElectricitySection, price: Rate | None) -> str:
     return price.unit.removesuffix("/kWh") if isinstance(price, Series) else ""
 
 
-def _read_rate(key: Quantity, stated: float | RateFile, beside: Path) -> Rate:
-    """A number, or the series of a file."""
+def read_rate(key: Quantity, stated: float | RateFile, beside: Path) -> Rate:
+    """A number, or the series of a file, whose path is relative to `beside`.
+
+    Raises:
+        TraceError: If the file is wrong.
+    """
     if not isinstance(stated, RateFile):
         return stated
     options = stated.model_dump(exclude={"file"}, exclude_none=True)

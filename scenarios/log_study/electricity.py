@@ -10,10 +10,14 @@ from typing import Any, Final, NamedTuple
 from pydantic import ValidationError
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.inputs.electricity import read_rate
 from wattkeeper.scenarios.log_study.nodes import StudyCluster
-from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
+from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection, RateFile
+from wattkeeper.traces.electricity.forms import Quantity
 
-RATES: Final = ("price", "carbon")
+RATES: Final[tuple[Quantity, ...]] = ("price", "carbon")
+OF_FILES: Final = ("zone", "origin")
+"""Keys that only files of rates need."""
 
 
 class StudyRates(NamedTuple):
@@ -48,10 +52,11 @@ def read_electricity(options: RateOptions, cluster: StudyCluster, beside: Path) 
     """What the options state, and otherwise the file of nodes, which is in the folder `beside`.
 
     Files that the file of nodes names are relative to that folder, those of options to the working
-    directory.
+    directory. Each is read here, so that a fault is told of the file itself, before any import.
 
     Raises:
-        InputError: If a rate is neither a number nor a file, or they do not fit together.
+        InputError: If a rate is neither a number nor a file, a file is wrong, or they do not fit
+            together.
     """
     stated: dict[str, Any] = {}
     if cluster.electricity is not None:
@@ -70,12 +75,20 @@ def read_electricity(options: RateOptions, cluster: StudyCluster, beside: Path) 
             files[rate["file"]] = source
     if not stated:
         return StudyRates(None, {})
+    if not files:
+        stated = {key: value for key, value in stated.items()
+                  if key not in OF_FILES or getattr(options, key, None) is not None}  # fmt: skip
     try:
         section = ElectricitySection.model_validate_json(json.dumps(stated), strict=True)
-        return StudyRates(section, files)
     except (ValidationError, ValueError) as error:
         given = ", ".join(f"--{key}" for key, text in options._asdict().items() if text is not None)
         raise InputError(f"{given or 'electricity'}: {_explain(error)}") from None
+    for key in RATES:
+        rate = getattr(section, key)
+        if isinstance(rate, RateFile):
+            source = files[rate.file]
+            read_rate(key, rate.model_copy(update={"file": source.name}), source.parent)
+    return StudyRates(section, files)
 
 
 def _parse_rate(text: str, option: str) -> float | dict[str, str]:
