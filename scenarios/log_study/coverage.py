@@ -18,6 +18,9 @@ from wattkeeper.scenarios.spec.wording import count
 TRIMMED: Final = 0.005
 """Share of the jobs before whose submission nothing is charged: a log also lists jobs that were
 submitted long before it begins."""
+MISSPELT: Final = 0.05
+"""Share of the GPU hours up to which types that no node has are left out, whatever nodes have: a
+few jobs of types that are gone, or of a damaged line."""
 TYPES: Final = 5
 """GPU types that a message names."""
 
@@ -28,8 +31,8 @@ def check_types(jobs: pa.Table, described: Collection[str], tell: Callable[[str]
     Types that no node has are told, with their share of the GPU hours.
 
     Raises:
-        InputError: If nodes have a type that no job asks for, while jobs ask for types that no node
-            has: one of them is misspelt.
+        InputError: If nodes have a type that no job asks for, while jobs with more than 5 % of the
+            GPU hours ask for types that no node has: one of them is misspelt.
     """
     texts = jobs["gpu_type"].to_pylist()
     asked = Counter(text for text in texts if text is not None)
@@ -56,10 +59,10 @@ def check_types(jobs: pa.Table, described: Collection[str], tell: Callable[[str]
         f"jobs of the log ask for GPU types that no node has: {shown}, {100 * share:.3g} % of "
         "the GPU hours"
     )
-    if unused and None not in texts:
+    if unused and None not in texts and share > MISSPELT:
         raise InputError(
             f"{what}; and no job asks for {', '.join(map(repr, unused))}, which nodes have: name "
-            "the types as the log does"
+            "the types in the file of --nodes as the log does"
         )
     tell(f"Note: {what}. These jobs are left out, and all amounts are without them.")
 

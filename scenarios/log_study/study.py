@@ -124,7 +124,7 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
         known = done.results
         plan = _choose_baseline(plan, done, named, reporter.tell)
     else:
-        why = NAMED if named else "the log has no recorded starts to choose a scheduler by."
+        why = NAMED if named else _explain_default(jobs)
         plan = plan._replace(why=f"{plan.baseline}: {why}")
         reporter.tell(f"Baseline {plan.why}")
     loaded = _load(plan._replace(is_final=True), out)
@@ -163,6 +163,12 @@ def _fill_limits(folder: Path, tell: Callable[[str], None]) -> tuple[pa.Table, S
     for note in notes:
         tell(f"Note: {note} --partitions or --default-estimate state others.")
     return filled.tables["jobs"], notes
+
+
+def _explain_default(jobs: pa.Table) -> str:
+    """Why the record chooses no baseline."""
+    number = "no" if jobs["start_time_s"].null_count == jobs.num_rows else "too few"
+    return f"the log has {number} recorded starts to choose a scheduler by."
 
 
 def _choose_schedulers(jobs: pa.Table, tell: Callable[[str], None]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from wattkeeper.traces.schema import jobs_table
 DAY_S = 86400.0
 
 
-def jobs(submit_s: list[float], types: list[str | None]) -> pa.Table:
+def jobs(submit_s: list[float], types: Sequence[str | None]) -> pa.Table:
     """Jobs of an hour on one GPU."""
     return jobs_table({
         "job_id": pa.array([str(number) for number in range(len(submit_s))]),
@@ -74,7 +75,14 @@ def test_jobs_without_a_type_are_told_where_there_are_several() -> None:
 def test_a_misspelt_type_is_refused() -> None:
     with pytest.raises(InputError) as refused:
         check_types(jobs([0.0] * 3, ["a100", "a100", "v100"]), {"A100", "v100"}, print)
-    assert_states(str(refused.value), "'a100' (2 jobs)", "66.7 %", "'A100'")
+    assert_states(str(refused.value), "'a100' (2 jobs)", "66.7 %", "'A100'", "--nodes")
+
+
+def test_few_jobs_of_a_type_that_is_gone_are_left_out() -> None:
+    """Though other nodes are not asked for: new ones, that no job has used yet."""
+    told: list[str] = []
+    check_types(jobs([0.0] * 30, ["k80"] + ["a100"] * 29), {"a100", "h100"}, told.append)
+    assert_states(told[0], "'k80' (1 job)", "3.33 %", "left out")
 
 
 def test_work_outside_the_window_is_told(inside: Command, tmp_path: Path) -> None:
