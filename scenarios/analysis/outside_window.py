@@ -33,10 +33,10 @@ def describe_idle_end(manifest: Manifest, summary: Json) -> Iterator[str]:
     idle_s = ends[last] - ends[scenario["baseline"]]
     if idle_s > LONGEST_IDLE * (until_s - from_s):
         yield (
-            f"{last} ends {idle_s / DAY_S:.2g} days after {scenario['baseline']}, and all clusters "
-            "are charged until then: for so long the others stand idle, and sleeping nodes save "
-            f"more than in use. Without {last}, or with a time of your own (accounting), they do "
-            "not."
+            f"{last} ends {idle_s / DAY_S:,.1f} days after {scenario['baseline']}, and all "
+            "clusters are charged until then: for so long the others stand idle, and sleeping "
+            f"nodes save more than in use. Without {last}, or with a time of your own "
+            "(accounting), they do not."
         )
 
 

@@ -108,7 +108,7 @@ def _gpus(jobs: pa.Table) -> Floats:
 def describe_measured(measured: MeasuredEnergy) -> Iterator[str]:
     """Lines on the jobs that draw what was measured, and on what was not used."""
     whole_s = measured["all_gpu_s"] or 1.0
-    used, refused = (f"{100 * part_s / whole_s:.2g} % of the GPU hours"
+    used, refused = (f"{100 * part_s / whole_s:.3g} % of the GPU hours"
                      for part_s in (measured["gpu_s"], measured["refused_gpu_s"]))  # fmt: skip
     if measured["jobs"]:
         yield (

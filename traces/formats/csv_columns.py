@@ -22,6 +22,7 @@ from wattkeeper.traces.readers.columns import (
 )
 from wattkeeper.traces.readers.textfile import (
     Layout,
+    find_other_delimiter,
     first_line,
     has_header,
     name_columns,
@@ -52,6 +53,9 @@ def batches(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
     header = options.columns or tuple(
         name.strip().strip('"') for name in first_line(path).split(",")
     )
+    wrong = find_other_delimiter(header, Layout().delimiter)
+    if wrong:
+        raise TraceError(f"{wrong}; found {cut_message(header[0], 500)}", f"{path}, line 1")
     problems = [
         Problem(
             f"column {name} is missing; found {cut_message(', '.join(header), 500)}; "

@@ -197,6 +197,16 @@ def _header(line: bytes, layout: Layout, path: Path, number: int) -> tuple[str, 
     return tuple(name.strip() for name in values)
 
 
+def find_other_delimiter(header: Sequence[str], delimiter: str) -> str:
+    """What is wrong with a header of one name that holds another delimiter; empty if nothing is."""
+    if len(header) != 1 or not delimiter:
+        return ""
+    mark = max("|,;\t^", key=header[0].count)
+    if header[0].count(mark) < 2:
+        return ""
+    return f"its values are separated by {mark!r}, must be by {delimiter!r}"
+
+
 def _check_header(
     header: Sequence[str], layout: Layout, needed: Sequence[str], path: Path, number: int | None
 ) -> None:
@@ -209,9 +219,14 @@ def _check_header(
             text = f"column {name} {state}; found {found}"
             problems.append(Problem(text, where))
     if layout.nameable and needed and number is not None and not set(needed) & set(header):
+        wrong = find_other_delimiter(header, layout.delimiter)
         text = (
-            f"is no header: it names none of {', '.join(needed)}; found {found}. "
-            f"Name the columns of a file without header: --columns {','.join(needed)},..."
+            f"{wrong}; found {found}"
+            if wrong
+            else (
+                f"is no header: it names none of {', '.join(needed)}; found {found}. "
+                f"Name the columns of a file without header: --columns {','.join(needed)},..."
+            )
         )
         problems = [Problem(text, where)]
     if problems:

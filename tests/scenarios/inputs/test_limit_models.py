@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import Command
 from tests.support.messages import assert_states
+from wattkeeper.scenarios.inputs.measured_energy import MeasuredEnergy, describe_measured
 from wattkeeper.traces.gpus.model import BOUNDNESS, curve, find_gpu_model
 
 SCENARIO = """\
@@ -76,6 +77,18 @@ def test_measured_energy_replaces_the_modelled_power(inside: Command, capped: Pa
     manifest = json.loads(Path("out/manifest.json").read_text())
     (text,) = (text for text in manifest["modelled"] if "busy_power_w" in text)
     assert_states(text, "2 of 3 jobs", "neither a profile nor measured energy")
+
+
+@pytest.mark.parametrize(
+    ("gpu_s", "share"), [(4000.0, "100 %"), (3991.0, "99.8 %"), (1000.0, "25 %")]
+)
+def test_the_share_of_measured_jobs_is_a_plain_number(gpu_s: float, share: str) -> None:
+    measured: MeasuredEnergy = {
+        "jobs": 2, "gpu_s": gpu_s, "all_jobs": 3, "all_gpu_s": 4000.0, "shared_jobs": 0,
+        "refused_jobs": 0, "refused_gpu_s": 0.0,
+    }  # fmt: skip
+    (line,) = describe_measured(measured)
+    assert_states(line, f"2 of 3 jobs ({share} of the GPU hours)")
 
 
 def test_energy_that_the_gpus_cannot_have_drawn_alone_is_not_used(

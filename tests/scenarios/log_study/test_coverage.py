@@ -59,7 +59,7 @@ def test_clusters_that_stand_idle_at_the_end_are_told(inside: Command, tmp_path:
         "  fjf: {policies: {select: fjf}}\nbaseline: fjf\n"
     )
     said = " ".join(inside("run", "mine.yaml", "--out", "out").stdout.split())
-    assert_states(said, "fifo ends 1 days after fjf", "stand idle")
+    assert_states(said, "fifo ends 1.0 days after fjf", "stand idle")
     turned = inside("run", "mine.yaml", "--out", "turned", "--set", "baseline=fifo").stdout
     assert "stand idle" not in turned
 

@@ -151,9 +151,12 @@ def test_faults_name_file_line_and_value(
     assert_states(str(caught.value), f"x.jsonl, line {line}", *facts.split("|"))
 
 
-def test_a_document_over_several_lines_is_refused_with_advice(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("indent", "fact"), [(2, "column 2"), (None, "kind is 'List'")])
+def test_a_list_of_objects_is_refused_with_advice(
+    tmp_path: Path, indent: int | None, fact: str
+) -> None:
     path = tmp_path / "pods.json"
-    path.write_text(json.dumps({"kind": "List", "items": pods()}, indent=2))
+    path.write_text(json.dumps({"kind": "List", "items": pods()}, indent=indent))
     with pytest.raises(TraceError) as caught:
         import_trace("kubernetes", [path])
-    assert_states(str(caught.value), "line 1", "column 2", "jq -c '.items[]'")
+    assert_states(str(caught.value), "line 1", fact, "jq -c '.items[]'")

@@ -536,6 +536,8 @@ def test_options_serve_other_formats(put: Callable[[str | bytes], Path], home: P
         "jobs"
     ]  # fmt: skip
     assert_states(read_faults("helios", bare)[0], "line 1: is no header", "--columns job_id")
+    semicolons = put("at;takes;gpus\n5;1,5;1\n")
+    assert_states(read_faults("csv", semicolons)[0], "line 1", "';'", "','", "at;takes;gpus")
     asked = ImportOptions(columns=("submit_time_s", "x", "gpus"), since="10", until="20")
     store.add("csv", [put("5,a,1\n10,b,2\n19,c,3\n20,d,4\n")], "c", options=asked)
     jobs = store.find("c").tables["jobs"]

@@ -257,6 +257,9 @@ def test_files_without_header(put: Callable[..., Path]) -> None:
     path = put(*rows, end="\r\n")
     message = read_faults(path)
     assert_states(message, "sacct.txt, line 1: is no header", "JobID", "--columns JobID,Submit")
+    other = read_faults(put(*(row.replace("|", ";") for row in (HEAD, *rows))))
+    assert_states(other, "sacct.txt, line 1", "';'", "'|'", HEAD.replace("|", ";"))
+    path = put(*rows, end="\r\n")
     trace = add(path, columns=tuple(HEAD.split("|")))
     expected = import_trace("slurm", [put(HEAD, *rows)])
     assert trace.tables == expected.tables

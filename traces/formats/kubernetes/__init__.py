@@ -31,6 +31,7 @@ from wattkeeper.traces.schema import JOBS
 
 LAYOUT: Final = Layout(delimiter="\x01", columns=("object",), quotes=False)
 """JSON has no such character, so each line is one value."""
+ADVICE: Final = "one object a line is needed, as jq -c '.items[]' writes"
 READERS: Final = {"Pod": read_pod, "Workload": read_workload}
 AGAIN: Final = "is another state of an object that stands in the log already"
 PART: Final = "is a further pod of a job, counted in its first"
@@ -102,11 +103,10 @@ def _read_line(text: str, kind: str) -> tuple[str, KubeObject | str]:
     except (ValueError, RecursionError) as error:
         fault = getattr(error, "msg", "too deep")
         column = getattr(error, "colno", 1)
-        advice = "one object a line is needed, as jq -c '.items[]' writes"
-        raise ValueError(f"column {column}: is no JSON ({fault}); {advice}") from None
+        raise ValueError(f"column {column}: is no JSON ({fault}); {ADVICE}") from None
     found = record.get("kind") if isinstance(record, dict) else record
     if not isinstance(found, str) or found not in READERS:
-        raise ValueError(f"kind is {quote(found)}, must be {' or '.join(READERS)}")
+        raise ValueError(f"kind is {quote(found)}, must be {' or '.join(READERS)}; {ADVICE}")
     if kind not in ("", found):
         raise ValueError(f"kind is {found}, but the log began with a {kind}: one kind a trace")
     return found, READERS[found](record)
