@@ -29,7 +29,8 @@ Demand = tuple[int, int, str | None]
 """Number of GPUs, thousandths of each GPU, and the allowed GPU types (None: any)."""
 
 Key = tuple[float | str | None, ...]
-"""Demand and workload as a flat tuple; all jobs of one key fit in the cluster, or none does."""
+"""Demand, workload and any reserved power as a flat tuple; all jobs of one key fit in the cluster,
+or none does."""
 
 WHOLE: Final = 1000
 """Thousandths of a whole GPU."""

@@ -8,7 +8,7 @@ from types import ModuleType
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.policies.arrays import Ints
+from wattkeeper.policies.arrays import Floats, Ints
 
 
 class _Hidden(MetaPathFinder):
@@ -36,6 +36,15 @@ def configure_arrow() -> None:
         pa.array([0])
     finally:
         sys.meta_path.remove(hidden)
+
+
+def to_floats(column: pa.Array | pa.ChunkedArray) -> Floats:
+    """A column as 64-bit floats, NaN where it is null; it may not be writable."""
+    floats = column.cast(pa.float64())
+    if isinstance(floats, pa.ChunkedArray):
+        floats = floats.combine_chunks()
+    values: Floats = floats.to_numpy(zero_copy_only=False)
+    return values
 
 
 def encode(column: pa.ChunkedArray) -> tuple[Ints, list[str]]:

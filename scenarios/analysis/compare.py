@@ -155,9 +155,11 @@ def compare_with(reference: ComparedFolder, other: ComparedFolder) -> Json:
 def _charges_otherwise(one: Manifest, other: Manifest) -> bool:
     """Whether clusters on which the jobs of a trace run are charged over different times."""
     kinds = {manifest["scenario"]["workload"]["kind"] for manifest in (one, other)}
-    windows = ([tuple(window) for window in manifest.get("windows", ())]
-               for manifest in (one, other))  # fmt: skip
-    return kinds == {"trace"} and next(windows) != next(windows)
+    return kinds == {"trace"} and _windows(one) != _windows(other)
+
+
+def _windows(manifest: Manifest) -> list[tuple[float, ...]]:
+    return [tuple(window) for window in manifest.get("windows", ())]
 
 
 def _to_key(values: object) -> str:

@@ -8,6 +8,8 @@ from wattkeeper.policies.registry import Point
 
 CLAIRVOYANT: Final = ("sjf", "srtf")
 """Schedulers that know the recorded run times, which no site can run."""
+RECORDED: Final = "recorded"
+"""The scheduler that starts each job when it started, and its variant in a study."""
 
 
 def policy_kind(scenario: Json, variant: str, point: Point) -> str | None:
@@ -25,6 +27,6 @@ def list_schedulers(scenario: Json) -> Iterator[str]:
     for name, variant in scenario["variants"].items():
         policies = variant.get("policies") or {}
         others = {key for key in variant if key != "policies"} | (set(policies) - {"select"})
-        is_replay = policy_kind(scenario, name, "select") == "recorded"
+        is_replay = policy_kind(scenario, name, "select") == RECORDED
         if name == scenario["baseline"] or not (others or is_replay):
             yield name

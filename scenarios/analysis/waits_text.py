@@ -4,14 +4,17 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.policy_kinds import CLAIRVOYANT, list_schedulers, policy_kind
+from wattkeeper.scenarios.analysis.policy_kinds import (
+    CLAIRVOYANT,
+    RECORDED,
+    list_schedulers,
+    policy_kind,
+)
 from wattkeeper.scenarios.analysis.record.waits import SAME_S, WaitPart
 from wattkeeper.scenarios.analysis.vocabulary import format_value
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.traces.describe.waits import WaitStatistics, label_part
 
-RECORDED: Final = "recorded"
-"""The scheduler that starts each job when it started, and its variant in a study."""
 FAR: Final = 1.5
 """Ratio of mean waits above which a run does not reproduce the record."""
 FAR_S: Final = 60.0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
-from wattkeeper.scenarios.spec.case_names import base_of
+from wattkeeper.scenarios.spec.case_names import base_of, name_as_written
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.cluster import Facility, MixedCluster, UniformCluster
@@ -106,7 +106,7 @@ def _path(scenario: Scenario, variant: str) -> tuple[str, ...]:
 def nodes_path(document: YamlDocument, variant: str) -> tuple[str, ...]:
     """The place of the nodes of a variant's cluster, in the document as it was written."""
     written = document.data["variants"]
-    name = variant if variant in written else base_of(variant) or variant
+    name = name_as_written(variant, written)
     own = (written.get(name) or {}).get(CLUSTER) or {}
     return (CLUSTER, "nodes") if own.get("nodes") is None else ("variants", name, CLUSTER, "nodes")
 

@@ -11,7 +11,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.spec.case_names import base_of
+from wattkeeper.scenarios.spec.case_names import name_as_written
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection, RateFile
 from wattkeeper.scenarios.spec.variants import electricity_of
@@ -45,7 +45,7 @@ def read_tariffs(loaded: LoadedScenario, traces: Sequence[Trace]) -> dict[str, T
         section = electricity_of(scenario, variant)
         assert section is not None
         own = scenario.variants[variant].electricity is not None
-        name = variant if variant in document.data["variants"] else base_of(variant) or variant
+        name = name_as_written(variant, document.data["variants"])
         place = ("variants", name, "electricity") if own else ("electricity",)
         with locate_errors(document, *place):
             rates = {

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Bools, Floats
-from wattkeeper.scenarios.inputs.measured_power import measured_power
+from wattkeeper.scenarios.inputs.measured_power import is_measured
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.results.tables import RunResult
 
@@ -35,7 +35,7 @@ def share_sources(
 
     Energy in the window of a run is divided among jobs as that of their whole runs.
     """
-    meters = jobs.filter(pa.array(_measured(jobs)))["job_id"].combine_chunks()
+    meters = jobs.filter(pa.array(is_measured(jobs)))["job_id"].combine_chunks()
     shares = dict.fromkeys(SOURCES, 0.0)
     for result in results:
         table, metrics, pue = result.tables["jobs"], result.metrics, cluster.pue
@@ -55,13 +55,6 @@ def share_sources(
         return None
     shares = {source: value / total for source, value in shares.items()}
     return {"baseline": results[0].variant, "shares": shares}
-
-
-def _measured(jobs: pa.Table) -> Bools:
-    """Whether each job draws measured power."""
-    power_w: Floats = np.asarray(measured_power(jobs) or np.full(len(jobs), np.nan))
-    measured: Bools = ~np.isnan(power_w) & np.asarray(jobs["workload"].is_null())
-    return measured
 
 
 def describe_sources(sources: EnergySources) -> str:

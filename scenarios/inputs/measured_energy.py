@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wattkeeper.policies.arrays import Bools, Floats
-from wattkeeper.policies.protocols import WHOLE
+from wattkeeper.policies.arrays import Bools
 from wattkeeper.scenarios.inputs.clusters import UsedCluster, name_gpu_model
-from wattkeeper.scenarios.inputs.measured_power import measured_power
+from wattkeeper.scenarios.inputs.measured_power import is_measured, measured_power
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.traces.arrow import replace_column
+from wattkeeper.traces.gpu_time import gpu_seconds, held_gpus
 from wattkeeper.traces.gpus.model import find_gpu_model
 
 ROUNDING_W: Final = 0.5
@@ -42,13 +42,13 @@ def refuse_impossible(jobs: pa.Table, clusters: Sequence[UsedCluster]) -> pa.Tab
     That is a mean power of each GPU above the highest power limit of its type: the meter counted
     other GPUs, or the rest of the node, too. Where a type is not known, nothing is refused.
     """
-    if not measured_power(jobs):
+    power_w = measured_power(jobs)
+    if not power_w:
         return jobs
-    most_w = {
-        text: _most_power_w(text, clusters) for text in pc.unique(jobs["gpu_type"]).to_pylist()
-    }
-    limits = np.array([most_w[text] for text in jobs["gpu_type"].to_pylist()])
-    impossible = np.array(measured_power(jobs)) > (limits + ROUNDING_W) * _gpus(jobs)
+    types = jobs["gpu_type"].to_pylist()
+    most_w = {text: _most_power_w(text, clusters) for text in dict.fromkeys(types)}
+    limits_w = np.array([most_w[text] for text in types])
+    impossible = np.array(power_w) > (limits_w + ROUNDING_W) * held_gpus(jobs)
     if not impossible.any():
         return jobs
     energy_j = pc.if_else(pa.array(impossible), None, jobs["energy_j"])
@@ -78,17 +78,17 @@ def count_measured(
     recorded: Bools = np.asarray(recorded_j.is_valid())
     if not recorded.any():
         return None
-    used: Bools = np.asarray(jobs["energy_j"].is_valid())
-    gpus = _gpus(jobs)
-    gpu_s = np.asarray(jobs["duration_s"].cast(pa.float64()).fill_null(0.0)) * gpus
+    used = is_measured(jobs)
+    refused: Bools = recorded & np.asarray(jobs["energy_j"].is_null())
+    gpus, gpu_s = held_gpus(jobs), gpu_seconds(jobs)
     spec = clusters[0].spec
+    types = jobs["gpu_type"].to_pylist()
     node_gpus = {
         text: min((int(spec.capacity[spec.node_type == index].min())
                    for index in spec.types_allowed(text)), default=1)
-        for text in pc.unique(jobs["gpu_type"]).to_pylist()
+        for text in dict.fromkeys(types)
     }  # fmt: skip
-    sizes = np.array([node_gpus[text] for text in jobs["gpu_type"].to_pylist()])
-    refused = recorded & ~used
+    sizes = np.array([node_gpus[text] for text in types])
     return {
         "jobs": int(used.sum()),
         "gpu_s": float(gpu_s[used].sum()),
@@ -98,11 +98,6 @@ def count_measured(
         "refused_jobs": int(refused.sum()),
         "refused_gpu_s": float(gpu_s[refused].sum()),
     }
-
-
-def _gpus(jobs: pa.Table) -> Floats:
-    held: Floats = np.asarray(jobs["gpus"]) * (np.asarray(jobs["gpu_milli"]) / WHOLE)
-    return held
 
 
 def describe_measured(measured: MeasuredEnergy) -> Iterator[str]:

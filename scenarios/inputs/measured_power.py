@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wattkeeper.policies.arrays import Floats
-from wattkeeper.policies.protocols import WHOLE
+from wattkeeper.policies.arrays import Bools, Floats
+from wattkeeper.traces.gpu_time import held_gpus
 
 STEP_W: Final = 10.0
 """Step of what a GPU of such a job counts with under a power cap: jobs of one demand and step are
@@ -28,11 +28,17 @@ def measured_power(jobs: pa.Table | None) -> list[float]:
     return values
 
 
+def is_measured(jobs: pa.Table) -> Bools:
+    """Whether each job draws measured power."""
+    power_w: Floats = np.array(measured_power(jobs) or [math.nan] * len(jobs), np.float64)
+    return np.isfinite(power_w)
+
+
 def reserved_power(jobs: pa.Table) -> list[float]:
     """Measured power rounded up, W; 0 where none was measured; empty if it never was."""
     measured_w: Floats = np.array(measured_power(jobs))
     if not len(measured_w):
         return []
-    step_w = STEP_W * jobs["gpus"].to_numpy() * (jobs["gpu_milli"].to_numpy() / WHOLE)
+    step_w = STEP_W * held_gpus(jobs)
     rounded: list[float] = (np.ceil(np.nan_to_num(measured_w) / step_w) * step_w).tolist()
     return rounded

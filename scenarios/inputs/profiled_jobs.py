@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Bools, Floats
-from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.scenarios.spec.sections.workload import MappedDuration
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.results.tables import RunResult
+from wattkeeper.traces.gpu_time import gpu_seconds
 
 SECONDS_PER_HOUR: Final = 3600.0
 
@@ -50,7 +50,7 @@ def count_profiled(
     replayed: Bools = np.asarray(pc.and_(jobs["workload"].is_valid(), pc.invert(of_scripts)))
     if not replayed.any() or (duration is None and replayed.all()):
         return None
-    gpu_s = _gpu_seconds(jobs, "duration_s")
+    gpu_s = gpu_seconds(jobs)
     return {
         "jobs": int(replayed.sum()),
         "all_jobs": len(jobs),
@@ -71,7 +71,7 @@ def add_baseline(
             table = result.tables["jobs"]
             replayed = np.asarray(table["replayed"]) == "profile"
             energy: Floats = np.asarray(table["energy_j"].cast(pa.float64()).fill_null(np.nan))
-            simulated_s.append(float(_gpu_seconds(table, "time_s")[replayed].sum()))
+            simulated_s.append(float(gpu_seconds(table, "time_s")[replayed].sum()))
             energy_j += float(energy[replayed].sum())
             all_energy_j += float(energy.sum())
     return {
@@ -80,13 +80,6 @@ def add_baseline(
         "simulated_gpu_s": sum(simulated_s) / len(simulated_s),
         "energy_share": energy_j / all_energy_j if all_energy_j > 0 else None,
     }
-
-
-def _gpu_seconds(table: pa.Table, column: str) -> Floats:
-    """Seconds in a column times the GPUs held, by row; 0 where they are not known."""
-    seconds: Floats = np.asarray(table[column].cast(pa.float64()).fill_null(0.0))
-    gpus: Floats = np.asarray(table["gpus"]) * (np.asarray(table["gpu_milli"]) / WHOLE)
-    return seconds * gpus
 
 
 def describe_counted(counted: ProfiledJobs) -> Iterator[str]:

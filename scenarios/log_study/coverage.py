@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError
-from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.scenarios.analysis.consumption import SHORTEST_S
+from wattkeeper.scenarios.inputs.job_filter import TYPES
 from wattkeeper.scenarios.spec.wording import count
+from wattkeeper.traces.gpu_time import gpu_seconds
 
 TRIMMED: Final = 0.005
 """Share of the jobs before whose submission nothing is charged: a log also lists jobs that were
@@ -21,8 +22,6 @@ submitted long before it begins."""
 MISSPELT: Final = 0.05
 """Share of the GPU hours up to which types that no node has are left out, whatever nodes have: a
 few jobs of types that are gone, or of a damaged line."""
-TYPES: Final = 5
-"""GPU types that a message names."""
 
 
 def check_types(jobs: pa.Table, described: Collection[str], tell: Callable[[str], None]) -> None:
@@ -50,7 +49,7 @@ def check_types(jobs: pa.Table, described: Collection[str], tell: Callable[[str]
     unused = [name for name in described if name not in named]
     if not absent:
         return
-    gpu_s = _gpu_seconds(jobs)
+    gpu_s = gpu_seconds(jobs)
     of_absent = np.array([text in absent for text in texts])
     share = float(gpu_s[of_absent].sum() / gpu_s.sum()) if gpu_s.sum() > 0 else 0.0
     shown = ", ".join(f"{text!r} ({count(number, 'job')})"
@@ -78,10 +77,3 @@ def charged_from(jobs: pa.Table) -> float | None:
         return None
     from_s = float(np.floor(submit_s[int(TRIMMED * len(submit_s))]))
     return from_s if submit_s[-1] - from_s >= SHORTEST_S else None
-
-
-def _gpu_seconds(jobs: pa.Table) -> Floats:
-    """Recorded duration of each job times the GPUs that it holds; 0 where it is not known."""
-    duration_s: Floats = np.asarray(jobs["duration_s"].cast(pa.float64()).fill_null(0.0))
-    gpus: Floats = np.asarray(jobs["gpus"]) * np.asarray(jobs["gpu_milli"]) / WHOLE
-    return duration_s * gpus

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from wattkeeper.scenarios.analysis.waits_text import RECORDED
+from wattkeeper.scenarios.analysis.policy_kinds import RECORDED
 from wattkeeper.scenarios.log_study.electricity import StudyRates
 from wattkeeper.scenarios.log_study.nodes import ASSUMED_SLEEP, DescribedCluster
 from wattkeeper.scenarios.spec.sections.section import Section

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.analysis.policy_kinds import RECORDED
 from wattkeeper.scenarios.analysis.record.waits import closest_to_record
-from wattkeeper.scenarios.analysis.waits_text import RECORDED, describe_record
+from wattkeeper.scenarios.analysis.waits_text import describe_record
 from wattkeeper.scenarios.log_study.coverage import charged_from, check_types
 from wattkeeper.scenarios.log_study.nodes import DescribedCluster
 from wattkeeper.scenarios.log_study.scenario_text import (
@@ -135,13 +136,21 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
 
 
 def _keep_scenario(out: Path, tell: Callable[[str], None]) -> None:
-    """Keep a copy of the scenario that is about to be replaced: it may have been edited."""
+    """Keep a copy of the scenario that is about to be replaced: it may have been edited.
+
+    A copy of another text is not replaced; the next one has a number in its name.
+    """
     before = out / SCENARIO
-    if before.exists():
-        kept = out / KEPT
-        with replace_file(kept) as fresh:
-            fresh.write_bytes(before.read_bytes())
-        tell(f"The scenario of the study before is kept in {kept}.")
+    if not before.exists():
+        return
+    text = before.read_bytes()
+    kept, number = out / KEPT, 1
+    while kept.exists() and kept.read_bytes() != text:
+        number += 1
+        kept = (out / KEPT).with_stem(f"{KEPT.removesuffix('.yaml')}-{number}")
+    with replace_file(kept) as fresh:
+        fresh.write_bytes(text)
+    tell(f"The scenario of the study before is kept in {kept}.")
 
 
 def _load(plan: StudyPlan, out: Path) -> LoadedScenario:

@@ -1,5 +1,6 @@
 """Names of the cases of a variant whose power limits are modelled."""
 
+from collections.abc import Container
 from typing import Final
 
 from wattkeeper.traces.gpus.model import Boundness
@@ -19,6 +20,11 @@ def split_case(name: str) -> tuple[str, Boundness] | None:
         if name.endswith(suffix := f" ({case})"):
             return name.removesuffix(suffix), case
     return None
+
+
+def name_as_written(variant: str, written: Container[str]) -> str:
+    """The name under which a variant is written in a scenario: its own, or that of its base."""
+    return variant if variant in written else base_of(variant) or variant
 
 
 def base_of(name: str) -> str | None:

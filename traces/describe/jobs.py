@@ -16,6 +16,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.traces.arrow import encode
 from wattkeeper.traces.describe import recorded
 from wattkeeper.traces.describe.rhythm import rates
+from wattkeeper.traces.gpu_time import held_gpus
 from wattkeeper.traces.library.importer import LATE
 from wattkeeper.traces.schema import JOBS, drop_optional
 from wattkeeper.traces.trace import Trace
@@ -57,7 +58,7 @@ def report(trace: Trace, gpus: int | None = None) -> Json:
     submit: Floats = np.asarray(table["submit_time_s"])
     duration: Floats = np.asarray(table["duration_s"].cast(pa.float64()).fill_null(np.nan))
     known = np.isfinite(duration)
-    width: Floats = np.asarray(table["gpus"]) * (np.asarray(table["gpu_milli"]) / 1000)
+    width = held_gpus(table)
     gpu_s = width * np.where(known, duration, 0)
     group = encode(table["group_id"])[0]
     sizes = np.bincount(group[group >= 0])

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.arrays import Floats, Ints
-from wattkeeper.traces.describe.waits import to_floats
+from wattkeeper.traces.arrow import to_floats
 
 
 class RecordedLoad(NamedTuple):

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.arrays import Bools, Floats, Ints
-from wattkeeper.traces.arrow import encode
+from wattkeeper.traces.arrow import encode, to_floats
 
 SIZES: Final = ((1, "1 GPU"), (4, "2 to 4 GPUs"), (8, "5 to 8 GPUs"), (64, "9 to 64 GPUs"))
 """Size classes of jobs, each with its largest number of GPUs."""
@@ -42,12 +42,6 @@ def read_waits(jobs: pa.Table) -> Floats:
     """Recorded wait of each job, s; NaN where it has no recorded start."""
     waits: Floats = to_floats(jobs["start_time_s"]) - to_floats(jobs["submit_time_s"])
     return waits
-
-
-def to_floats(column: pa.ChunkedArray) -> Floats:
-    """A column as 64-bit floats; NaN where it is null."""
-    floats: Floats = column.to_numpy().astype(np.float64)
-    return floats
 
 
 def summarise_waits(waits_s: Floats) -> WaitStatistics:

@@ -13,6 +13,7 @@ from wattkeeper.policies.arrays import Floats
 from wattkeeper.traces.describe.rhythm import rates
 from wattkeeper.traces.fits import DAY_S, DAYS, HOUR_S, HOURS
 from wattkeeper.traces.generate.fit import start_of_week_s
+from wattkeeper.traces.gpu_time import held_gpus
 from wattkeeper.traces.trace import Trace
 
 DIGITS: Final = 6
@@ -38,7 +39,7 @@ def columns(trace: Trace) -> JobColumns:
     submit_s = np.asarray(jobs["submit_time_s"], dtype=np.float64)
     order = np.argsort(submit_s, kind="stable")
     duration_s = np.asarray(jobs["duration_s"].fill_null(np.nan), dtype=np.float64)
-    gpus = np.asarray(jobs["gpus"]) * (np.asarray(jobs["gpu_milli"]) / 1000)
+    gpus = held_gpus(jobs)
     offset_s = start_of_week_s(trace) or 0.0
     return JobColumns(submit_s[order] + offset_s, duration_s[order], gpus[order])
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.traces.arrow import encode, replace_column
+from wattkeeper.traces.arrow import encode, replace_column, to_floats
 from wattkeeper.traces.trace import Trace
 
 HOUR_S: Final = 3600.0
@@ -26,11 +26,11 @@ def fill_limits(trace: Trace) -> Trace:
     A trace in which all jobs have a limit, or none has, is returned as it is.
     """
     jobs = trace.tables["jobs"]
-    limits_s = _to_floats(jobs["estimate_s"])
+    limits_s = to_floats(jobs["estimate_s"]).copy()
     without = np.isnan(limits_s)
     if without.all() or not without.any():
         return trace
-    durations_s = np.nan_to_num(_to_floats(jobs["duration_s"]))
+    durations_s = np.nan_to_num(to_floats(jobs["duration_s"]))
     codes, names = encode(jobs["queue"])
     names = [*names, "no partition"]  # code -1
     lines: list[list[str]] = [[], [], []]
@@ -46,11 +46,6 @@ def fill_limits(trace: Trace) -> Trace:
     note = _write_note(int(without.sum()), jobs.num_rows, lines)
     filled = replace_column(jobs, "estimate_s", pa.array(limits_s))
     return replace(trace, tables={**trace.tables, "jobs": filled}, notes=(*trace.notes, note))
-
-
-def _to_floats(column: pa.ChunkedArray) -> Floats:
-    """The column as a new array; NaN where it is null."""
-    return np.array(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
 
 
 def _round_up(durations_s: Floats) -> float:

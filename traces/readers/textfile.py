@@ -219,15 +219,12 @@ def _check_header(
             text = f"column {name} {state}; found {found}"
             problems.append(Problem(text, where))
     if layout.nameable and needed and number is not None and not set(needed) & set(header):
-        wrong = find_other_delimiter(header, layout.delimiter)
         text = (
-            f"{wrong}; found {found}"
-            if wrong
-            else (
-                f"is no header: it names none of {', '.join(needed)}; found {found}. "
-                f"Name the columns of a file without header: --columns {','.join(needed)},..."
-            )
+            f"is no header: it names none of {', '.join(needed)}; found {found}. "
+            f"Name the columns of a file without header: --columns {','.join(needed)},..."
         )
+        if wrong := find_other_delimiter(header, layout.delimiter):
+            text = f"{wrong}; found {found}"
         problems = [Problem(text, where)]
     if problems:
         raise TraceError(problems)

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Floats
+from wattkeeper.traces.arrow import to_floats
 from wattkeeper.traces.describe.waits import (
     WaitStatistics,
     read_waits,
     split_jobs,
     summarise_waits,
-    to_floats,
 )
 
 SAME_S: Final = 1.0

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Bools, Floats, Ints
-from wattkeeper.traces.arrow import encode
-from wattkeeper.traces.describe.waits import split_jobs, to_floats
+from wattkeeper.traces.arrow import encode, to_floats
+from wattkeeper.traces.describe.waits import split_jobs
 
 OWNERS: Final = ("user", "account")
 """Columns that say whose a job is; the first one that is known."""

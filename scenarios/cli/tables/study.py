@@ -1,9 +1,6 @@
 """Terminal tables of a study: recorded and simulated waits."""
 
-from collections.abc import Iterable, Sequence
-
 from rich.console import Console
-from rich.table import Table
 
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.waits_text import (
@@ -13,29 +10,19 @@ from wattkeeper.scenarios.analysis.waits_text import (
     rows_by_part,
     rows_by_scheduler,
 )
+from wattkeeper.traces.describe.text import print_table
 
 
 def print_waits(console: Console, manifest: Manifest, variant: str) -> None:
     """Print how far a variant reproduces the recorded waits, by size and queue of jobs."""
     if "waits" in manifest:
         rows = rows_by_part(manifest["waits"], variant)
-        _print_table(console, f"Recorded waits, and simulated ones ({variant})", HEADS, rows)
+        print_table(console, f"Recorded waits, and simulated ones ({variant})", HEADS, rows)
 
 
 def print_closeness(console: Console, manifest: Manifest) -> None:
     """Print how close each scheduler comes to the recorded waits."""
     if "waits" in manifest:
         rows = rows_by_scheduler(manifest["waits"], manifest["scenario"])
-        _print_table(console, "Waits of each scheduler, and the record", CLOSENESS_HEADS, rows)
+        print_table(console, "Waits of each scheduler, and the record", CLOSENESS_HEADS, rows)
         console.print(WAITS_NOTE, style="dim")
-
-
-def _print_table(
-    console: Console, title: str, heads: Iterable[str], rows: Iterable[Sequence[str]]
-) -> None:
-    table = Table(title=title)
-    for number, head in enumerate(heads):
-        table.add_column(head, justify="right" if number else "left")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.sim.results.digest import one_chunk
 from wattkeeper.sim.results.metrics import JobOutcomes, aggregate_attempts
+from wattkeeper.traces.arrow import to_floats
 
 ALWAYS = ("variant", "seed", "attempt", "recurrence", "time_scale", "submit_time_s", "start_time_s",
           "finish_time_s", "energy_j", "time_s", "overhead_s", "cost", "gpus", "reached_target",
@@ -80,11 +81,6 @@ def read_attempts(study: Study) -> Iterator[RunColumns]:
     for run in split_runs(table):
         absent = pa.nulls(len(run.rows["attempt"]), pa.string())
         yield run._replace(rows=dict.fromkeys(NAMES, absent) | run.rows)
-
-
-def to_floats(column: pa.Array) -> Any:
-    """The column as float64, NaN where it is null."""
-    return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
 def aggregate_jobs(run: RunColumns, optima: Optima) -> JobOutcomes:

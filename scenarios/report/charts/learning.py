@@ -17,9 +17,10 @@ from wattkeeper.scenarios.report.charts.chart import (
     points_per_line,
     to_numbers,
 )
-from wattkeeper.scenarios.report.charts.columns import RunColumns, to_floats
+from wattkeeper.scenarios.report.charts.columns import RunColumns
 from wattkeeper.scenarios.report.charts.downsample import spaced_indices
 from wattkeeper.sim.results.metrics import JobOutcomes
+from wattkeeper.traces.arrow import to_floats
 
 CHOICES = 400
 """Recurrences whose choices are drawn, at most."""

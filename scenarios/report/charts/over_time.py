@@ -21,8 +21,9 @@ from wattkeeper.scenarios.report.charts.chart import (
     points_per_line,
     to_numbers,
 )
-from wattkeeper.scenarios.report.charts.columns import split_runs, to_floats
+from wattkeeper.scenarios.report.charts.columns import split_runs
 from wattkeeper.scenarios.report.charts.downsample import Bins, bin_steps, spaced_indices
+from wattkeeper.traces.arrow import to_floats
 
 POWER_UNITS = (("MW", 1e6), ("kW", 1e3), ("W", 1.0))
 COLUMNS = {"power_w": "power", "gpus_busy": "GPUs in use", "jobs_waiting": "waiting jobs"}

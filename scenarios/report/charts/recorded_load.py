@@ -20,10 +20,11 @@ from wattkeeper.scenarios.report.charts.chart import (
     first_seed_note,
     to_numbers,
 )
-from wattkeeper.scenarios.report.charts.columns import split_runs, to_floats
+from wattkeeper.scenarios.report.charts.columns import split_runs
 from wattkeeper.scenarios.report.charts.downsample import bin_steps
 from wattkeeper.scenarios.report.charts.over_time import COLUMNS, cluster_gpus, format_duration
 from wattkeeper.scenarios.spec.wording import count
+from wattkeeper.traces.arrow import to_floats
 
 
 def draw_recorded_load(study: Study, variants: list[str]) -> Iterator[Chart]:

@@ -28,6 +28,18 @@ def jobs(submit_s: list[float], types: Sequence[str | None]) -> pa.Table:
     })  # fmt: skip
 
 
+def write_three_jobs(inside: Command, folder: Path, duration_s: int, rest: str) -> None:
+    """Write `mine.yaml`: under fifo and fjf, the second of three jobs needs both GPUs."""
+    rows = "".join(f"{number},{duration_s},{gpus}\n" for number, gpus in enumerate((1, 2, 1)))
+    (folder / "jobs.csv").write_text(f"submit_time_s,duration_s,gpus\n{rows}")
+    inside("traces", "import", "csv", "jobs.csv", "--name=three")
+    (folder / "mine.yaml").write_text(
+        "name: mine\ncluster: {gpu: a, gpus: 2, idle_power_w: 50, busy_power_w: 300, pue: 1.5}\n"
+        "workload: {kind: trace, trace: three}\nvariants:\n  fifo: {policies: {select: fifo}}\n"
+        f"  fjf: {{policies: {{select: fjf}}}}\n{rest}\n"
+    )
+
+
 def test_what_was_submitted_long_before_is_not_charged() -> None:
     """Of 1,000 jobs, four waited since long before the log begins."""
     submit_s = [0.0, 1.0, 2.0, 3.0, *(40 * DAY_S + 864.5 * number for number in range(996))]
@@ -50,14 +62,7 @@ def test_a_type_that_nodes_lack_is_told_with_its_share() -> None:
 
 def test_clusters_that_stand_idle_at_the_end_are_told(inside: Command, tmp_path: Path) -> None:
     """Under fifo, two jobs of a GPU each wait for one of two GPUs; they end a day later."""
-    rows = "submit_time_s,duration_s,gpus\n0,86400,1\n1,86400,2\n2,86400,1\n"
-    (tmp_path / "jobs.csv").write_text(rows)
-    inside("traces", "import", "csv", "jobs.csv", "--name=three")
-    (tmp_path / "mine.yaml").write_text(
-        "name: mine\ncluster: {gpu: a, gpus: 2, idle_power_w: 50, busy_power_w: 300}\n"
-        "workload: {kind: trace, trace: three}\nvariants:\n  fifo: {policies: {select: fifo}}\n"
-        "  fjf: {policies: {select: fjf}}\nbaseline: fjf\n"
-    )
+    write_three_jobs(inside, tmp_path, 86400, "baseline: fjf")
     said = " ".join(inside("run", "mine.yaml", "--out", "out").stdout.split())
     assert_states(said, "fifo ends 1.0 days after fjf", "stand idle")
     turned = inside("run", "mine.yaml", "--out", "turned", "--set", "baseline=fifo").stdout
@@ -87,14 +92,7 @@ def test_few_jobs_of_a_type_that_is_gone_are_left_out() -> None:
 
 def test_work_outside_the_window_is_told(inside: Command, tmp_path: Path) -> None:
     """Under fifo, the third job waits for the second one, which needs both GPUs."""
-    rows = "submit_time_s,duration_s,gpus\n0,1000,1\n1,1000,2\n2,1000,1\n"
-    (tmp_path / "jobs.csv").write_text(rows)
-    inside("traces", "import", "csv", "jobs.csv", "--name=three")
-    (tmp_path / "mine.yaml").write_text(
-        "name: mine\ncluster: {gpu: a, gpus: 2, idle_power_w: 50, busy_power_w: 300, pue: 1.5}\n"
-        "workload: {kind: trace, trace: three}\nvariants:\n  fifo: {}\n"
-        "  fjf: {policies: {select: fjf}}\nbaseline: fifo\naccounting: {until_s: 1500}\n"
-    )
+    write_three_jobs(inside, tmp_path, 1000, "baseline: fifo\naccounting: {until_s: 1500}")
     said = inside("run", "mine.yaml", "--out", "out").stdout
     assert_states(" ".join(said.split()), "time that is charged: 50.0 % (fifo), 25.1 % (fjf)")
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")

@@ -155,6 +155,12 @@ def test_its_scenario_runs_again(inside: Command, folder: Path) -> None:
     inside(*STUDY, "--replace")
     assert "fraction: 0.7" in path.read_text(encoding="utf-8")
     assert (folder / "study/scenario.before.yaml").read_text(encoding="utf-8") == edited
+    written = path.read_bytes()
+    inside(*STUDY, "--replace")
+    inside(*STUDY, "--replace")
+    assert (folder / "study/scenario.before.yaml").read_text(encoding="utf-8") == edited
+    assert (folder / "study/scenario.before-2.yaml").read_bytes() == written
+    assert not (folder / "study/scenario.before-3.yaml").exists()
 
 
 def test_a_study_can_be_moved(inside: Command, folder: Path, tmp_path: Path) -> None:
