@@ -19,11 +19,10 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import minimize
 
-from wattkeeper.policies.arrays import Bools, Floats
+from wattkeeper.policies.arrays import Floats
 from wattkeeper.traces.gpus.curve import ClockShape, LimitCurve
 from wattkeeper.traces.gpus.model import (
     BOUNDNESS,
-    READING_ERROR,
     Boundness,
     Memory,
     read_gpu_types,
@@ -34,6 +33,8 @@ TYPES = {"a40": "A40", "p100": "P100-PCIE", "rtx6000": "RTX6000", "v100": "V100-
 QUANTILES: Mapping[Boundness, float] = {"low": 0.98, "middle": 0.5, "high": 0.02}
 """Of speed; of a job that is little bound, speed is high."""
 STEP_W = 25.0
+KEPT_SHARE = 0.95
+"""Share of the limits of types left out at which recordings are in the stated range."""
 
 
 class Sweep(NamedTuple):
@@ -244,24 +245,72 @@ def pool_base_share(base_w: Mapping[str, float], sweeps: Sequence[Sweep],
                                  if memory[name] == kind])) for kind in kinds}  # fmt: skip
 
 
-def measure(sweep: Sweep, curves: Curves) -> dict[str, float]:
-    """Errors of curves on one sweep. Energy is that of the same work; cost is at eta 0.5."""
+class Modelled(NamedTuple):
+    """Curves on one sweep: speed and power at its limits, by case."""
+
+    speed: Mapping[Boundness, Floats]
+    power_w: Mapping[Boundness, Floats]
+
+
+class Deviations(NamedTuple):
+    """How far recordings are outside of the range of the cases at each limit, of its ends."""
+
+    speed: Floats
+    power: Floats
+
+    @property
+    def largest(self) -> Floats:
+        return np.maximum(self.speed, self.power)
+
+
+def model_sweep(sweep: Sweep, curves: Curves) -> Modelled:
+    """Speed and power that curves have at the limits of a sweep."""
     limits_w = sweep.limit_w.tolist()
-    speeds = {c: np.array([curves[c].speed(w, sweep.busy_w) for w in limits_w]) for c in BOUNDNESS}
-    powers = {
-        c: np.array([curves[c].power_w(w, sweep.busy_w) for w in limits_w]) for c in BOUNDNESS
-    }
+    return Modelled(
+        {c: np.array([curves[c].speed(w, sweep.busy_w) for w in limits_w]) for c in BOUNDNESS},
+        {c: np.array([curves[c].power_w(w, sweep.busy_w) for w in limits_w]) for c in BOUNDNESS},
+    )
 
-    def is_within(recorded: Floats, modelled: Mapping[Boundness, Floats]) -> Bools:
-        values = np.array(list(modelled.values()))
-        low, high = values.min(0) * (1 - READING_ERROR), values.max(0) * (1 + READING_ERROR)
-        return np.asarray((recorded >= low) & (recorded <= high))[:-1]
 
-    speed_within, power_within = is_within(sweep.speed, speeds), is_within(sweep.power_w, powers)
+def find_deviations(sweep: Sweep, modelled: Modelled) -> Deviations:
+    """Deviations of a sweep at all limits but the last one, which is none."""
+
+    def deviate(recorded: Floats, cases: Mapping[Boundness, Floats]) -> Floats:
+        values = np.array(list(cases.values()))
+        low, high = 1 - recorded / values.min(0), recorded / values.max(0) - 1
+        return np.asarray(np.maximum(0.0, np.maximum(low, high)))[:-1]
+
+    return Deviations(
+        deviate(sweep.speed, modelled.speed), deviate(sweep.power_w, modelled.power_w)
+    )
+
+
+def pool_error(deviations: Mapping[str, Sequence[Deviations]]) -> float:
+    """The deviation that `KEPT_SHARE` of the limits keep, by GPU type and sweep.
+
+    Types count the same, and so do the sweeps of a type, and the limits of a sweep.
+    """
+    values, weights = [], []
+    for sweeps in deviations.values():
+        for each in sweeps:
+            values.append(each.largest)
+            weights.append(np.full(len(each.largest), 1 / (len(each.largest) * len(sweeps))))
+    order = np.argsort(np.concatenate(values))
+    kept = np.cumsum(np.concatenate(weights)[order]) / len(deviations)
+    return float(np.concatenate(values)[order][int(np.searchsorted(kept, KEPT_SHARE))])
+
+
+def measure(sweep: Sweep, modelled: Modelled, range_error: float) -> dict[str, float]:
+    """Errors of curves on one sweep. Energy is that of the same work; cost is at eta 0.5."""
+    limits_w, (speeds, powers) = sweep.limit_w.tolist(), modelled
+    deviations = find_deviations(sweep, modelled)
     errors = {
-        "speed_within": float(speed_within.mean()),
-        "power_within": float(power_within.mean()),
-        "both_within": float((speed_within & power_within).mean()),
+        "speed_within": float((deviations.speed <= range_error).mean()),
+        "power_within": float((deviations.power <= range_error).mean()),
+        "both_within": float((deviations.largest <= range_error).mean()),
+        "speed_in_cases": float((deviations.speed == 0).mean()),
+        "power_in_cases": float((deviations.power == 0).mean()),
+        "both_in_cases": float((deviations.largest == 0).mean()),
         "speed_error": float(abs(speeds["middle"] - sweep.speed)[:-1].mean()),
         "power_error": float(abs(powers["middle"] / sweep.power_w - 1)[:-1].mean()),
         "width": float((speeds["low"] - speeds["high"])[:-1].mean()),
@@ -299,24 +348,55 @@ def best_limits(sweeps: Sequence[Sweep], curves: Curves) -> dict[str, float]:
     return best
 
 
-def cross_validate(
+class HeldOut(NamedTuple):
+    """A GPU type that was left out: its sweeps, and curves and base power of the others."""
+
+    sweeps: list[Sweep]
+    curves: Curves
+
+    def model(self) -> list[Modelled]:
+        return [model_sweep(sweep, self.curves) for sweep in self.sweeps]
+
+    def deviations(self) -> list[Deviations]:
+        return [find_deviations(*pair) for pair in zip(self.sweeps, self.model(), strict=True)]
+
+
+def hold_out(
     sweeps: Sequence[Sweep], base_w: Mapping[str, float], fitter: Fitter
-) -> pd.DataFrame:
-    """Errors by GPU type, each with curves and base power of the others: means over its sweeps.
+) -> dict[str, HeldOut]:
+    """Leave each GPU type out in turn.
 
     Sweeps that draw less than their lowest limit are left out: no limit touches them.
     """
     facts = {one.gpu_type: one for one in read_gpu_types().types}
-    rows = {}
+    held = {}
     for held_out in base_w:
         build = fitter([sweep for sweep in sweeps if sweep.gpu_type != held_out])
         others = [name for name in base_w if name != held_out]
         share = pool_base_share(base_w, sweeps, others)[facts[held_out].memory]
         tested = [s for s in sweeps if s.gpu_type == held_out and s.is_limited]
         base = max(share * tested[0].top_w, facts[held_out].idle_w or 0.0)
-        curves = build(base, tested[0].top_w)
-        errors = pd.DataFrame([measure(sweep, curves) for sweep in tested])
-        rows[held_out] = {"sweeps": len(tested), **errors.mean(), **best_limits(tested, curves)}
+        held[held_out] = HeldOut(tested, build(base, tested[0].top_w))
+    return held
+
+
+def cross_validate(
+    sweeps: Sequence[Sweep], base_w: Mapping[str, float], fitter: Fitter
+) -> pd.DataFrame:
+    """Errors by GPU type that was left out: means over its sweeps.
+
+    The range of the cases is widened by the error that the other types had when left out.
+    """
+    held = hold_out(sweeps, base_w, fitter)
+    deviations = {name: each.deviations() for name, each in held.items()}
+    rows = {}
+    for name, (tested, curves) in held.items():
+        error = pool_error({other: deviations[other] for other in held if other != name})
+        errors = pd.DataFrame([measure(sweep, modelled, error)
+                               for sweep, modelled in zip(tested, held[name].model(), strict=True)
+                               ])  # fmt: skip
+        best = best_limits(tested, curves)
+        rows[name] = {"sweeps": len(tested), "range_error": error, **errors.mean(), **best}
     return pd.DataFrame(rows).T
 
 
@@ -342,6 +422,10 @@ def fit_types(sweeps: Sequence[Sweep], base_w: Mapping[str, float]) -> dict[str,
         "busy_share": round(float(np.mean([np.median(one) for one in shares])), 3),
         "busy_range_share": _rounded([np.mean([one.min() for one in shares]),
                                       np.mean([one.max() for one in shares])]),
+        "range_error": round(pool_error({
+            name: held.deviations()
+            for name, held in hold_out(sweeps, base_w, family_fitter(BENT, base_w)).items()
+        }), 3),
         "fitted_from": f"{sum(s.is_limited for s in sweeps)} power-limit sweeps of "
                        f"{', '.join(base_w)} (Zeus, NSDI '23; club-3090)",
     }  # fmt: skip

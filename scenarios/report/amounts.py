@@ -25,7 +25,7 @@ from wattkeeper.scenarios.report.phrases import Words, join_list, typeset_minus
 from wattkeeper.scenarios.spec.case_names import base_of
 from wattkeeper.sim.results.accounting import CARBON, COST
 from wattkeeper.traces.electricity.series import DAY_S
-from wattkeeper.traces.gpus.model import READING_ERROR
+from wattkeeper.traces.gpus.model import read_gpu_types
 
 DIGITS: Final = 3
 """Significant digits of an extrapolated amount."""
@@ -174,8 +174,9 @@ class Bill(NamedTuple):
             yield (
                 f"{', '.join(self.cases)}: three cases (low, middle, high) of how far jobs are "
                 "bound by compute, which was not measured; it decides what a power limit changes. "
-                f"Recordings of one job deviate by {100 * READING_ERROR:.0f} % besides, which "
-                "these ranges do not include."
+                "Single jobs deviate by up to "
+                f"{100 * read_gpu_types().pooled.range_error:.2g} % besides, which these ranges "
+                "do not include."
             )
         if not self.amounts:
             return

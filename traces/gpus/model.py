@@ -19,10 +19,6 @@ Boundness = Literal["low", "middle", "high"]
 BOUNDNESS: Final[tuple[Boundness, ...]] = ("low", "middle", "high")
 """How far a job may be bound by the clock of its GPU: the least, typically, and entirely."""
 
-READING_ERROR: Final = 0.03
-"""Relative deviation of the time of trainings that were repeated, no limit touching them: the part
-of `limit_range` that is no matter of boundness."""
-
 Memory = Literal["gddr", "hbm"]
 """Memory of a GPU. The base power of boards with GDDR is the larger part of their limit."""
 
@@ -48,6 +44,8 @@ class PooledFit(NamedTuple):
         base_share: Base power by kind of memory.
         busy_share: Mean power of trainings without limit.
         busy_range_share: Of the network that draws least, and of the one that draws most.
+        range_error: Relative deviation of recorded power and speed from the range of the cases that
+            both keep at 95 % of the limits of GPU types that were left out of the fit.
         fitted_from: The recordings.
     """
 
@@ -56,6 +54,7 @@ class PooledFit(NamedTuple):
     base_share: Mapping[Memory, float]
     busy_share: float
     busy_range_share: tuple[float, float]
+    range_error: float
     fitted_from: str
 
 
@@ -203,11 +202,11 @@ class LimitRange(NamedTuple):
 
 
 def limit_range(model: GpuModel, limit_w: float, busy_w: float | None = None) -> LimitRange:
-    """The stated range of power and speed under a limit: that of all cases, and of repetition.
+    """The stated range of power and speed under a limit: that of all cases, and of the model.
 
-    Recordings of the same training differ from each other, so that the range of the cases is
-    widened by `READING_ERROR` at both ends. Power may then be above the limit, and speed above 1,
-    as in recordings.
+    The range of the cases is widened at both ends by the error of the model on GPU types that it
+    was not fitted to (`PooledFit.range_error`). Power may then be above the limit, and speed above
+    1, as in recordings.
 
     Args:
         model: The GPU type.
@@ -215,8 +214,9 @@ def limit_range(model: GpuModel, limit_w: float, busy_w: float | None = None) ->
         busy_w: Measured mean power of the job on one GPU without limit, W.
     """
     cases = [curve(model, case).under_limit(limit_w, busy_w) for case in BOUNDNESS]
+    error = read_gpu_types().pooled.range_error
     power_w, speed = (
-        (min(values) * (1 - READING_ERROR), max(values) * (1 + READING_ERROR))
+        (min(values) * (1 - error), max(values) * (1 + error))
         for values in zip(*cases, strict=True)
     )
     return LimitRange(power_w, speed)
