@@ -69,7 +69,7 @@ def test_a_log_becomes_a_page(inside: Command, folder: Path) -> None:
     page = (results / "report.html").read_text(encoding="utf-8")
     assert f"<b>{row[0]}</b>" in page.split('id="energy"')[0], "the table of variants"
     assert_states(page, "Recorded waits, and simulated ones", "recorded start",
-                  "deviate by 3 % besides")  # fmt: skip
+                  "deviate by up to 7.1 % besides")  # fmt: skip
     times = manifest["job_times"]
     large = next(part for part in times["parts"] if part["part"] == "9 to 64 GPUs")
     assert large["runs"]["limit-70"]["extra_mean_s"] > 60
