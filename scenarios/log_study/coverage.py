@@ -1,23 +1,25 @@
-"""What of a log a study covers: the GPU types of its jobs, and the time that is charged."""
+"""What of a log a study covers: the GPU types of its jobs, and when it begins."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.consumption import SHORTEST_S
 from wattkeeper.scenarios.inputs.job_filter import TYPES
 from wattkeeper.scenarios.spec.wording import count
+from wattkeeper.traces.arrow import replace_column, to_floats
 from wattkeeper.traces.gpu_time import gpu_seconds
+from wattkeeper.traces.trace import Trace
 
 TRIMMED: Final = 0.005
-"""Share of the jobs before whose submission nothing is charged: a log also lists jobs that were
+"""Share of the jobs before whose submission a study does not begin: a log also lists jobs that were
 submitted long before it begins."""
 MISSPELT: Final = 0.05
 """Share of the GPU hours up to which types that no node has are left out, whatever nodes have: a
@@ -66,14 +68,38 @@ def check_types(jobs: pa.Table, described: Collection[str], tell: Callable[[str]
     tell(f"Note: {what}. These jobs are left out, and all amounts are without them.")
 
 
-def charged_from(jobs: pa.Table) -> float | None:
-    """When a log begins to show the cluster at work, in whole seconds.
+def begin_with_log(trace: Trace) -> Trace:
+    """The trace from when its log begins to show the cluster at work, and a note on what changes.
 
-    That is the submission before which 0.5 % of the jobs were submitted. None if too little time is
-    left for amounts of a year: then the whole time of all jobs is charged.
+    That is the submission before which 0.5 % of the jobs were submitted, in whole seconds. Jobs
+    submitted before count as submitted then; those that started before are left out. So all
+    variants do the same work in the time that is charged. The trace is returned as it is where that
+    would leave too little time for amounts of a year.
     """
-    submit_s: Floats = np.sort(jobs["submit_time_s"].to_numpy())
-    if not len(submit_s):
-        return None
-    from_s = float(np.floor(submit_s[int(TRIMMED * len(submit_s))]))
-    return from_s if submit_s[-1] - from_s >= SHORTEST_S else None
+    jobs = trace.tables["jobs"]
+    submit_s = to_floats(jobs["submit_time_s"])
+    ordered = np.sort(submit_s)
+    begin_s = float(np.floor(ordered[int(TRIMMED * len(ordered))]))
+    early = submit_s < begin_s
+    if ordered[-1] - begin_s < SHORTEST_S or not early.any():
+        return trace
+    started = early & (to_floats(jobs["start_time_s"]) < begin_s)
+    held, gpu_s = int((early & ~started).sum()), gpu_seconds(jobs)
+    texts = []
+    if held:
+        texts.append(
+            f"{count(held, 'job')} that waited when the log begins ({begin_s:,.0f} s after its "
+            "first submission, when 0.5 % of the jobs were submitted) "
+            f"{'count' if held > 1 else 'counts'} as submitted then."
+        )
+    if started.any():
+        share = float(gpu_s[started].sum() / gpu_s.sum()) if gpu_s.sum() > 0 else 0.0
+        texts.append(
+            f"{count(int(started.sum()), 'job')} that had started {begin_s:,.0f} s after the first "
+            f"submission, when 0.5 % of the jobs were submitted, with {100 * share:.3g} % of the "
+            "GPU hours, "
+            f"{'are' if started.sum() > 1 else 'is'} left out: the log has only part of their runs."
+        )
+    moved = replace_column(jobs, "submit_time_s", pa.array(np.maximum(submit_s, begin_s)))
+    kept = moved.filter(pa.array(~started))
+    return replace(trace, tables={**trace.tables, "jobs": kept}, notes=(*trace.notes, *texts))

@@ -39,7 +39,6 @@ class StudyPlan(NamedTuple):
         fractions: Power limits, as fractions of the highest; empty until the baseline is known.
         is_final: Whether the variants that vary power are there.
         notes: What was filled into the trace, in lines.
-        charged_from_s: Begin of the time that is charged, s; None: the first submission.
     """
 
     name: str
@@ -52,7 +51,6 @@ class StudyPlan(NamedTuple):
     fractions: Sequence[float] = ()
     is_final: bool = False
     notes: Sequence[str] = ()
-    charged_from_s: float | None = None
 
 
 def write_scenario(plan: StudyPlan, path: Path, results: Path) -> str:
@@ -76,12 +74,6 @@ def _lines(plan: StudyPlan, path: Path, results: Path) -> Iterator[str]:
     yield "  unusable: drop"
     if plan.rates.section is not None:
         yield f"electricity: {to_yaml(_stated(plan.rates.section))}"
-    if plan.charged_from_s is not None:
-        yield from _comment(
-            "The time that is charged: from the submission before which 0.5 % of the jobs came, to "
-            "the last end over all variants."
-        )
-        yield f"accounting: {to_yaml({'from_s': plan.charged_from_s})}"
     yield from _comment("The scheduler of all variants that name no other.", plan.why)
     yield f"policies: {{select: {plan.baseline}}}"
     yield "variants:"

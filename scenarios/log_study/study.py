@@ -13,7 +13,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.policy_kinds import RECORDED
 from wattkeeper.scenarios.analysis.record.waits import closest_to_record
 from wattkeeper.scenarios.analysis.waits_text import describe_record
-from wattkeeper.scenarios.log_study.coverage import charged_from, check_types
+from wattkeeper.scenarios.log_study.coverage import begin_with_log, check_types
 from wattkeeper.scenarios.log_study.nodes import DescribedCluster
 from wattkeeper.scenarios.log_study.scenario_text import (
     HEADER,
@@ -106,7 +106,7 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
         with replace_file(out / name, make_parents=True) as fresh:
             shutil.copyfile(source, fresh)
     _keep_scenario(out, reporter.tell)
-    jobs, notes = _fill_limits(out / TRACE, reporter.tell)
+    jobs, notes = _complete_trace(out / TRACE, reporter.tell)
     check_types(jobs, plan.cluster.power, reporter.tell)
     schedulers = list(_choose_schedulers(jobs, reporter.tell))
     named = plan.baseline
@@ -117,7 +117,6 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
         baseline=named or next(name for name in REAL if name in schedulers),
         fractions=_choose_fractions(plan.cluster, reporter.tell),
         notes=notes,
-        charged_from_s=charged_from(jobs),
     )
     known: list[RunResult] = []
     if RECORDED in schedulers:
@@ -162,16 +161,20 @@ def _load(plan: StudyPlan, out: Path) -> LoadedScenario:
     return load(str(path))
 
 
-def _fill_limits(folder: Path, tell: Callable[[str], None]) -> tuple[pa.Table, Sequence[str]]:
-    """The jobs of a trace that gets the limits that it lacks, and what was filled in."""
+def _complete_trace(folder: Path, tell: Callable[[str], None]) -> tuple[pa.Table, Sequence[str]]:
+    """The jobs of a trace, which gets the limits that it lacks and its begin, and the changes."""
     trace = folders.read(folder)
     filled = fill_limits(trace)
-    notes = filled.notes[len(trace.notes) :]
-    if notes:
-        folders.write(filled, folder, overwrite=True)
-    for note in notes:
+    changed = begin_with_log(filled)
+    limits = filled.notes[len(trace.notes) :]
+    begins = changed.notes[len(filled.notes) :]
+    if limits or begins:
+        folders.write(changed, folder, overwrite=True)
+    for note in limits:
         tell(f"Note: {note} --partitions or --default-estimate state others.")
-    return filled.tables["jobs"], notes
+    for note in begins:
+        tell(f"Note: {note}")
+    return changed.tables["jobs"], [*limits, *begins]
 
 
 def _explain_default(jobs: pa.Table) -> str:

@@ -11,8 +11,10 @@ import pytest
 from tests.conftest import Command
 from tests.support.messages import assert_states
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.log_study.coverage import charged_from, check_types
+from wattkeeper.scenarios.log_study.coverage import begin_with_log, check_types
+from wattkeeper.traces.arrow import replace_column
 from wattkeeper.traces.schema import jobs_table
+from wattkeeper.traces.trace import Trace
 
 DAY_S = 86400.0
 
@@ -40,15 +42,28 @@ def write_three_jobs(inside: Command, folder: Path, duration_s: int, rest: str) 
     )
 
 
-def test_what_was_submitted_long_before_is_not_charged() -> None:
-    """Of 1,000 jobs, four waited since long before the log begins."""
-    submit_s = [0.0, 1.0, 2.0, 3.0, *(40 * DAY_S + 864.5 * number for number in range(996))]
-    assert charged_from(jobs(submit_s, [None] * 1000)) == 40 * DAY_S + 864
+def log_of(table: pa.Table) -> Trace:
+    return Trace("log", "jobs", {"jobs": table}, "slurm", "recorded", "test", "none")
 
 
-def test_a_short_log_is_charged_as_a_whole() -> None:
-    assert charged_from(jobs([0.0, 6 * DAY_S], [None, None])) is None
-    assert charged_from(jobs([], [])) is None
+def test_what_was_submitted_long_before_counts_from_the_begin_of_the_log() -> None:
+    """Of 1,000 jobs, five were submitted long before the log begins; one of them started, too."""
+    submit_s = [0.0, 1.0, 2.0, 3.0, 4.0, *(40 * DAY_S + 864.5 * number for number in range(995))]
+    begin_s = 40 * DAY_S
+    start_s = [None, begin_s + 5, begin_s - 5, begin_s + 9, None, *submit_s[5:]]
+    table = replace_column(jobs(submit_s, [None] * 1000), "start_time_s", pa.array(start_s))
+    changed = begin_with_log(log_of(table))
+    kept = changed.tables["jobs"]
+    assert kept["job_id"].to_pylist() == [str(number) for number in range(1000) if number != 2]
+    assert kept["submit_time_s"].to_pylist() == [begin_s] * 4 + submit_s[5:]
+    assert kept["start_time_s"].to_pylist() == [*start_s[:2], *start_s[3:]]
+    assert_states(changed.notes[0], "4 jobs", "3,456,000 s", "0.5 %")
+    assert_states(changed.notes[1], "1 job ", "0.1 % of the GPU hours", "left out")
+
+
+def test_a_short_log_stays_as_it_is() -> None:
+    trace = log_of(jobs([0.0, 6 * DAY_S], [None, None]))
+    assert begin_with_log(trace) is trace
 
 
 def test_a_type_that_nodes_lack_is_told_with_its_share() -> None:
