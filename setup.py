@@ -19,6 +19,7 @@ from setuptools.errors import CCompilerError
 FLOORS = ("policies", "traces", "sim", "live", "scenarios")
 
 CORE = (
+    "policies/moments.py",
     "policies/place/_first_fit.py",
     "policies/place/_sharing.py",
     "policies/place/_tightest.py",
@@ -39,7 +40,10 @@ CORE = (
     "sim/engine/node_states.py",
     "sim/engine/recorder.py",
     "sim/engine/replay.py",
+    "sim/engine/replayed.py",
     "sim/engine/retries.py",
+    "sim/engine/retuned.py",
+    "sim/engine/retuner.py",
     "sim/engine/sources.py",
     "sim/engine/unprofiled.py",
     "sim/attempts/validation.py",

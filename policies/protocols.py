@@ -10,18 +10,20 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from mypy_extensions import mypyc_attr
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.immutable import make_immutable
+from wattkeeper.policies.moments import NO_PROGRESS, Moment, Progress
 
 if TYPE_CHECKING:
     import numpy as np
 
     from wattkeeper.policies.arrays import Ints
     from wattkeeper.policies.profile import Objective, Profile
+    from wattkeeper.policies.signals import SignalView
     from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 
 
@@ -47,7 +49,7 @@ NEW: Final = -1
 
 JOB_ATTRIBUTES = ("job_id", "group_id", "recurrence", "workload", "gpus", "submit_time_s",
                   "duration_s", "time_scale", "number", "gpu_milli", "gpu_type", "user",
-                  "estimate_s", "model", "recorded_start_s", "reserved_w")  # fmt: skip
+                  "estimate_s", "model", "recorded_start_s", "reserved_w", "deadline_s")  # fmt: skip
 """The attributes that a job is constructed from; the others are derived."""
 
 
@@ -76,6 +78,7 @@ class Job:
         recorded_start_s: When it started in the log that it comes from, s; NaN if unknown.
         reserved_w: Power of all its GPUs that counts under a power cap until a limit is chosen, W;
             0: the most that its workload, or a job without one, may draw.
+        deadline_s: When it should have ended, s; NaN if it has no deadline.
         key: Demand, workload and reserved power: decides where the job fits, also under a power
             cap.
         gpus_held: Allocated GPUs, fractions included.
@@ -101,6 +104,7 @@ class Job:
         model: str | None = None,
         recorded_start_s: float = math.nan,
         reserved_w: float = 0.0,
+        deadline_s: float = math.nan,
     ) -> None:
         self.job_id: Final = job_id
         self.group_id: Final = group_id
@@ -120,6 +124,7 @@ class Job:
         self.reserved_w: Final = reserved_w
         demand: Key = (gpus, gpu_milli, gpu_type, workload)
         self.key: Final[Key] = (*demand, reserved_w) if reserved_w else demand
+        self.deadline_s: Final = deadline_s
         self.gpus_held: Final = gpus * gpu_milli / WHOLE
 
     @property
@@ -157,6 +162,7 @@ class Options(NamedTuple):
         default_batch_size: The workload's batch size where no policy chooses one.
         max_power_w: Largest power limit of the GPU type in W.
         max_epochs: A training that has not reached its target after so many epochs is ended.
+        fixed_epochs: The number of epochs, if it is known beforehand; None: it trains to a target.
     """
 
     key: str
@@ -167,6 +173,7 @@ class Options(NamedTuple):
     default_batch_size: int
     max_power_w: float
     max_epochs: int
+    fixed_epochs: int | None = None
 
     def limits(self, batch_size: int) -> tuple[float, ...]:
         """Power limits of a batch size in W, ascending."""
@@ -248,6 +255,31 @@ class Measurement(NamedTuple):
     average_power_w: float
 
 
+class Knobs(NamedTuple):
+    """The choice of `Tune`; what it leaves out stays as it is.
+
+    Attributes:
+        power_limit_w: Power limit of each GPU from now on, W.
+        profile_w: Power limits to profile, in this order, during the first epoch; then `Tune` is
+            asked again. Only at the start, and without a power limit.
+        clock_mhz: Clock of each GPU from now on, MHz.
+        plan: Clocks of a pipeline-parallel job from now on, MHz: of each GPU's instructions, in
+            their order.
+        run: Whether it trains from now on, pauses, or ends without having reached its target.
+        wake_s: When to ask again, s; infinite for never. It replaces the time of an earlier answer.
+    """
+
+    power_limit_w: float | None = None
+    profile_w: tuple[float, ...] = ()
+    clock_mhz: int | None = None
+    plan: tuple[tuple[int, ...], ...] | None = None
+    run: Literal["go", "pause", "stop"] = "go"
+    wake_s: float = math.inf
+
+
+NO_KNOBS: Final = Knobs()
+
+
 class Running(NamedTuple):
     """A running attempt, or one that is about to run.
 
@@ -255,24 +287,22 @@ class Running(NamedTuple):
         start: The attempt.
         configuration: The choice of `Configure`.
         measured: One measurement for each profiled power limit; empty before the profile is done.
+        moment: Why `Tune` is asked.
+        progress: What the attempt has done so far.
+        knobs: What is in force.
+        slowdown: Least time of an iteration over that at the highest clock, which a straggler
+            elsewhere imposes; 1 without one.
+        share_w: Its share of the cluster's power cap, W; infinite without one.
     """
 
     start: Start
     configuration: Configuration
     measured: tuple[Measurement, ...] = ()
-
-
-class Knobs(NamedTuple):
-    """The choice of `Tune`: a power limit, or a request to profile several limits first.
-
-    Attributes:
-        power_limit_w: Power limit of each GPU from now on, W; None while limits are profiled.
-        profile_w: Power limits to profile, in this order, during the first epoch; then `Tune` is
-            asked again.
-    """
-
-    power_limit_w: float | None = None
-    profile_w: tuple[float, ...] = ()
+    moment: Moment = "start"
+    progress: Progress = NO_PROGRESS
+    knobs: Knobs = NO_KNOBS
+    slowdown: float = 1.0
+    share_w: float = math.inf
 
 
 class Outcome(NamedTuple):
@@ -425,6 +455,13 @@ class Context(Protocol):
     def rng(self, name: str) -> np.random.Generator:
         """The policy's random stream of that name; equal names give the same stream."""
 
+    def signal(self, name: str) -> SignalView:
+        """A signal of the scenario.
+
+        Raises:
+            PolicyError: If the policy's config does not declare it (`signals`).
+        """
+
     def foresight(self, start: Start) -> Profile:
         """The profile from which the attempt will be replayed.
 
@@ -464,11 +501,14 @@ class Configure(Policy):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Tune(Policy):
-    """Which knobs change now? Asked when an attempt starts and when its profile is complete."""
+    """Which knobs change now? Asked at the moments that the policy's config names (`moments`)."""
 
     @abstractmethod
-    def tune(self, ctx: Context, running: Running) -> Knobs:
-        """Choose a power limit, or request a profile."""
+    def tune(self, ctx: Context, running: Running) -> Knobs | None:
+        """Choose knobs; None changes nothing.
+
+        At the start, the answer is a power limit, or a request to profile some first.
+        """
         raise NotImplementedError
 
 
@@ -488,6 +528,14 @@ class Select(Policy):
 
     def on_end(self, ctx: Context, job: Job) -> None:
         """Called when a running job has ended."""
+
+    def on_pause(self, ctx: Context, job: Job) -> None:
+        """Called when `Tune` paused a running job, which gave up its GPUs; by default as an end."""
+        self.on_end(ctx, job)
+
+    def on_resume(self, ctx: Context, job: Job) -> None:
+        """Called when a paused job waits for GPUs to go on; by default as a submission."""
+        self.on_submit(ctx, job)
 
     def on_refuse(self, ctx: Context, job: Job) -> None:
         """Called when a started job cannot be placed; it waits on.

@@ -21,6 +21,7 @@ from wattkeeper.policies.described import Described
 from wattkeeper.policies.errors import InputError, PolicyError, Problem
 from wattkeeper.policies.errors import Point as Point
 from wattkeeper.policies.failures import explain_failures, explain_import
+from wattkeeper.policies.moments import FIRST, Moment
 from wattkeeper.policies.protocols import Configure, Options, Place, Policy, Select, Tune
 from wattkeeper.policies.retaining import Retain
 
@@ -60,8 +61,19 @@ class PolicyConfig(Described):
     """Whether it draws at random (`Context.rng`), so that seeds may give other results; those of
     other distributions count as if they did."""
 
+    moments: ClassVar[tuple[Moment, ...]] = FIRST
+    """When a `Tune` policy is asked; a run pays for those that are named here."""
+
     kind: str
     """The policy's name; a subclass narrows it to one `Literal`."""
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """The signals that it reads.
+
+        A `Tune` policy with the moment `signal` is asked whenever one of them has a new value.
+        """
+        return ()
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:

@@ -34,7 +34,7 @@ from wattkeeper.sim.attempts.attempt import (
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.event_loop import Callback
-from wattkeeper.sim.engine.replay import RecordedRun
+from wattkeeper.sim.engine.replayed import RecordedRun
 from wattkeeper.sim.engine.rng import RandomStreams
 from wattkeeper.sim.engine.unprofiled import UnprofiledPower
 from wattkeeper.traces.files.names import file_name

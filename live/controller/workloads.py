@@ -62,7 +62,7 @@ class LiveAttempt(Execution):
         inheritance: What it takes over from its parent.
         training: How its workload is trained.
         start: Starts its process, after a delay in s.
-        stop: Stops its process.
+        stop_process: Stops its process.
         query_s: Remaining time of the choice of the parent, s.
         epochs_needed: Epochs to the target from scratch in its rehearsal; infinite: it never
             reaches the target.
@@ -87,7 +87,7 @@ class LiveAttempt(Execution):
     inheritance: Inheritance
     training: TrainingSpec
     start: Callable[[LiveAttempt, float], None]
-    stop: Callable[[LiveAttempt], None]
+    stop_process: Callable[[LiveAttempt], None]
     query_s: float
     epochs_needed: float = math.nan
     run_id: str | None = None
@@ -110,7 +110,7 @@ class LiveAttempt(Execution):
 
     def pause(self) -> None:
         """Tell its process to save its state and exit."""
-        self.stop(self)
+        self.stop_process(self)
 
     @property
     def power_limit_w(self) -> float | None:

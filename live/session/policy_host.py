@@ -22,7 +22,7 @@ from wattkeeper.sim.attempts.decisions import (
     DecisionJournal,
     DecisionMaker,
     Engaged,
-    Moment,
+    FixedTime,
     PolicyContext,
 )
 from wattkeeper.sim.engine.rng import NamedStreams
@@ -177,7 +177,7 @@ class PolicyHost(DecisionJournal):
         ctx = PolicyContext(
             config.point,
             config,
-            Moment(self._now_s),
+            FixedTime(self._now_s),
             Objective(self._plan.eta),
             EmptyZoo(),
             lambda point, name: self._streams.policy(point, f"{name}/{attempt}"),

@@ -12,7 +12,7 @@ from wattkeeper.policies.matching.search import ParentSearch
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import Job, Options, Start
 from wattkeeper.policies.registry import PolicyConfig, build_policy, find_config, policies
-from wattkeeper.sim.attempts.decisions import Moment, PolicyContext
+from wattkeeper.sim.attempts.decisions import FixedTime, PolicyContext
 from wattkeeper.sim.attempts.validation import check_types_of_configuration
 from wattkeeper.sim.engine.rng import NamedStreams
 
@@ -66,7 +66,7 @@ def choose_parent(config: PolicyConfig, snapshot: ZooSnapshot, job: Job) -> ZooM
     ctx = PolicyContext(
         "configure",
         config,
-        Moment(0.0),
+        FixedTime(0.0),
         Objective(0.5),
         snapshot,
         lambda point, name: streams.policy(point, f"{name}/{job.job_id}"),

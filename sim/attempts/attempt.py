@@ -12,7 +12,16 @@ from typing import Final, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
-from wattkeeper.policies.protocols import Configuration, Job, Outcome, Placement, Start
+from wattkeeper.policies.moments import NO_PROGRESS, Progress
+from wattkeeper.policies.protocols import (
+    NO_KNOBS,
+    Configuration,
+    Job,
+    Knobs,
+    Outcome,
+    Placement,
+    Start,
+)
 
 
 class AttemptTotals(NamedTuple):
@@ -86,14 +95,25 @@ class Tuned(Decided):
     Attributes:
         power_limit_w: The power limit of each GPU, W.
         profiled: Whether the power limits were measured.
+        knobs: The answer of `Tune`; without one, nothing besides the limit.
     """
 
     def __init__(
-        self, start: Start, configuration: Configuration, power_limit_w: float, profiled: bool
+        self,
+        start: Start,
+        configuration: Configuration,
+        power_limit_w: float,
+        profiled: bool,
+        knobs: Knobs = NO_KNOBS,
     ) -> None:
         super().__init__(start, configuration)
         self.power_limit_w = power_limit_w
         self.profiled = profiled
+        self.knobs = knobs
+
+    def at_limit(self, power_limit_w: float) -> Tuned:
+        """The same at another power limit, W."""
+        return Tuned(self.start, self.configuration, power_limit_w, self.profiled, self.knobs)
 
     def outcome(self, totals: AttemptTotals, cost: float) -> Outcome:
         """The outcome that policies observe after the end, with a cost in J."""
@@ -150,6 +170,10 @@ class Attempt:
         overhead_j: Energy of that time, J.
         holds: Begin and end (s) of each time for which it held GPUs without training.
         preemptions: Number of preemptions.
+        is_stopped: Whether `Tune` ended it.
+        tune_paused_s: Time for which `Tune` paused it, s.
+        tune_paused_since_s: Since when it does; NaN if it does not.
+        draws: Time (s) and power (W) of each change of its power, where knobs may change.
     """
 
     has_trained = False
@@ -161,6 +185,10 @@ class Attempt:
     overhead_j = 0.0
     holds: tuple[tuple[float, float], ...] = ()
     preemptions = 0
+    is_stopped = False
+    tune_paused_s = 0.0
+    tune_paused_since_s = math.nan
+    draws: list[tuple[float, float]] | None = None
 
     def __init__(
         self,
@@ -234,6 +262,40 @@ class Execution:
     @abstractmethod
     def pause(self) -> None:
         """Stop at once; what was done is kept."""
+
+    @property
+    def is_training(self) -> bool:
+        """Whether it trains with the knobs that were chosen, so that they can be changed now."""
+        return False
+
+    def progress(self) -> Progress:
+        """What it has done so far."""
+        return NO_PROGRESS
+
+    def retune(self, knobs: Knobs) -> None:
+        """Go on with other knobs from now on; those that are not given stay as they are.
+
+        If it is paused, they hold from when it goes on.
+
+        Raises:
+            NotImplementedError: If the backend cannot change them.
+        """
+        raise NotImplementedError
+
+    def points(self) -> list[tuple[float, float, float]]:
+        """Its power limits (W), ascending, with power of all its GPUs (W) and relative speed.
+
+        Empty if they are not known.
+        """
+        return []
+
+    def stop(self) -> None:
+        """End now, without having reached the target.
+
+        Raises:
+            NotImplementedError: If the backend cannot do that.
+        """
+        raise NotImplementedError
 
 
 class Paused:

@@ -9,8 +9,9 @@ may keep them in memory or restore them from a store.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from mypy_extensions import mypyc_attr
@@ -35,6 +36,7 @@ from wattkeeper.sim.attempts.attempt import Decision, Tuned, Untuned
 from wattkeeper.sim.attempts.validation import (
     check_configuration,
     check_knobs,
+    check_later_knobs,
     check_query,
     check_types_of_configuration,
     check_types_of_knobs,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
     from wattkeeper.policies.profile import Objective, Profile
     from wattkeeper.policies.registry import Point, PolicyConfig
+    from wattkeeper.policies.signals import SignalView
 
 
 class Timed(Protocol):
@@ -55,7 +58,17 @@ class Timed(Protocol):
         """Time since the run began, s."""
 
 
-class Moment(NamedTuple):
+class SignalSource(Protocol):
+    """A named series of values over the time of a run."""
+
+    def next_change_s(self, after_s: float) -> float:
+        """When the first slot after a time (s) begins, s; infinite if there is none."""
+
+    def view(self, env: Timed) -> SignalView:
+        """The signal as a policy sees it at the time of an environment."""
+
+
+class FixedTime(NamedTuple):
     """One time, s, at which all that is asked is asked."""
 
     now: float
@@ -73,6 +86,7 @@ class PolicyContext:
         stream_of: A new random stream by decision point and name (`RandomStreams.policy`).
         foresight: The profile that an attempt will be replayed from; it is only asked for a policy
             that declares foresight. None: there is none.
+        signals: The signals of the run, by name.
 
     Attributes:
         point: The policy's decision point.
@@ -87,6 +101,7 @@ class PolicyContext:
         zoo: ZooView,
         stream_of: Callable[[Point, str], np.random.Generator],
         foresight: Callable[[Start], Profile] | None = None,
+        signals: Mapping[str, SignalSource] | None = None,
     ) -> None:
         self.objective = objective
         self.zoo = zoo
@@ -95,6 +110,8 @@ class PolicyContext:
         self._env = env
         self._stream_of = stream_of
         self._foresight = foresight
+        self._sources = signals or {}
+        self._signals: dict[str, SignalView] = {}
         self._streams: dict[str, np.random.Generator] = {}
 
     @property
@@ -112,6 +129,17 @@ class PolicyContext:
         if name not in self._streams:
             self._streams[name] = self._stream_of(self.point, name)
         return self._streams[name]
+
+    def signal(self, name: str) -> SignalView:
+        """See `wattkeeper.policies.protocols.Context`."""
+        if name not in self._signals:
+            if name not in self._config.signals:
+                raise PolicyError(f"{self.policy} declares no signal {name!r}", self.point)
+            if name not in self._sources:
+                raise PolicyError(f"{self.policy} reads {name!r}; there is no such signal here",
+                                  self.point)  # fmt: skip
+            self._signals[name] = self._sources[name].view(self._env)
+        return self._signals[name]
 
     def explain_failure(
         self, error: BaseException, method: Callable[..., Any], about: str
@@ -254,17 +282,33 @@ class DecisionMaker:
             PolicyError: If it chose what is not allowed; the message says what is.
         """
         start, configuration = attempt.start, attempt.configuration
-        limit_w = cast("float", self._ask_tune(start, configuration, report).power_limit_w)
-        return Tuned(start, configuration, limit_w, True)
+        running = Running(start, configuration, report, "profiled")
+        knobs = self._ask_first(running)
+        return Tuned(start, configuration, cast("float", knobs.power_limit_w), True, knobs)
 
-    def choose_limit(self, start: Start) -> float:
-        """Ask `Tune` for the power limit of a job without a workload, W.
+    def choose_limit(self, start: Start) -> Knobs:
+        """Ask `Tune` for the knobs of a job without a workload, with a power limit.
 
         Raises:
             PolicyError: If it chose what is not allowed; the message says what is.
         """
         configuration = Configuration(start.options.default_batch_size)
-        return cast("float", self._ask_tune(start, configuration, (), final=True).power_limit_w)
+        return self._ask_first(Running(start, configuration), final=True)
+
+    def retune(self, running: Running) -> Knobs | None:
+        """Ask `Tune` at a moment after the start; None if nothing changes.
+
+        Raises:
+            PolicyError: If it chose what is not allowed; the message says what is.
+        """
+        start = running.start
+        knobs = self._ask_tune(running)
+        chose = "nothing" if knobs is None else _format_knobs(knobs)
+        saw = (start.options.key, *running[1:])
+        self._note(self._tune_ctx, "tune", start, saw, f"{running.moment}: {chose}")
+        if knobs is not None:
+            check_later_knobs(running, knobs, self._tune_ctx.now_s)
+        return knobs
 
     def repeat(self, lost: Decision) -> Decision:
         """Decide on the next attempt of a job as on one that was lost to an accident.
@@ -276,7 +320,7 @@ class DecisionMaker:
         """
         start = lost.start._replace(attempt=lost.start.attempt + 1)
         if isinstance(lost, Tuned):
-            return Tuned(start, lost.configuration, lost.power_limit_w, lost.profiled)
+            return Tuned(start, lost.configuration, lost.power_limit_w, lost.profiled, lost.knobs)
         return self._first_limits(start, lost.configuration)
 
     def _ask_configure(self, start: Start) -> Configuration:
@@ -290,32 +334,32 @@ class DecisionMaker:
         return configuration
 
     def _first_limits(self, start: Start, configuration: Configuration) -> Decision:
-        knobs = self._ask_tune(start, configuration, ())
+        knobs = self._ask_first(Running(start, configuration))
         if knobs.power_limit_w is not None:
-            return Tuned(start, configuration, knobs.power_limit_w, False)
+            return Tuned(start, configuration, knobs.power_limit_w, False, knobs)
         return Untuned(start, configuration, knobs.profile_w)
 
-    def _ask_tune(
-        self,
-        start: Start,
-        configuration: Configuration,
-        report: tuple[Measurement, ...],
-        *,
-        final: bool = False,
-    ) -> Knobs:
+    def _ask_first(self, running: Running, *, final: bool = False) -> Knobs:
+        start, report = running.start, running.measured
+        batch_size = running.configuration.batch_size
+        knobs = self._ask_tune(running)
+        if knobs is None:
+            raise PolicyError(
+                f"{start.job.job_id}: Tune answers with knobs at the start, found None", "tune"
+            )
+        saw = (start.options.key, batch_size, report)
+        self._note(self._tune_ctx, "tune", start, saw, _format_knobs(knobs))
+        check_knobs(start, batch_size, knobs, final or bool(report), self._tune_ctx.now_s)
+        return knobs
+
+    def _ask_tune(self, running: Running) -> Knobs | None:
         try:
-            knobs = self._tune.tune(self._tune_ctx, Running(start, configuration, report))
-            if self._checks_tune:
+            knobs = self._tune.tune(self._tune_ctx, running)
+            if self._checks_tune and knobs is not None:
                 check_types_of_knobs(knobs)
         except BaseException as error:
-            about = f"job {start.job.job_id}"
+            about = f"job {running.start.job.job_id}"
             raise self._tune_ctx.explain_failure(error, self._tune.tune, about) from None
-        limit_w, profile_w = knobs
-        batch_size = configuration.batch_size
-        chose = f"profile_w={list(profile_w)}" if profile_w else f"power_limit_w={limit_w}"
-        saw = (start.options.key, batch_size, report)
-        self._note(self._tune_ctx, "tune", start, saw, chose)
-        check_knobs(start, batch_size, knobs, final or bool(report))
         return knobs
 
     def _note(
@@ -326,3 +370,22 @@ class DecisionMaker:
 
 def _format_parent(configuration: Configuration) -> str:
     return f"parent={configuration.parent} query_s={configuration.query_s:g}"
+
+
+def _format_knobs(knobs: Knobs) -> str:
+    """Knobs as the journal has them."""
+    limit_w, profile_w, clock_mhz, plan, run, wake_s = knobs
+    parts = []
+    if profile_w:
+        parts.append(f"profile_w={list(profile_w)}")
+    if limit_w is not None:
+        parts.append(f"power_limit_w={limit_w}")
+    if clock_mhz is not None:
+        parts.append(f"clock_mhz={clock_mhz}")
+    if plan is not None:
+        parts.append(f"plan={'|'.join(','.join(map(str, clocks)) for clocks in plan)}")
+    if run != "go":
+        parts.append(f"run={run}")
+    if wake_s != math.inf:
+        parts.append(f"wake_s={wake_s!r}")
+    return " ".join(parts) or "go"

@@ -8,7 +8,16 @@ import math
 from typing import Any, cast
 
 from wattkeeper.policies.errors import PolicyError, cut_message
-from wattkeeper.policies.protocols import Configuration, Job, Knobs, Options, Selection, Start
+from wattkeeper.policies.protocols import (
+    NO_KNOBS,
+    Configuration,
+    Job,
+    Knobs,
+    Options,
+    Running,
+    Selection,
+    Start,
+)
 from wattkeeper.policies.registry import Point
 
 
@@ -44,7 +53,7 @@ def check_query(job: Job, query_s: float) -> None:
         )
 
 
-def check_knobs(start: Start, batch_size: int, knobs: Knobs, final: bool) -> None:
+def check_knobs(start: Start, batch_size: int, knobs: Knobs, final: bool, now_s: float) -> None:
     """Refuse power limits without a profile, and an answer that is neither limit nor profile.
 
     `final`: whether no profile can be asked for, since it was measured, or the job cannot be.
@@ -60,6 +69,40 @@ def check_knobs(start: Start, batch_size: int, knobs: Knobs, final: bool) -> Non
         )
     for limit_w in knobs.profile_w or (knobs.power_limit_w,):
         _check_limit(start.options, batch_size, cast("float", limit_w), "tune")
+    _check_run(start, knobs, now_s)
+    if knobs.run == "stop" or (knobs.profile_w and knobs[2:] != NO_KNOBS[2:]):
+        raise PolicyError(
+            f"{start.job.job_id}: at the start, Tune can neither stop an attempt nor give other "
+            f"knobs with a profile; found {knobs}",
+            "tune",
+        )
+
+
+def check_later_knobs(running: Running, knobs: Knobs, now_s: float) -> None:
+    """Refuse what cannot be changed after the start, and power limits without a profile.
+
+    Raises:
+        PolicyError: The message says what is allowed.
+    """
+    start = running.start
+    if knobs.profile_w:
+        raise PolicyError(
+            f"{start.job.job_id}: power limits are profiled at the start, not at {running.moment}; "
+            f"found {knobs}",
+            "tune",
+        )
+    if knobs.power_limit_w is not None:
+        batch_size = running.configuration.batch_size
+        _check_limit(start.options, batch_size, knobs.power_limit_w, "tune")
+    _check_run(start, knobs, now_s)
+
+
+def _check_run(start: Start, knobs: Knobs, now_s: float) -> None:
+    if knobs.run not in ("go", "pause", "stop"):
+        raise PolicyError(
+            f"{start.job.job_id}: run is go, pause or stop; found {knobs.run!r}", "tune"
+        )
+    check_wake(knobs.wake_s, now_s, "tune")
 
 
 def _check_limit(options: Options, batch_size: int, limit_w: float, point: Point) -> None:
@@ -104,6 +147,16 @@ def check_types_of_knobs(answer: Any) -> None:
     _check_type(answer.profile_w, tuple, "tuple", "profile_w")
     for limit_w in answer.profile_w:
         _check_type(limit_w, (int, float), "float", "profile_w")
+    if answer.clock_mhz is not None:
+        _check_type(answer.clock_mhz, int, "int", "clock_mhz")
+    if answer.plan is not None:
+        _check_type(answer.plan, tuple, "tuple", "plan")
+        for clocks in answer.plan:
+            _check_type(clocks, tuple, "tuple", "plan")
+            for clock_mhz in clocks:
+                _check_type(clock_mhz, int, "int", "plan")
+    _check_type(answer.run, str, "str", "run")
+    _check_type(answer.wake_s, (int, float), "float", "wake_s")
 
 
 def check_types_of_selection(answer: Any) -> None:

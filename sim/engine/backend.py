@@ -109,7 +109,21 @@ class Listener(Driven):
     """The interface of the world for reports of a backend.
 
     The environment drives it: a compiled class has one base.
+
+    Attributes:
+        retunes: Whether knobs of running attempts may change.
+        wants_epochs: Whether it is told of the end of each epoch.
     """
+
+    retunes: bool
+    wants_epochs: bool
+
+    @abstractmethod
+    def epoch_ended(self, attempt: Attempt) -> None:
+        """Called after each epoch of an attempt but the last, if `wants_epochs`.
+
+        The attempt goes on afterwards, unless it was paused or stopped meanwhile.
+        """
 
     @abstractmethod
     def holds(self, attempt: Attempt) -> None:

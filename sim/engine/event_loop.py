@@ -15,9 +15,12 @@ STOP: Final = -6
 COMPLETION: Final = -5
 """Priority of ends of attempts, and of all else that the world itself schedules."""
 
+SIGNAL: Final = -2
+"""Priority of new values of signals: after completions, before arrivals."""
+
 ARRIVAL: Final = -1
-"""Priority of arrivals. Between it and completions there is room for losses of nodes, their returns
-and signals. Events of SimPy's processes follow arrivals: their priorities are 0 and 1."""
+"""Priority of arrivals. Between completions and signals there is room for losses of nodes and their
+returns. Events of SimPy's processes follow arrivals: their priorities are 0 and 1."""
 
 NEVER: Final = math.inf
 

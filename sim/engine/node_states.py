@@ -112,6 +112,14 @@ class PowerBudget:
         more_w = self.most_w(job, gpu_type) - self._spec.idle_w(job, gpu_type)
         return more_w <= self._free_w + released_w + SLACK_W
 
+    def allows_change(self, job: Job, power_w: float) -> bool:
+        """Whether a running job may draw so much from now on."""
+        held = self._held_w.get(job.number)
+        if held is None:
+            return self.cap_w is None
+        more_w, idle_w = held
+        return power_w - idle_w <= self._free_w + more_w + SLACK_W
+
     def reserve(self, job: Job, gpu_type: str) -> None:
         """Count the most that a job may draw on a GPU type, since it starts."""
         if self.cap_w is not None:

@@ -74,6 +74,12 @@ _TRAINED = {"row": "i8", "batch_size": "i8", "power_limit_w": "f8", "epochs": "i
 _DELAYED = {"row": "i8", "overhead_s": "f8", "preemptions": "i4"}
 """Columns of attempts that were preempted, or held their GPUs without training."""
 
+_RETUNED = {"row": "i8", "retunes": "i4", "tune_paused_s": "f8"}
+"""Columns of attempts that `Tune` is asked about after their start."""
+
+_DRAWN = {"row": "i8", "from_s": "f8", "to_s": "f8", "energy_j": "f8"}
+"""Columns of the energy of these attempts over time."""
+
 _PAUSED = {"number": "i8", "from_s": "f8", "to_s": "f8"}
 """Columns of preemptions: the job, when it lost its GPUs, and when it resumed."""
 
@@ -292,6 +298,8 @@ class Recorder:
         self._ended = _Rows(_ENDED)
         self._trained = _Rows(_TRAINED)
         self._delayed = _Rows(_DELAYED)
+        self._retuned = _Rows(_RETUNED)
+        self._drawn = _Rows(_DRAWN)
         self._paused = _Rows(_PAUSED)
         self._changed = _Rows(_CHANGED)
         self._held = _Rows(_HELD)
@@ -361,6 +369,44 @@ class Recorder:
         write_i32_le(row, preemptions)
         self._delayed.end_row()
 
+    def add_retunes(
+        self, retunes: int, paused_s: float, draws: list[tuple[float, float]], until_s: float
+    ) -> None:
+        """Add what `Tune` changed in the last added attempt.
+
+        Args:
+            retunes: How often its knobs changed after its start.
+            paused_s: Time for which `Tune` paused it, s.
+            draws: Time (s) and power (W) from then on, of each change of its power.
+            until_s: Its end, s.
+        """
+        attempt = self.attempts - 1
+        row = self._retuned.writer
+        write_i64_le(row, attempt)
+        write_i32_le(row, retunes)
+        write_f64_le(row, paused_s)
+        self._retuned.end_row()
+        for index, (from_s, power_w) in enumerate(draws):
+            to_s = draws[index + 1][0] if index + 1 < len(draws) else until_s
+            if to_s > from_s and power_w > 0:
+                row = self._drawn.writer
+                write_i64_le(row, attempt)
+                write_f64_le(row, from_s)
+                write_f64_le(row, to_s)
+                write_f64_le(row, power_w * (to_s - from_s))
+                self._drawn.end_row()
+
+    @property
+    def has_retunes(self) -> bool:
+        """Whether `Tune` was asked about attempts after their start."""
+        return bool(len(self._retuned))
+
+    def draws(self) -> tuple[Ints, Floats, Floats, Floats]:
+        """Row of the attempt, start, end (s) and energy (J) of spans of even power."""
+        rows = self._drawn
+        return (rows.column("row"), rows.column("from_s"), rows.column("to_s"),
+                rows.column("energy_j"))  # fmt: skip
+
     def add_parent(self, parent: str) -> None:
         """Add the id of the model whose weights the last added attempt started from."""
         self.parents[self.attempts - 1] = parent
@@ -381,7 +427,7 @@ class Recorder:
         """A column of the attempts, shape (attempts,); defaults where nothing was added."""
         if name in self._ended:
             return self._ended.column(name)
-        rows = self._trained if name in self._trained else self._delayed
+        rows = next(r for r in (self._trained, self._delayed, self._retuned) if name in r)
         values = rows.column(name)
         full = np.full(self.attempts, _DEFAULTS.get(name, 0), dtype=values.dtype)
         full[rows.column("row")] = values

@@ -28,8 +28,10 @@ class RunRules(NamedTuple):
         objective: The cost of a job.
         max_attempts: A job is given up after so many failed attempts.
         start_on_submit: A job that does not start when it is submitted is an error.
+        holds_pauses: Whether a job that `Tune` pauses keeps its GPUs, which draw idle power then.
     """
 
     objective: Objective
     max_attempts: int = 20
     start_on_submit: bool = False
+    holds_pauses: bool = False

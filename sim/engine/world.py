@@ -5,17 +5,23 @@ from __future__ import annotations
 import gc
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
 from wattkeeper.policies.errors import InputError, PolicyError
+from wattkeeper.policies.moments import FIRST
 from wattkeeper.policies.profile import cost as cost_of
 from wattkeeper.policies.protocols import (
     NEW,
+    NO_KNOBS,
+    Configuration,
+    Context,
     EmptyZoo,
     Job,
+    Knobs,
     Measurement,
+    Options,
     Placement,
     Select,
     Selection,
@@ -32,12 +38,19 @@ from wattkeeper.sim.attempts.attempt import (
     Tuned,
     Untuned,
 )
-from wattkeeper.sim.attempts.decisions import DecisionMaker, Engaged, PolicyContext
+from wattkeeper.sim.attempts.decisions import DecisionMaker, Engaged, PolicyContext, SignalSource
 from wattkeeper.sim.attempts.validation import check_types_of_selection, check_wake
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.engine.backend import Backend, Listener, ZooBackend
 from wattkeeper.sim.engine.environment import SimulationEnvironment
-from wattkeeper.sim.engine.event_loop import NEVER, Callback, EventLoop, ScheduledEvent, schedule_at
+from wattkeeper.sim.engine.event_loop import (
+    NEVER,
+    SIGNAL,
+    Callback,
+    EventLoop,
+    ScheduledEvent,
+    schedule_at,
+)
 from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.inheritances import Inheritances
 from wattkeeper.sim.engine.node_states import NodeStates, PowerBudget
@@ -51,6 +64,7 @@ from wattkeeper.sim.engine.recorder import (
     whole_units,
 )
 from wattkeeper.sim.engine.retries import Retries
+from wattkeeper.sim.engine.retuner import Retuner
 from wattkeeper.sim.engine.rng import RandomStreams
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 from wattkeeper.sim.engine.sources import Source
@@ -87,6 +101,7 @@ class World(Listener):
         rules: RunRules,
         streams: RandomStreams,
         zoo: ZooBackend | None = None,
+        signals: Mapping[str, SignalSource] | None = None,
     ) -> None:
         self.env = env
         self._loop: EventLoop = env  # the same: compiled code knows its attributes
@@ -97,6 +112,7 @@ class World(Listener):
         self._eta = rules.objective.eta
         self.streams = streams
         self.zoo = zoo
+        self._signals = signals or {}
         self.recorder = Recorder()
         self._journal = self.recorder.journal
         select = self._engage("select", policies.select)
@@ -123,6 +139,16 @@ class World(Listener):
         self._wakes_since_s = 0.0
         self._preempts = self._journal.index_choice("preempt")
         self._limits_unprofiled = policies.tune.limits_unprofiled
+        self._followed = policies.tune.signals
+        self._suspended: dict[int, Paused] = {}
+        self._retuner: Retuner | None = None
+        moments = policies.tune.moments
+        if set(moments) - set(FIRST):
+            self._retuner = Retuner(
+                env, self._decisions, moments, self._pause, self._go_on, self._stop, self._allowed
+            )
+        self.retunes = self._retuner is not None
+        self.wants_epochs = "epoch" in moments
         self._nodes = NodeStates(cluster, self.recorder)
         self._budget = PowerBudget(cluster.spec, backend)
         self._capped = cluster.spec.power_cap_w is not None
@@ -138,7 +164,7 @@ class World(Listener):
         ctx = PolicyContext(
             point, config, self.env, self.rules.objective,
             EmptyZoo() if self.zoo is None else self.zoo,
-            self.streams.policy, self.backend.foresight,
+            self.streams.policy, self.backend.foresight, self._signals,
         )  # fmt: skip
         return Engaged(build_policy(config), ctx)
 
@@ -150,11 +176,32 @@ class World(Listener):
             PolicyError: If a policy chose what is not allowed, or left a job waiting for ever.
         """
         self._loop.next_arrival_s = self._next_arrival_s()
+        if self._retuner is not None and self._retuner.wants("signal"):
+            for name in self._followed:
+                self._follow(name)
         with _uncollected():
             self.env.run()
         if self._waiting or self._retries.stalled:
             raise self._left_waiting()
+        if self._suspended:
+            job = next(iter(self._suspended.values())).execution.attempt.job
+            raise PolicyError(f"job {job.job_id} was paused, and never went on", "tune")
         self._nodes.close()
+
+    def _follow(self, name: str) -> None:
+        """Schedule the next value of a signal, while anything can happen that it matters to."""
+        is_over = not (self._running or self._waiting or self._suspended)
+        if is_over and self._loop.next_arrival_s == NEVER:
+            return
+        change_s = self._signals[name].next_change_s(self._loop.now_s)
+        if change_s != NEVER:
+            schedule_at(self._loop, change_s, Callback(self._signal_changed, name), SIGNAL)
+
+    def _signal_changed(self, name: str) -> None:
+        retuner = self._retuner
+        assert retuner is not None
+        retuner.ask_all("signal")
+        self._follow(name)
 
     def _left_waiting(self, more: str = "") -> PolicyError:
         stalled = (attempt.job for attempt in self._retries.stalled.values())
@@ -326,25 +373,119 @@ class World(Listener):
     def _decide(self, attempt: Attempt, delay_s: float) -> None:
         """Ask the policies about an attempt that holds its GPUs, and begin it after a delay (s)."""
         job = attempt.job
+        options: Options | None = None
         if job.workload is None:
-            limit_w = self._limit(attempt) if self._limits_unprofiled else math.nan
+            knobs = NO_KNOBS
+            if self._limits_unprofiled:
+                options = self.backend.options(job, attempt.gpu_type)
+                start = Start(job, attempt.number, options, 0)
+                knobs = self._decisions.choose_limit(start)
+            limit_w = math.nan if knobs.power_limit_w is None else knobs.power_limit_w
             inheritance = self._inheritances.ask(attempt)
-            self._begin(self.backend.run(attempt, inheritance, limit_w), delay_s)
-            return
-        options = self.backend.options(job, attempt.gpu_type)
-        in_flight = self._in_flight[job.group_id] - 1
-        decision = self._decisions.decide(Start(job, attempt.number, options, in_flight))
-        inheritance = self._inheritances.take(job, decision.configuration)
-        self._begin(self.backend.train(attempt, decision, inheritance), delay_s)
+            execution = self.backend.run(attempt, inheritance, limit_w)
+            if self._retuner is not None and options is not None:
+                batch = Configuration(options.default_batch_size)
+                self._retuner.begin(execution, start, batch, knobs)
+        else:
+            options = self.backend.options(job, attempt.gpu_type)
+            in_flight = self._in_flight[job.group_id] - 1
+            decision = self._decisions.decide(Start(job, attempt.number, options, in_flight))
+            inheritance = self._inheritances.take(job, decision.configuration)
+            execution = self.backend.train(attempt, decision, inheritance)
+            self._follow_attempt(execution, decision)
+        self._begin(execution, delay_s)
 
-    def _limit(self, attempt: Attempt) -> float:
-        """Ask for the power limit of an attempt of a job without a workload, W."""
-        options = self.backend.options(attempt.job, attempt.gpu_type)
-        return self._decisions.choose_limit(Start(attempt.job, attempt.number, options, 0))
+    def _follow_attempt(self, execution: Execution, decision: Decision) -> None:
+        """Ask `Tune` about an attempt that is about to begin at the moments to come."""
+        if self._retuner is not None:
+            knobs = decision.knobs if isinstance(decision, Tuned) else NO_KNOBS
+            self._retuner.begin(execution, decision.start, decision.configuration, knobs)
 
     def _begin(self, execution: Execution, delay_s: float) -> None:
-        self._running[execution.attempt.job.number] = execution
-        execution.go_on(delay_s)
+        attempt = execution.attempt
+        self._running[attempt.job.number] = execution
+        if self._retuner is None:
+            execution.go_on(delay_s)
+            return
+        if attempt.draws is None:
+            attempt.draws = []
+        if not self._retuner.is_paused(attempt.job.number):
+            execution.go_on(delay_s)
+        elif self.rules.holds_pauses:
+            self._hold_paused(attempt)
+        else:
+            self._suspend(execution)
+
+    def _pause(self, execution: Execution) -> None:
+        """Pause an attempt for `Tune`, with its GPUs or without them."""
+        number = execution.attempt.job.number
+        if number in self._running:  # else it waits for GPUs already, and pauses when it has them
+            execution.pause()
+            if self.rules.holds_pauses:
+                self._hold_paused(execution.attempt)
+            else:
+                self._suspend(execution)
+
+    def _hold_paused(self, attempt: Attempt) -> None:
+        """Let a paused attempt hold its GPUs."""
+        attempt.tune_paused_since_s = self._loop.now_s
+        self.holds(attempt)
+
+    def _suspend(self, execution: Execution) -> None:
+        """Take the GPUs from a paused attempt."""
+        attempt, now_s = execution.attempt, self._loop.now_s
+        job = attempt.job
+        del self._running[job.number]
+        attempt.tune_paused_since_s = now_s
+        self._vacate(attempt)
+        self._suspended[job.number] = Paused(execution, now_s)
+        self._tell_select(self._select.on_pause, job)
+        self._ask_for_pass()
+
+    def _go_on(self, execution: Execution) -> None:
+        """Let an attempt that `Tune` paused go on, once it has GPUs."""
+        attempt = execution.attempt
+        number, now_s = attempt.job.number, self._loop.now_s
+        if not math.isnan(attempt.tune_paused_since_s):
+            attempt.tune_paused_s += now_s - attempt.tune_paused_since_s
+            attempt.tune_paused_since_s = math.nan
+        if number in self._running:
+            restore_s = self.cluster.spec.restore_s if attempt.has_trained else 0.0
+            execution.go_on(restore_s)
+        elif number in self._suspended:
+            self._paused[number] = self._suspended.pop(number)
+            self._waiting[number] = attempt.job
+            self._tell_select(self._select.on_resume, attempt.job)
+            self._loop.pass_is_due = True
+
+    def _stop(self, execution: Execution) -> None:
+        """End an attempt for `Tune`; it is not tried again."""
+        attempt = execution.attempt
+        number = attempt.job.number
+        attempt.is_stopped = True
+        if number not in self._running:
+            self._waiting.pop(number, None)
+            self._paused.pop(number, None)
+        execution.stop()
+
+    def _allowed(self, execution: Execution, knobs: Knobs) -> Knobs:
+        """The knobs with the highest power limit up to theirs that the power cap allows."""
+        if not self._capped or knobs.power_limit_w is None:
+            return knobs
+        attempt = execution.attempt
+        allowed = [
+            limit_w for limit_w, power_w, _ in execution.points()
+            if limit_w <= knobs.power_limit_w
+            and self._budget.allows_change(attempt.job, power_w)
+        ]  # fmt: skip
+        return knobs._replace(power_limit_w=allowed[-1] if allowed else None)
+
+    def _tell_select(self, method: Callable[[Context, Job], None], job: Job) -> None:
+        try:
+            method(self._select_ctx, job)
+        except BaseException as error:
+            about = f"job {job.job_id}"
+            raise self._select_ctx.explain_failure(error, method, about) from None
 
     def _resume(self, paused: Paused, placement: Placement, where: int, delay_s: float) -> None:
         """Resume a preempted attempt on the GPUs that it now holds."""
@@ -369,13 +510,20 @@ class World(Listener):
             now_s, self._by_select, job.number, attempt.number, self._preempts, waiting, free
         )
         execution.pause()
-        attempt.count_idle(now_s)
-        self._set_power(attempt, 0, now_s)
-        self._nodes.save_checkpoint(attempt.placement, now_s)
-        self._release(attempt)
+        self._vacate(attempt)
         attempt.preemptions += 1
         self._paused[job.number] = Paused(execution, now_s)
         self._waiting[job.number] = job
+
+    def _vacate(self, attempt: Attempt) -> None:
+        """Take the GPUs from an attempt that was paused, whose nodes save its state."""
+        now_s = self._loop.now_s
+        attempt.count_idle(now_s)
+        self._set_power(attempt, 0, now_s)
+        if attempt.draws is not None:
+            attempt.draws.append((now_s, 0.0))
+        self._nodes.save_checkpoint(attempt.placement, now_s)
+        self._release(attempt)
 
     def _release(self, attempt: Attempt) -> None:
         """Release the GPUs and power of an attempt."""
@@ -417,6 +565,8 @@ class World(Listener):
         """See `wattkeeper.sim.engine.backend.Listener`."""
         now_s = self._loop.now_s
         attempt.hold(now_s)
+        if attempt.draws is not None:
+            attempt.draws.append((now_s, attempt.idle_w))
         if attempt.power:
             self._set_power(attempt, 0, now_s)
 
@@ -428,6 +578,11 @@ class World(Listener):
             attempt.first_power = attempt.power = power
         elif power != attempt.power:
             self._set_power(attempt, power, since_s)
+        if self._retuner is not None:
+            if attempt.draws is not None:
+                attempt.draws.append((since_s, power_w))
+            if settled:
+                self._retuner.training(attempt)
         if settled and self._capped:
             self._budget.settle(attempt.job, power_w)
             self._room.grow()
@@ -446,7 +601,15 @@ class World(Listener):
 
     def measured(self, untuned: Untuned, report: tuple[Measurement, ...]) -> Tuned:
         """See `wattkeeper.sim.engine.backend.Listener`."""
-        return self._decisions.tune(untuned, report)
+        tuned = self._decisions.tune(untuned, report)
+        if self._retuner is not None:
+            self._retuner.settle(untuned.start.job.number, tuned.knobs, report)
+        return tuned
+
+    def epoch_ended(self, attempt: Attempt) -> None:
+        """See `wattkeeper.sim.engine.backend.Listener`."""
+        if self._retuner is not None:
+            self._retuner.epoch_ended(attempt)
 
     def ran(
         self, attempt: Attempt, time_s: float, energy_j: float, saved_s: float, limit_w: float
@@ -454,18 +617,20 @@ class World(Listener):
         """See `wattkeeper.sim.engine.backend.Listener`."""
         most_w = self.backend.most_power_w(attempt.job, attempt.gpu_type)
         self._record(attempt, energy_j, time_s, cost_of(self._eta, energy_j, time_s, most_w))
-        if not math.isnan(limit_w):
-            self.recorder.add_training(attempt.number, ABSENT, limit_w, ABSENT, REACHED)
-        self._end(attempt, saved_s, True)
+        reached = not attempt.is_stopped
+        if not math.isnan(limit_w) or not reached:
+            self.recorder.add_training(attempt.number, ABSENT, limit_w, ABSENT, reached * REACHED)
+        self._end(attempt, saved_s, reached)
 
     def ended(self, attempt: Attempt, tuned: Tuned, totals: AttemptTotals) -> None:
         """See `wattkeeper.sim.engine.backend.Listener`."""
         job, reached = attempt.job, totals.reached
-        early = not reached and totals.epochs < tuned.start.options.max_epochs
+        stopped = attempt.is_stopped
+        early = not (reached or stopped) and totals.epochs < tuned.start.options.max_epochs
         flags = reached * REACHED | early * EARLY | tuned.profiled * PROFILED
         cost = self._record_training(attempt, tuned, tuned.power_limit_w, totals, flags)
         self._decisions.observe(tuned.outcome(totals, cost))
-        if not reached and attempt.number < self.rules.max_attempts:
+        if not (reached or stopped) and attempt.number < self.rules.max_attempts:
             self._retry(attempt)
             return
         self._in_flight[job.group_id] -= 1
@@ -486,7 +651,9 @@ class World(Listener):
         again = attempt.next_try(self._loop.now_s)
         inheritance = self._inheritances.repeat(attempt.job)
         repeated = self._decisions.repeat(decision)
-        self._begin(self.backend.train(again, repeated, inheritance), 0.0)
+        execution = self.backend.train(again, repeated, inheritance)
+        self._follow_attempt(execution, repeated)
+        self._begin(execution, 0.0)
 
     def _retry(self, failed: Attempt) -> None:
         """Try a job again on the GPUs that it holds, once its power is allowed."""
@@ -505,13 +672,11 @@ class World(Listener):
         """End a job with its last attempt."""
         job, now_s = attempt.job, self._loop.now_s
         self._inheritances.end(attempt, now_s, saved_s, reached, accuracy)
-        del self._running[job.number]
-        self._release(attempt)
-        try:
-            self._select.on_end(self._select_ctx, job)
-        except BaseException as error:
-            about = f"job {job.job_id}"
-            raise self._select_ctx.explain_failure(error, self._select.on_end, about) from None
+        if self._running.pop(job.number, None) is not None:
+            self._release(attempt)
+            self._tell_select(self._select.on_end, job)
+        else:  # stopped while it was paused
+            del self._suspended[job.number]
         follower = self.source.follow_up(job, now_s)
         if follower is not None:
             self._submit(follower)
@@ -550,6 +715,9 @@ class World(Listener):
             idle = whole_units(attempt.idle_w)
             for from_s, to_s in attempt.holds:
                 self.recorder.add_hold(from_s, to_s, idle)
+        if self._retuner is not None:
+            retunes = self._retuner.end(attempt.job.number)
+            self.recorder.add_retunes(retunes, attempt.tune_paused_s, attempt.draws or [], now_s)
         self._inheritances.record(attempt.job)
 
 

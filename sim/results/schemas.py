@@ -58,6 +58,20 @@ JOBS = pa.schema(
         field("parent_model", pa.string(), "", "model whose weights it started from", null=True),
         field("preemptions", pa.int32(), "", "how often it was preempted"),
         field(
+            "retunes",
+            pa.int32(),
+            "",
+            "how often its knobs changed after its start",
+            optional=True,
+        ),
+        field(
+            "tune_paused_s",
+            pa.float64(),
+            "s",
+            "time for which `tune` paused it",
+            optional=True,
+        ),
+        field(
             "electricity_cost",
             pa.float64(),
             "currency",

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wattkeeper.policies.arrays import Ints
+from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.profile import UNLIMITED_W
 from wattkeeper.policies.protocols import NEW, WHOLE, Placement
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
@@ -130,9 +130,10 @@ def collect(
     recorder.journal.clear()
     pauses = recorder.pauses()
     recorded = recorded_columns(recorder, cluster)
+    draws = recorder.draws()
     recorder.clear()  # frees its memory before the tables need as much
     attempts = attempt_columns(recorded, source, unmeasured)
-    attempts |= charge_attempts(attempts, tariff, cluster.pue)
+    attempts |= charge_attempts(attempts, draws, tariff, cluster.pue)
     metrics, by = _metrics(aggregate_attempts(attempts, number, pauses, optima))
     columns = {"jobs": attempts, "decisions": decisions, "timeline": line._asdict()}
     columns["timeline"]["power_w"] = pa.array(line.power_w, mask=np.isnan(line.power_w))
@@ -152,19 +153,30 @@ def collect(
 
 
 def charge_attempts(
-    attempts: Mapping[str, pa.Array], tariff: Tariff, pue: float
+    attempts: Mapping[str, pa.Array],
+    draws: tuple[Ints, Floats, Floats, Floats],
+    tariff: Tariff,
+    pue: float,
 ) -> dict[str, pa.Array]:
     """What the energy of each attempt costs and emits, times `pue`, by metric.
 
-    It counts as drawn evenly from the attempt's start to its end, pauses included.
+    It counts as drawn evenly from the attempt's start to its end, pauses included; that of an
+    attempt with `draws` (`Recorder.draws`) when it was drawn.
     """
     begin_s, end_s = (attempts[name].to_numpy() for name in ("start_time_s", "finish_time_s"))
     energy_j = attempts["energy_j"].to_numpy(zero_copy_only=False) * pue
-    return {
-        name: pa.array(charge_intervals(begin_s, end_s, energy_j, rate, tariff.origin_s),
-                       from_pandas=True)
-        for name, rate in tariff.rates.items()
-    }  # fmt: skip
+    rows, from_s, to_s, drawn_j = draws
+    columns = {}
+    for name, rate in tariff.rates.items():
+        charges = charge_intervals(begin_s, end_s, energy_j, rate, tariff.origin_s)
+        if len(rows):
+            parts = charge_intervals(from_s, to_s, drawn_j, rate, tariff.origin_s)
+            drawn = np.bincount(rows, drawn_j, len(charges))
+            weighed = np.bincount(rows, parts, len(charges))
+            known = drawn > 0
+            charges[known] = weighed[known] / drawn[known] * energy_j[known]
+        columns[name] = pa.array(charges, from_pandas=True)
+    return columns
 
 
 def charged_window(line: Timeline, stated: tuple[float | None, float | None]) -> Window:
@@ -249,6 +261,7 @@ def recorded_columns(recorder: Recorder, cluster: ClusterSpec) -> dict[str, pa.A
     batch_size, limit_w, epochs = (column(n) for n in ("batch_size", "power_limit_w", "epochs"))
     nodes, types = _nodes_of_choices(recorder), _types_of_choices(recorder, cluster)
     replayed = ((flags & REPLAYED) > 0).astype(np.int8)
+    retunes = {name: pa.array(column(name)) for name in ("retunes", "tune_paused_s")}
     parents = pa.nulls(len(flags), pa.string())
     if recorder.parents:
         parents = pa.array([recorder.parents.get(row) for row in range(len(flags))], pa.string())
@@ -272,6 +285,7 @@ def recorded_columns(recorder: Recorder, cluster: ClusterSpec) -> dict[str, pa.A
         "replayed": _encode(REPLAYED_FROM, replayed),
         "parent_model": parents,
         "preemptions": pa.array(column("preemptions")),
+        **(retunes if recorder.has_retunes else {}),
     }
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from wattkeeper.policies import registry
 from wattkeeper.policies.arrays import Floats
+from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import (
     JOB_ATTRIBUTES,
@@ -25,6 +26,7 @@ from wattkeeper.policies.protocols import (
     ZooView,
 )
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
+from wattkeeper.policies.signals import SignalView
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.engine.environment import SimulationEnvironment
@@ -345,6 +347,9 @@ class ScriptedContext:
 
     def foresight(self, start: Start) -> Profile:
         return self.known
+
+    def signal(self, name: str) -> SignalView:
+        raise PolicyError(f"there is no signal {name!r}")
 
     def options(self) -> Options:
         """What may be chosen."""

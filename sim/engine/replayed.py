@@ -1,0 +1,386 @@
+"""Attempts that are replayed: phases of constant rate and power."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+from wattkeeper.policies.profile import Curve, Objective, Profile
+from wattkeeper.policies.protocols import Measurement, Options
+from wattkeeper.sim.attempts.attempt import (
+    Attempt,
+    AttemptTotals,
+    Decision,
+    Execution,
+    Inheritance,
+    Tuned,
+    Untuned,
+)
+from wattkeeper.sim.engine.backend import Backend
+from wattkeeper.sim.engine.event_loop import EventLoop, ScheduledEvent, schedule_at
+from wattkeeper.sim.engine.latencies import Latencies
+from wattkeeper.sim.engine.rng import RandomStreams
+from wattkeeper.sim.engine.unprofiled import UnprofiledPower
+
+
+class ReplayRules(NamedTuple):
+    """How attempts of a run are replayed.
+
+    Attributes:
+        env: The event loop of the run.
+        streams: Picks the recorded run that an attempt replays.
+        objective: The cost of an epoch.
+        recorded: Whether every attempt holds its GPUs for the recorded duration of its job.
+        foreknown: Whether what profiling finds is known before the epoch that it takes.
+    """
+
+    env: EventLoop
+    streams: RandomStreams
+    objective: Objective
+    recorded: bool
+    foreknown: bool
+
+
+class Recorded(NamedTuple):
+    """What is known of a workload on a number of GPUs of a type."""
+
+    profile: Profile
+    options: Options
+    latencies: Latencies
+
+
+class Phase(ScheduledEvent):
+    """The end of a part of an attempt at constant rate and power.
+
+    Args:
+        execution: The attempt.
+        number: The number of the part; nothing happens if the attempt left it before.
+    """
+
+    def __init__(self, execution: Replayed, number: int) -> None:
+        self.execution = execution
+        self.number = number
+
+    def happen(self) -> None:
+        """Tell the attempt that its phase is over."""
+        if self.number == self.execution.phases:
+            self.execution.end_phase()
+
+
+DELAY: Final = 0
+QUERY: Final = 1
+WORK: Final = 2
+"""Stages of an attempt: it waits for its nodes, searches its parent, or works."""
+
+
+class Replayed(Execution):
+    """An attempt that is replayed.
+
+    Attributes:
+        backend: Gives the listener to which the attempt reports.
+        env: The event loop of the run.
+        inheritance: The share of the work that its parent leaves.
+        query_s: Remaining time of the parent search.
+        stage: `DELAY`, `QUERY` or `WORK`.
+        phases: Number of phases begun or interrupted.
+        since_s: Start of the current phase.
+        left_s: Duration of the current phase, unless it is interrupted.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        env: EventLoop,
+        attempt: Attempt,
+        inheritance: Inheritance,
+    ) -> None:
+        super().__init__(attempt)
+        self.backend = backend
+        self.env = env
+        self.inheritance = inheritance
+        self.query_s = inheritance.query_s
+        self.stage = WORK
+        self.phases = 0
+        self.since_s = 0.0
+        self.left_s = 0.0
+
+    @abstractmethod
+    def work(self) -> None:
+        """Begin or resume the work of the job."""
+
+    @abstractmethod
+    def end_work(self) -> None:
+        """Called when a phase of the work is over."""
+
+    @abstractmethod
+    def stop_work(self, left_s: float) -> None:
+        """Save the remaining time (s) of an interrupted phase of the work."""
+
+    def go_on(self, delay_s: float) -> None:
+        """Wait, search the parent, then work."""
+        if delay_s:
+            self.stage = DELAY
+            self.hold(delay_s)
+        elif self.query_s:
+            self.stage = QUERY
+            self.hold(self.query_s)
+        else:
+            self.stage = WORK
+            self.work()
+
+    def pause(self) -> None:
+        """Save the remaining time of the phase; a delay starts anew."""
+        self.phases += 1
+        left_s = self.left_s - (self.env.now_s - self.since_s)
+        if self.stage == WORK:
+            self.stop_work(left_s)
+        elif self.stage == QUERY:
+            self.query_s = max(0.0, left_s)
+
+    def end_phase(self) -> None:
+        """Begin the next stage, or end the phase of the work."""
+        if self.stage == WORK:
+            self.end_work()
+            return
+        if self.stage == QUERY:
+            self.query_s = 0.0
+        self.go_on(0.0)
+
+    def hold(self, left_s: float) -> None:
+        """Hold the GPUs without training for a while, s."""
+        self.backend.listener.holds(self.attempt)
+        self._enter(left_s)
+
+    def draw(self, left_s: float, power_w: float, settled: bool) -> None:
+        """Draw power (W) for a while (s); see `Listener.draws`."""
+        self.backend.listener.draws(self.attempt, power_w, self.env.now_s, settled)
+        self._enter(left_s)
+
+    def _enter(self, left_s: float) -> None:
+        env = self.env
+        self.phases += 1
+        self.since_s = now_s = env.now_s
+        self.left_s = left_s
+        schedule_at(env, now_s + left_s, Phase(self, self.phases))
+
+
+class RecordedRun(Replayed):
+    """An attempt of a job without a workload: it runs for its recorded duration.
+
+    Under a power limit it takes that over its relative speed; where occupancy is `recorded`, it
+    still holds its GPUs for its recorded duration, and its energy is spread over that.
+
+    Attributes:
+        limit_w: Power limit of each of its GPUs; NaN: none.
+        power_w: Its power.
+        full_s: Its time without a parent.
+        hold_share: Time for which it holds its GPUs, relative to the time that it takes.
+        rest_s: Remaining time.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        env: EventLoop,
+        attempt: Attempt,
+        inheritance: Inheritance,
+        power: UnprofiledPower,
+        limit_w: float,
+        recorded: bool = False,
+    ) -> None:
+        super().__init__(backend, env, attempt, inheritance)
+        job = attempt.job
+        self.limit_w = limit_w
+        self.power_w, speed = power.under_limit(job, attempt.gpu_type, limit_w)
+        self.full_s = job.duration_s / speed
+        self.hold_share = speed if recorded else 1.0
+        self.rest_s = self.full_s * inheritance.work * self.hold_share
+
+    def work(self) -> None:
+        """Work for the remaining time."""
+        self.draw(self.rest_s, self.power_w / self.hold_share, not math.isnan(self.limit_w))
+
+    def stop_work(self, left_s: float) -> None:
+        """Save the remaining time, s."""
+        self.rest_s = left_s
+
+    def end_work(self) -> None:
+        """End the attempt."""
+        work = self.inheritance.work
+        time_s, saved_s = self.full_s * work, self.full_s * (1 - work)
+        self.backend.listener.ran(
+            self.attempt, time_s, self.power_w * time_s, saved_s, self.limit_w
+        )
+
+
+Step = Callable[[], None]
+
+
+def _nothing() -> None:
+    """The step of an attempt that has no further one."""
+
+
+class Trained(Replayed):
+    """An attempt of a job with a workload: its training is replayed from a profile.
+
+    Attributes:
+        rules: How it is replayed.
+        decision: Its configuration.
+        curve: The profile of its batch size.
+        latencies: Delays besides training.
+        next: The step at which it begins or resumes.
+        then: The step after the current phase.
+        power_w: Power in a phase of training.
+        settled: Whether its power limit is chosen in that phase.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        rules: ReplayRules,
+        attempt: Attempt,
+        inheritance: Inheritance,
+        decision: Decision,
+        known: Recorded,
+    ) -> None:
+        super().__init__(backend, rules.env, attempt, inheritance)
+        self.rules = rules
+        self.decision = decision
+        self.curve = known.profile.curves[decision.batch_size]
+        self.latencies = known.latencies
+        self.next: Step = self.launch
+        self.then: Step = _nothing
+        self.power_w = 0.0
+        self.settled = False
+
+    def work(self) -> None:
+        """Begin, or resume where it was preempted."""
+        self.next()
+
+    def end_work(self) -> None:
+        """Take the next step; an attempt that ended refers to no step, and so not to itself."""
+        then, self.then, self.next = self.then, _nothing, _nothing
+        then()
+
+    def stop_work(self, left_s: float) -> None:
+        """Save the remaining time (s) of training; if it only held its GPUs, `next` was set."""
+        if not self.attempt.is_idle:
+            self.next = partial(self.train, left_s, self.power_w, self.settled, self.then)
+
+    def wait(self, delay_s: float, then: Step, again: Step) -> None:
+        """Hold the GPUs for a while (s), then take a step; take another one if preempted."""
+        if delay_s:
+            self.then, self.next = then, again
+            self.hold(delay_s)
+        else:
+            then()
+
+    def train(self, left_s: float, power_w: float, settled: bool, then: Step) -> None:
+        """Train for a while (s) at a mean power (W), then take a step."""
+        self.then = then
+        self.power_w = power_w
+        self.settled = settled
+        self.draw(left_s, power_w, settled)
+
+    def launch(self) -> None:
+        """Start training, which takes a while, and so does every limit that is set first."""
+        decision, latencies = self.decision, self.latencies
+        limits = len(decision.profile_w) if isinstance(decision, Untuned) else 1
+        self.wait(latencies.start_s + latencies.settle_s * limits, self.begin, self.launch)
+
+    def begin(self) -> None:
+        """Train to the end, or for the epoch in which power limits are measured."""
+        attempt, rules, curve, decision = self.attempt, self.rules, self.curve, self.decision
+        job = attempt.job
+        from_scratch = curve.epochs[rules.streams.pick(job, attempt.number, len(curve.epochs))]
+        target = self.inheritance.epochs_left(from_scratch)
+        saved_epochs = from_scratch - target if target < from_scratch else 0.0
+        if isinstance(decision, Tuned):
+            self.train_to_end(decision, target, saved_epochs, None)
+            return
+        untuned = decision
+        report = tuple([Measurement(*point) for point in _points(curve, untuned.profile_w)])
+        first = _profiling_epoch(report)
+        if rules.foreknown:
+            tuned = self.backend.listener.measured(untuned, report)
+            self.train_to_end(tuned, target, saved_epochs, first)
+            return
+
+        def end_profiling() -> None:
+            tuned = self.backend.listener.measured(untuned, report)
+            follow = partial(self.train_to_end, tuned, target, saved_epochs, first)
+            self.wait(self.latencies.settle_s, follow, follow)
+
+        time_s, energy_j = first
+        self.train(time_s * job.time_scale, energy_j / time_s, False, end_profiling)
+
+    def train_to_end(
+        self, tuned: Tuned, target: float, saved_epochs: float, first: tuple[float, float] | None
+    ) -> None:
+        """Train at the limit that is now known, after the first epoch if it was taken."""
+        rules, job = self.rules, self.attempt.job
+        totals = self.plan(tuned, target, first)
+        if saved_epochs and totals.reached:
+            epoch_s = self.curve.epoch(tuned.power_limit_w)[0]
+            totals = totals._replace(saved_s=saved_epochs * epoch_s * job.time_scale)
+        if rules.recorded:
+            hold_s = job.duration_s
+            power_w = totals.energy_j * job.time_scale / hold_s if hold_s > 0 else 0.0
+        else:
+            done_s, done_j = first if first and not rules.foreknown else (0.0, 0.0)
+            left_s = totals.time_s - done_s
+            hold_s = left_s * job.time_scale
+            power_w = (totals.energy_j - done_j) / left_s if left_s > 0 else 0.0
+        self.train(hold_s, power_w, True, lambda: self.leave(tuned, totals))
+
+    def leave(self, tuned: Tuned, totals: AttemptTotals) -> None:
+        """End the attempt after the delays of its reports and of its stop."""
+        end = partial(self.backend.listener.ended, self.attempt, tuned, totals)
+        latencies = self.latencies
+        self.wait(latencies.stop_s + latencies.report_s * totals.epochs, end, end)
+
+    def plan(self, tuned: Tuned, target: float, first: tuple[float, float] | None) -> AttemptTotals:
+        """The totals at the end of the attempt."""
+        time_s, energy_j = self.curve.epoch(tuned.power_limit_w)
+        options, bound = tuned.start.options, tuned.configuration.cost_bound
+        most = float(options.max_epochs)
+        if not math.isinf(bound):
+            highest_w = self.curve.max_limit_w * options.gpus
+            cost = self.rules.objective.cost
+            epoch_cost = cost(energy_j, time_s, highest_w)
+            if first and not self.rules.foreknown:
+                left = bound - cost(first[1], first[0], highest_w)
+                most = min(most, 1 + max(0.0, left // epoch_cost))
+            else:
+                most = min(most, bound // epoch_cost)
+        reached = target <= most
+        epochs = int(target if reached else most)
+        if first and epochs:
+            return AttemptTotals(
+                epochs,
+                first[0] + (epochs - 1) * time_s,
+                first[1] + (epochs - 1) * energy_j,
+                reached,
+            )
+        return AttemptTotals(epochs, epochs * time_s, epochs * energy_j, reached)
+
+
+def _points(curve: Curve, limits_w: tuple[float, ...]) -> list[tuple[float, float, float]]:
+    by_limit = dict(
+        zip(
+            curve.limits_w,
+            zip(curve.time_per_epoch_s, curve.average_power_w, strict=True),
+            strict=True,
+        )
+    )
+    return [(limit, *by_limit[limit]) for limit in limits_w]
+
+
+def _profiling_epoch(report: tuple[Measurement, ...]) -> tuple[float, float]:
+    """Time (s) and energy (J) of an epoch whose work is shared equally among all limits."""
+    time_s = math.fsum(m.time_per_epoch_s for m in report) / len(report)
+    energy_j = math.fsum(m.time_per_epoch_s * m.average_power_w for m in report) / len(report)
+    return time_s, energy_j

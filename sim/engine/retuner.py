@@ -1,0 +1,221 @@
+"""Asks `Tune` about attempts after their start, and has its answers carried out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.moments import Moment
+from wattkeeper.policies.protocols import Configuration, Knobs, Measurement, Running, Start
+from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.sim.attempts.decisions import DecisionMaker
+from wattkeeper.sim.engine.event_loop import Callback, EventLoop, schedule_at
+
+WAKES: Final = 1_000_000
+SHORTEST_WAKE_S: Final = 1e-3
+"""The least time from wake to wake, s, as the mean of so many wakes."""
+
+
+class Tuning:
+    """An attempt between its start and its end.
+
+    Attributes:
+        execution: The attempt.
+        start: What `Tune` was shown at the start.
+        configuration: The choice of `Configure`.
+        knobs: What is in force.
+        retunes: How often knobs changed after the start.
+        measured: What was measured of power limits.
+        wake: When `Tune` is asked again; None if it did not ask for that.
+        missed: A moment that came while it did not train; it is asked when it does.
+        slowdown: The pace that a straggler imposes.
+        share_w: Its share of the power cap, W.
+    """
+
+    def __init__(
+        self, execution: Execution, start: Start, configuration: Configuration, knobs: Knobs
+    ) -> None:
+        self.execution = execution
+        self.start = start
+        self.configuration = configuration
+        self.knobs = knobs
+        self.retunes = 0
+        self.measured: tuple[Measurement, ...] = ()
+        self.wake: Callback | None = None
+        self.missed: Moment | None = None
+        self.slowdown = 1.0
+        self.share_w = math.inf
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether `Tune` paused it."""
+        return self.knobs.run == "pause"
+
+
+class Retuner:
+    """Asks `Tune` at the moments that its config names.
+
+    An attempt that does not train, since it waits, is restored or profiled, is asked as soon as it
+    does; one that `Tune` itself paused is asked at once.
+
+    Args:
+        loop: The event loop of the run.
+        decisions: Asks the policy.
+        moments: The moments that it wants.
+        pause: Pauses an attempt.
+        go_on: Lets a paused attempt go on.
+        stop: Ends an attempt.
+        allowed: The knobs nearest to those chosen that the power cap allows.
+    """
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        decisions: DecisionMaker,
+        moments: tuple[Moment, ...],
+        pause: Callable[[Execution], None],
+        go_on: Callable[[Execution], None],
+        stop: Callable[[Execution], None],
+        allowed: Callable[[Execution, Knobs], Knobs],
+    ) -> None:
+        self._loop = loop
+        self._decisions = decisions
+        self._moments = frozenset(moments)
+        self._pause = pause
+        self._go_on = go_on
+        self._stop = stop
+        self._allowed = allowed
+        self._tunings: dict[int, Tuning] = {}
+        self._wakes = 0
+        self._wakes_since_s = 0.0
+
+    def wants(self, moment: Moment) -> bool:
+        """Whether the policy is asked at a moment."""
+        return moment in self._moments
+
+    def begin(
+        self, execution: Execution, start: Start, configuration: Configuration, knobs: Knobs
+    ) -> None:
+        """Follow an attempt that begins with knobs; the caller pauses it if they say so."""
+        tuning = Tuning(execution, start, configuration, knobs._replace(profile_w=()))
+        self._tunings[start.job.number] = tuning
+        self._wake_at(tuning, knobs.wake_s)
+
+    def settle(self, number: int, knobs: Knobs, measured: tuple[Measurement, ...]) -> None:
+        """Take over the knobs that were chosen after power limits of a job were measured."""
+        tuning = self._tunings[number]
+        tuning.measured = measured
+        tuning.knobs = knobs._replace(run="go")
+        self._wake_at(tuning, knobs.wake_s)
+        if knobs.run != "go":  # once it trains
+            late = Callback(self._carry_out_late, (tuning, knobs))
+            schedule_at(self._loop, self._loop.now_s, late)
+
+    def _carry_out_late(self, chosen: tuple[Tuning, Knobs]) -> None:
+        tuning, knobs = chosen
+        if self._tunings.get(tuning.start.job.number) is tuning:
+            self._carry_out(tuning, knobs)
+
+    def end(self, number: int) -> int:
+        """Forget the attempt of a job, by its number; returns how often its knobs changed."""
+        tuning = self._tunings.pop(number, None)
+        if tuning is None:
+            return 0
+        if tuning.wake is not None:
+            tuning.wake.cancel()
+        return tuning.retunes
+
+    def is_paused(self, number: int) -> bool:
+        """Whether `Tune` paused the attempt of a job."""
+        tuning = self._tunings.get(number)
+        return tuning is not None and tuning.is_paused
+
+    def training(self, attempt: Attempt) -> None:
+        """Note that an attempt trains: it is asked about what it missed, at once."""
+        tuning = self._tunings.get(attempt.job.number)
+        if tuning is not None and tuning.missed is not None:
+            moment, tuning.missed = tuning.missed, None
+            schedule_at(self._loop, self._loop.now_s, Callback(self._ask_missed, (tuning, moment)))
+
+    def _ask_missed(self, missed: tuple[Tuning, Moment]) -> None:
+        self._ask(*missed)
+
+    def epoch_ended(self, attempt: Attempt) -> None:
+        """Ask about an attempt that ended an epoch, and goes on unless it is paused or stopped."""
+        tuning = self._tunings[attempt.job.number]
+        self._ask_now(tuning, "epoch")
+
+    def ask_all(self, moment: Moment) -> None:
+        """Ask about all attempts, in the order of their jobs."""
+        for number in sorted(self._tunings):
+            tuning = self._tunings.get(number)
+            if tuning is not None:
+                self._ask(tuning, moment)
+
+    def _ask(self, tuning: Tuning, moment: Moment) -> None:
+        number = tuning.start.job.number
+        if self._tunings.get(number) is not tuning:
+            return  # it ended
+        if tuning.is_paused or tuning.execution.is_training:
+            self._ask_now(tuning, moment)
+        else:
+            tuning.missed = moment
+
+    def _ask_now(self, tuning: Tuning, moment: Moment) -> None:
+        running = Running(
+            tuning.start, tuning.configuration, tuning.measured, moment,
+            tuning.execution.progress(), tuning.knobs, tuning.slowdown, tuning.share_w,
+        )  # fmt: skip
+        knobs = self._decisions.retune(running)
+        if knobs is not None:
+            self._carry_out(tuning, knobs)
+
+    def _carry_out(self, tuning: Tuning, knobs: Knobs) -> None:
+        execution, before = tuning.execution, tuning.knobs
+        if knobs.run == "stop":
+            self._stop(execution)
+            return
+        self._wake_at(tuning, knobs.wake_s)
+        knobs = self._allowed(execution, knobs)
+        now = knobs._replace(
+            power_limit_w=before.power_limit_w if knobs.power_limit_w is None
+            else knobs.power_limit_w,
+            profile_w=(),
+            clock_mhz=before.clock_mhz if knobs.clock_mhz is None else knobs.clock_mhz,
+            plan=before.plan if knobs.plan is None else knobs.plan,
+        )  # fmt: skip
+        tuning.knobs = now
+        if now[:5] == before[:5]:
+            return
+        tuning.retunes += 1
+        if now.run == "pause" and before.run == "go":
+            self._pause(execution)
+        if now[:4] != before[:4]:
+            execution.retune(now)
+        if now.run == "go" and before.run == "pause":
+            self._go_on(execution)
+
+    def _wake_at(self, tuning: Tuning, time_s: float) -> None:
+        if tuning.wake is not None:
+            tuning.wake.cancel()
+            tuning.wake = None
+        if time_s != math.inf:
+            tuning.wake = Callback(self._woken, tuning)
+            schedule_at(self._loop, time_s, tuning.wake)
+
+    def _woken(self, tuning: Tuning) -> None:
+        tuning.wake = None
+        self._wakes += 1
+        if self._wakes == WAKES:
+            passed_s = self._loop.now_s - self._wakes_since_s
+            if passed_s < WAKES * SHORTEST_WAKE_S:
+                raise PolicyError(
+                    f"Tune was woken {WAKES:,} times within {passed_s:g} s, at last at "
+                    f"{self._loop.now_s:g} s; allowed is a mean of {SHORTEST_WAKE_S:g} s or more "
+                    "from wake to wake",
+                    "tune",
+                )
+            self._wakes, self._wakes_since_s = 0, self._loop.now_s
+        self._ask(tuning, "wake")
