@@ -1,27 +1,17 @@
-"""Registry of policies by decision point and name.
-
-A policy is one module in `policies/<decision point>/`: a frozen config class, whose `kind` is the
-policy's name in a scenario, and the policy that it builds. Defining the class registers it. Other
-distributions register theirs by an entry point in the group `wattkeeper.policies` that names a
-module.
-"""
+"""Policies by decision point and name; see `parts` for how they are registered."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Mapping
-from functools import cache
-from importlib.metadata import entry_points
 from typing import Any, ClassVar, get_args
 
-from pydantic import ConfigDict, ValidationError
+from pydantic import ValidationError
 
-from wattkeeper.policies.described import Described
 from wattkeeper.policies.errors import InputError, PolicyError, Problem
 from wattkeeper.policies.errors import Point as Point
-from wattkeeper.policies.failures import explain_failures, explain_import
+from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.moments import FIRST, Moment
+from wattkeeper.policies.parts import Part, parts, register
 from wattkeeper.policies.protocols import Configure, Options, Place, Policy, Select, Tune
 from wattkeeper.policies.retaining import Retain
 
@@ -32,13 +22,9 @@ BASES: Mapping[Point, type[Policy]] = {
 }  # fmt: skip
 """Base class of the policies of each decision point."""
 
-_configs: dict[Point, dict[str, type[PolicyConfig]]] = {point: {} for point in POINTS}
 
-
-class PolicyConfig(Described):
-    """Base of all policy configs; the docstring under a field is its description in the schema."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+class PolicyConfig(Part):
+    """Base of all policy configs."""
 
     point: ClassVar[Point]
     """The decision point."""
@@ -64,9 +50,6 @@ class PolicyConfig(Described):
     moments: ClassVar[tuple[Moment, ...]] = FIRST
     """When a `Tune` policy is asked; a run pays for those that are named here."""
 
-    kind: str
-    """The policy's name; a subclass narrows it to one `Literal`."""
-
     @property
     def signals(self) -> tuple[str, ...]:
         """The signals that it reads.
@@ -79,14 +62,11 @@ class PolicyConfig(Described):
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         """Register the class under its kind."""
         super().__pydantic_init_subclass__(**kwargs)
-        name = f"{cls.__module__}.{cls.__qualname__}"
         point, kind = getattr(cls, "point", None), cls.model_fields["kind"].default
         if point not in POINTS or not isinstance(kind, str):
+            name = f"{cls.__module__}.{cls.__qualname__}"
             raise PolicyError(f"{name} needs a decision point (`point`) and a name (`kind`)")
-        known = _configs[point].setdefault(kind, cls)
-        before = f"{known.__module__}.{known.__qualname__}"
-        if before != name:
-            raise PolicyError(f"two {point} policies are called {kind!r}: {before} and {name}")
+        register(point, f"{point} policies", cls)
 
     @property
     def needed_columns(self) -> Mapping[str, str]:
@@ -103,20 +83,6 @@ class PolicyConfig(Described):
     def build(self) -> Any:
         """Build a policy with this config: a subclass of its decision point."""
         return self.policy(self) if len(type(self).model_fields) > 1 else self.policy()
-
-
-@cache
-def _load_all() -> None:
-    for point in POINTS:
-        package = importlib.import_module(f"wattkeeper.policies.{point}")
-        for module in pkgutil.iter_modules(package.__path__):
-            if not module.name.startswith("_"):
-                importlib.import_module(f"{package.__name__}.{module.name}")
-    for entry in entry_points(group="wattkeeper.policies"):
-        try:
-            entry.load()
-        except BaseException as error:
-            raise explain_import(entry, error) from None
 
 
 def build_policy(config: PolicyConfig) -> Any:
@@ -184,5 +150,4 @@ def find_config(
 
 def policies(point: Point) -> dict[str, type[PolicyConfig]]:
     """The config classes of a decision point by kind, in alphabetical order."""
-    _load_all()
-    return dict(sorted(_configs[point].items()))
+    return parts(point)

@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from wattkeeper.policies import registry
+from wattkeeper.policies import parts
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PROGRAM: Final = "wattkeeper.scenarios"
@@ -123,7 +123,7 @@ def serve(requests: socket.socket) -> None:
     """Fork a process for each request; returns in that process alone, which is ready to run."""
     for name in IMPORTED:
         importlib.import_module(name)
-    assert not registry._load_all.cache_info().currsize, "policies are known"
+    assert not parts._load_all.cache_info().currsize, "policies are known"
     gc.collect()
     gc.freeze()
     while True:

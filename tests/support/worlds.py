@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from wattkeeper.policies import registry
+from wattkeeper.policies import parts, registry
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.profile import Curve, Objective, Profile
@@ -327,7 +327,7 @@ def stub(point: Point, *, needs_foresight: bool = False, **methods: Callable[...
         "build": lambda _: policy(),
     }
     config = type("StubConfig", (PolicyConfig,), body)
-    registry._configs[point].pop("stub")
+    parts._parts[point].pop("stub")
     return config()
 
 

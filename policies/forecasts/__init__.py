@@ -1,0 +1,1 @@
+"""Forecasts of signals; one file per forecast."""
