@@ -22,6 +22,7 @@ class Curve(NamedTuple):
             not measured.
         epochs: Epochs to the workload's target by recorded run; infinite where the target was not
             reached.
+        interpolated: Whether there are limits between the recorded ones, with interpolated values.
     """
 
     batch_size: int
@@ -29,6 +30,7 @@ class Curve(NamedTuple):
     time_per_epoch_s: tuple[float, ...]
     average_power_w: tuple[float, ...]
     epochs: tuple[float, ...]
+    interpolated: bool = False
 
     @property
     def max_limit_w(self) -> float:

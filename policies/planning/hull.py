@@ -1,0 +1,96 @@
+"""Operating points of a job, and the mixes of them that draw the least power."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from wattkeeper.policies.profile import Curve
+
+
+class SpeedPoint(NamedTuple):
+    """What a job does at a power limit.
+
+    Attributes:
+        speed: Work per second, in epochs.
+        power_w: Mean power of all its GPUs together, W.
+        power_limit_w: The limit of each GPU, W; 0 while it pauses.
+    """
+
+    speed: float
+    power_w: float
+    power_limit_w: float
+
+
+Share = tuple[SpeedPoint, float]
+"""A point, and the share of the time that is spent there."""
+
+
+def speed_points(curve: Curve) -> tuple[SpeedPoint, ...]:
+    """The points of a curve, by limit."""
+    rows = zip(curve.limits_w, curve.time_per_epoch_s, curve.average_power_w, strict=True)
+    return tuple(SpeedPoint(1 / time_s, power_w, limit_w) for limit_w, time_s, power_w in rows)
+
+
+def paused(idle_w: float) -> SpeedPoint:
+    """The point of a pause, in which all GPUs of the job together draw `idle_w` W."""
+    return SpeedPoint(0.0, idle_w, 0.0)
+
+
+def fastest(points: Iterable[SpeedPoint]) -> SpeedPoint:
+    """The point of the highest speed; of several, the one that draws least."""
+    return max(points, key=lambda point: (point.speed, -point.power_w, -point.power_limit_w))
+
+
+def lower_hull(points: Iterable[SpeedPoint]) -> tuple[SpeedPoint, ...]:
+    """The points whose mixes draw the least power at each speed, by ascending speed.
+
+    These are the vertices of the lower convex hull of (speed, power), from the lowest speed to the
+    highest one.
+    """
+    hull: list[SpeedPoint] = []
+    for point in sorted(points):
+        if hull and point.speed == hull[-1].speed:
+            continue
+        while len(hull) > 1 and _is_above(hull[-2], hull[-1], point):
+            hull.pop()
+        hull.append(point)
+    return tuple(hull)
+
+
+def upper_hull(points: Iterable[SpeedPoint]) -> tuple[SpeedPoint, ...]:
+    """The points whose mixes draw the most power at each speed, for rates below zero."""
+    mirrored = lower_hull(point._replace(power_w=-point.power_w) for point in points)
+    return tuple(point._replace(power_w=-point.power_w) for point in mirrored)
+
+
+def _is_above(left: SpeedPoint, middle: SpeedPoint, right: SpeedPoint) -> bool:
+    """Whether the middle one is on or above the line between the others."""
+    rise = (right.power_w - left.power_w) * (middle.speed - left.speed)
+    return (middle.power_w - left.power_w) * (right.speed - left.speed) >= rise
+
+
+def mix(hull: Sequence[SpeedPoint], speed: float) -> tuple[Share, ...]:
+    """The mix of neighbouring hull points with a mean speed, the faster one first.
+
+    A speed out of the hull's range gets the nearest point.
+    """
+    if speed <= hull[0].speed:
+        return ((hull[0], 1.0),)
+    for slow, fast in pairwise(hull):
+        if speed < fast.speed:
+            share = (speed - slow.speed) / (fast.speed - slow.speed)
+            return ((fast, share), (slow, 1 - share)) if share > 0 else ((slow, 1.0),)
+    return ((hull[-1], 1.0),)
+
+
+def blind_mix(points: Iterable[SpeedPoint], work: float, time_s: float) -> tuple[Share, ...]:
+    """The mix of limits that does some work within a time with the least energy.
+
+    It knows no rates. Where less haste than the time allows saves nothing, the work ends before.
+    """
+    running = lower_hull(points)
+    hull = lower_hull((*running, paused(0.0)))
+    required = max(work / time_s, hull[1].speed) if time_s > 0 else hull[-1].speed
+    return mix(hull[1:], required)
