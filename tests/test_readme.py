@@ -188,13 +188,16 @@ def save_scripts(folder: Path, lines: list[str]) -> list[str]:
     return lines
 
 
-def save_policy(folder: Path) -> None:
-    """What the page says to save, and what installing it would add."""
-    for kind, name in (("python", "share_of_power.py"), ("toml", "pyproject.toml")):
-        (block,) = (text for found, text in BLOCK.findall(PAGES["policy.md"]) if found == kind)
-        (folder / name).write_text(block, encoding="utf-8")
+def save_policy(folder: Path, page: str = "policy.md", name: str = "share-of-power") -> None:
+    """What a page says to save, and what installing it would add."""
+    module = name.replace("-", "_")
+    (code,) = (text for kind, text in BLOCK.findall(PAGES[page]) if kind == "python")
+    (folder / f"{module}.py").write_text(code, encoding="utf-8")
+    (block,) = (text for kind, text in BLOCK.findall(PAGES["policy.md"]) if kind == "toml")
+    block = block.replace("share-of-power", name).replace("share_of_power", module)
+    (folder / "pyproject.toml").write_text(block, encoding="utf-8")
     project = tomllib.loads(block)["project"]
-    info = folder / "share_of_power-0.1.dist-info"
+    info = folder / f"{module}-0.1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
     ((group, points),) = project["entry-points"].items()
@@ -221,6 +224,23 @@ def test_a_policy_of_ones_own_decides_the_same_live(command: Command, tmp_path: 
     limits = simulated.groupby("variant")["power_limit_w"].unique().map(list).to_dict()
     assert limits["share-60"] < limits["share-80"] < limits["full"]
     assert "share-of-power" in command("schema").stdout
+
+
+def test_a_policy_follows_the_price_that_is_charged(command: Command, tmp_path: Path) -> None:
+    """As the page on signals shows it."""
+    save_policy(tmp_path, "signals.md", "follow-price")
+    blocks = BLOCK.findall(PAGES["signals.md"])
+    (prices,) = (text for kind, text in blocks if not kind and text.startswith("time,"))
+    (tmp_path / "prices.csv").write_text(prices, encoding="utf-8")
+    (scenario,) = (text for kind, text in blocks if kind == "yaml" and text.startswith("name:"))
+    (tmp_path / "prices.yaml").write_text(scenario, encoding="utf-8")
+    for line in commands("signals.md"):
+        command(*words(line))
+    jobs = pd.read_parquet(tmp_path / "results/prices/jobs.parquet")
+    charged = jobs.groupby("variant")["electricity_cost"].sum()
+    assert charged["follow"] < charged["full"]
+    assert jobs[jobs["variant"] == "follow"]["retunes"].sum() >= 2
+    assert jobs[jobs["variant"] == "full"]["retunes"].isna().all()
 
 
 def test_commands_without_data(inside: Command, tmp_path: Path) -> None:
@@ -271,7 +291,7 @@ LIVE = {"devices.md", "live.md", "record.md", "session.md"}
     [
         pytest.param(page, marks=[pytest.mark.slow] * (page in TRAINS))
         for page in PAGES
-        if page not in ("README.md", "policy.md")
+        if page not in ("README.md", "policy.md", "signals.md")
     ],
 )
 def test_commands_of_pages(

@@ -34,9 +34,9 @@ from wattkeeper.sim.attempts.attempt import (
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.event_loop import Callback
-from wattkeeper.sim.engine.replayed import RecordedRun
 from wattkeeper.sim.engine.rng import RandomStreams
-from wattkeeper.sim.engine.unprofiled import UnprofiledPower
+from wattkeeper.sim.replay.replayed import RecordedRun
+from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 from wattkeeper.traces.files.names import file_name
 
 

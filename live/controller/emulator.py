@@ -20,7 +20,7 @@ from wattkeeper.policies.errors import InputError, WattkeeperError
 EARLY_S = 1e-6
 
 
-class Progress:
+class EmulatedProgress:
     """The progress of an epoch, saved when the training is stopped.
 
     Attributes:
@@ -64,7 +64,7 @@ def emulate() -> None:
     with Session("rehearsal", batch_sizes=[1], default_batch_size=1, max_epochs=1) as session:
         limits = session.assignment.profile_w
         steps = 2 * len(limits) or 1
-        progress = Progress()
+        progress = EmulatedProgress()
         session.keep(progress=progress)
         for device in devices:
             device.draw({limit: w / len(devices) for limit, (_, w) in points.items()})

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from wattkeeper.scenarios.bench.baselines import Core
-from wattkeeper.sim.engine import replay
+from wattkeeper.sim.engine import recorder
 
 EVENTS: Final = 100_000
 WAITING: Final = 1000
@@ -43,7 +43,7 @@ class Speed(NamedTuple):
 
 def core() -> Core:
     """Whether the core is compiled here."""
-    return "interpreted" if str(replay.__file__).endswith(".py") else "compiled"
+    return "interpreted" if str(recorder.__file__).endswith(".py") else "compiled"
 
 
 def measure(run: Callable[[], object], expected: float | None, accept: bool) -> Speed:

@@ -55,7 +55,8 @@ def read_tariffs(loaded: LoadedScenario, traces: Sequence[Trace]) -> dict[str, T
             }
             _check_currency(section, rates.get(COST))
             is_timed = any(isinstance(rate, Series) for rate in rates.values())
-            tariffs[variant] = Tariff(rates, _origin_s(section, traces) if is_timed else 0.0)
+            origin_s = find_origin_s(section.origin, section.zone, traces) if is_timed else 0.0
+            tariffs[variant] = Tariff(rates, origin_s)
     return tariffs
 
 
@@ -88,10 +89,16 @@ def _check_currency(section: ElectricitySection, price: Rate | None) -> None:
         )
 
 
-def _origin_s(section: ElectricitySection, traces: Sequence[Trace]) -> float:
-    """The date of second 0, in seconds since 1970 (UTC): as stated, or of the trace of jobs."""
-    if section.origin is not None:
-        return section.origin.timestamp()
+def find_origin_s(origin: datetime | None, zone: str | None, traces: Sequence[Trace]) -> float:
+    """The date of second 0, in seconds since 1970 (UTC): as stated, or of the trace of jobs.
+
+    `zone`: time zone of the trace's own date, where the trace does not know it.
+
+    Raises:
+        InputError: If it is not known.
+    """
+    if origin is not None:
+        return origin.timestamp()
     advice = "state it: `origin: 2024-01-31T00:00:00+01:00`"
     origins = [str(trace.quality.get("time_origin", "")) for trace in traces
                if trace.kind == "jobs"]  # fmt: skip
@@ -99,8 +106,8 @@ def _origin_s(section: ElectricitySection, traces: Sequence[Trace]) -> float:
     if match is None:
         raise InputError(f"a series needs the date of second 0, which no trace knows; {advice}")
     moment = datetime.fromisoformat(match[1])
-    if section.zone is not None:
-        return moment.replace(tzinfo=ZoneInfo(section.zone)).timestamp()
+    if zone is not None:
+        return moment.replace(tzinfo=ZoneInfo(zone)).timestamp()
     if "UTC" not in match[2].split(","):
         raise InputError(
             f"second 0 is {match[1]} on {match[2]}; say its time zone (`zone: Europe/Berlin`), or "

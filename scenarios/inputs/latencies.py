@@ -8,8 +8,8 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.spec.sections.cluster import Facility
 from wattkeeper.scenarios.spec.sections.settings import LatenciesSection as Stated
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.engine.latencies import AllLatencies, Latencies
-from wattkeeper.sim.engine.replay import Profiles
+from wattkeeper.sim.replay.backend import Profiles
+from wattkeeper.sim.replay.latencies import AllLatencies, Latencies
 from wattkeeper.traces.trace import Trace
 
 NO_LATENCIES: Final[AllLatencies] = {}

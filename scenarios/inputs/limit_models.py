@@ -14,7 +14,7 @@ from wattkeeper.scenarios.inputs.clusters import UsedCluster, name_gpu_model
 from wattkeeper.scenarios.inputs.measured_power import measured_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.spec.sections.cluster import UniformCluster
-from wattkeeper.sim.engine.unprofiled import LimitModel, UnprofiledPower, limit_options
+from wattkeeper.sim.replay.unprofiled import LimitModel, UnprofiledPower, limit_options
 from wattkeeper.traces.gpus.model import Boundness, GpuModel, curve, find_gpu_model, gpu_models
 
 

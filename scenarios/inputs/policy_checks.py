@@ -2,12 +2,13 @@
 
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, WattkeeperError
 from wattkeeper.policies.failures import explain_failures
+from wattkeeper.policies.moments import FIRST
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
 from wattkeeper.scenarios.inputs.job_filter import COLUMNS, name_job
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
-from wattkeeper.scenarios.spec.variants import DEFAULTS, policy_of, zoo_of
-from wattkeeper.sim.engine.replay import options_of
+from wattkeeper.scenarios.spec.variants import DEFAULTS, occupancy_of, policy_of, zoo_of
+from wattkeeper.sim.replay.backend import options_of
 
 
 def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
@@ -26,6 +27,7 @@ def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
             _check_search(loaded, variant, configure)
         _check_zoo(loaded, run, variant, configure)
         _check_touched(loaded, inputs, variant)
+        _check_moments(loaded, variant)
         _check_energy(loaded, run, variant)
         for point in DEFAULTS:
             config = policy_of(loaded.scenario, variant, point)
@@ -56,6 +58,23 @@ def _check_touched(loaded: LoadedScenario, inputs: ScenarioInputs, variant: str)
             "job has one (workload.profiles, workload.mapping)"
         )
         raise locate_error(loaded, variant, PolicyError(what, point))
+
+
+def _check_moments(loaded: LoadedScenario, variant: str) -> None:
+    """Refuse a `Tune` policy that decides over time where nothing can change then."""
+    scenario = loaded.scenario
+    tune = policy_of(scenario, variant, "tune")
+    if set(tune.moments) <= set(FIRST):
+        return
+    profiling = scenario.variants[variant].profiling or scenario.profiling
+    if occupancy_of(scenario, variant) == "recorded":
+        why = "occupancy: recorded leaves nothing to change while a job runs"
+    elif profiling == "foreknown":
+        why = "profiling: foreknown is for policies that decide at the start alone"
+    else:
+        return
+    what = f"tune: {tune.kind} decides while jobs run, but {why}"
+    raise locate_error(loaded, variant, PolicyError(what, "tune"))
 
 
 def _check_search(loaded: LoadedScenario, variant: str, configure: PolicyConfig) -> None:

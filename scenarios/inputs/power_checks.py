@@ -19,9 +19,9 @@ from wattkeeper.scenarios.spec.yaml_document import YamlDocument
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.node_states import PowerBudget
-from wattkeeper.sim.engine.replay import Profiles, Replay
 from wattkeeper.sim.engine.rng import NamedStreams
-from wattkeeper.sim.engine.unprofiled import UnprofiledPower
+from wattkeeper.sim.replay.backend import Profiles, Replay
+from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 
 
 class Kind(NamedTuple):

@@ -12,6 +12,7 @@ from wattkeeper.scenarios.inputs.latencies import latencies_of, with_preemption
 from wattkeeper.scenarios.inputs.power_checks import check_cap
 from wattkeeper.scenarios.inputs.recurring import read_live, read_recurring
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
+from wattkeeper.scenarios.inputs.signals import read_signals
 from wattkeeper.scenarios.inputs.trace_jobs import read_jobs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.workload import (
@@ -27,9 +28,10 @@ from wattkeeper.traces.trace import Trace
 
 
 def read_inputs(loaded: LoadedScenario, *, live: bool = False) -> ScenarioInputs:
-    """Find and check all that a scenario needs: traces, each read once for all variants, and rates.
+    """Find and check all that a scenario needs: traces, rates and signals.
 
-    With `live`, leave out the profiles of workloads that are trained.
+    Each trace is read once for all variants. With `live`, leave out the profiles of workloads that
+    are trained.
 
     Raises:
         InputError: If they are absent, broken, or do not fit the scenario; the message names the
@@ -39,7 +41,11 @@ def read_inputs(loaded: LoadedScenario, *, live: bool = False) -> ScenarioInputs
     tariffs = read_tariffs(loaded, inputs.traces)
     runs = {name: run._replace(tariff=tariffs[name]) for name, run in inputs.runs.items()
             if name in tariffs}  # fmt: skip
-    return inputs._replace(runs=dict(inputs.runs) | runs)
+    inputs = inputs._replace(runs=dict(inputs.runs) | runs)
+    signals = read_signals(loaded, inputs)
+    followed = {name: run._replace(signals=signals[name]) for name, run in inputs.runs.items()
+                if signals[name]}  # fmt: skip
+    return inputs._replace(runs=dict(inputs.runs) | followed)
 
 
 def _read_traces(loaded: LoadedScenario, *, live: bool) -> ScenarioInputs:

@@ -12,7 +12,7 @@ from wattkeeper.scenarios.spec.sections.workload import RecurringWorkload
 from wattkeeper.scenarios.spec.variants import recurrences_of
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
-from wattkeeper.sim.engine.replay import Profiles
+from wattkeeper.sim.replay.backend import Profiles
 from wattkeeper.traces.profiles import load_profiles
 from wattkeeper.traces.trace import Trace
 

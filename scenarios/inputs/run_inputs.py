@@ -10,19 +10,28 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.arrays import Ints
+from wattkeeper.policies.forecasting import ForecastConfig
 from wattkeeper.scenarios.inputs.latencies import NO_LATENCIES
 from wattkeeper.scenarios.inputs.measured_energy import MeasuredEnergy
 from wattkeeper.scenarios.inputs.profiled_jobs import ProfiledJobs
 from wattkeeper.scenarios.inputs.zoo_models import NO_MODELS, TraceModels
 from wattkeeper.scenarios.spec.sections.workload import ArchitectureSearch
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.engine.latencies import AllLatencies
-from wattkeeper.sim.engine.replay import Profiles
+from wattkeeper.sim.engine.signals import SignalSeries
+from wattkeeper.sim.replay.backend import Profiles
+from wattkeeper.sim.replay.latencies import AllLatencies
 from wattkeeper.sim.results.accounting import NO_TARIFF, Tariff
 from wattkeeper.traces.gpus.model import GpuModel
 from wattkeeper.traces.trace import Trace
 
 NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
+
+
+class SignalInput(NamedTuple):
+    """A signal of a run: its values, and how its future is predicted; None: it is not."""
+
+    series: SignalSeries
+    forecast: ForecastConfig | None
 
 
 class RunInputs(NamedTuple):
@@ -44,6 +53,7 @@ class RunInputs(NamedTuple):
         tariff: What electricity costs and emits.
         limits: Models of power limits of jobs without a profile, by GPU type; only where `Tune`
             limits them.
+        signals: What policies read, by name.
     """
 
     cluster: ClusterSpec
@@ -59,6 +69,7 @@ class RunInputs(NamedTuple):
     trained: frozenset[str] = frozenset()
     tariff: Tariff = NO_TARIFF
     limits: Mapping[str, GpuModel] = {}
+    signals: Mapping[str, SignalInput] = {}
 
 
 InputsByVariant = Mapping[str, RunInputs]

@@ -34,7 +34,7 @@ from wattkeeper.scenarios.spec.sections.workload import TraceWorkload, WorkloadM
 from wattkeeper.scenarios.spec.variants import DEFAULTS, load_of, policy_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.engine.replay import Profiles
+from wattkeeper.sim.replay.backend import Profiles
 from wattkeeper.traces.gpus.model import GpuModel
 from wattkeeper.traces.library import store
 from wattkeeper.traces.mapping import Mapped, map_workloads

@@ -14,6 +14,7 @@ from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
 from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.rng import NamedStreams, PublishedStreams, RandomStreams, checksum
+from wattkeeper.sim.engine.signals import Signal
 from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.engine.zoo import SimulatedZoo
@@ -35,7 +36,11 @@ def build_world(
 ) -> World:
     """The world of one variant with one seed, ready to run."""
     cluster = Cluster(inputs.cluster)
-    world = World(env, cluster, source, backend, spec.policies, spec.rules, streams, zoo)
+    signals = {
+        name: Signal(signal.series, signal.forecast, streams)
+        for name, signal in inputs.signals.items()
+    }
+    world = World(env, cluster, source, backend, spec.policies, spec.rules, streams, zoo, signals)
     backend.listener = world
     return world
 

@@ -25,7 +25,7 @@ from wattkeeper.scenarios.spec.sections.live import LiveSection, LiveWorkload
 from wattkeeper.scenarios.spec.sections.workload import ArchitectureSearch
 from wattkeeper.scenarios.spec.variants import DEFAULTS, occupancy_of, policy_of, zoo_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
-from wattkeeper.sim.engine.replay import options_of
+from wattkeeper.sim.replay.backend import options_of
 
 
 class HostDevices(NamedTuple):

@@ -12,7 +12,7 @@ from wattkeeper.scenarios.run.build import (
 )
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.engine.environment import SimulationEnvironment
-from wattkeeper.sim.engine.replay import Replay
+from wattkeeper.sim.replay.backend import Replay
 from wattkeeper.sim.results.tables import RunResult
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from wattkeeper.policies.errors import InputError, Problem, ScenarioError
-from wattkeeper.policies.registry import policies
+from wattkeeper.policies.parts import parts
 from wattkeeper.scenarios.spec.cases import add_cases
 from wattkeeper.scenarios.spec.overrides import merge_clusters
 from wattkeeper.scenarios.spec.schema import Scenario
@@ -243,7 +243,7 @@ def _step(model: type[BaseModel], step: int | str) -> list[type[BaseModel]]:
         return []
     for mark in field.metadata:
         if isinstance(mark, OneOf):
-            return list(policies(mark.point).values())
+            return list(parts(mark.group).values())
     return _models_in(field.annotation)
 
 

@@ -25,6 +25,7 @@ from wattkeeper.scenarios.spec.sections.settings import (
     ObjectiveSection,
     ZooSection,
 )
+from wattkeeper.scenarios.spec.sections.signals import PauseMode, SignalSection
 from wattkeeper.scenarios.spec.sections.values import Label, check_distinct
 from wattkeeper.scenarios.spec.sections.variant import Variant
 from wattkeeper.scenarios.spec.sections.workload import (
@@ -34,7 +35,7 @@ from wattkeeper.scenarios.spec.sections.workload import (
     Workload,
     WorkloadSize,
 )
-from wattkeeper.sim.engine.replay import Occupancy, Profiling
+from wattkeeper.sim.replay.backend import Occupancy, Profiling
 from wattkeeper.traces.files.names import LONGEST, PATTERN
 
 MAX_SEEDS = 10_000
@@ -77,6 +78,11 @@ class Scenario(Section):
     to the last end over all variants."""
     electricity: ElectricitySection | None = None
     """What the energy of the cluster costs and emits; not counted if absent."""
+    signals: dict[Label, SignalSection] = Field(default_factory=dict)
+    """Series of values over time that policies read, by name."""
+    pauses: PauseMode = "free"
+    """Whether a job that `tune` pauses gives its GPUs up, as one that is preempted, or holds them
+    at idle power. Either way it is restored when it goes on (`cluster.preemption`)."""
     zoo: ZooSection | None = None
     """A store of trained models; none if absent. A trace must name the models that jobs train."""
     max_attempts: PositiveInt = 20

@@ -13,8 +13,8 @@ from wattkeeper.scenarios.spec.sections.workload import (
     RecurringWorkload,
     TraceWorkload,
 )
-from wattkeeper.sim.engine.replay import Occupancy, Profiling
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
+from wattkeeper.sim.replay.backend import Occupancy, Profiling
 from wattkeeper.traces.gpus.model import Boundness
 
 DEFAULTS: dict[Point, str] = {
@@ -84,7 +84,12 @@ def _run_spec(scenario: Scenario, name: str, seed: int) -> RunSpec:
         variant=name,
         seed=seed,
         policies=PolicySet(**{point: policy_of(scenario, name, point) for point in DEFAULTS}),
-        rules=RunRules(Objective(objective.eta), scenario.max_attempts, occupancy == "recorded"),
+        rules=RunRules(
+            Objective(objective.eta),
+            scenario.max_attempts,
+            occupancy == "recorded",
+            scenario.pauses == "hold",
+        ),
         occupancy=occupancy,
         profiling=variant.profiling or scenario.profiling,
         published=scenario.rng == "published",

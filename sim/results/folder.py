@@ -91,7 +91,9 @@ def write_results(
             tables = [result.tables[name] for result in results if name in result.tables]
             if not tables:
                 continue
-            schema = pa.schema([want for want in whole if want.name in tables[0].column_names])
+            present = set().union(*(table.column_names for table in tables))
+            schema = pa.schema([want for want in whole if want.name in present])
+            tables = [_fill_optional(table, schema) for table in tables]
             stored = _stored_schema(schema, tables)
             with pq.ParquetWriter(
                 fresh / f"{name}.parquet",
@@ -110,6 +112,17 @@ def write_results(
         if page:
             (fresh / "report.html").write_text(page, encoding="utf-8", newline="\n")
         write_sums(fresh, {path.name for path in fresh.iterdir()} & CHECKED)
+
+
+def _fill_optional(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table with nulls in the columns that only other variants have."""
+    if table.num_columns == len(schema):
+        return table
+    columns = [
+        table[want.name] if want.name in table.column_names else pa.nulls(len(table), want.type)
+        for want in schema
+    ]
+    return pa.table(columns, names=schema.names)
 
 
 def _stored_schema(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Schema:

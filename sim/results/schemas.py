@@ -61,14 +61,14 @@ JOBS = pa.schema(
             "retunes",
             pa.int32(),
             "",
-            "how often its knobs changed after its start",
+            "how often its knobs changed after its start; where Tune decides over time",
             optional=True,
         ),
         field(
             "tune_paused_s",
             pa.float64(),
             "s",
-            "time for which `tune` paused it",
+            "time for which Tune paused it; likewise",
             optional=True,
         ),
         field(

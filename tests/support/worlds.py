@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from wattkeeper.policies import parts, registry
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.moments import FIRST, Moment
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import (
     JOB_ATTRIBUTES,
@@ -27,15 +28,16 @@ from wattkeeper.policies.protocols import (
 )
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
 from wattkeeper.policies.signals import SignalView
+from wattkeeper.sim.attempts.decisions import SignalSource
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.engine.environment import SimulationEnvironment
-from wattkeeper.sim.engine.replay import Occupancy, Profiles, Profiling, Replay
 from wattkeeper.sim.engine.rng import NamedStreams, RandomStreams
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 from wattkeeper.sim.engine.sources import Source, TraceSource
-from wattkeeper.sim.engine.unprofiled import LimitModel, UnprofiledPower
 from wattkeeper.sim.engine.world import World
+from wattkeeper.sim.replay.backend import Occupancy, Profiles, Profiling, Replay
+from wattkeeper.sim.replay.unprofiled import LimitModel, UnprofiledPower
 from wattkeeper.sim.results.tables import attempt_columns, decision_columns, recorded_columns
 from wattkeeper.sim.results.timeline import Timeline, timeline
 from wattkeeper.traces.schema import JOBS, jobs_table
@@ -195,18 +197,22 @@ def build_world(
     profiling: Profiling = "measured",
     seed: int = 1,
     streams: RandomStreams | None = None,
+    holds_pauses: bool = False,
+    signals: Mapping[str, SignalSource] | None = None,
 ) -> World:
     """A world that has not run yet."""
     env = SimulationEnvironment()
     source = cast("Source", jobs) if hasattr(jobs, "arrivals") else trace(jobs)
     draws = streams or NamedStreams(seed)
-    rules = RunRules(Objective(eta), max_attempts, start_on_submit)
+    rules = RunRules(Objective(eta), max_attempts, start_on_submit, holds_pauses)
     known = by_job(profile()) if profiles is None else profiles
     hardware = Cluster(cluster or spec())
     limits = dict.fromkeys(hardware.spec.gpu_types, SquareRoot())
     unprofiled = UnprofiledPower(hardware.spec.busy_w, limits)
     backend = Replay(env, known, draws, rules.objective, unprofiled, occupancy, profiling)
-    world = World(env, hardware, source, backend, policy_set or chosen(), rules, draws)
+    world = World(
+        env, hardware, source, backend, policy_set or chosen(), rules, draws, signals=signals
+    )
     backend.listener = world
     return world
 
@@ -307,12 +313,23 @@ def decided(world: World, point: Point) -> list[tuple[float, str, str]]:
     return [(r.time_s, r.job_id, r.chose) for r in decisions(world) if r.point == point]
 
 
-def stub(point: Point, *, needs_foresight: bool = False, **methods: Callable[..., Any]) -> Any:
+def stub(
+    point: Point,
+    *,
+    needs_foresight: bool = False,
+    limits_unprofiled: bool = False,
+    moments: Sequence[Moment] = FIRST,
+    signals: Sequence[str] = (),
+    **methods: Callable[..., Any],
+) -> Any:
     """The config of a policy that answers as told; it is off the registry again.
 
     Args:
         point: Its decision point.
-        needs_foresight: What the config declares.
+        needs_foresight: What the config declares; so do the next three.
+        limits_unprofiled: Likewise.
+        moments: Likewise.
+        signals: Likewise.
         methods: Of the policy, each without `self`.
     """
     policy = type(
@@ -324,6 +341,9 @@ def stub(point: Point, *, needs_foresight: bool = False, **methods: Callable[...
         "kind": "stub",
         "point": point,
         "needs_foresight": needs_foresight,
+        "limits_unprofiled": limits_unprofiled,
+        "moments": tuple(moments),
+        "signals": property(lambda _: tuple(signals)),
         "build": lambda _: policy(),
     }
     config = type("StubConfig", (PolicyConfig,), body)

@@ -11,7 +11,8 @@ from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.electricity.series import Repeat
 from wattkeeper.traces.readers.csvfile import quote
 
-Quantity = Literal["price", "carbon"]
+Quantity = Literal["price", "carbon", "value"]
+"""`value`: anything else, in a unit of its own."""
 
 
 class SeriesOptions(NamedTuple):
@@ -74,7 +75,9 @@ SIGNALS: Final = {"co2_moer": "marginal", "co2_aoer": "average", "health_damage"
 CLOCKS: Final = {"u": "UTC", "c": "Europe/Brussels", "w": "Europe/Lisbon", "e": "Europe/Helsinki"}
 """Of UTC, CET/CEST, WET/WEST, EET/EEST."""
 TIMES: Final = ("timestamp", "time", "datetime", "date", "start", "start_time")
-VALUES: Final = {"price": ("price", "value"), "carbon": ("carbon_intensity", "value")}
+VALUES: Final = {
+    "price": ("price", "value"), "carbon": ("carbon_intensity", "value"), "value": ("value",),
+}  # fmt: skip
 GRAMS: Final = {
     "g/kWh": 1.0, "kg/kWh": 1000.0, "g/MWh": 0.001, "kg/MWh": 1.0, "t/MWh": 1000.0,
     "lb/MWh": 0.45359237, "lbs/MWh": 0.45359237,
@@ -84,6 +87,8 @@ GRAMS: Final = {
 
 def convert_unit(text: str, quantity: Quantity) -> tuple[float, str] | None:
     """The factor of a unit to the unit of a `Series`, and that unit; None for no such unit."""
+    if quantity == "value":
+        return 1.0, text
     plain = re.sub(r"co[2₂](eq|e)?|[\s_]", "", text.replace("_per_", "/"), flags=re.IGNORECASE)
     currency, _, energy = plain.rpartition("/")
     if quantity == "carbon":
@@ -100,6 +105,8 @@ def recognise(table: pa.Table, path: Path, quantity: Quantity, said: SeriesOptio
         TraceError: If it has no such series, or its columns must be named.
     """
     names = {name.lower(): name for name in table.column_names}
+    if quantity == "value":
+        return _plain(table.column_names, path, quantity, said)
     if quantity == "price":
         prices = [match for name in names if (match := DAY_AHEAD.fullmatch(name))]
         clocks = [match for name in names if (match := INTERVAL.fullmatch(name))]
@@ -189,7 +196,7 @@ def settle(
     if carbon and kind not in ("average", "marginal"):
         wrong.append("does not state which: `kind` must be average or marginal")
     if kind and not carbon:
-        wrong.append(f"a price has no `kind`, such as {kind!r}")
+        wrong.append(f"a {quantity} has no `kind`, such as {kind!r}")
     fixed = "UTC" if form.zone == "UTC" else ""
     same_unit = found == convert_unit(form.unit, quantity)
     for key, stated, asked in (

@@ -18,7 +18,8 @@ def _check_zone(name: str) -> str:
     return name
 
 
-def _check_offset(moment: datetime) -> datetime:
+def check_offset(moment: datetime) -> datetime:
+    """Refuse a date without its offset from UTC."""
     if moment.tzinfo is None:
         raise ValueError("a date with its offset from UTC is needed, as 2024-01-31T00:00:00+01:00")
     return moment
@@ -59,7 +60,7 @@ class ElectricitySection(Section):
     """Emissions of a kWh: a number in g, or a file."""
     currency: Annotated[str, Field(pattern=r"^[A-Za-z]{1,8}$|^[€$£¥]$")] | None = None
     """Currency of `price`, as `EUR`; needed with a number."""
-    origin: Annotated[datetime, AfterValidator(_check_offset)] | None = None
+    origin: Annotated[datetime, AfterValidator(check_offset)] | None = None
     """Date of second 0 of the run, with its offset from UTC; that of the trace if absent. Only used
     with files."""
     zone: Annotated[str, AfterValidator(_check_zone)] | None = None

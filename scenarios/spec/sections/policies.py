@@ -5,21 +5,26 @@ from typing import Annotated, Any
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from wattkeeper.policies.registry import Point, PolicyConfig, policies
+from wattkeeper.policies.parts import parts
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.scenarios.spec.sections.section import Section
 
 
 class OneOf:
-    """Marks a field that holds a policy of a decision point: its name, or a mapping with `kind`."""
+    """Marks a field that holds a part of a group: its name, or a mapping with `kind`.
 
-    def __init__(self, point: Point) -> None:
-        self.point = point
+    Args:
+        group: A decision point, or `FORECASTS`.
+    """
+
+    def __init__(self, group: str) -> None:
+        self.group = group
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """A union of all configs of the decision point, discriminated by `kind`."""
-        choices = {kind: handler(config) for kind, config in policies(self.point).items()}
+        """A union of all configs of the group, discriminated by `kind`."""
+        choices = {kind: handler(config) for kind, config in parts(self.group).items()}
         union = core_schema.tagged_union_schema(choices, discriminator="kind")
         spelt_out = core_schema.no_info_before_validator_function(_spell_out, union)
         return core_schema.nullable_schema(spelt_out)
@@ -28,7 +33,7 @@ class OneOf:
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         """Either the name or the mapping."""
-        names = {"type": "string", "enum": list(policies(self.point))}
+        names = {"type": "string", "enum": list(parts(self.group))}
         return {"anyOf": [names, handler(schema)]}
 
 

@@ -6,7 +6,7 @@ from wattkeeper.scenarios.spec.sections.policies import Policies
 from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.scenarios.spec.sections.settings import ObjectiveSection, ZooSection
 from wattkeeper.scenarios.spec.sections.workload import WorkloadSize
-from wattkeeper.sim.engine.replay import Occupancy, Profiling
+from wattkeeper.sim.replay.backend import Occupancy, Profiling
 from wattkeeper.traces.gpus.model import Boundness
 
 

@@ -22,14 +22,14 @@ from wattkeeper.policies.zoo_views import ChildModel
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.engine.environment import SimulationEnvironment
-from wattkeeper.sim.engine.replay import Profiles, Replay
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.run_config import RunRules
 from wattkeeper.sim.engine.sources import TraceSource
-from wattkeeper.sim.engine.unprofiled import UnprofiledPower
 from wattkeeper.sim.engine.warm_start import WarmStartModel
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.engine.zoo import ModelOfJob, SimulatedZoo, ZooSpec
+from wattkeeper.sim.replay.backend import Profiles, Replay
+from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 
 GPU = "V100"
 NARROW, WIDE = chain(8, 16, 4), chain(8, 32, 4)

@@ -21,9 +21,9 @@ from wattkeeper.sim.attempts.attempt import (
 )
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.event_loop import EventLoop, ScheduledEvent, schedule_at
-from wattkeeper.sim.engine.latencies import Latencies
 from wattkeeper.sim.engine.rng import RandomStreams
-from wattkeeper.sim.engine.unprofiled import UnprofiledPower
+from wattkeeper.sim.replay.latencies import Latencies
+from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 
 
 class ReplayRules(NamedTuple):
@@ -44,7 +44,7 @@ class ReplayRules(NamedTuple):
     foreknown: bool
 
 
-class Recorded(NamedTuple):
+class RecordedWorkload(NamedTuple):
     """What is known of a workload on a number of GPUs of a type."""
 
     profile: Profile
@@ -244,7 +244,7 @@ class Trained(Replayed):
         attempt: Attempt,
         inheritance: Inheritance,
         decision: Decision,
-        known: Recorded,
+        known: RecordedWorkload,
     ) -> None:
         super().__init__(backend, rules.env, attempt, inheritance)
         self.rules = rules

@@ -1,6 +1,6 @@
 """Attempts whose knobs change while they run: each change integrates progress and energy anew.
 
-They end as those of `wattkeeper.sim.engine.replayed` if nothing changes, but for rounding.
+They end as those of `wattkeeper.sim.replay.replayed` if nothing changes, but for rounding.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from wattkeeper.policies.protocols import Knobs
 from wattkeeper.sim.attempts.attempt import Attempt, AttemptTotals, Decision, Inheritance, Tuned
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.event_loop import EventLoop
-from wattkeeper.sim.engine.replayed import Recorded, RecordedRun, ReplayRules, Trained
-from wattkeeper.sim.engine.unprofiled import UnprofiledPower
+from wattkeeper.sim.replay.replayed import RecordedRun, RecordedWorkload, ReplayRules, Trained
+from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 
 ROUNDING = 1e-9
 """A number of epochs that should be whole differs by less, by rounding."""
@@ -137,7 +137,7 @@ class RetunedTraining(Trained):
         attempt: Attempt,
         inheritance: Inheritance,
         decision: Decision,
-        known: Recorded,
+        known: RecordedWorkload,
     ) -> None:
         super().__init__(backend, rules, attempt, inheritance, decision, known)
         self.tuned: Tuned | None = None

@@ -10,11 +10,11 @@ from wattkeeper.policies.protocols import Job, Options, Start
 from wattkeeper.sim.attempts.attempt import Attempt, Decision, Execution, Inheritance
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.event_loop import EventLoop
-from wattkeeper.sim.engine.latencies import NO_LATENCIES, AllLatencies
-from wattkeeper.sim.engine.replayed import Recorded, RecordedRun, ReplayRules, Trained
-from wattkeeper.sim.engine.retuned import RetunedRun, RetunedTraining
 from wattkeeper.sim.engine.rng import RandomStreams
-from wattkeeper.sim.engine.unprofiled import UnprofiledPower
+from wattkeeper.sim.replay.latencies import NO_LATENCIES, AllLatencies
+from wattkeeper.sim.replay.replayed import RecordedRun, RecordedWorkload, ReplayRules, Trained
+from wattkeeper.sim.replay.retuned import RetunedRun, RetunedTraining
+from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 
 Occupancy = Literal["simulated", "recorded"]
 Profiling = Literal["measured", "foreknown"]
@@ -66,8 +66,8 @@ class Replay(Backend):
         self._rules = ReplayRules(env, streams, objective, recorded, foreknown)
         self._unprofiled = unprofiled
         latencies = latencies or {}
-        self._known: dict[tuple[str | None, int, str], Recorded] = {
-            key: Recorded(profile, options_of(profile), latencies.get(key, NO_LATENCIES))
+        self._known: dict[tuple[str | None, int, str], RecordedWorkload] = {
+            key: RecordedWorkload(profile, options_of(profile), latencies.get(key, NO_LATENCIES))
             for key, profile in profiles.items()
         }
 

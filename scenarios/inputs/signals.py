@@ -1,0 +1,140 @@
+"""The signals of a scenario's runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from wattkeeper.policies.errors import PolicyError, ScenarioError
+from wattkeeper.scenarios.inputs.electricity import KEYS, find_origin_s
+from wattkeeper.scenarios.inputs.policy_checks import locate_error
+from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs, SignalInput
+from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
+from wattkeeper.scenarios.spec.sections.signals import (
+    SignalFile,
+    SignalSection,
+    StepSeries,
+    WaveSeries,
+)
+from wattkeeper.scenarios.spec.variants import DEFAULTS, electricity_of, policy_of
+from wattkeeper.scenarios.spec.yaml_document import locate_errors
+from wattkeeper.sim.engine.signals import SignalSeries
+from wattkeeper.sim.results.accounting import Tariff
+from wattkeeper.traces.electricity.forms import Quantity, SeriesOptions
+from wattkeeper.traces.electricity.readers import read_series
+from wattkeeper.traces.electricity.series import PERIODS_S, Series
+from wattkeeper.traces.trace import Trace
+
+RATES: Final[dict[str, Quantity]] = {"price": "price", "carbon": "carbon"}
+"""Signals that `electricity` states, too, and whose files are read as its own."""
+
+UNITS: Final = {"price": "/kWh", "carbon": "g/kWh"}
+
+
+def read_signals(
+    loaded: LoadedScenario, inputs: ScenarioInputs
+) -> dict[str, dict[str, SignalInput]]:
+    """The signals that the policies of each variant read, by name.
+
+    Raises:
+        InputError: If a series cannot be read, no policy reads one, or a policy reads one that is
+            not there; the message names the place in the scenario.
+    """
+    scenario, document = loaded
+    read_file = cache(_read_file)
+    signals: dict[str, dict[str, SignalInput]] = {}
+    for variant in scenario.variants:
+        signals[variant] = {}
+        for name in _names_read(loaded, variant):
+            section = scenario.signals.get(name, SignalSection())
+            with locate_errors(document, "signals", name):
+                stated = section.series
+                if isinstance(stated, SignalFile):
+                    electricity = electricity_of(scenario, variant)
+                    origin_s = _origin_s(stated, electricity, inputs.traces)
+                    series = _of_file(name, read_file(stated, name), origin_s)
+                elif stated is not None:
+                    series = _state(name, stated, section.unit or "")
+                else:
+                    series = _of_rate(loaded, variant, name, inputs.runs[variant].tariff)
+                if section.forecast is not None:
+                    section.forecast.check(name, series.slot_s, series.before)
+            signals[variant][name] = SignalInput(series, section.forecast)
+    unread = set(scenario.signals).difference(*signals.values())
+    if unread:
+        name = min(unread)
+        raise ScenarioError(
+            f"no policy reads the signal {name!r}", document.where(("signals", name))
+        )
+    return signals
+
+
+def _names_read(loaded: LoadedScenario, variant: str) -> dict[str, None]:
+    """The signals that policies of a variant read."""
+    configs = (policy_of(loaded.scenario, variant, point) for point in DEFAULTS)
+    return dict.fromkeys(name for config in configs for name in config.signals)
+
+
+def _of_rate(loaded: LoadedScenario, variant: str, name: str, tariff: Tariff) -> SignalSeries:
+    """The price or carbon intensity of `electricity` as a signal."""
+    for metric, key in KEYS.items():
+        if key == name and metric in tariff.rates:
+            rate = tariff.rates[metric]
+            if isinstance(rate, Series):
+                return _of_file(name, rate, tariff.origin_s)
+            return _state(name, rate, UNITS[name])
+    configs = (policy_of(loaded.scenario, variant, point) for point in DEFAULTS)
+    reader = next(config for config in configs if name in config.signals)
+    what = f"{reader.point}: {reader.kind} reads the signal {name!r}: state it (signals.{name})"
+    if name in RATES:
+        what += f", or electricity.{name}"
+    raise locate_error(loaded, variant, PolicyError(what, reader.point))
+
+
+def _state(name: str, stated: float | StepSeries | WaveSeries, unit: str) -> SignalSeries:
+    """A signal that the scenario itself states."""
+    if isinstance(stated, StepSeries):
+        times, values = (
+            np.array(column, dtype=np.float64) for column in zip(*stated.steps, strict=True)
+        )
+        return SignalSeries(name, times, values, unit=unit, source="stated in the scenario")
+    if isinstance(stated, WaveSeries):
+        part = np.arange(stated.slots, dtype=np.float64) / stated.slots
+        first_s = stated.peak_s % stated.period_s - stated.period_s
+        starts, end_s = first_s + part * stated.period_s, first_s + stated.period_s
+        values = stated.mean + stated.amplitude * np.cos(2 * math.pi * part)
+        return SignalSeries(name, starts, values, end_s, unit, stated.period_s, "a sine, made up")
+    constant = np.array([stated])
+    return SignalSeries(name, np.array([-math.inf]), constant, unit=unit,
+                        source="stated in the scenario")  # fmt: skip
+
+
+def _read_file(stated: SignalFile, name: str) -> Series:
+    said = stated.model_dump(exclude={"file", "origin"}, exclude_none=True)
+    return read_series(Path(stated.file), RATES.get(name, "value"), SeriesOptions(**said))
+
+
+def _of_file(name: str, series: Series, origin_s: float) -> SignalSeries:
+    """A series over the dates of a calendar, in the time of a run."""
+    period_s = PERIODS_S[series.repeat] if series.repeat else None
+    return SignalSeries(
+        name, series.start_s - origin_s, series.value, series.end_s - origin_s, series.unit,
+        period_s, series.source,
+    )  # fmt: skip
+
+
+def _origin_s(
+    stated: SignalFile, electricity: ElectricitySection | None, traces: Sequence[Trace]
+) -> float:
+    """The date of second 0, in seconds since 1970 (UTC)."""
+    if stated.origin is not None:
+        return stated.origin.timestamp()
+    if electricity is None:
+        return find_origin_s(None, None, traces)
+    return find_origin_s(electricity.origin, electricity.zone, traces)

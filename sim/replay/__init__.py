@@ -1,0 +1,1 @@
+"""The backend of the simulator: attempts are replayed from recorded profiles."""
