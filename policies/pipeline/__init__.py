@@ -1,0 +1,1 @@
+"""Pipeline-parallel training: schedules, executed clock plans, frontiers of time and energy."""
