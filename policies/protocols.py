@@ -49,7 +49,8 @@ NEW: Final = -1
 
 JOB_ATTRIBUTES = ("job_id", "group_id", "recurrence", "workload", "gpus", "submit_time_s",
                   "duration_s", "time_scale", "number", "gpu_milli", "gpu_type", "user",
-                  "estimate_s", "model", "recorded_start_s", "reserved_w", "deadline_s")  # fmt: skip
+                  "estimate_s", "model", "recorded_start_s", "reserved_w",
+                  "deadline_s")  # fmt: skip
 """The attributes that a job is constructed from; the others are derived."""
 
 
