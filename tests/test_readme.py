@@ -38,7 +38,9 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCKS = BLOCK.findall(README)
 COMMAND = re.compile(r"^(?:\$ )?(wattkeeper .*(?:(?<=\\)\n.*)*)", re.MULTILINE)
 INDENTED = re.compile(r"^ {4}(.*)$", re.MULTILINE)
-WITHOUT_COMMANDS = ("electricity.md", "formats-clusters.md", "power-model.md", "promises.md")
+WITHOUT_COMMANDS = (
+    "electricity.md", "forecasts.md", "formats-clusters.md", "power-model.md", "promises.md"
+)  # fmt: skip
 INLINE = re.compile(r"`(wattkeeper [^`]+)`")
 LARGE = (
     (re.compile(r"(--jobs) \d{5,}"), r"\1 2000"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -49,6 +50,11 @@ def lower_hull(points: Iterable[SpeedPoint]) -> tuple[SpeedPoint, ...]:
     These are the vertices of the lower convex hull of (speed, power), from the lowest speed to the
     highest one.
     """
+    return _lower_hull(tuple(points))
+
+
+@lru_cache(maxsize=256)
+def _lower_hull(points: tuple[SpeedPoint, ...]) -> tuple[SpeedPoint, ...]:
     hull: list[SpeedPoint] = []
     for point in sorted(points):
         if hull and point.speed == hull[-1].speed:
@@ -61,6 +67,11 @@ def lower_hull(points: Iterable[SpeedPoint]) -> tuple[SpeedPoint, ...]:
 
 def upper_hull(points: Iterable[SpeedPoint]) -> tuple[SpeedPoint, ...]:
     """The points whose mixes draw the most power at each speed, for rates below zero."""
+    return _upper_hull(tuple(points))
+
+
+@lru_cache(maxsize=256)
+def _upper_hull(points: tuple[SpeedPoint, ...]) -> tuple[SpeedPoint, ...]:
     mirrored = lower_hull(point._replace(power_w=-point.power_w) for point in points)
     return tuple(point._replace(power_w=-point.power_w) for point in mirrored)
 

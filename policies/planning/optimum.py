@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wattkeeper.policies.arrays import Bools, Floats, Ints
+from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.planning.hull import SpeedPoint, lower_hull, paused, upper_hull
 
 ROUNDING = 1e-12
@@ -37,17 +37,13 @@ class Plan(NamedTuple):
 
 
 class _Pieces(NamedTuple):
-    """Pieces of the hulls of all slots, in the order in which they are taken."""
+    """Pieces of the hulls of slots, in any order, and what the slots do without any piece."""
 
     slot: Ints
     work: Floats
     price: Floats
-    last: Bools
-    """Whether it belongs to the last slot of a run, after which the job draws nothing."""
-
-    def pick(self, index: Ints | Bools) -> _Pieces:
-        """Some of them."""
-        return _Pieces(self.slot[index], self.work[index], self.price[index], self.last[index])
+    base_work: Floats
+    base_cost: Floats
 
 
 def fill(
@@ -65,10 +61,7 @@ def fill(
         lengths_s: Length of each slot, s, shape (slots,).
         work: In units of speed times s.
     """
-    first = _base(points, rates)
-    base_work, base_cost = first[:, 0] * lengths_s, first[:, 1] * rates * lengths_s
-    pieces = _sort([_pieces(points, rates, lengths_s, last=False)])
-    return _take(pieces, base_work, float(base_cost.sum()), lengths_s, work)
+    return _take(_cut(points, rates, lengths_s), lengths_s, work)
 
 
 def fill_until_done(
@@ -76,94 +69,90 @@ def fill_until_done(
 ) -> Plan | None:
     """As `fill`, for a job that ends when its work is done, in whichever slot that is best.
 
-    For jobs that never pause, or that hold idle GPUs while they do.
+    For jobs that never pause, or that hold idle GPUs while they do. The plan is exact for each last
+    slot; by duality, the marginal cost of each plan bounds the costs for all other last slots from
+    below, so that few of them are tried.
     """
-    ending = (*points, paused(0.0))
-    first, end = _base(points, rates), _base(ending, rates)
-    base_work, base_cost = first[:, 0] * lengths_s, first[:, 1] * rates * lengths_s
-    done = np.concatenate([[0.0], np.cumsum(base_work)])
-    cost = np.concatenate([[0.0], np.cumsum(base_cost)])
-    most = np.cumsum(max(point.speed for point in points) * lengths_s)
-    least = np.cumsum(min(point.power_w for point in points) * rates * lengths_s)
-    pieces = _sort([
-        _pieces(points, rates, lengths_s, last=False), _pieces(ending, rates, lengths_s, last=True)
-    ])  # fmt: skip
+    slowest, quickest = (pick(point.speed for point in points) for pick in (min, max))
+    done = np.cumsum(lengths_s)
+    possible = (quickest * done >= work * (1 - ROUNDING)) & (
+        slowest * (done - lengths_s) <= work * (1 + ROUNDING)
+    )
+    bounds = np.where(possible, -np.inf, np.inf)
     best: Plan | None = None
-    never_negative = bool((rates >= 0).all())
-    for index in range(len(rates)):
-        if most[index] < work * (1 - ROUNDING):
-            continue
-        if done[index] > work or (
-            best and never_negative and index and least[index - 1] >= best.cost
-        ):
+    end = int(np.argmax(possible))
+    while best is None or bounds[end] < best.cost:
+        if not bounds[end] < np.inf:
             break
-        chosen = np.where(pieces.last, pieces.slot == index, pieces.slot < index)
-        base = np.append(base_work[:index], end[index, 0] * lengths_s[index])
-        base_j = float(cost[index] + end[index, 1] * rates[index] * lengths_s[index])
-        plan = _take(pieces.pick(chosen), base, base_j, lengths_s[: index + 1], work)
+        plan = _end_in(end, points, rates, lengths_s, work)
+        bounds[end] = np.inf
         if plan and (best is None or plan.cost < best.cost):
             best = plan
+        if plan and np.isfinite(plan.marginal):
+            bounds = np.maximum(bounds, _bound(points, rates, lengths_s, work, plan.marginal))
+        end = int(np.argmin(bounds))
     if best is None:
         return None
     return best._replace(speeds=np.pad(best.speeds, (0, len(rates) - best.used)))
 
 
-def _base(points: Sequence[SpeedPoint], rates: Floats) -> Floats:
-    """Speed and power of the slowest mix by slot, shape (slots, 2)."""
-    below, above = lower_hull(points)[0], upper_hull(points)[0]
-    return np.where((rates < 0)[:, None], above[:2], below[:2])
+def _end_in(
+    end: int, points: Sequence[SpeedPoint], rates: Floats, lengths_s: Floats, work: float
+) -> Plan | None:
+    """The plan of a job that ends in a slot, after which it draws nothing."""
+    before = _cut(points, rates[:end], lengths_s[:end])
+    last = slice(end, end + 1)
+    after = _cut((*points, paused(0.0)), rates[last], lengths_s[last])
+    after = after._replace(slot=after.slot + end)
+    joined = _Pieces(*(np.concatenate(pair) for pair in zip(before, after, strict=True)))
+    return _take(joined, lengths_s[: end + 1], work)
 
 
-def _pieces(
-    points: Sequence[SpeedPoint], rates: Floats, lengths_s: Floats, *, last: bool
-) -> _Pieces:
-    """The pieces of all slots."""
-    found: list[_Pieces] = []
+def _bound(
+    points: Sequence[SpeedPoint], rates: Floats, lengths_s: Floats, work: float, marginal: float
+) -> Floats:
+    """Lower bounds of the cost by last slot, by the dual program; shape (slots,)."""
+    speed, power = np.array([point[:2] for point in points]).T
+    least = (np.multiply.outer(rates, power) - marginal * speed).min(axis=1) * lengths_s
+    return np.asarray(marginal * work + np.cumsum(least) - least + np.minimum(least, 0.0))
+
+
+def _cut(points: Sequence[SpeedPoint], rates: Floats, lengths_s: Floats) -> _Pieces:
+    """The hulls of slots as pieces; the upper hull, where power is paid for."""
+    base_work, base_cost = np.empty(len(rates)), np.empty(len(rates))
+    slots, works, prices = [], [], []
     for hull, where in (
         (lower_hull(points), np.flatnonzero(rates >= 0)),
         (upper_hull(points), np.flatnonzero(rates < 0)),
     ):
-        if not len(where):
-            continue
         speed = np.diff([point.speed for point in hull])
         slope = np.diff([point.power_w for point in hull]) / speed
-        work = np.multiply.outer(lengths_s[where], speed)
-        price = np.multiply.outer(rates[where], slope)
-        slot = np.repeat(where, len(speed))
-        found.append(_Pieces(slot, work.ravel(), price.ravel(), np.full(len(slot), last)))
-    return _join(found)
+        base_work[where] = hull[0].speed * lengths_s[where]
+        base_cost[where] = hull[0].power_w * rates[where] * lengths_s[where]
+        slots.append(np.repeat(where, len(speed)))
+        works.append(np.multiply.outer(lengths_s[where], speed).ravel())
+        prices.append(np.multiply.outer(rates[where], slope).ravel())
+    slot, work, price = (np.concatenate(each) for each in (slots, works, prices))
+    return _Pieces(slot, work, price, base_work, base_cost)
 
 
-def _join(pieces: Sequence[_Pieces]) -> _Pieces:
-    if len(pieces) == 1:
-        return pieces[0]
-    slot, work, price, last = (np.concatenate(column) for column in zip(*pieces, strict=True))
-    return _Pieces(slot, work, price, last)
-
-
-def _sort(pieces: Sequence[_Pieces]) -> _Pieces:
-    """By price; equal ones by slot: work is done as early as it costs no more."""
-    joined = _join(pieces)
-    return joined.pick(np.lexsort((joined.slot, joined.price)))
-
-
-def _take(
-    pieces: _Pieces, base_work: Floats, base_cost: float, lengths_s: Floats, work: float
-) -> Plan | None:
-    """Take pieces in their order until the work is done."""
-    left = work - float(base_work.sum())
+def _take(pieces: _Pieces, lengths_s: Floats, work: float) -> Plan | None:
+    """Take pieces by price until the work is done; of equal ones, those of earlier slots first."""
+    order = np.lexsort((pieces.slot, pieces.price))
+    slot, amount, price = pieces.slot[order], pieces.work[order], pieces.price[order]
+    left = work - float(pieces.base_work.sum())
     tolerance = ROUNDING * max(work, 1e-300)
-    total = np.cumsum(pieces.work)
+    total = np.cumsum(amount)
     most = float(total[-1]) if len(total) else 0.0
     if left < -tolerance or left > most + tolerance:
         return None
     left = min(max(left, 0.0), most)
     whole = int(np.searchsorted(total, left, side="right"))
-    taken = pieces.work[: whole + 1].copy()
+    taken = amount[: whole + 1].copy()
     if whole < len(total):
         taken[whole] = left - (float(total[whole - 1]) if whole else 0.0)
-    cost = base_cost + float(taken @ pieces.price[: whole + 1])
-    done = base_work + np.bincount(pieces.slot[: whole + 1], taken, len(base_work))
+    cost = float(pieces.base_cost.sum()) + float(taken @ price[: whole + 1])
+    done = pieces.base_work + np.bincount(slot[: whole + 1], taken, len(lengths_s))
     speeds = np.divide(done, lengths_s, out=np.zeros(len(done)), where=lengths_s > 0)
-    marginal = float(pieces.price[whole]) if whole < len(total) else np.inf
-    return Plan(speeds, cost, marginal, len(base_work))
+    marginal = float(price[whole]) if whole < len(total) else np.inf
+    return Plan(speeds, cost, marginal, len(lengths_s))

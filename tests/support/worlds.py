@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from wattkeeper.policies import parts, registry
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.forecasts.persistence import PersistenceConfig
 from wattkeeper.policies.moments import FIRST, Moment
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import (
@@ -28,12 +28,13 @@ from wattkeeper.policies.protocols import (
 )
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
 from wattkeeper.policies.signals import SignalView
-from wattkeeper.sim.attempts.decisions import SignalSource
+from wattkeeper.sim.attempts.decisions import FixedTime, SignalSource
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.rng import NamedStreams, RandomStreams
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
+from wattkeeper.sim.engine.signals import Signal, SignalSeries
 from wattkeeper.sim.engine.sources import Source, TraceSource
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.replay.backend import Occupancy, Profiles, Profiling, Replay
@@ -351,6 +352,13 @@ def stub(
     return config()
 
 
+def scripted_signal(name: str) -> Signal:
+    """A daily wave around 300 g/kWh, made up; the present value is the forecast."""
+    values = np.array([300 + 100 * math.sin(2 * math.pi * n / 96) for n in range(96)])
+    series = SignalSeries(name, np.arange(0.0, 86400.0, 900.0), values, 86400.0, "g/kWh", 86400.0)
+    return Signal(series, PersistenceConfig(), NamedStreams(1))
+
+
 class ScriptedContext:
     """A context without a world: of one profile and named random streams."""
 
@@ -369,7 +377,7 @@ class ScriptedContext:
         return self.known
 
     def signal(self, name: str) -> SignalView:
-        raise PolicyError(f"there is no signal {name!r}")
+        return scripted_signal(name).view(FixedTime(self.now_s))
 
     def options(self) -> Options:
         """What may be chosen."""

@@ -1,0 +1,52 @@
+"""Power and speed by limit: known beforehand, or measured when a group first runs a batch size."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+from wattkeeper.policies.profile import Curve
+from wattkeeper.policies.protocols import Context, Knobs, Measurement, Running
+
+ProfileSource = Literal["known", "measured"]
+
+
+class Curves:
+    """The curves of attempts.
+
+    Args:
+        source: `known`: those that attempts are replayed from. `measured`: what was measured.
+    """
+
+    def __init__(self, source: ProfileSource) -> None:
+        self._source = source
+        self._measured: dict[str, tuple[Measurement, ...]] = {}
+
+    def find(self, ctx: Context, running: Running) -> Curve | None:
+        """The curve of an attempt at its batch size; None if it must be measured first."""
+        batch_size = running.configuration.batch_size
+        if self._source == "known":
+            return ctx.foresight(running.start).curves[batch_size]
+        key = f"{running.start.learning_key}/{batch_size}"
+        if running.measured:
+            self._measured[key] = running.measured
+        if key not in self._measured:
+            return None
+        limits, time_s, power_w = zip(*sorted(self._measured[key]), strict=True)
+        return Curve(batch_size, limits, time_s, power_w, (math.inf,))
+
+    @staticmethod
+    def measure(running: Running) -> Knobs:
+        """The request to measure all limits, the highest one first."""
+        limits = running.start.options.limits(running.configuration.batch_size)
+        return Knobs(profile_w=limits[::-1])
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was measured."""
+        return {"measured": {key: [list(m) for m in rows] for key, rows in self._measured.items()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        self._measured = {
+            key: tuple(Measurement(*row) for row in rows) for key, rows in state["measured"].items()
+        }

@@ -1,0 +1,75 @@
+"""Chase (ICLR '23 workshop): power limits that follow a forecast of the carbon intensity."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from wattkeeper.policies.moments import Moment
+from wattkeeper.policies.planning.limits import PUBLISHED_ETA, PUBLISHED_RATE, cheapest_limit
+from wattkeeper.policies.protocols import Context, Knobs, Running, Tune
+from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.tune._curves import Curves, ProfileSource
+
+
+class Chase(Tune):
+    """See `ChaseConfig`."""
+
+    def __init__(self, config: ChaseConfig) -> None:
+        self.config = config
+        self._curves = Curves(config.profile)
+
+    def tune(self, ctx: Context, running: Running) -> Knobs | None:
+        """The limit of the least weighted cost under the forecast of the present slot."""
+        config, options = self.config, running.start.options
+        curve = self._curves.find(ctx, running)
+        if curve is None:
+            return self._curves.measure(running)
+        forecast = float(ctx.signal(config.signal).forecast(1)[0])
+        limit_w = cheapest_limit(
+            curve, config.eta, options.max_power_w * options.gpus, forecast, config.time_rate
+        )
+        return None if limit_w == running.knobs.power_limit_w else Knobs(limit_w)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was measured."""
+        return self._curves.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the state that `state_dict` returned."""
+        self._curves.load_state_dict(state)
+
+
+class ChaseConfig(PolicyConfig):
+    """Chase (ICLR '23 workshop): the power limit of the least weighted cost, in each slot anew.
+
+    The cost of a unit of work is its energy times the forecast, weighed by `eta`, and its time at
+    the largest power times `time_rate`, weighed by 1 - `eta`. The published rule reads carbon
+    intensities in g/kWh; both settings must fit the grid. It neither pauses nor knows a deadline.
+    """
+
+    point: ClassVar[Point] = "tune"
+    kind: Literal["chase"] = "chase"
+    policy = Chase
+    moments: ClassVar[tuple[Moment, ...]] = ("start", "profiled", "signal")
+    signal: str = "carbon"
+    """Name of the signal; its forecast is read."""
+    eta: float = Field(default=PUBLISHED_ETA, ge=0, le=1)
+    """1 counts the signal alone, 0 counts time alone; published: 0.24."""
+    time_rate: float = Field(default=PUBLISHED_RATE, gt=0)
+    """What energy at the largest power would cost, in the unit of the signal, where time is
+    weighed; published: 750 (g/kWh)."""
+    profile: ProfileSource = "known"
+    """`known`: the profiles from which jobs are replayed, in a simulation only. `measured`: all
+    limits are measured when a group first runs a batch size."""
+
+    @property
+    def needs_foresight(self) -> bool:  # type: ignore[override]
+        """Whether profiles are read before they are measured."""
+        return self.profile == "known"
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """The one signal."""
+        return (self.signal,)
