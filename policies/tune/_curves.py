@@ -37,8 +37,13 @@ class Curves:
 
     @staticmethod
     def measure(running: Running) -> Knobs:
-        """The request to measure all limits, the highest one first."""
+        """The request to measure all limits, the highest one first.
+
+        A job without a workload cannot be measured, and runs at the highest limit.
+        """
         limits = running.start.options.limits(running.configuration.batch_size)
+        if running.start.job.workload is None:
+            return Knobs(limits[-1])
         return Knobs(profile_w=limits[::-1])
 
     def state_dict(self) -> dict[str, Any]:

@@ -52,6 +52,7 @@ class ChaseConfig(PolicyConfig):
     point: ClassVar[Point] = "tune"
     kind: Literal["chase"] = "chase"
     policy = Chase
+    limits_unprofiled: ClassVar[bool] = True
     moments: ClassVar[tuple[Moment, ...]] = ("start", "profiled", "signal")
     signal: str = "carbon"
     """Name of the signal; its forecast is read."""

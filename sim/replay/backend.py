@@ -84,8 +84,11 @@ class Replay(Backend):
         return self._known[job.workload, job.gpus, gpu_type].profile.most_power_w
 
     def foresight(self, start: Start) -> Profile:
-        """The workload's profile."""
-        return self._known[start.job.workload, start.options.gpus, start.options.gpu_type].profile
+        """The workload's profile; without one, what the model of the GPU type says."""
+        gpu_type = start.options.gpu_type
+        if start.job.workload is None:
+            return self._unprofiled.profile(start.job, gpu_type)
+        return self._known[start.job.workload, start.options.gpus, gpu_type].profile
 
     def run(self, attempt: Attempt, inheritance: Inheritance, limit_w: float) -> Execution:
         """Run for the recorded duration."""

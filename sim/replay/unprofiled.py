@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from mypy_extensions import mypyc_attr
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.profile import Curve, Profile
 from wattkeeper.policies.protocols import Job, Options
 
 
@@ -90,6 +91,23 @@ class UnprofiledPower:
             return power_w, 1.0
         each_w, speed = self._limits[gpu_type].under_limit(limit_w, power_w / job.gpus_held)
         return each_w * job.gpus_held, speed
+
+    def profile(self, job: Job, gpu_type: str) -> Profile:
+        """What the model says of a job as a profile: one epoch is a second without a limit.
+
+        Raises:
+            InputError: If there is no model of the GPU type.
+        """
+        options = self.options(job, gpu_type)
+        limits_w = options.limits_w[0]
+        points = [self.under_limit(job, gpu_type, limit_w) for limit_w in limits_w]
+        power_w = tuple([power_w for power_w, _ in points])
+        time_s = tuple([1 / speed for _, speed in points])
+        curve = Curve(UNKNOWN_BATCH, limits_w, time_s, power_w, (math.inf,))
+        return Profile(
+            options.key, gpu_type, job.gpus, math.nan, options.max_epochs, UNKNOWN_BATCH,
+            options.max_power_w, {UNKNOWN_BATCH: curve},
+        )  # fmt: skip
 
 
 UNKNOWN_BATCH = 1

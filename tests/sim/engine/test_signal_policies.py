@@ -32,6 +32,7 @@ from wattkeeper.policies.forecasting import ForecastConfig
 from wattkeeper.policies.forecasts.chase_svr import ChaseSvrConfig
 from wattkeeper.policies.forecasts.day_before import DayBeforeConfig
 from wattkeeper.policies.forecasts.history import HistoryConfig
+from wattkeeper.policies.forecasts.perfect import PerfectConfig
 from wattkeeper.policies.forecasts.persistence import PersistenceConfig
 from wattkeeper.policies.interpolation import interpolate_limits
 from wattkeeper.policies.planning.deadline import Menu, best_static
@@ -77,6 +78,11 @@ def replace_curve(plain: Profile, curve: Curve) -> Profile:
     return plain._replace(
         curves={curve.batch_size: curve}, max_power_w=300.0, default_batch_size=curve.batch_size
     )
+
+
+def replace_workload(plain: Job) -> Job:
+    """The same job without a workload."""
+    return plain.replace(workload=None)
 
 
 def limits(world: World) -> list[tuple[float, float | None]]:
@@ -196,6 +202,37 @@ def test_no_deadline_that_full_speed_meets_is_missed(
     assert row.reached_target
     assert row.epochs == 9
     assert row.finish_time_s <= deadline_s + 1e-6
+
+
+@pytest.mark.parametrize("holds", [False, True])
+def test_a_job_without_a_profile_meets_its_deadline_by_the_model(holds: bool) -> None:
+    """It pauses while the series is high, and ends in time with less energy."""
+    plain = replace_workload(job("a", 0.0, duration_s=600.0))
+    rates = np.array([500.0] * 8 + [100.0] * 8 + [500.0] * 24)
+    world = run_world(
+        DatedSource([plain], {"a": 1500.0}),
+        policy_set=chosen(tune=DeadlineConfig(paused_w=20.0 if holds else 0.0)),
+        signals=signal(rates, 60.0, PerfectConfig()),
+        holds_pauses=holds,
+    )
+    (row,) = attempts(world)
+    assert row.finish_time_s <= 1500.0 + 1e-6
+    assert row.time_s > 600.0
+    assert row.energy_j < 600.0 * 250.0
+    told = [each.chose for each in decisions(world) if each.point == "tune"]
+    assert any("run=pause" in each for each in told)
+
+
+def test_chase_limits_jobs_without_a_profile() -> None:
+    plain = replace_workload(job("a", 0.0, duration_s=600.0))
+    for policy, is_slower in (
+        (ChaseConfig(eta=1.0), True),
+        (ChaseConfig(eta=0.0), False),
+        (ChaseConfig(profile="measured", eta=1.0), False),
+    ):
+        signals = signal(np.full(60, 300.0), 60.0, PersistenceConfig())
+        (row,) = attempts(run_world([plain], policy_set=chosen(tune=policy), signals=signals))
+        assert (row.finish_time_s > 600.0) == is_slower
 
 
 def test_without_a_deadline_a_job_runs_at_full_speed() -> None:
