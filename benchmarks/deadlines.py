@@ -37,6 +37,7 @@ SETTINGS: dict[str, tuple[ForecastConfig, float]] = {
     "history 24 h, surcharge": (HistoryConfig(fade_s=86_400), 0.05),
     "day-ahead": (NoisyConfig(), 0.0),
     "day-ahead, surcharge": (NoisyConfig(), 0.05),
+    "day-ahead 48 h, surcharge": (NoisyConfig(fade_s=172_800), 0.05),
 }
 """Forecast and surcharge by name."""
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.forecasting import Forecast, ForecastConfig, KnownSignal
-from wattkeeper.policies.forecasts.history import HistoryConfig
+from wattkeeper.policies.forecasts.history import HistoryConfig, mean_by_time
 
 
 class Noisy(Forecast):
@@ -32,7 +32,19 @@ class Noisy(Forecast):
             error = self.config.correlation * error + steps[ahead - 1]
             errors[ahead] = error
         predicted[:near] = known.truth[:near] * (1 + errors)
+        if self.config.fade_s is not None and slots > near:
+            predicted[near:] = _go_on(known, predicted[:near], slots, self.config.fade_s)
         return predicted
+
+
+def _go_on(known: KnownSignal, near: Floats, slots: int, fade_s: float) -> Floats:
+    """Means by time of day, plus the mean deviation of the last hours before, fading."""
+    day = known.slots_per_day
+    means = mean_by_time(known.values, day, HistoryConfig().days)
+    deviation = np.mean((near - means[: len(near)])[-max(1, day // 4) :])
+    ahead = np.arange(len(near), slots)
+    fading = np.exp(-known.slot_s / fade_s * (ahead - len(near) + 1))
+    return np.asarray(means[ahead % day] + deviation * fading)
 
 
 class NoisyConfig(ForecastConfig):
@@ -51,3 +63,6 @@ class NoisyConfig(ForecastConfig):
     """Share of a slot's relative error that the next slot has, too."""
     error: float = Field(default=0.02, ge=0, le=1)
     """Standard deviation of what each slot adds to the relative error."""
+    fade_s: float | None = Field(default=None, gt=0, le=1e9)
+    """Time in which the deviation of the last quarter of the day from the means by time of day
+    fades to 1/e after it, s; if absent, `history` follows as seen from the present slot."""

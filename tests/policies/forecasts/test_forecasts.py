@@ -72,6 +72,16 @@ def test_noisy_has_the_stated_errors_for_a_day_and_then_history() -> None:
     assert np.corrcoef(errors[:, -1], errors[:, -2])[0, 1] == pytest.approx(0.97, abs=0.02)
 
 
+def test_noisy_goes_on_from_the_end_of_the_day_where_asked() -> None:
+    truth = np.array([50.0, 50, 50, 90, 0, 0, 0, 0, 0])
+    seen = known(*[40.0, 50, 60, 50] * 3, truth=truth)
+    forecast = NoisyConfig(error=0, fade_s=2 * QUARTER_S).build()
+    means = np.array([50, 40, 50, 60, 50, 40, 50, 60, 50])
+    deviation = 30 * np.exp(-0.5 * np.arange(1, 6))
+    wanted = [50, 50, 50, 90, *(means[4:] + deviation)]
+    assert forecast.predict(seen, 9) == pytest.approx(wanted)
+
+
 def test_perfect_is_the_truth_or_an_error() -> None:
     truth = np.array([5.0, 6.0, 7.0])
     assert PerfectConfig().build().predict(known(5, truth=truth), 2).tolist() == [5, 6]
