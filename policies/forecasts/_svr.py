@@ -9,6 +9,8 @@ import numpy as np
 from wattkeeper.policies.arrays import Floats
 
 MOST_STEPS: Final = 1_000_000
+ROUNDING: Final = 1e-12
+"""Share of the bound by which a coefficient at 0 or at the bound differs from it."""
 
 
 class Regression(NamedTuple):
@@ -72,7 +74,8 @@ def fit_regression(
         b[i] += step
         b[j] -= step
         gradient += step * (kernel[i] - kernel[j])
-    free = (np.abs(b) > 0) & (np.abs(b) < bound)
+    size = np.abs(b)
+    free = (size > ROUNDING * bound) & (size < bound * (1 - ROUNDING))
     if free.any():
         offset = -np.mean(gradient[free] + epsilon * np.sign(b[free]))
     else:
