@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -156,3 +157,12 @@ def test_chase_svr_is_trained_anew_where_asked() -> None:
     assert right < wrong
     with pytest.raises(PolicyError, match="needs 48 values before the run; there are 40"):
         ChaseSvrConfig().build().predict(KnownSignal(series[:41], 1800.0), 1)
+
+
+def test_a_kind_that_is_taken_is_refused() -> None:
+    with pytest.raises(PolicyError, match="two forecasts are called 'history'"):
+
+        class Impostor(ForecastConfig):
+            kind: Literal["history"] = "history"
+
+    assert forecasts()["history"] is HistoryConfig
