@@ -9,7 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.policies.planning.hull import SpeedPoint, fastest, lower_hull, mix, paused
+from wattkeeper.policies.planning.hull import (
+    SpeedPoint,
+    fastest,
+    lower_hull,
+    mix,
+    paused,
+    upper_hull,
+)
 from wattkeeper.policies.planning.optimum import Plan, fill, fill_until_done
 
 SHORTEST_S = 60.0
@@ -89,7 +96,7 @@ def plan_step(
     speed = float(plan.speeds[0])
     if menu.idle_w is not None and menu.restart_s > 0:
         speed = _avoid_restart(menu, rates, lengths_s, work, plan, is_paused)
-    hull = lower_hull(menu.points)
+    hull = upper_hull(menu.points) if rates[0] < 0 else lower_hull(menu.points)
     (first, share), *slower = mix(hull, speed)
     for_s = max(share * float(lengths_s[0]), SHORTEST_S)
     return Step(first, for_s) if slower and for_s < lengths_s[0] else Step(first)

@@ -66,6 +66,16 @@ def test_a_slot_is_split_between_neighbours() -> None:
         assert step.for_s == pytest.approx(for_s)
 
 
+def test_a_price_below_zero_pays_for_power() -> None:
+    """Of the mixes with the speed that is left to do, the one that draws most is taken."""
+    wasteful = SpeedPoint(2.4, 230.0, 200.0)
+    rates, lengths, work = np.array([-50.0, 900.0]), np.full(2, SLOT_S), 2.4 * SLOT_S
+    menu = Menu((*POINTS, wasteful))
+    assert plan_step(menu, rates, lengths, work).point == wasteful
+    assert plan_step(menu, -rates[::-1], lengths, work).point == wasteful
+    assert plan_step(menu, rates + 60, lengths, work).point == POINTS[2]
+
+
 def test_a_restart_is_paid_for() -> None:
     """A pause of one slot that saves less than its restart costs is left out, and so is a run."""
     lengths = np.full(8, SLOT_S)
