@@ -90,6 +90,13 @@ class Profile(NamedTuple):
         return any(curve.limits_w != (UNLIMITED_W,) for curve in self.curves.values())
 
     @property
+    def fixed_epochs(self) -> int | None:
+        """The number of epochs that every training takes; None if they differ."""
+        most = float(self.max_epochs)
+        runs = {epochs for curve in self.curves.values() for epochs in curve.epochs}
+        return self.max_epochs if runs == {most} else None
+
+    @property
     def most_power_w(self) -> float:
         """The largest mean power of all its GPUs, W."""
         return max(max(curve.average_power_w) for curve in self.curves.values())

@@ -84,6 +84,8 @@ JOBS: Final = table_schema("jobs", ["job_id"], [
           optional=True),
     field("tries", _whole, "", "recorded tries, requeues included", "> 0", optional=True),
     field("energy_j", _real, "J", "measured energy of the try that counts", "> 0", optional=True),
+    field("deadline_s", _real, "s", "when it should have ended, since the start of the trace",
+          ">= 0", optional=True),
     field("account", _text, "", "who pays for it", "not empty", optional=True),
     field("qos", _text, "", "quality of service that it was submitted with", "not empty",
           optional=True),

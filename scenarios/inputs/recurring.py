@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, partial
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.inputs.adjusted_profiles import adjust_profile
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.power_checks import Kind, PowerCapCheck
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
@@ -41,7 +42,9 @@ def read_recurring(
                 f"trace {trace.name!r} has no workload that can be replayed on {known.gpu_type}: "
                 + "; ".join(f"{name}: {why}" for name, why in known.absent.items())
             )
-        configurations = {name: known.get(name).configurations for name in names}
+        configurations = {
+            name: adjust_profile(known.get(name), workload).configurations for name in names
+        }
     runs: dict[str, RunInputs] = {}
     for used in clusters:
         with locate_errors(document, *used.path, "gpu"):
@@ -50,7 +53,9 @@ def read_recurring(
         _check_room(workload, document, used)
         with locate_errors(document, "workload", "workloads"):
             profiles = {
-                (name, workload.gpus, gpu_type): load(gpu_type, workload.gpus).get(name)
+                (name, workload.gpus, gpu_type): adjust_profile(
+                    load(gpu_type, workload.gpus).get(name), workload
+                )
                 for name in names
                 for gpu_type in used.spec.gpu_types
             }
@@ -62,8 +67,9 @@ def read_recurring(
                 for name, number in configurations.items()
             }
             runs[variant] = RunInputs(
-                used.spec, profiles, recurrences=recurrences, gpus=workload.gpus
-            )
+                used.spec, profiles, recurrences=recurrences, gpus=workload.gpus,
+                slack=workload.slack,
+            )  # fmt: skip
     return ScenarioInputs(runs, (trace,))
 
 

@@ -54,6 +54,8 @@ class RunInputs(NamedTuple):
         limits: Models of power limits of jobs without a profile, by GPU type; only where `Tune`
             limits them.
         signals: What policies read, by name.
+        slack: Time that jobs without a deadline get beyond their run time, relative to that; None:
+            they get no deadline.
     """
 
     cluster: ClusterSpec
@@ -70,6 +72,7 @@ class RunInputs(NamedTuple):
     tariff: Tariff = NO_TARIFF
     limits: Mapping[str, GpuModel] = {}
     signals: Mapping[str, SignalInput] = {}
+    slack: float | None = None
 
 
 InputsByVariant = Mapping[str, RunInputs]

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError, PolicyError, ScenarioError
 from wattkeeper.policies.profile import Profile
+from wattkeeper.scenarios.inputs.adjusted_profiles import adjust_profile
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.job_filter import (
     FilteredJobs,
@@ -83,6 +84,7 @@ def read_jobs(
             load_of(loaded.scenario, variant),
             models=models,
             trained=trained,
+            slack=workload.slack,
             limits=_limit_models(loaded, variant, runnable, used),
         )
         for used, own in zip(clusters, needed, strict=True)
@@ -168,7 +170,7 @@ def _filter_jobs(
     needed: list[Profiles] = []
     for used in clusters:
         with locate_errors(document, *used.path):
-            needed.append(_needed_profiles(runnable, load, used.spec, trained))
+            needed.append(_needed_profiles(runnable, load, used.spec, trained, workload))
         check_busy_power(runnable, used, document)
     for used, own in zip(clusters, needed, strict=True):
         if used.spec.power_cap_w is not None:
@@ -209,7 +211,11 @@ def _map_jobs(
 
 
 def _needed_profiles(
-    jobs: pa.Table, load: LoadProfiles | None, cluster: ClusterSpec, trained: frozenset[str]
+    jobs: pa.Table,
+    load: LoadProfiles | None,
+    cluster: ClusterSpec,
+    trained: frozenset[str],
+    workload: TraceWorkload,
 ) -> Profiles:
     """The profiles of all other workloads of the jobs on all types that they may run on."""
     kinds = ["workload", "gpus", "gpu_type"]
@@ -224,5 +230,5 @@ def _needed_profiles(
         for index in cluster.types_allowed(row["gpu_type"]):
             name = cluster.gpu_types[index]
             profile = load(name, row["gpus"]).get(row["workload"])
-            needed[row["workload"], row["gpus"], name] = profile
+            needed[row["workload"], row["gpus"], name] = adjust_profile(profile, workload)
     return needed

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.profile import optimum
+from wattkeeper.scenarios.inputs.deadlines import longest_run_times, set_deadlines
 from wattkeeper.scenarios.inputs.measured_power import reserved_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.inputs.zoo_models import zoo_spec
@@ -64,12 +65,19 @@ def source_of(inputs: RunInputs) -> Source:
         jobs = inputs.jobs
         if inputs.load != 1:
             submit_s = pc.divide(jobs["submit_time_s"], inputs.load)
+            later_s = pc.subtract(jobs["deadline_s"], jobs["submit_time_s"])
             jobs = replace_column(jobs, "submit_time_s", submit_s)
+            jobs = replace_column(jobs, "deadline_s", pc.add(submit_s, later_s))
             absent = pa.nulls(len(jobs), pa.float64())  # there were no starts of these arrivals
             jobs = replace_column(jobs, "start_time_s", absent)
         capped = inputs.cluster.power_cap_w is not None
+        jobs = set_deadlines(jobs, inputs.slack, inputs.profiles)
         return TraceSource(jobs, inputs.models.of_job, reserved_power(jobs) if capped else ())
-    return RecurringSource(inputs.recurrences, inputs.gpus)
+    allowed_s = {}
+    if inputs.slack is not None:
+        longest_s = longest_run_times(inputs.profiles)
+        allowed_s = {name: (1 + inputs.slack) * run_s for name, run_s in longest_s.items()}
+    return RecurringSource(inputs.recurrences, inputs.gpus, allowed_s)
 
 
 def build_zoo(spec: RunSpec, inputs: RunInputs, streams: RandomStreams) -> SimulatedZoo | None:

@@ -2,7 +2,7 @@
 
 import platform
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
 import numpy as np
@@ -191,6 +191,16 @@ def _list_busy_power(jobs: pa.Table | None, measured: int) -> list[str]:
     return [f"{what}nor measured energy (busy_power_w)"] if rest else []
 
 
+def _list_adjusted(inputs: ScenarioInputs) -> Iterator[str]:
+    """What a scenario changes in recorded profiles."""
+    profiles = [profile for run in inputs.runs.values() for profile in run.profiles.values()]
+    if any(curve.interpolated for profile in profiles for curve in profile.curves.values()):
+        yield "power and speed between recorded power limits, interpolated (workload.interpolate_w)"
+    stated = {profile.fixed_epochs for profile in profiles} - {None}
+    if stated:
+        yield f"number of epochs, {max(filter(None, stated))} (workload.epochs)"
+
+
 def _list_modelled(
     inputs: ScenarioInputs, results: Sequence[RunResult], measured: int
 ) -> list[str]:
@@ -212,6 +222,7 @@ def _list_modelled(
         modelled.append("power and waking of sleeping nodes")
     if any(cluster.pue != 1 for cluster in clusters):
         modelled.append("power usage effectiveness")
+    modelled += _list_adjusted(inputs)
     if inputs.mapping:
         modelled.append("workloads of the jobs")
     if inputs.timed:

@@ -20,7 +20,7 @@ from wattkeeper.traces.arrow import replace_column
 CHUNK = 1 << 11
 
 _ASKED = ("job_id", "workload", "gpus", "submit_time_s", "duration_s", "time_scale", "gpu_milli",
-          "gpu_type", "user", "estimate_s", "start_time_s")  # fmt: skip
+          "gpu_type", "user", "estimate_s", "start_time_s", "deadline_s")  # fmt: skip
 """Columns that the world needs of a job besides its group."""
 
 KNOWN = ("job_id", "group_id", "recurrence", "workload", "gpus", "gpu_milli", "submit_time_s",
@@ -44,8 +44,13 @@ class Source:
 
     @abstractmethod
     def column(self, name: str, numbers: Ints) -> pa.Array:
-        """A column of `KNOWN` for some of its jobs, by `Job.number`."""
+        """A column of `KNOWN`, or `deadline_s`, for some of its jobs, by `Job.number`."""
         raise NotImplementedError
+
+    @property
+    def has_deadlines(self) -> bool:
+        """Whether any job has a deadline."""
+        return False
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -82,7 +87,7 @@ class TraceSource(Source):
             yield self._jobs_of(part, numbers)
 
     def _jobs_of(self, part: pa.Table, numbers: Ints) -> list[Job]:
-        job_id, workload, gpus, submit, duration, scale, milli, kind, user, estimate, start = (
+        job_id, workload, gpus, submit, duration, scale, milli, kind, user, estimate, start, due = (
             _to_list(part[name]) for name in _ASKED
         )
         group = _to_list(part["group_id"]) if self._recur else job_id
@@ -96,7 +101,7 @@ class TraceSource(Source):
                     job_id[row], group[row], recurrence[row], workload[row], gpus[row], submit[row],
                     duration[row], scale[row], number[row], milli[row], kind[row], user[row],
                     estimate[row], models.get(job_id[row]) if models else None,
-                    start[row], reserved_w[number[row]] if reserved_w else 0.0,
+                    start[row], reserved_w[number[row]] if reserved_w else 0.0, due[row],
                 )
             )  # fmt: skip
         return jobs
@@ -104,6 +109,11 @@ class TraceSource(Source):
     def follow_up(self, job: Job, now_s: float) -> Job | None:
         """None: all jobs have recorded times."""
         return None
+
+    @property
+    def has_deadlines(self) -> bool:
+        """See `Source`."""
+        return bool(self._jobs["deadline_s"].null_count < len(self._jobs))
 
     def column(self, name: str, numbers: Ints) -> pa.Array:
         """See `Source`."""
@@ -146,11 +156,18 @@ class RecurringSource(Source):
     Args:
         recurrences: How often each workload recurs; each is a group of its own.
         gpus: GPUs of each job.
+        allowed_s: Time from submission to deadline, by workload; others have no deadline.
     """
 
-    def __init__(self, recurrences: Mapping[str, int], gpus: int = 1) -> None:
+    def __init__(
+        self,
+        recurrences: Mapping[str, int],
+        gpus: int = 1,
+        allowed_s: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
         self._recurrences = recurrences
         self._gpus = gpus
+        self._allowed_s = allowed_s
         self._jobs: list[Job] = []
 
     def arrivals(self) -> Iterator[list[Job]]:
@@ -163,6 +180,11 @@ class RecurringSource(Source):
             return None
         return self._job(job.group_id, job.recurrence + 1, now_s)
 
+    @property
+    def has_deadlines(self) -> bool:
+        """See `Source`."""
+        return bool(self._allowed_s)
+
     def column(self, name: str, numbers: Ints) -> pa.Array:
         """See `Source`."""
         return pa.array([getattr(self._jobs[number], name) for number in numbers.tolist()])
@@ -170,6 +192,16 @@ class RecurringSource(Source):
     def _job(self, workload: str, recurrence: int, now_s: float) -> Job:
         job_id = f"{workload}/{recurrence}"
         number = len(self._jobs)
-        job = Job(job_id, workload, recurrence, workload, self._gpus, now_s, number=number)
+        deadline_s = now_s + self._allowed_s.get(workload, math.nan)
+        job = Job(
+            job_id,
+            workload,
+            recurrence,
+            workload,
+            self._gpus,
+            now_s,
+            number=number,
+            deadline_s=deadline_s,
+        )
         self._jobs.append(job)
         return job

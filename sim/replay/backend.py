@@ -118,4 +118,5 @@ def options_of(profile: Profile) -> Options:
         default_batch_size=profile.default_batch_size,
         max_power_w=profile.max_power_w,
         max_epochs=profile.max_epochs,
+        fixed_epochs=profile.fixed_epochs,
     )

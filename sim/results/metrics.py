@@ -15,6 +15,10 @@ LAST = 5
 """Recurrences at the end of a group that show what was learnt; Zeus (NSDI '23), section 6."""
 
 
+ROUNDING = 1e-9
+"""A job that ends at its deadline ends later by less, relatively, by rounding."""
+
+
 class Metric(NamedTuple):
     """A metric's unit and meaning."""
 
@@ -58,6 +62,7 @@ METRICS: dict[str, Metric] = {
         "currency", "with `electricity.price`: cost of the cluster's energy, in its currency"
     ),
     "carbon_g": Metric("g", "with `electricity.carbon`: emissions of the cluster's energy"),
+    "late_jobs": Metric("1", "with deadlines: jobs that ended after theirs"),
     "gpu_s_saved": Metric(
         "s", "with a zoo: GPU seconds of training that parents saved, queries not subtracted"
     ),
@@ -199,6 +204,14 @@ def _encode(column: pa.Array) -> tuple[Ints, list[str]]:
     rank = np.full(len(names) + 1, -1)
     rank[order] = np.arange(len(order))
     return rank[codes], [names[index] for index in order]
+
+
+def count_late(columns: Mapping[str, pa.Array], number: Ints) -> float:
+    """Number of jobs that ended after their deadline; arguments as of `aggregate_attempts`."""
+    finish_s = columns["finish_time_s"].to_numpy()
+    due_s = columns["deadline_s"].to_numpy(zero_copy_only=False)
+    late = finish_s > due_s * (1 + ROUNDING)
+    return float(len(np.unique(number[late])))
 
 
 def zoo_metrics(models: Mapping[str, pa.Array]) -> dict[str, float]:

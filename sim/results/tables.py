@@ -39,6 +39,7 @@ from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.metrics import (
     JobOutcomes,
     aggregate_attempts,
+    count_late,
     job_metrics,
     zoo_metrics,
 )
@@ -138,6 +139,8 @@ def collect(
     columns = {"jobs": attempts, "decisions": decisions, "timeline": line._asdict()}
     columns["timeline"]["power_w"] = pa.array(line.power_w, mask=np.isnan(line.power_w))
     metrics = metrics | charged.metrics()
+    if "deadline_s" in attempts:
+        metrics["late_jobs"] = count_late(attempts, number)
     if zoo is not None:
         columns["models"] = model_columns(zoo, source)
         metrics |= zoo_metrics(columns["models"])
@@ -295,7 +298,8 @@ def attempt_columns(
     """The columns of `schemas.JOBS` without variant and seed, by name, from `recorded_columns`."""
     columns = dict(recorded)
     number, energy_j = (columns.pop(name).to_numpy() for name in ("number", "energy_j"))
-    known = {name: source.column(name, number) for name in KNOWN}
+    names = (*KNOWN, "deadline_s") if source.has_deadlines else KNOWN
+    known = {name: source.column(name, number) for name in names}
     if unmeasured:
         absent = pc.is_in(known["workload"], value_set=pa.array(sorted(unmeasured), pa.string()))
         energy_j = np.where(absent.to_numpy(zero_copy_only=False), np.nan, energy_j)

@@ -46,6 +46,16 @@ class RecurringWorkload(Section):
     """Number of recurrences of each workload."""
     gpus: PositiveInt = 1
     """GPUs that each job holds; the profiles must have been recorded on as many."""
+    epochs: Annotated[int, Field(gt=0, le=1_000_000)] | None = None
+    """Number of epochs of each training with a profile, instead of training to a target; whether it
+    is reached as recorded does not count then."""
+    interpolate_w: Annotated[float, Field(ge=0.1, le=1000)] | None = None
+    """Adds power limits to the recorded ones, in steps of so many watts: power and speed are
+    interpolated by monotone cubics, and results say so. None are added if absent."""
+    slack: Annotated[float, Field(ge=0, le=1000)] | None = None
+    """Gives jobs without a deadline one: their submission plus (1 + slack) times their run time at
+    the highest power limit: the recorded one, or the expected one of their profile at its default
+    batch size, on the slowest of its GPU types."""
 
 
 MappedDuration = Literal["keep", "workload"]
@@ -92,6 +102,16 @@ class TraceWorkload(Section):
     duration."""
     load: Load = 1.0
     """Submission times are divided by it: with 2, the same jobs arrive twice as fast."""
+    epochs: Annotated[int, Field(gt=0, le=1_000_000)] | None = None
+    """Number of epochs of each training with a profile, instead of training to a target; whether it
+    is reached as recorded does not count then."""
+    interpolate_w: Annotated[float, Field(ge=0.1, le=1000)] | None = None
+    """Adds power limits to the recorded ones, in steps of so many watts: power and speed are
+    interpolated by monotone cubics, and results say so. None are added if absent."""
+    slack: Annotated[float, Field(ge=0, le=1000)] | None = None
+    """Gives jobs without a deadline one: their submission plus (1 + slack) times their run time at
+    the highest power limit: the recorded one, or the expected one of their profile at its default
+    batch size, on the slowest of its GPU types."""
 
 
 class SearchTraining(Section):
