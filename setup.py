@@ -20,11 +20,13 @@ FLOORS = ("policies", "traces", "sim", "live", "scenarios")
 
 CORE = (
     "policies/moments.py",
-    "policies/place/_first_fit.py",
-    "policies/place/_sharing.py",
+    "policies/pipeline/exact_walk.py",
     "policies/pipeline/execution.py",
     "policies/pipeline/flow.py",
     "policies/pipeline/published_walk.py",
+    "policies/pipeline/rounding.py",
+    "policies/place/_first_fit.py",
+    "policies/place/_sharing.py",
     "policies/place/_tightest.py",
     "policies/profile.py",
     "policies/protocols.py",

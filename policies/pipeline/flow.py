@@ -10,13 +10,19 @@ UNBOUNDED = 1 << 60
 class FlowNetwork:
     """Arcs with bounds, and a flow.
 
+    An arc is two links: 2 arc along it, on which more can flow up to the upper bound, and
+    2 arc + 1 against it, on which less can flow down to the lower bound.
+
     Attributes:
         tail: Node at which each arc starts.
         head: Node at which it ends.
         low: Lower bound of its flow, 0 at first.
         high: Upper bound, 0 at first.
         flow: Its flow, 0 at first.
+        incident: Arcs by node.
+        open: By link, whether its flow can change; `refresh` brings it up to date.
         reached: By node, whether the last search got there.
+        queue: The nodes of the last search, in their order.
     """
 
     def __init__(self, nodes: int, tail: list[int], head: list[int]) -> None:
@@ -26,76 +32,83 @@ class FlowNetwork:
         self.high = [0] * len(tail)
         self.flow = [0] * len(tail)
         self.incident: list[list[int]] = [[] for _ in range(nodes)]
+        self.links: list[list[int]] = [[] for _ in range(nodes)]
+        """Links by the node at which they start."""
+        self.target: list[int] = []
+        """Node at which each link ends."""
         for arc in range(len(tail)):
             self.incident[tail[arc]].append(arc)
             self.incident[head[arc]].append(arc)
+            self.links[tail[arc]].append(2 * arc)
+            self.links[head[arc]].append(2 * arc + 1)
+            self.target += [head[arc], tail[arc]]
+        self.open = [False] * (2 * len(tail))
         self.reached = [False] * nodes
         self.via = [-1] * nodes
-        """By reached node, the arc by which the search came."""
+        """By reached node, the link by which the search came."""
         self.queue: list[int] = []
 
+    def refresh(self, arc: i64) -> None:
+        """Open or close the links of an arc whose flow or bounds were set."""
+        flow: i64 = self.flow[arc]
+        self.open[2 * arc] = flow < self.high[arc]
+        self.open[2 * arc + 1] = flow > self.low[arc]
+
     def search(self, source: i64, sinks: list[bool]) -> i64:
-        """Search for the nearest node of some over arcs with capacity left; -1 if there is none.
+        """Search for the nearest node of some over open links; -1 if there is none.
 
         Args:
             source: Where the search starts.
             sinks: By node, whether it is looked for.
         """
-        self.reached = [False] * len(self.incident)
+        self.reached = [False] * len(self.reached)
         self.reached[source] = True
         self.queue = [source]
-        return self.go_on(0, sinks)
+        return self.go_on(sinks)
 
-    def go_on(self, done: i64, sinks: list[bool]) -> i64:
-        """Search on from the nodes of the queue, of which some are done."""
-        tail, head, flow = self.tail, self.head, self.flow
-        low, high, reached, via, queue = self.low, self.high, self.reached, self.via, self.queue
+    def go_on(self, sinks: list[bool]) -> i64:
+        """Search on from all nodes of the queue, which are reached."""
+        links, target, is_open = self.links, self.target, self.open
+        reached, via, queue = self.reached, self.via, self.queue
+        done: i64 = 0
         while done < len(queue):
-            node: i64 = queue[done]
+            for link in links[queue[done]]:
+                if is_open[link]:
+                    other = target[link]
+                    if not reached[other]:
+                        reached[other] = True
+                        via[other] = link
+                        queue.append(other)
+                        if sinks[other]:
+                            return other
             done += 1
-            for arc in self.incident[node]:
-                other: i64 = head[arc]
-                if other == node:
-                    other = tail[arc]
-                    if reached[other] or flow[arc] <= low[arc]:
-                        continue
-                elif reached[other] or flow[arc] >= high[arc]:
-                    continue
-                reached[other] = True
-                via[other] = arc
-                if sinks[other]:
-                    return other
-                queue.append(other)
         return -1
 
     def room(self, source: i64, node: i64, most: i64) -> i64:
         """How much more can flow on the path that the search found, up to `most`."""
         while node != source:
-            arc: i64 = self.via[node]
-            if self.head[arc] == node:
-                most = min(most, self.high[arc] - self.flow[arc])
-                node = self.tail[arc]
-            else:
+            link: i64 = self.via[node]
+            arc = link >> 1
+            if link & 1:
                 most = min(most, self.flow[arc] - self.low[arc])
-                node = self.head[arc]
+            else:
+                most = min(most, self.high[arc] - self.flow[arc])
+            node = self.target[link ^ 1]
         return most
 
     def push(self, source: i64, node: i64, amount: i64) -> None:
         """Let an amount flow on the path that the search found."""
         while node != source:
-            arc: i64 = self.via[node]
-            if self.head[arc] == node:
-                self.flow[arc] += amount
-                node = self.tail[arc]
-            else:
-                self.flow[arc] -= amount
-                node = self.head[arc]
+            link: i64 = self.via[node]
+            arc = link >> 1
+            self.flow[arc] += -amount if link & 1 else amount
+            self.refresh(arc)
+            node = self.target[link ^ 1]
 
     def make_feasible(self) -> bool:
-        """Bring the flow within the bounds, all nodes balanced; whether there is such a flow."""
-        nodes = len(self.incident)
+        """Bring the flow within new bounds, all nodes balanced; whether there is such a flow."""
+        nodes = len(self.reached)
         excess = [0] * nodes
-        short = [False] * nodes
         for arc in range(len(self.flow)):
             change: i64 = max(self.low[arc] - self.flow[arc], 0)
             change += min(self.high[arc] - self.flow[arc], 0)
@@ -103,8 +116,8 @@ class FlowNetwork:
                 self.flow[arc] += change
                 excess[self.head[arc]] += change
                 excess[self.tail[arc]] -= change
-        for node in range(nodes):
-            short[node] = excess[node] < 0
+            self.refresh(arc)
+        short = [item < 0 for item in excess]
         for source in range(nodes):
             while excess[source] > 0:
                 sink = self.search(source, short)
@@ -119,7 +132,7 @@ class FlowNetwork:
 
     def maximise(self, source: i64, sink: i64) -> None:
         """Let as much flow as can; `reached` is then the source side of the smallest cut."""
-        sinks = [False] * len(self.incident)
+        sinks = [False] * len(self.reached)
         sinks[sink] = True
         while self.search(source, sinks) >= 0:
             self.push(source, sink, self.room(source, sink, UNBOUNDED))

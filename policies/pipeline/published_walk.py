@@ -97,6 +97,7 @@ class PublishedWalk:
         if not network.make_feasible():
             return None
         network.low[back] = network.high[back] = network.flow[back]
+        network.refresh(back)
         network.maximise(self.source, self.sink)
         network.flow[back] = self._total()
         return self._cut()

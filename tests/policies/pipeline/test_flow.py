@@ -48,6 +48,7 @@ def test_flows_and_cuts(
             network = FlowNetwork(NODES, [*tail, NODES - 1], [*head, 0])
             continue
         network.low[back] = network.high[back] = network.flow[back]
+        network.refresh(back)
         network.maximise(0, NODES - 1)
         flows = network.flow[:back]
         net = np.zeros(NODES, dtype=int)

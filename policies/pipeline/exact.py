@@ -1,0 +1,164 @@
+"""The exact frontier of time and energy of a pipeline, and plans that are near to it.
+
+With every operation's points replaced by their lower convex hull, the least energy for a time of
+the iteration is a linear program; no plan with one clock for each instruction needs less. Its whole
+frontier is found at once, and rounded to measured clocks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from functools import lru_cache
+from math import inf
+from typing import NamedTuple
+
+from wattkeeper.policies.pipeline.exact_walk import ExactStep, ExactWalk
+from wattkeeper.policies.pipeline.execution import (
+    check_stages,
+    plan_of_points,
+    waiting_power_w,
+)
+from wattkeeper.policies.pipeline.graph import PipelineGraph
+from wattkeeper.policies.pipeline.hulls import (
+    TimedPoint,
+    lower_hull_of,
+    time_costs,
+    useful_points,
+)
+from wattkeeper.policies.pipeline.profile import ClockPlan, PipelineProfile, check_profile
+from wattkeeper.policies.pipeline.rounding import ClockRounding
+
+ROUNDING_S = 1e-6
+"""Times are whole ns in the walk; their sums along a path differ by less from those in s."""
+
+
+class FrontierPoint(NamedTuple):
+    """A vertex of the frontier: time of an iteration (ns), least energy (J)."""
+
+    time_ns: int
+    energy_j: float
+
+    @property
+    def time_s(self) -> float:
+        """Time of an iteration, s."""
+        return self.time_ns * 1e-9
+
+
+class ExactFrontier(NamedTuple):
+    """The least energy of an iteration by its time.
+
+    Attributes:
+        profile: Measured points.
+        graph: The instructions.
+        points: By operation, the points that no other one beats, by ascending time.
+        slowest_ns: By operation, the longest duration that saves energy.
+        steps: Stretches of the frontier, from its slow end.
+        vertices: From the slow end to the fast one.
+        waiting_w: Power of all GPUs while all wait, W.
+    """
+
+    profile: PipelineProfile
+    graph: PipelineGraph
+    points: tuple[tuple[TimedPoint, ...], ...]
+    slowest_ns: tuple[int, ...]
+    steps: tuple[ExactStep, ...]
+    vertices: tuple[FrontierPoint, ...]
+    waiting_w: float
+
+    @property
+    def fastest_s(self) -> float:
+        """The shortest time of an iteration, s."""
+        return self.vertices[-1].time_s
+
+    @property
+    def cheapest(self) -> FrontierPoint:
+        """The vertex of least energy; a longer iteration only waits more."""
+        return min(self.vertices, key=lambda vertex: (vertex.energy_j, vertex.time_ns))
+
+    def bound_j(self, time_s: float) -> float:
+        """What no plan of that time falls below, J; of times that are too short, infinite."""
+        if time_s < self.fastest_s:
+            return inf if time_s < self.fastest_s - ROUNDING_S else self.vertices[-1].energy_j
+        slow = self.vertices[0]
+        if time_s >= slow.time_s:
+            return slow.energy_j + self.waiting_w * (time_s - slow.time_s)
+        index = bisect_left(self.vertices, -time_s, key=lambda vertex: -vertex.time_s)
+        slow, fast = self.vertices[index - 1], self.vertices[index]
+        share = (time_s - fast.time_s) / (slow.time_s - fast.time_s)
+        return fast.energy_j + share * (slow.energy_j - fast.energy_j)
+
+    def durations_ns(self, time_ns: int) -> list[int]:
+        """Duration of each instruction at a time of the iteration, for the least energy."""
+        durations = [self.slowest_ns[operation] for operation in self.graph.operations]
+        for step in self.steps:
+            change = step.start_ns - max(time_ns, step.end_ns)
+            if change <= 0:
+                break
+            for index in step.shortened:
+                durations[index] -= change
+            for index in step.lengthened:
+                durations[index] += change
+        return durations
+
+    def plan(self, time_s: float, margin: float = 0.0) -> ClockPlan:
+        """A plan with one clock for each instruction, for an iteration of at most a time.
+
+        Args:
+            time_s: Time of an iteration, s; if it is too short, the plan is as fast as can be.
+            margin: Share of the time that is kept free, for measurements that deviate.
+        """
+        return plan_of_points(self.profile, self.graph, self.choose(time_s / (1 + margin)))
+
+    def choose(self, time_s: float) -> list[int]:
+        """The points of `plan`, by instruction.
+
+        At a vertex of the frontier nearly all durations are those of measured points. So the plan
+        is that of the next faster vertex, and the time up to the given one is spent as slack.
+        """
+        operations = self.graph.operations
+        end_ns = max(round(time_s * 1e9), self.vertices[-1].time_ns)
+        faster = bisect_left(self.vertices, -end_ns, key=lambda vertex: -vertex.time_ns)
+        rounding = ClockRounding(
+            operations,
+            self.graph.before,
+            [[point.time_ns for point in row] for row in self.points],
+            [[point.cost_j for point in row] for row in self.points],
+        )
+        rounding.round_down(self.durations_ns(self.vertices[faster].time_ns))
+        rounding.spend_slack(end_ns)
+        pairs = zip(operations, rounding.choices, strict=True)
+        return [self.points[operation][place].point for operation, place in pairs]
+
+
+@lru_cache(maxsize=64)
+def exact_frontier(profile: PipelineProfile, graph: PipelineGraph) -> ExactFrontier:
+    """The exact frontier of a pipeline (Kelley 1961; Fulkerson 1961).
+
+    Raises:
+        InputError: If the profile cannot be used.
+        PolicyError: If the profile is not one of the graph's stages.
+    """
+    check_profile(profile)
+    check_stages(profile, graph)
+    points = [useful_points(profile, operation) for operation in range(2 * graph.stages)]
+    hulls = [lower_hull_of(row) for row in points]
+    walk = ExactWalk(graph.operations, graph.before, [time_costs(hull) for hull in hulls])
+    waiting_w = waiting_power_w(profile, graph)
+    cost_j = sum(hulls[operation][-1].cost_j for operation in graph.operations)
+    start_ns = int(walk.end_ns)
+    vertices = [FrontierPoint(start_ns, cost_j + waiting_w * start_ns * 1e-9)]
+    steps: list[ExactStep] = []
+    while step := walk.step():
+        steps.append(step)
+        cost_j += step.slope_uw * (step.start_ns - step.end_ns) * 1e-15
+        energy_j = cost_j + waiting_w * step.end_ns * 1e-9
+        vertices.append(FrontierPoint(step.end_ns, energy_j))
+    return ExactFrontier(
+        profile,
+        graph,
+        tuple(tuple(row) for row in points),
+        tuple(hull[-1].time_ns for hull in hulls),
+        tuple(steps),
+        tuple(vertices),
+        waiting_w,
+    )
