@@ -1,8 +1,13 @@
 """Profiles: recorded time, power and epochs of a workload, from which runs are replayed."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from wattkeeper.policies.pipeline.task import PipelineTask
 
 UNLIMITED_W = 1.0
 """Stands for the power limit of a device without power limits; its cost then counts seconds."""
@@ -72,6 +77,7 @@ class Profile(NamedTuple):
         max_power_w: Largest power limit of the GPU type in W (MAXPOWER in Zeus, section 3.1).
         curves: By batch size, ascending.
         measured: Whether power was measured; otherwise energy is unknown.
+        pipeline: Its instructions, if it is pipeline-parallel; an epoch is an iteration then.
     """
 
     workload: str
@@ -83,6 +89,7 @@ class Profile(NamedTuple):
     max_power_w: float
     curves: Mapping[int, Curve]
     measured: bool = True
+    pipeline: PipelineTask | None = None
 
     @property
     def limited(self) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from wattkeeper.policies.arrays import Ints
+    from wattkeeper.policies.pipeline.task import PipelineTask
     from wattkeeper.policies.profile import Objective, Profile
     from wattkeeper.policies.signals import SignalView
     from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
@@ -164,6 +165,8 @@ class Options(NamedTuple):
         max_power_w: Largest power limit of the GPU type in W.
         max_epochs: A training that has not reached its target after so many epochs is ended.
         fixed_epochs: The number of epochs, if it is known beforehand; None: it trains to a target.
+        pipeline: The instructions of a pipeline-parallel job, whose clocks may be chosen; None if
+            it is none. An epoch of it is an iteration.
     """
 
     key: str
@@ -175,6 +178,7 @@ class Options(NamedTuple):
     max_power_w: float
     max_epochs: int
     fixed_epochs: int | None = None
+    pipeline: PipelineTask | None = None
 
     def limits(self, batch_size: int) -> tuple[float, ...]:
         """Power limits of a batch size in W, ascending."""
@@ -263,9 +267,9 @@ class Knobs(NamedTuple):
         power_limit_w: Power limit of each GPU from now on, W.
         profile_w: Power limits to profile, in this order, during the first epoch; then `Tune` is
             asked again. Only at the start, and without a power limit.
-        clock_mhz: Clock of each GPU from now on, MHz.
+        clock_mhz: Clock of each GPU from now on, MHz; it replaces a plan.
         plan: Clocks of a pipeline-parallel job from now on, MHz: of each GPU's instructions, in
-            their order.
+            their order. It replaces a single clock.
         run: Whether it trains from now on, pauses, or ends without having reached its target.
         wake_s: When to ask again, s; infinite for never. It replaces the time of an earlier answer.
     """

@@ -47,6 +47,9 @@ class PolicyConfig(Part):
     """Whether it draws at random (`Context.rng`), so that seeds may give other results; those of
     other distributions count as if they did."""
 
+    sets_clocks: ClassVar[bool] = False
+    """Whether a `Tune` policy only decides on clocks of pipeline-parallel jobs."""
+
     moments: ClassVar[tuple[Moment, ...]] = FIRST
     """When a `Tune` policy is asked; a run pays for those that are named here."""
 

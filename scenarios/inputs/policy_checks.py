@@ -44,8 +44,15 @@ def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
 
 
 def _check_touched(loaded: LoadedScenario, inputs: ScenarioInputs, variant: str) -> None:
-    """Refuse policies that only decide on jobs with a profile where no job has one."""
+    """Refuse policies that only decide on jobs with a profile, or clocks, where no job has one."""
     run = inputs.runs[variant]
+    tune = policy_of(loaded.scenario, variant, "tune")
+    if tune.sets_clocks and not any(each.pipeline is not None for each in run.profiles.values()):
+        what = (
+            f"tune: {tune.kind} would touch no job: it chooses clocks of pipeline-parallel jobs "
+            "(workload.kind: pipeline)"
+        )
+        raise locate_error(loaded, variant, PolicyError(what, "tune"))
     if run.jobs is None or run.profiles or run.trained:
         return
     points: tuple[Point, ...] = ("configure", "tune")

@@ -9,15 +9,18 @@ from wattkeeper.scenarios.inputs.clusters import (
 )
 from wattkeeper.scenarios.inputs.electricity import read_tariffs
 from wattkeeper.scenarios.inputs.latencies import latencies_of, with_preemption
+from wattkeeper.scenarios.inputs.pipelines import read_pipelines
 from wattkeeper.scenarios.inputs.power_checks import check_cap
 from wattkeeper.scenarios.inputs.recurring import read_live, read_recurring
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.inputs.signals import read_signals
 from wattkeeper.scenarios.inputs.trace_jobs import read_jobs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.spec.sections.pipeline import PipelineWorkload
 from wattkeeper.scenarios.spec.sections.workload import (
     ArchitectureSearch,
     ProfileSource,
+    RecurringWorkload,
     SyntheticSource,
     TraceWorkload,
 )
@@ -53,7 +56,7 @@ def _read_traces(loaded: LoadedScenario, *, live: bool) -> ScenarioInputs:
     scenario, document = loaded
     workload = scenario.workload
     profiles = None
-    if not isinstance(workload, ArchitectureSearch) and workload.profiles is not None:
+    if isinstance(workload, RecurringWorkload | TraceWorkload) and workload.profiles is not None:
         with locate_errors(document, "workload", "profiles"):
             beside = document.folder_of(("workload", "profiles"))
             profiles = _profile_trace(workload.profiles, beside)
@@ -66,6 +69,12 @@ def _read_traces(loaded: LoadedScenario, *, live: bool) -> ScenarioInputs:
         return ScenarioInputs(dict.fromkeys(scenario.variants, search))
     for used in clusters:
         check_cap(used, document)
+    if isinstance(workload, PipelineWorkload):
+        if live:
+            what = "workload.kind: a pipeline can be simulated, not run live; leave out --live"
+            raise ScenarioError(what, document.where(("workload", "kind")))
+        inputs = read_pipelines(loaded, workload, clusters)
+        return inputs._replace(traces=tuple(nodes))
     trained = scenario.live.workloads if live and scenario.live is not None else {}
     if isinstance(workload, TraceWorkload):
         inputs = read_jobs(loaded, workload, profiles, clusters, frozenset(trained))

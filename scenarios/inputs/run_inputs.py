@@ -18,10 +18,12 @@ from wattkeeper.scenarios.inputs.zoo_models import NO_MODELS, TraceModels
 from wattkeeper.scenarios.spec.sections.workload import ArchitectureSearch
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.signals import SignalSeries
+from wattkeeper.sim.engine.stragglers import Stragglers
 from wattkeeper.sim.replay.backend import Profiles
 from wattkeeper.sim.replay.latencies import AllLatencies
 from wattkeeper.sim.results.accounting import NO_TARIFF, Tariff
 from wattkeeper.traces.gpus.model import GpuModel
+from wattkeeper.traces.pipelines import PipelinePoints
 from wattkeeper.traces.trace import Trace
 
 NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
@@ -56,6 +58,7 @@ class RunInputs(NamedTuple):
         signals: What policies read, by name.
         slack: Time that jobs without a deadline get beyond their run time, relative to that; None:
             they get no deadline.
+        stragglers: What slows pipeline-parallel jobs down, by job.
     """
 
     cluster: ClusterSpec
@@ -73,6 +76,7 @@ class RunInputs(NamedTuple):
     limits: Mapping[str, GpuModel] = {}
     signals: Mapping[str, SignalInput] = {}
     slack: float | None = None
+    stragglers: Mapping[str, Stragglers] = {}
 
 
 InputsByVariant = Mapping[str, RunInputs]
@@ -93,6 +97,7 @@ class ScenarioInputs(NamedTuple):
         timed: Number of jobs that got a duration from a model.
         profiled: What profiles stand for; None if there is nothing to say.
         measured: Jobs with measured energy; None if there are none.
+        pipelines: The points of pipeline-parallel jobs.
     """
 
     runs: InputsByVariant
@@ -105,6 +110,7 @@ class ScenarioInputs(NamedTuple):
     timed: int = 0
     profiled: ProfiledJobs | None = None
     measured: MeasuredEnergy | None = None
+    pipelines: tuple[PipelinePoints, ...] = ()
 
     @property
     def any_run(self) -> RunInputs:

@@ -35,6 +35,7 @@ from wattkeeper.sim.results.folder import digest_results
 from wattkeeper.sim.results.tables import RunResult
 from wattkeeper.traces.electricity.charges import Rate
 from wattkeeper.traces.electricity.series import Series
+from wattkeeper.traces.pipelines import PipelinePoints
 from wattkeeper.traces.schema import drop_optional
 from wattkeeper.traces.trace import Trace
 
@@ -164,6 +165,25 @@ def _describe_rate(rate: Rate, stated: float | RateFile | None, unit: str) -> st
     return f"{rate.kind} {name}, in {rate.unit}".strip()
 
 
+def list_sources(inputs: ScenarioInputs) -> list[TraceProvenance]:
+    """Where all inputs come from."""
+    return [*map(provenance, inputs.traces), *map(_pipeline_provenance, inputs.pipelines)]
+
+
+def _pipeline_provenance(points: PipelinePoints) -> TraceProvenance:
+    return {
+        "trace": points.name,
+        "kind": "pipeline",
+        "format": "csv" if points.inputs else "model",
+        "origin": points.origin,
+        "source": "",
+        "licence": "",
+        "sha256": dict(points.inputs),
+        "parameters": dict(points.parameters),
+        "content": digest_tables({"points": points.table}),
+    }
+
+
 def provenance(trace: Trace) -> TraceProvenance:
     """Where a trace comes from, what is to be known of it, and the digest of its content."""
     return {
@@ -193,7 +213,8 @@ def _list_busy_power(jobs: pa.Table | None, measured: int) -> list[str]:
 
 def _list_adjusted(inputs: ScenarioInputs) -> Iterator[str]:
     """What a scenario changes in recorded profiles."""
-    profiles = [profile for run in inputs.runs.values() for profile in run.profiles.values()]
+    profiles = [profile for run in inputs.runs.values() for profile in run.profiles.values()
+                if profile.pipeline is None]  # fmt: skip
     if any(curve.interpolated for profile in profiles for curve in profile.curves.values()):
         yield "power and speed between recorded power limits, interpolated (workload.interpolate_w)"
     stated = {profile.fixed_epochs for profile in profiles} - {None}

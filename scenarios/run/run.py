@@ -23,7 +23,7 @@ from wattkeeper.scenarios.inputs.policy_checks import check_policies, locate_err
 from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, ScenarioInputs
 from wattkeeper.scenarios.run import search_run
-from wattkeeper.scenarios.run.manifest import make_manifest, provenance
+from wattkeeper.scenarios.run.manifest import list_sources, make_manifest
 from wattkeeper.scenarios.run.process_pool import run_tasks
 from wattkeeper.scenarios.run.unit import UnitResult, run_unit
 from wattkeeper.scenarios.spec.cases import drop_cases
@@ -142,7 +142,7 @@ def run(
         report = live_results.report(equipment, endings)
     elif inputs.any_run.search is not None:
         report = search_run.report(trainings, specs, inputs.any_run.cluster)
-    sources = [provenance(trace) for trace in inputs.traces]
+    sources = list_sources(inputs)
     concluded = conclude(scenario, inputs, sources, results, report)
     concluded.manifest["wall_s"] = time.perf_counter() - began
     return concluded

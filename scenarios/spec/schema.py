@@ -17,6 +17,7 @@ from wattkeeper.scenarios.spec.case_names import split_case
 from wattkeeper.scenarios.spec.sections.cluster import AnyCluster
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
 from wattkeeper.scenarios.spec.sections.live import LiveSection
+from wattkeeper.scenarios.spec.sections.pipeline import PipelineWorkload
 from wattkeeper.scenarios.spec.sections.policies import Policies
 from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.scenarios.spec.sections.settings import (
@@ -186,7 +187,7 @@ class Scenario(Section):
             raise ValueError("occupancy: recorded needs a workload of kind trace")
         if self.latencies is not None and (
             recorded
-            or isinstance(self.workload, ArchitectureSearch)
+            or isinstance(self.workload, ArchitectureSearch | PipelineWorkload)
             or self.workload.profiles is None
         ):
             raise PydanticCustomError(
@@ -196,7 +197,9 @@ class Scenario(Section):
                 {"at": ("latencies",)},
             )
         zoos = [self.zoo, *(variant.zoo for variant in self.variants.values())]
-        if any(zoos) and (recorded or isinstance(self.workload, RecurringWorkload)):
+        if any(zoos) and (
+            recorded or isinstance(self.workload, RecurringWorkload | PipelineWorkload)
+        ):
             raise ValueError(
                 "zoo: it needs a workload of kind trace or search, and occupancy: simulated"
             )

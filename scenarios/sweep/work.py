@@ -12,7 +12,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.manifest import TraceProvenance
-from wattkeeper.scenarios.run.manifest import provenance
+from wattkeeper.scenarios.run.manifest import list_sources
 from wattkeeper.scenarios.run.unit import code_digest
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.scenarios.sweep.cache import is_stored, store
@@ -63,7 +63,7 @@ def prepare(points: Sequence[SweepPoint], folder: Path) -> list[PointWork]:
     try:
         for number, (same, inputs) in enumerate(read_point_inputs(points)):
             path = folder / "inputs" / f"{number}"
-            sources = [provenance(trace) for trace in inputs.traces]
+            sources = list_sources(inputs)
             store(path, inputs._replace(traces=()))
             works += [_work(point, sources, path, folder) for point in same]
     except BaseException:

@@ -282,6 +282,16 @@ class Execution:
         """
         raise NotImplementedError
 
+    def slow_down(self, factor: float) -> None:
+        """Go on at the pace of a straggler elsewhere from now on.
+
+        `factor`: least time of an iteration over that at the highest clock; 1: none is slower.
+
+        Raises:
+            NotImplementedError: If its pace does not depend on others.
+        """
+        raise NotImplementedError
+
     def points(self) -> list[tuple[float, float, float]]:
         """Its power limits (W), ascending, with power of all its GPUs (W) and relative speed.
 

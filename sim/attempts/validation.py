@@ -69,6 +69,7 @@ def check_knobs(start: Start, batch_size: int, knobs: Knobs, final: bool, now_s:
         )
     for limit_w in knobs.profile_w or (knobs.power_limit_w,):
         _check_limit(start.options, batch_size, cast("float", limit_w), "tune")
+    _check_clocks(start, knobs)
     _check_run(start, knobs, now_s)
     if knobs.run == "stop" or (knobs.profile_w and knobs[2:] != NO_KNOBS[2:]):
         raise PolicyError(
@@ -94,7 +95,29 @@ def check_later_knobs(running: Running, knobs: Knobs, now_s: float) -> None:
     if knobs.power_limit_w is not None:
         batch_size = running.configuration.batch_size
         _check_limit(start.options, batch_size, knobs.power_limit_w, "tune")
+    _check_clocks(start, knobs)
     _check_run(start, knobs, now_s)
+
+
+def _check_clocks(start: Start, knobs: Knobs) -> None:
+    if knobs.plan is None and knobs.clock_mhz is None:
+        return
+    job_id, task = start.job.job_id, start.options.pipeline
+    if task is None:
+        raise PolicyError(
+            f"{job_id}: clocks were chosen for {start.options.key}, which has no profile of them; "
+            "there are power limits",
+            "tune",
+        )
+    if knobs.plan is not None and knobs.clock_mhz is not None:
+        raise PolicyError(
+            f"{job_id}: found a plan and a clock of {knobs.clock_mhz} MHz; one of them is allowed",
+            "tune",
+        )
+    try:
+        task.execute(knobs.plan, knobs.clock_mhz)
+    except PolicyError as error:
+        raise PolicyError(f"{job_id}: {error}", "tune") from None
 
 
 def _check_run(start: Start, knobs: Knobs, now_s: float) -> None:

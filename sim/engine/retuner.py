@@ -147,6 +147,14 @@ class Retuner:
         tuning = self._tunings[attempt.job.number]
         self._ask_now(tuning, "epoch")
 
+    def slow_down(self, number: int, factor: float) -> None:
+        """Slow the attempt of a job down by a factor, and ask about it."""
+        tuning = self._tunings[number]
+        tuning.slowdown = factor
+        tuning.execution.slow_down(factor)
+        if self.wants("straggler"):
+            self._ask(tuning, "straggler")
+
     def ask_all(self, moment: Moment) -> None:
         """Ask about all attempts, in the order of their jobs."""
         for number in sorted(self._tunings):
@@ -179,12 +187,13 @@ class Retuner:
             return
         self._wake_at(tuning, knobs.wake_s)
         knobs = self._allowed(execution, knobs)
+        keeps_clocks = knobs.clock_mhz is None and knobs.plan is None
         now = knobs._replace(
             power_limit_w=before.power_limit_w if knobs.power_limit_w is None
             else knobs.power_limit_w,
             profile_w=(),
-            clock_mhz=before.clock_mhz if knobs.clock_mhz is None else knobs.clock_mhz,
-            plan=before.plan if knobs.plan is None else knobs.plan,
+            clock_mhz=before.clock_mhz if keeps_clocks else knobs.clock_mhz,
+            plan=before.plan if keeps_clocks else knobs.plan,
         )  # fmt: skip
         tuning.knobs = now
         if now[:5] == before[:5]:

@@ -68,6 +68,7 @@ from wattkeeper.sim.engine.retuner import Retuner
 from wattkeeper.sim.engine.rng import RandomStreams
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 from wattkeeper.sim.engine.sources import Source
+from wattkeeper.sim.engine.stragglers import StragglerEvents, Stragglers
 
 MOST_IDLE_WAKES: Final = 1_000_000
 """So often policies are asked on an idle cluster, with no arrival to come, before a run ends."""
@@ -102,6 +103,7 @@ class World(Listener):
         streams: RandomStreams,
         zoo: ZooBackend | None = None,
         signals: Mapping[str, SignalSource] | None = None,
+        stragglers: Mapping[str, Stragglers] | None = None,
     ) -> None:
         self.env = env
         self._loop: EventLoop = env  # the same: compiled code knows its attributes
@@ -143,10 +145,14 @@ class World(Listener):
         self._suspended: dict[int, Paused] = {}
         self._retuner: Retuner | None = None
         moments = policies.tune.moments
-        if set(moments) - set(FIRST):
+        if stragglers or set(moments) - set(FIRST):
             self._retuner = Retuner(
                 env, self._decisions, moments, self._pause, self._go_on, self._stop, self._allowed
             )
+        self._stragglers: StragglerEvents | None = None
+        if stragglers and self._retuner is not None:
+            slow_down = self._retuner.slow_down
+            self._stragglers = StragglerEvents(env, streams, stragglers, slow_down)
         self.retunes = self._retuner is not None
         self.wants_epochs = "epoch" in moments
         self._nodes = NodeStates(cluster, self.recorder)
@@ -400,6 +406,8 @@ class World(Listener):
         if self._retuner is not None:
             knobs = decision.knobs if isinstance(decision, Tuned) else NO_KNOBS
             self._retuner.begin(execution, decision.start, decision.configuration, knobs)
+        if self._stragglers is not None:
+            self._stragglers.begin(decision.start.job)
 
     def _begin(self, execution: Execution, delay_s: float) -> None:
         attempt = execution.attempt
@@ -716,6 +724,8 @@ class World(Listener):
             for from_s, to_s in attempt.holds:
                 self.recorder.add_hold(from_s, to_s, idle)
         if self._retuner is not None:
+            if self._stragglers is not None:
+                self._stragglers.end(attempt.job)
             retunes = self._retuner.end(attempt.job.number)
             self.recorder.add_retunes(retunes, attempt.tune_paused_s, attempt.draws or [], now_s)
         self._inheritances.record(attempt.job)

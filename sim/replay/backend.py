@@ -12,6 +12,7 @@ from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.event_loop import EventLoop
 from wattkeeper.sim.engine.rng import RandomStreams
 from wattkeeper.sim.replay.latencies import NO_LATENCIES, AllLatencies
+from wattkeeper.sim.replay.pipelined import PipelineTraining
 from wattkeeper.sim.replay.replayed import RecordedRun, RecordedWorkload, ReplayRules, Trained
 from wattkeeper.sim.replay.retuned import RetunedRun, RetunedTraining
 from wattkeeper.sim.replay.unprofiled import UnprofiledPower
@@ -102,6 +103,9 @@ class Replay(Backend):
     def train(self, attempt: Attempt, decision: Decision, inheritance: Inheritance) -> Execution:
         """Replay the training from its profile."""
         known = self._known[attempt.job.workload, attempt.job.gpus, attempt.gpu_type]
+        task = known.profile.pipeline
+        if task is not None:
+            return PipelineTraining(self, self._rules, attempt, inheritance, decision, known, task)
         if self.listener.retunes:
             return RetunedTraining(self, self._rules, attempt, inheritance, decision, known)
         return Trained(self, self._rules, attempt, inheritance, decision, known)
@@ -119,4 +123,5 @@ def options_of(profile: Profile) -> Options:
         max_power_w=profile.max_power_w,
         max_epochs=profile.max_epochs,
         fixed_epochs=profile.fixed_epochs,
+        pipeline=profile.pipeline,
     )

@@ -155,6 +155,10 @@ class RetunedTraining(Trained):
         """See `wattkeeper.sim.attempts.attempt.Execution`."""
         return self.trains
 
+    def epoch(self) -> tuple[float, float]:
+        """Time (s) and energy (J) of an epoch with what is in force."""
+        return self.curve.epoch(self._chosen().power_limit_w)
+
     def train_to_end(
         self, tuned: Tuned, target: float, saved_epochs: float, first: tuple[float, float] | None
     ) -> None:
@@ -173,7 +177,7 @@ class RetunedTraining(Trained):
         if not math.isinf(bound):
             highest_w = self.curve.max_limit_w * options.gpus
             cost = self.rules.objective.cost
-            epoch_s, epoch_j = self.curve.epoch(tuned.power_limit_w)
+            epoch_s, epoch_j = self.epoch()
             epoch_cost = cost(epoch_j, epoch_s, highest_w)
             whole = math.floor(self.epochs + ROUNDING)
             begun = self.epochs - whole
@@ -183,8 +187,7 @@ class RetunedTraining(Trained):
 
     def _train_on(self) -> None:
         """Train until the end, or until the end of the epoch where that is a moment."""
-        tuned = self._chosen()
-        epoch_s, epoch_j = self.curve.epoch(tuned.power_limit_w)
+        epoch_s, epoch_j = self.epoch()
         self.piece_end = self.end_epochs
         if self.backend.listener.wants_epochs:
             self.piece_end = min(self.end_epochs, math.floor(self.epochs + ROUNDING) + 1.0)
@@ -208,11 +211,11 @@ class RetunedTraining(Trained):
             now_s = self.env.now_s
             spent_s = (now_s - self.since_s) / self.attempt.job.time_scale
             self.since_s = now_s
-            epoch_s = self.curve.epoch(self._chosen().power_limit_w)[0]
+            epoch_s = self.epoch()[0]
             self._add(spent_s / epoch_s)
 
     def _add(self, epochs: float) -> None:
-        epoch_s, epoch_j = self.curve.epoch(self._chosen().power_limit_w)
+        epoch_s, epoch_j = self.epoch()
         self.epochs += epochs
         self.time_s += epochs * epoch_s
         self.energy_j += epochs * epoch_j
@@ -270,7 +273,7 @@ class RetunedTraining(Trained):
         whole = math.floor(self.epochs + ROUNDING)
         totals = AttemptTotals(whole, self.time_s, self.energy_j, reached)
         if self.saved_epochs and reached:
-            epoch_s = self.curve.epoch(tuned.power_limit_w)[0]
+            epoch_s = self.epoch()[0]
             totals = totals._replace(saved_s=self.saved_epochs * epoch_s * job.time_scale)
         self.leave(tuned, totals)
 

@@ -36,6 +36,7 @@ from wattkeeper.sim.engine.rng import NamedStreams, RandomStreams
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 from wattkeeper.sim.engine.signals import Signal, SignalSeries
 from wattkeeper.sim.engine.sources import Source, TraceSource
+from wattkeeper.sim.engine.stragglers import Stragglers
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.replay.backend import Occupancy, Profiles, Profiling, Replay
 from wattkeeper.sim.replay.unprofiled import LimitModel, UnprofiledPower
@@ -200,6 +201,7 @@ def build_world(
     streams: RandomStreams | None = None,
     holds_pauses: bool = False,
     signals: Mapping[str, SignalSource] | None = None,
+    stragglers: Mapping[str, Stragglers] | None = None,
 ) -> World:
     """A world that has not run yet."""
     env = SimulationEnvironment()
@@ -212,8 +214,9 @@ def build_world(
     unprofiled = UnprofiledPower(hardware.spec.busy_w, limits)
     backend = Replay(env, known, draws, rules.objective, unprofiled, occupancy, profiling)
     world = World(
-        env, hardware, source, backend, policy_set or chosen(), rules, draws, signals=signals
-    )
+        env, hardware, source, backend, policy_set or chosen(), rules, draws, signals=signals,
+        stragglers=stragglers,
+    )  # fmt: skip
     backend.listener = world
     return world
 

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt
 
+from wattkeeper.scenarios.spec.sections.pipeline import PipelineWorkload
 from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.scenarios.spec.sections.values import Seconds, check_distinct
 from wattkeeper.traces.generate.synthetic import SyntheticProfiles
@@ -138,7 +139,8 @@ class ArchitectureSearch(Section):
 
 
 Workload = Annotated[
-    RecurringWorkload | TraceWorkload | ArchitectureSearch, Field(discriminator="kind")
+    RecurringWorkload | TraceWorkload | ArchitectureSearch | PipelineWorkload,
+    Field(discriminator="kind"),
 ]
 
 

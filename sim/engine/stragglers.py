@@ -1,0 +1,118 @@
+"""Stragglers: how slow others make a pipeline-parallel job, over time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from wattkeeper.policies.protocols import Job
+from wattkeeper.sim.engine.event_loop import SIGNAL, Callback, EventLoop, schedule_at
+from wattkeeper.sim.engine.rng import RandomStreams
+
+
+class Slowdown(NamedTuple):
+    """From a time on, iterations take at least so many times the time at the highest clocks.
+
+    Attributes:
+        time_s: The time, s since the start of the run.
+        factor: 1 or more; 1: no straggler.
+    """
+
+    time_s: float
+    factor: float
+
+
+class DrawnStragglers(NamedTuple):
+    """Stragglers at random: one after the other, from the start of the run.
+
+    Attributes:
+        mean_gap_s: Mean time from the end of one to the start of the next, exponential, s.
+        mean_length_s: Mean length, exponential, s.
+        mean_excess: Mean of the factor beyond 1, exponential.
+    """
+
+    mean_gap_s: float
+    mean_length_s: float
+    mean_excess: float
+
+    def draw(self, streams: RandomStreams, job_id: str) -> Iterator[Slowdown]:
+        """Yield the changes of a job without an end; each job has a stream of its own."""
+        rng = streams.policy("tune", f"stragglers/{job_id}")
+        time_s = 0.0
+        while True:
+            time_s += float(rng.exponential(self.mean_gap_s))
+            yield Slowdown(time_s, 1.0 + float(rng.exponential(self.mean_excess)))
+            time_s += float(rng.exponential(self.mean_length_s))
+            yield Slowdown(time_s, 1.0)
+
+
+Stragglers = tuple[Slowdown, ...] | DrawnStragglers
+"""The stragglers of a job: by time, or drawn."""
+
+
+class StragglerEvents:
+    """Slows running jobs down when their stragglers come and go.
+
+    A change is merged when it comes up, and none after the end of its job.
+
+    Args:
+        loop: The event loop of the run.
+        streams: The random streams of the run.
+        stragglers: By id of the job.
+        slow_down: Called with the number of a job and its new factor.
+    """
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        streams: RandomStreams,
+        stragglers: Mapping[str, Stragglers],
+        slow_down: Callable[[int, float], None],
+    ) -> None:
+        self._loop = loop
+        self._slow_down = slow_down
+        self._changes = {
+            job_id: given.draw(streams, job_id) if isinstance(given, DrawnStragglers)
+            else iter(given)
+            for job_id, given in stragglers.items()
+        }  # fmt: skip
+        self._factors = dict.fromkeys(stragglers, 1.0)
+        self._next: dict[str, Slowdown] = {}
+        self._scheduled: dict[int, Callback] = {}
+
+    def begin(self, job: Job) -> None:
+        """Follow a job whose attempt begins: what happened before holds now."""
+        job_id = job.job_id
+        if job_id not in self._changes:
+            return
+        if job_id not in self._next:
+            self._advance(job_id)
+        while self._next[job_id].time_s <= self._loop.now_s:
+            self._factors[job_id] = self._next[job_id].factor
+            self._advance(job_id)
+        if self._factors[job_id] != 1:
+            self._slow_down(job.number, self._factors[job_id])
+        self._schedule(job)
+
+    def end(self, job: Job) -> None:
+        """Follow a job no more, since its attempt ended."""
+        scheduled = self._scheduled.pop(job.number, None)
+        if scheduled is not None:
+            scheduled.cancel()
+
+    def _advance(self, job_id: str) -> None:
+        self._next[job_id] = next(self._changes[job_id], Slowdown(math.inf, 1.0))
+
+    def _schedule(self, job: Job) -> None:
+        time_s = self._next[job.job_id].time_s
+        if time_s < math.inf:
+            self._scheduled[job.number] = Callback(self._happen, job)
+            schedule_at(self._loop, time_s, self._scheduled[job.number], SIGNAL)
+
+    def _happen(self, job: Job) -> None:
+        job_id = job.job_id
+        self._factors[job_id] = self._next[job_id].factor
+        self._advance(job_id)
+        self._schedule(job)
+        self._slow_down(job.number, self._factors[job_id])
