@@ -29,6 +29,7 @@ from tests.support.worlds import (
 )
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.moments import FIRST, Moment
+from wattkeeper.policies.pipeline.exact import exact_frontier
 from wattkeeper.policies.pipeline.profile import ClockPlan
 from wattkeeper.policies.pipeline.published import published_frontier
 from wattkeeper.policies.pipeline.schedules import PipelineSchedule
@@ -36,6 +37,7 @@ from wattkeeper.policies.pipeline.task import PipelineTask
 from wattkeeper.policies.protocols import Context, Knobs, Running
 from wattkeeper.policies.registry import policies
 from wattkeeper.policies.tune.perseus import PerseusConfig
+from wattkeeper.policies.tune.pipeline_exact import PipelineExactConfig
 from wattkeeper.sim.engine.stragglers import DrawnStragglers, Slowdown
 from wattkeeper.traces.pipelines import replayed_profile
 
@@ -236,6 +238,39 @@ class TestPerseus:
         assert again == f"straggler: {first.removeprefix('power_limit_w=1.0 ')}"
         assert slow.startswith("straggler: plan=")
         assert slow != again
+
+    @pytest.mark.parametrize("factor", [1.0, 1.02, 1.1, 1.2, 1.5, 3.0])
+    def test_exact_plans_need_no_more_and_are_no_slower(self, factor: float) -> None:
+        rows = [
+            attempts(
+                run_world(
+                    [pipeline()], KNOWN, ROOM, chosen(tune=config),
+                    stragglers={"a": (Slowdown(0.0, factor),)},
+                )
+            )[0]
+            for config in (PipelineExactConfig(), PerseusConfig(unit_time_s=0.005))
+        ]  # fmt: skip
+        exact, published = rows
+        allowed_s = ITERATIONS * factor * FASTEST.time_s * (1 + 1e-6)
+        assert exact.time_s <= allowed_s
+        if published.time_s <= allowed_s:  # its fastest plan is slower than the highest clocks
+            assert exact.energy_j <= published.energy_j
+        if factor > 1:
+            bound_j = exact_frontier(TASK.profile, TASK.graph).bound_j(factor * FASTEST.time_s)
+            assert bound_j * (1 - 1e-9) <= exact.energy_j / ITERATIONS <= 1.007 * bound_j
+
+    def test_extra_time_saves_energy_up_to_the_cheapest_plan(self) -> None:
+        energies, times = [], []
+        for extra_time in (0.0, 0.03, 0.06, 10.0):
+            config = PipelineExactConfig(extra_time=extra_time)
+            (row,) = attempts(run_world([pipeline()], KNOWN, ROOM, chosen(tune=config)))
+            energies.append(row.energy_j)
+            times.append(row.time_s)
+            assert row.time_s <= ITERATIONS * (1 + extra_time) * FASTEST.time_s * (1 + 1e-6)
+        assert energies == sorted(energies, reverse=True)
+        assert times[-1] <= ITERATIONS * exact_frontier(
+            TASK.profile, TASK.graph
+        ).cheapest.time_s * (1 + 1e-6)  # fmt: skip
 
     def test_it_leaves_ordinary_jobs_alone(self) -> None:
         plain = run_world([job()], by_job(steady()))

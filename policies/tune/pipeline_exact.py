@@ -1,0 +1,55 @@
+"""Clocks of pipeline-parallel jobs by the exact frontier of time and energy."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from wattkeeper.policies.moments import FIRST, Moment
+from wattkeeper.policies.pipeline.exact import exact_frontier
+from wattkeeper.policies.protocols import Context, Knobs, Running, Tune
+from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.tune._pipelines import choose_plan, highest_limit
+
+
+class PipelineExact(Tune):
+    """See `PipelineExactConfig`."""
+
+    def __init__(self, config: PipelineExactConfig) -> None:
+        self._extra_time = config.extra_time
+        self._margin = config.margin
+
+    def tune(self, ctx: Context, running: Running) -> Knobs | None:
+        """The plan near the frontier at the time that an iteration may take."""
+        task = running.start.options.pipeline
+        if task is None:
+            return highest_limit(running)
+        frontier = exact_frontier(task.profile, task.graph)
+        fastest_s = task.fastest.time_s
+        # A longer iteration than the cheapest one needs more energy, unless it must be longer.
+        time_s = min((1 + self._extra_time) * fastest_s, max(fastest_s, frontier.cheapest.time_s))
+        time_s = max(time_s, running.slowdown * fastest_s)
+        return choose_plan(running, frontier.plan(time_s, self._margin))
+
+
+class PipelineExactConfig(PolicyConfig):
+    """Plans of clocks for pipeline-parallel jobs, near the exact frontier of time and energy.
+
+    The frontier is a linear program over the convex hulls of the measured points, solved at once
+    for all times, and rounded to one clock for each instruction. A job runs at the plan of least
+    energy that is no slower than the highest clocks, or by `extra_time` slower; while a straggler
+    elsewhere makes iterations longer, at the plan for that time. Other jobs run at the highest
+    power limit.
+    """
+
+    point: ClassVar[Point] = "tune"
+    kind: Literal["pipeline-exact"] = "pipeline-exact"
+    policy = PipelineExact
+    moments: ClassVar[tuple[Moment, ...]] = (*FIRST, "straggler")
+    sets_clocks: ClassVar[bool] = True
+    extra_time: float = Field(default=0.0, ge=0, le=10)
+    """How much longer an iteration may take than at the highest clocks, relative to that; no longer
+    than saves energy."""
+    margin: float = Field(default=0.0, ge=0, le=1)
+    """Share of the time that plans keep free, for measurements that deviate."""
