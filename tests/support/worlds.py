@@ -560,12 +560,18 @@ def caps(
 
 
 @st.composite
-def policy_sets(draw: st.DrawFn) -> PolicySet:
-    """Every combination of the policies that are there; a required field takes its example."""
+def policy_sets(draw: st.DrawFn, *, over_time: bool = True) -> PolicySet:
+    """Every combination of the policies that are there; a required field takes its example.
+
+    Those that read signals are left out, and unless `over_time` those that decide after the start.
+    """
     drawn: dict[str, PolicyConfig] = {}
     for point in DEFAULTS:
-        kind = draw(st.sampled_from(list(policies(point))))
-        drawn[point] = example(policies(point)[kind])
+        known = [example(config) for config in policies(point).values()]
+        drawn[point] = draw(st.sampled_from([
+            config for config in known
+            if not config.signals and (over_time or set(config.moments) <= set(FIRST))
+        ]))  # fmt: skip
     return PolicySet(**drawn)
 
 
@@ -590,16 +596,17 @@ def settings_of_worlds(
     if occupancy == "simulated":
         cluster = replace(cluster, power_cap_w=draw(caps(cluster, asked, known)))
     jobs = draw(job_lists(asked))
+    profiling = draw(st.sampled_from(list(profilings)))
     if occupancy == "recorded":  # every job starts when it is submitted
         jobs = tuple(job.replace(recorded_start_s=job.submit_time_s) for job in jobs)
     return Setting(
         jobs=jobs,
         profiles=by_job(*known),
         cluster=cluster,
-        policy_set=draw(policy_sets()),
+        policy_set=draw(policy_sets(over_time=(occupancy, profiling) == ("simulated", "measured"))),
         eta=draw(st.sampled_from([0.0, 0.5, 1.0])),
         max_attempts=draw(st.integers(1, 4)),
         occupancy=occupancy,
-        profiling=draw(st.sampled_from(list(profilings))),
+        profiling=profiling,
         seed=draw(st.integers(0, 1000)),
     )
