@@ -9,12 +9,12 @@ from wattkeeper.scenarios.inputs.clusters import (
 )
 from wattkeeper.scenarios.inputs.electricity import read_tariffs
 from wattkeeper.scenarios.inputs.latencies import latencies_of, with_preemption
-from wattkeeper.scenarios.inputs.pipelines import read_pipelines
 from wattkeeper.scenarios.inputs.power_checks import check_cap
-from wattkeeper.scenarios.inputs.recurring import read_live, read_recurring
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.inputs.signals import read_signals
-from wattkeeper.scenarios.inputs.trace_jobs import read_jobs
+from wattkeeper.scenarios.inputs.workloads.pipelines import read_pipelines
+from wattkeeper.scenarios.inputs.workloads.recurring import read_live, read_recurring
+from wattkeeper.scenarios.inputs.workloads.trace_jobs import read_jobs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.pipeline import PipelineWorkload
 from wattkeeper.scenarios.spec.sections.workload import (

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.profile import optimum
-from wattkeeper.scenarios.inputs.deadlines import longest_run_times, set_deadlines
 from wattkeeper.scenarios.inputs.measured_power import reserved_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
+from wattkeeper.scenarios.inputs.workloads.deadlines import longest_run_times, set_deadlines
 from wattkeeper.scenarios.inputs.zoo_models import zoo_spec
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.cluster.cluster import Cluster

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.scenarios.inputs.adjusted_profiles import run_time_s
+from wattkeeper.scenarios.inputs.workloads.adjusted_profiles import run_time_s
 from wattkeeper.sim.replay.backend import Profiles
 from wattkeeper.traces.arrow import replace_column
 

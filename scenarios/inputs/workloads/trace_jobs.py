@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError, PolicyError, ScenarioError
 from wattkeeper.policies.profile import Profile
-from wattkeeper.scenarios.inputs.adjusted_profiles import adjust_profile
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.job_filter import (
     FilteredJobs,
@@ -24,6 +23,7 @@ from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.power_checks import PowerCapCheck, check_busy_power
 from wattkeeper.scenarios.inputs.profiled_jobs import count_profiled
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
+from wattkeeper.scenarios.inputs.workloads.adjusted_profiles import adjust_profile
 from wattkeeper.scenarios.inputs.zoo_models import (
     TraceModels,
     assign_trained,

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from functools import cache, partial
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.inputs.adjusted_profiles import adjust_profile
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.power_checks import Kind, PowerCapCheck
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
+from wattkeeper.scenarios.inputs.workloads.adjusted_profiles import adjust_profile
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.workload import RecurringWorkload
 from wattkeeper.scenarios.spec.variants import recurrences_of

@@ -1,0 +1,1 @@
+"""Inputs of each kind of workload."""
