@@ -14,6 +14,7 @@ from wattkeeper.live.session.store import SessionStore, decisions, insert_into, 
 from wattkeeper.live.wire.messages import AttemptResult
 from wattkeeper.policies.errors import PolicyError, StoreError
 from wattkeeper.policies.failures import explain_failures
+from wattkeeper.policies.moments import FIRST
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import Configuration, EmptyZoo, Job, Options, Start
 from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
@@ -120,6 +121,11 @@ def config_of(point: Point, chosen: str | PolicyConfig) -> PolicyConfig:
         raise PolicyError(
             f"the {point} policy {config.kind!r} must know how all choices turn out before any is "
             "tried, which only a simulation can: choose another one", point)  # fmt: skip
+    if not set(config.moments) <= set(FIRST):
+        raise PolicyError(
+            f"the {point} policy {config.kind!r} decides while a job runs "
+            f"({', '.join(config.moments)}), which only a simulation can carry out so far: choose "
+            "another one", point)  # fmt: skip
     if config.sets_parent:
         raise PolicyError(
             f"the {point} policy {config.kind!r} chooses from a zoo of models: give it to "

@@ -17,6 +17,7 @@ from wattkeeper.policies.errors import (
     PolicyError,
     ScenarioError,
 )
+from wattkeeper.policies.moments import FIRST
 from wattkeeper.policies.protocols import WHOLE, Options
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, RunInputs
@@ -169,6 +170,12 @@ def _check_variant(loaded: LoadedScenario, variant: str) -> None:
             raise locate_error(loaded, variant, PolicyError(
                 f"{point}: {config.kind} needs to know the future, which a live run does not: "
                 "choose another policy, or leave out the variant", point
+            ))  # fmt: skip
+        if not set(config.moments) <= set(FIRST):
+            raise locate_error(loaded, variant, PolicyError(
+                f"{point}: {config.kind} decides while jobs run ({', '.join(config.moments)}), "
+                "which live runs cannot carry out yet: choose another policy, or leave out the "
+                "variant", point
             ))  # fmt: skip
 
 

@@ -481,12 +481,18 @@ class World(Listener):
         if not self._capped or knobs.power_limit_w is None:
             return knobs
         attempt = execution.attempt
+        job = attempt.job
         allowed = [
-            limit_w for limit_w, power_w, _ in execution.points()
-            if limit_w <= knobs.power_limit_w
-            and self._budget.allows_change(attempt.job, power_w)
+            (limit_w, power_w) for limit_w, power_w, _ in execution.points()
+            if limit_w <= knobs.power_limit_w and self._budget.allows_change(job, power_w)
         ]  # fmt: skip
-        return knobs._replace(power_limit_w=allowed[-1] if allowed else None)
+        if not allowed:
+            return knobs._replace(power_limit_w=None)
+        limit_w, power_w = allowed[-1]
+        if power_w - attempt.idle_w > self._budget.held_w(job):
+            self._budget.settle(job, power_w)  # a paused attempt draws it later
+            self._room.shrink()
+        return knobs._replace(power_limit_w=limit_w)
 
     def _tell_select(self, method: Callable[[Context, Job], None], job: Job) -> None:
         try:

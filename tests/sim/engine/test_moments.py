@@ -306,6 +306,43 @@ class TestPause:
         assert integral(line, line.power_w) == pytest.approx(jobs_j + idle_j)
 
 
+class TestPowerCap:
+    @given(
+        values=st.lists(st.sampled_from([0.0, *LIMITS_W]), min_size=1, max_size=20),
+        length_s=st.floats(0.05, 3.0),
+        holds=st.booleans(),
+        cap_w=st.floats(240.0, 700.0),
+        restore_s=st.sampled_from([0.0, 0.5]),
+        has_workload=st.booleans(),
+    )
+    def test_it_is_kept_over_retunes_and_pauses(
+        self,
+        values: list[float],
+        length_s: float,
+        holds: bool,
+        cap_w: float,
+        restore_s: float,
+        has_workload: bool,
+    ) -> None:
+        """The signal is a limit, or 0 for a pause."""
+
+        def answer(ctx: Context, running: Running) -> Knobs:
+            value = ctx.signal("s").value
+            return Knobs(value) if value else Knobs(run="pause")
+
+        jobs = [job(str(n), n * 0.7) for n in range(4)]
+        if not has_workload:
+            jobs = [each.replace(workload=None) for each in jobs]
+        cluster = replace(spec(1, 3), restore_s=restore_s, power_cap_w=cap_w + 60.0)
+        world = run_world(
+            jobs, KNOWN, cluster, tuned(answer, "signal", limits_unprofiled=True),
+            signals=slots(*values, 250.0, length_s=length_s), holds_pauses=holds,
+        )  # fmt: skip
+        line = timeline_of(world)
+        assert line.power_w.max() <= cap_w + 60.0 + 1e-6
+        assert len(attempts(world)) == 4
+
+
 def replaced(policy_set: Any, select: str) -> Any:
     """The same policies with another scheduler."""
     return replace(policy_set, select=chosen(select=select).select)
