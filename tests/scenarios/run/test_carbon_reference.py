@@ -11,6 +11,9 @@ import pytest
 
 from tests.conftest import Command
 from tests.support.messages import assert_states
+from wattkeeper.live.session.policy_host import config_of
+from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.tune.chase import ChaseConfig
 
 ORIGINAL_KWH = 2.77778e-7 * 3.6e6
 """The original's rounded factor from J to kWh, over the exact one."""
@@ -86,3 +89,14 @@ def test_results_say_that_limits_were_interpolated(inside: Command, scenario: Pa
     inside("run", scenario, "--out", "out", "--set", "workload.epochs=2")
     modelled = json.loads(Path("out/manifest.json").read_text())["modelled"]
     assert_states(" ".join(modelled), "interpolated", "number of epochs, 2")
+
+
+def test_live_runs_refuse_decisions_over_time(inside: Command, scenario: Path) -> None:
+    said = inside(
+        "run", scenario, "--live", "--out", "out",
+        "--set", "variants.chase.policies.tune={kind: chase, profile: measured}", code=2,
+    ).stderr  # fmt: skip
+    assert_states(said, "variant 'chase'", "tune: chase", "signal", "live runs")
+    with pytest.raises(PolicyError) as refused:
+        config_of("tune", ChaseConfig(profile="measured"))
+    assert_states(str(refused.value), "chase", "signal")

@@ -324,11 +324,11 @@ class TestPowerCap:
         restore_s: float,
         has_workload: bool,
     ) -> None:
-        """The signal is a limit, or 0 for a pause."""
+        """The signal is a limit, or 0 for a pause, after which the limit is the highest."""
 
         def answer(ctx: Context, running: Running) -> Knobs:
             value = ctx.signal("s").value
-            return Knobs(value) if value else Knobs(run="pause")
+            return Knobs(value) if value else Knobs(250.0, run="pause")
 
         jobs = [job(str(n), n * 0.7) for n in range(4)]
         if not has_workload:
