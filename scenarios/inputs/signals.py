@@ -58,7 +58,8 @@ def read_signals(
                 if isinstance(stated, SignalFile):
                     electricity = electricity_of(scenario, variant)
                     origin_s = _origin_s(stated, electricity, inputs.traces)
-                    series = _of_file(name, read_file(stated, name), origin_s)
+                    beside = document.folder_of(("signals", name, "series", "file"))
+                    series = _of_file(name, read_file(stated, name, beside), origin_s)
                 elif stated is not None:
                     series = _state(name, stated, section.unit or "")
                 else:
@@ -115,9 +116,9 @@ def _state(name: str, stated: float | StepSeries | WaveSeries, unit: str) -> Sig
                         source="stated in the scenario")  # fmt: skip
 
 
-def _read_file(stated: SignalFile, name: str) -> Series:
+def _read_file(stated: SignalFile, name: str, beside: Path) -> Series:
     said = stated.model_dump(exclude={"file", "origin"}, exclude_none=True)
-    return read_series(Path(stated.file), RATES.get(name, "value"), SeriesOptions(**said))
+    return read_series(beside / stated.file, RATES.get(name, "value"), SeriesOptions(**said))
 
 
 def _of_file(name: str, series: Series, origin_s: float) -> SignalSeries:

@@ -100,3 +100,23 @@ def test_live_runs_refuse_decisions_over_time(inside: Command, scenario: Path) -
     with pytest.raises(PolicyError) as refused:
         config_of("tune", ChaseConfig(profile="measured"))
     assert_states(str(refused.value), "chase", "signal")
+
+
+def test_a_series_is_read_beside_its_scenario(inside: Command, tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    text = inside("scenarios", "carbon-limits").stdout
+    origin = "origin: 2024-01-01T00:00:00+00:00"
+    stated = f"{{file: day.csv, kind: average, repeat: day, {origin}}}"
+    forecast = "carbon: {forecast: chase-svr}"
+    assert forecast in text
+    mine = text.replace("{file: carbon-day.csv, kind: average, repeat: day}", "400")
+    mine = mine.replace(f"\n  {origin}", "")
+    mine = mine.replace(forecast, f"carbon: {{series: {stated}, forecast: chase-svr}}")
+    assert stated in mine
+    path = tmp_path / "site/mine.yaml"
+    path.write_text(mine, encoding="utf-8")
+    said = inside("validate", "site/mine.yaml", code=2).stderr
+    assert_states(said, "site/day.csv", "no such file")
+    rows = "".join(f"2024-01-01T{hour:02}:00Z,{300 + hour}\n" for hour in range(24))
+    (tmp_path / "site/day.csv").write_text(f"time,carbon (g/kWh)\n{rows}", encoding="utf-8")
+    inside("validate", "site/mine.yaml")
