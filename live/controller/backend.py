@@ -36,6 +36,7 @@ from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.event_loop import Callback
 from wattkeeper.sim.engine.rng import RandomStreams
 from wattkeeper.sim.replay.replayed import RecordedRun
+from wattkeeper.sim.replay.retuned import RetunedRun
 from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 from wattkeeper.traces.files.names import file_name
 
@@ -81,7 +82,7 @@ class LiveBackend(Backend):
         self._active = self._halting = False
         self._discarded: set[str] = set()
         self._waiting_tickets = defaultdict[tuple[str, int], list[Any]](list)
-        self._virtual_time = VirtualTime(env, lambda ticket: self._reply(ticket, {}))
+        self._virtual_time = VirtualTime(env, self._wake_up)
         self.processes = ProcessTable(cluster, settings, env.wall, self._virtual_time)
         env.is_repeated, env.reply = self._is_repeated, self._reply_to
         env.process_external, env.expects_external = self._process_external, self._expects_external
@@ -120,15 +121,15 @@ class LiveBackend(Backend):
 
     def run(self, attempt: Attempt, inheritance: Inheritance, limit_w: float) -> Execution:
         """Let the recorded time of a job without a workload pass."""
+        if self.listener.retunes:
+            return RetunedRun(self, self.env, attempt, inheritance, self._unprofiled, limit_w)
         return RecordedRun(self, self.env, attempt, inheritance, self._unprofiled, limit_w)
 
     def train(self, attempt: Attempt, decision: Decision, inheritance: Inheritance) -> Execution:
         """Train in a process."""
         job = attempt.job
         training = self._training(job, attempt.gpu_type)
-        run = LiveAttempt(
-            attempt, decision, inheritance, training, self._go_on, self._pause, inheritance.query_s
-        )
+        run = LiveAttempt(attempt, decision, inheritance, training, self, inheritance.query_s)
         self._choose_recorded_run(run)
         self._runs[job.job_id, attempt.number] = run
         return run
@@ -142,7 +143,7 @@ class LiveBackend(Backend):
         discard_weights(self._settings.zoo, self._discarded - parents)
         self._discarded &= parents
 
-    def _go_on(self, run: LiveAttempt, delay_s: float) -> None:
+    def go_on(self, run: LiveAttempt, delay_s: float) -> None:
         """Start its process once its GPUs are free; report an end that came while it waited."""
         run.paused = False
         self._note_idle(run)
@@ -151,7 +152,7 @@ class LiveBackend(Backend):
         elif not run.begun:
             self._launch(run, delay_s)
 
-    def _pause(self, run: LiveAttempt) -> None:
+    def pause(self, run: LiveAttempt) -> None:
         """Tell its process to save its state and exit."""
         run.paused = True
         self._report_progress(run, "waits")
@@ -165,6 +166,23 @@ class LiveBackend(Backend):
             run.query_s = min(run.query_s, run.pending_start.time_s - self.env.now)
             run.pending_start = None
         self.processes.recall(run)
+
+    def stop(self, run: LiveAttempt) -> None:
+        """End the attempt: once its process has reported its end, or now if it has none."""
+        run.is_stopping = True
+        if run.begun and not run.paused and run.run_id is not None:
+            self.processes.stop(run.run_id)
+            return
+        run.paused = False
+        last = run.last
+        run.outcome = AttemptResult("ended", last.epoch, last.time_s, last.energy_j)
+        self._finish(run)
+
+    def limit(self, run: LiveAttempt) -> None:
+        """Tell its process to train at its power limit."""
+        if run.begun and not run.paused and run.run_id is not None:
+            assert run.power_limit_w is not None
+            self.processes.limit(run.run_id, run.power_limit_w)
 
     @property
     def unfinished(self) -> bool:
@@ -221,6 +239,7 @@ class LiveBackend(Backend):
         """Report an event to the world, and reply."""
         if event.kind == "halt":
             self._halt()
+        if event.kind in {"halt", "woken"}:
             return
         run = self._runs[event.job_id, event.attempt]
         run.run_id = event.run
@@ -231,6 +250,7 @@ class LiveBackend(Backend):
                 run.since_s = self.env.now
                 run.attempt.train(run.since_s)
                 self._report_progress(run, "trains")
+                self._note_training(run)
         elif event.kind == "profiled":
             self._handle_profile(run, event.payload["measurements"])
         elif event.kind == "epoch":
@@ -239,6 +259,7 @@ class LiveBackend(Backend):
             self._failures.note_epoch(str(run.attempt.job.workload))
             if not run.paused:
                 self._report_progress(run, "trains")
+            self._ask_after_epoch(run)
             run.replies.setdefault(run.process_epoch, self._continues(run))
         elif event.kind == "ended":
             self._handle_end(
@@ -265,25 +286,26 @@ class LiveBackend(Backend):
             elif (event.payload["code"] or 0) <= 0:  # its script failed, and then was killed
                 self._failures.forget_failure(event.run)
         elif event.kind == "sleep":
-            until_s = self.env.now if run and run.paused else float(event.payload["until_s"])
-            self._virtual_time.sleep(event.run, until_s, event.ticket)
+            until_s, known_w = map(event.payload.__getitem__, ("until_s", "power_limit_w"))
+            is_due = run and (run.paused or run.is_stopping or self._knows_other(run, known_w))
+            self._virtual_time.sleep(event.run, self.env.now if is_due else until_s, event.ticket)
         elif run is None or run.run_id != event.run or self._refuses(run, event):
             self._reply(event.ticket, {"gone": True})
         elif event.kind == "begun":
             where = self._settings.folder / "checkpoints" / f"{file_name(run.name)}.state"
             assignment = run.assignment(
                 self._settings.objective.eta, str(where), self._settings.lease_s,
-                self._settings.zoo,
+                self._settings.zoo, self.listener.retunes,
             )  # fmt: skip
             self._reply(event.ticket, {"assignment": assignment._asdict()})
         elif event.kind == "profiled":
             if run.power_limit_w is None:  # another process of the training measures
                 self._waiting_tickets[event.job_id, event.attempt].append(event.ticket)
             else:
-                self._reply(event.ticket, {"limit_w": run.power_limit_w})
+                self._reply(event.ticket, {"power_limit_w": run.power_limit_w})
         elif event.kind == "epoch":
             continues = run.replies.setdefault(int(event.payload["epoch"]), self._continues(run))
-            self._reply(event.ticket, {"goes_on": continues})
+            self._reply(event.ticket, {"goes_on": continues, "power_limit_w": run.power_limit_w})
         else:
             self._reply(event.ticket, {})
 
@@ -291,14 +313,44 @@ class LiveBackend(Backend):
         if self.processes.links is not None:
             self.processes.links.server.answer(ticket, {**reply, "now_s": self.env.now})
 
+    def _wake_up(self, run_id: str, ticket: Any) -> None:
+        """Reply to a process at the end of its sleep.
+
+        Where knobs change, the log has the time: a controller that goes on with the run must not
+        put its clock back to before a change that the process knows.
+        """
+        job_id, number = self.processes.attempt_of(run_id)
+        run = self._runs.get((job_id, number))
+        if run is None or run.run_id != run_id:
+            self._reply(ticket, {"goes_on": False})
+            return
+        if self.listener.retunes:
+            self.env.log.add(ExternalEvent(self.env.now, job_id, number, run_id, "woken", {}))
+        goes_on = self._continues(run) and not run.stop_sent
+        self._reply(ticket, {"goes_on": goes_on, "power_limit_w": run.power_limit_w})
+
     # Reports to the world.
+
+    def _note_training(self, run: LiveAttempt) -> None:
+        if isinstance(run.decision, Tuned):
+            self.listener.trains(run.attempt)
+
+    def _ask_after_epoch(self, run: LiveAttempt) -> None:
+        """Ask what changes, unless its end follows, or its limit was chosen in this epoch."""
+        is_whole = not run.last.is_last and run.last.epoch != run.profiled_epoch
+        if self.listener.wants_epochs and run.is_training and is_whole:
+            self.listener.epoch_ended(run.attempt)
 
     def _handle_profile(self, run: LiveAttempt, points: list[list[float]]) -> None:
         attempt, decision = run.attempt, run.decision
         if isinstance(decision, Untuned):
             run.decision = self.listener.measured(decision, run.normalise(points))
+            run.fastest_s = max(points)[1]
+            run.profiled_epoch = run.process_epoch + 1
+            if not run.paused:
+                self._note_training(run)
         for ticket in self._waiting_tickets.pop((attempt.job.job_id, attempt.number), []):
-            self._reply(ticket, {"limit_w": run.power_limit_w})
+            self._reply(ticket, {"power_limit_w": run.power_limit_w})
 
     def _account(self, run: LiveAttempt, now: EpochReport) -> None:
         """Report the mean power since the last report."""
@@ -317,14 +369,21 @@ class LiveBackend(Backend):
             run.since_s = now_s
 
     def _continues(self, run: LiveAttempt) -> bool:
-        return not (run.paused or self._halting)
+        return not (run.paused or run.is_stopping or self._halting)
+
+    def _knows_other(self, run: LiveAttempt, known_w: float | None) -> bool:
+        """Whether a process takes another power limit for the one in force."""
+        return known_w is not None and run.power_limit_w not in (None, known_w)
 
     def _handle_end(self, run: LiveAttempt, outcome: AttemptResult) -> None:
         metric = run.last.metric
         progress = EpochReport(outcome.epochs, metric, outcome.time_s, outcome.energy_j)
         self._account(run, progress)
         self.processes.expect_exit(run.run_id)
-        if outcome.cause == "stopped" and (run.stop_sent or progress.epoch > run.saved.epoch):
+        if run.is_stopping and outcome.cause in {"stopped", "failed"}:
+            run.outcome = outcome._replace(cause="ended")
+            self._finish(run)
+        elif outcome.cause == "stopped" and (run.stop_sent or progress.epoch > run.saved.epoch):
             run.saved = progress
             run.detach_process()
             if not run.paused:  # it resumes already, or stopped on its own
@@ -372,6 +431,11 @@ class LiveBackend(Backend):
         if payload["cause"] != "crashed":
             self.processes.kill(run.run_id)
         if run.outcome is not None:
+            return
+        if run.is_stopping:
+            last = run.last
+            run.outcome = AttemptResult("ended", last.epoch, last.time_s, last.energy_j)
+            self._finish(run)
             return
         if run.paused:
             run.detach_process()

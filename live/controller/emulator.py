@@ -5,6 +5,7 @@ scenario can be tried with all its processes, without a GPU. Its devices are syn
 """
 
 import json
+import math
 import os
 import signal
 import sys
@@ -72,13 +73,17 @@ def emulate() -> None:
         for epoch in session.epochs(steps=steps):
             parts = steps if epoch.number == 1 and limits else 1
             for _ in range(parts):
-                step_s = points[devices[0].limit_w()][0] / parts
-                due_s += step_s * (1 - progress.part)
-                wall.sleep_until(due_s)
-                left_s = due_s - wall.now_s()
-                if left_s > EARLY_S:
-                    progress.part = 1 - left_s / step_s if parts == 1 else 0.0
-                    _stop(session)
+                part, left_s = progress.part, math.inf
+                while left_s > EARLY_S:
+                    step_s = points[devices[0].limit_w()][0] / parts
+                    due_s += step_s * (1 - part)
+                    goes_on = session.sleep_until(due_s)
+                    left_s = due_s - wall.now_s()
+                    if left_s > EARLY_S:
+                        part, due_s = 1 - left_s / step_s, wall.now_s()
+                        if not goes_on:
+                            progress.part = part if parts == 1 else 0.0
+                            _stop(session)
                 progress.part = 0.0
                 session.step()
             session.report(epoch.number / plan["epochs"])

@@ -135,6 +135,12 @@ class ProcessTable:
             self.links.server.stop(run_id)
             self._virtual_time.wake(run_id)
 
+    def limit(self, run_id: str, limit_w: float) -> None:
+        """Tell a process to train on at a power limit, W."""
+        if self.links is not None:
+            self.links.server.limit(run_id, limit_w)
+            self._virtual_time.wake(run_id)
+
     def expect_exit(self, run_id: str | None) -> None:
         """Give a process that reported its end one lease to exit."""
         if self.links is not None and run_id is not None:
@@ -184,6 +190,7 @@ class ProcessTable:
                 exited.append(run)
         for run_id, gpus in running.items():
             self._held[run_id] = gpus
+            self._virtual_time.note_work(run_id)  # no time passes until its GPUs are free
             self.kill(run_id)
         return exited
 
@@ -200,6 +207,8 @@ class ProcessTable:
         self._attempts[run_id] = run.attempt.job.job_id, run.attempt.number
         self._virtual_time.note_work(run_id)
         self.links.server.expect(run_id, self._settings.lease_s)
+        if run.power_limit_w is not None:
+            self.links.server.limit(run_id, run.power_limit_w)
 
     def _free_gpus(self, placement: Placement) -> tuple[Gpu, ...] | None:
         """Free GPUs on the nodes of a placement; None if there are too few."""

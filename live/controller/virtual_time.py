@@ -47,10 +47,10 @@ class VirtualTime:
 
     Args:
         env: The environment of the run.
-        reply: Called with the ticket of a process at the end of its sleep.
+        reply: Called with a process and its ticket at the end of its sleep.
     """
 
-    def __init__(self, env: LiveEnvironment, reply: Callable[[Any], None]) -> None:
+    def __init__(self, env: LiveEnvironment, reply: Callable[[str, Any], None]) -> None:
         self._env, self._reply = env, reply
         self._wall = env.wall if isinstance(env.wall, VirtualWallClock) else None
         self._awake: set[str] = set()
@@ -71,7 +71,7 @@ class VirtualTime:
     def sleep(self, run_id: str, until_s: float, ticket: Any) -> None:
         """Note that a process sleeps until a time, s."""
         if self._wall is None or until_s <= self._env.now:
-            self._reply(ticket)
+            self._reply(run_id, ticket)
             return
         due = Callback(self.wake, run_id)
         self._asleep[run_id] = due, ticket
@@ -85,7 +85,7 @@ class VirtualTime:
             due, ticket = asleep
             due.cancel()
             self.note_work(run_id)
-            self._reply(ticket)
+            self._reply(run_id, ticket)
 
     def note_exit(self, run_id: str) -> None:
         """Note that a process has exited."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
+from wattkeeper.policies.moments import Progress
 from wattkeeper.policies.profile import Profile
-from wattkeeper.policies.protocols import Measurement, Options
+from wattkeeper.policies.protocols import Knobs, Measurement, Options
 from wattkeeper.sim.attempts.attempt import AttemptTotals, Execution, Tuned, Untuned
 
 if TYPE_CHECKING:
@@ -53,6 +54,22 @@ NOTHING: Final = EpochReport(0, None, 0.0, None)
 """The state of an attempt before its first epoch."""
 
 
+class ProcessControl(Protocol):
+    """What an attempt asks of the backend."""
+
+    def go_on(self, run: LiveAttempt, delay_s: float) -> None:
+        """Start its process, after a delay in s."""
+
+    def pause(self, run: LiveAttempt) -> None:
+        """Tell its process to save its state and exit."""
+
+    def stop(self, run: LiveAttempt) -> None:
+        """Tell its process to end."""
+
+    def limit(self, run: LiveAttempt) -> None:
+        """Tell its process to train at the attempt's power limit."""
+
+
 @dataclass(eq=False)
 class LiveAttempt(Execution):
     """An attempt that a process carries out.
@@ -61,8 +78,7 @@ class LiveAttempt(Execution):
         decision: The decision of the policies.
         inheritance: What it takes over from its parent.
         training: How its workload is trained.
-        start: Starts its process, after a delay in s.
-        stop_process: Stops its process.
+        control: Starts, stops and changes its process.
         query_s: Remaining time of the choice of the parent, s.
         epochs_needed: Epochs to the target from scratch in its rehearsal; infinite: it never
             reaches the target.
@@ -79,6 +95,9 @@ class LiveAttempt(Execution):
         stopped_run_id: The process that stopped before this one.
         replies: By epoch, whether the training continues: all its processes get the same reply.
         outcome: How it ended while it was paused.
+        profiled_epoch: The epoch in which its power limits were measured; 0 before.
+        fastest_s: Seconds an epoch at the highest limit that was measured; NaN before.
+        is_stopping: Whether `Tune` ended it, and its process has not ended yet.
     """
 
     # `field()` says that there is no default: compiled, the base's attribute would be one.
@@ -86,8 +105,7 @@ class LiveAttempt(Execution):
     decision: Decision
     inheritance: Inheritance
     training: TrainingSpec
-    start: Callable[[LiveAttempt, float], None]
-    stop_process: Callable[[LiveAttempt], None]
+    control: ProcessControl
     query_s: float
     epochs_needed: float = math.nan
     run_id: str | None = None
@@ -103,14 +121,50 @@ class LiveAttempt(Execution):
     stopped_run_id: str | None = None
     replies: dict[int, bool] = field(default_factory=dict)
     outcome: AttemptResult | None = None
+    profiled_epoch: int = 0
+    fastest_s: float = math.nan
+    is_stopping: bool = False
 
     def go_on(self, delay_s: float) -> None:
         """Start a process, which resumes from the saved state."""
-        self.start(self, delay_s)
+        self.control.go_on(self, delay_s)
 
     def pause(self) -> None:
         """Tell its process to save its state and exit."""
-        self.stop_process(self)
+        self.control.pause(self)
+
+    def stop(self) -> None:
+        """Tell its process to end; the attempt ends when that has."""
+        self.control.stop(self)
+
+    def retune(self, knobs: Knobs) -> None:
+        """Change its power limit; its process is told if it trains."""
+        if knobs.power_limit_w is not None and isinstance(self.decision, Tuned):
+            self.decision = self.decision.at_limit(knobs.power_limit_w)
+            self.control.limit(self)
+
+    @property
+    def is_training(self) -> bool:
+        """Whether it trains at a limit that was chosen."""
+        trains = self.begun and not (self.paused or self.over or self.is_stopping)
+        return trains and isinstance(self.decision, Tuned)
+
+    def progress(self) -> Progress:
+        """The last epoch that it reported; work is not known before power limits were measured."""
+        last, profile, epoch_s = self.last, self.training.profile, self.fastest_s
+        if profile is not None:
+            curve = profile.curves[self.decision.batch_size]
+            epoch_s = curve.epoch(curve.max_limit_w)[0] * self.scale
+        work_s = last.time_s if math.isnan(epoch_s) else last.epoch * epoch_s
+        return Progress(float(last.epoch), work_s, last.time_s, last.energy_j or 0.0)
+
+    def points(self) -> list[tuple[float, float, float]]:
+        """Power limits with power and speed: of its profile, else the most that they allow."""
+        options, profile = self.training.options, self.training.profile
+        if profile is not None:
+            return profile.curves[self.decision.batch_size].points()
+        limits_w = options.limits(self.decision.batch_size)
+        return [(limit_w, limit_w * options.gpus, limit_w / limits_w[-1]) for limit_w in limits_w]
 
     @property
     def power_limit_w(self) -> float | None:
@@ -149,9 +203,12 @@ class LiveAttempt(Execution):
         self.replies.clear()
 
     def assignment(
-        self, eta: float, checkpoint: str, lease_s: float, zoo: Path | None
+        self, eta: float, checkpoint: str, lease_s: float, zoo: Path | None, retunes: bool
     ) -> Assignment:
-        """The assignment of its session; `zoo` is the folder of the weights of parents."""
+        """The assignment of its session.
+
+        `zoo` is the folder of the weights of parents; `retunes`: whether its knobs may change.
+        """
         attempt, training, decision = self.attempt, self.training, self.decision
         job, options, chosen = attempt.job, training.options, decision.configuration
         rehearsed = training.command is None
@@ -178,6 +235,7 @@ class LiveAttempt(Execution):
             model=job.model,
             zoo=str(zoo) if inherits else None,
             parent=chosen.parent if inherits else None,
+            retunes=retunes and training.force_limits,
         )
 
     def totals(self, outcome: AttemptResult, reached: bool) -> AttemptTotals:

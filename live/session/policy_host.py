@@ -124,7 +124,7 @@ def config_of(point: Point, chosen: str | PolicyConfig) -> PolicyConfig:
     if not set(config.moments) <= set(FIRST):
         raise PolicyError(
             f"the {point} policy {config.kind!r} decides while a job runs "
-            f"({', '.join(config.moments)}), which only a simulation can carry out so far: choose "
+            f"({', '.join(config.moments)}), which simulations and live runs can carry out: choose "
             "another one", point)  # fmt: skip
     if config.sets_parent:
         raise PolicyError(

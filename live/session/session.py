@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from wattkeeper.live.devices.energy_meter import Reading
+    from wattkeeper.live.session.knob_watch import KnobWatch
     from wattkeeper.live.session.warm_start import WarmStart
     from wattkeeper.live.weight_transfer.program.tracing import Inputs
     from wattkeeper.live.weight_transfer.report import TransferReport
@@ -136,6 +137,8 @@ class Session:
         self._metric: float | None = None
         self._epochs, self._before = 0, (0.0, 0.0)
         self._costs: list[float] = []
+        self._knobs: KnobWatch | None = None
+        self._limit_changed = False
         self._epoch_cost: float | None = None
         self._spent_before = 0.0
         self._profiling: PowerProfiler | None = None
@@ -175,10 +178,24 @@ class Session:
             self._signals.begin()
             if self.assignment.power_limit_w is not None:
                 self._limit(self.assignment.power_limit_w)
+            if self.assignment.retunes and self._limiter.allowed:
+                self._watch_knobs()
         except BaseException as error:
             self.__exit__(type(error), error, None)
             raise
         return self
+
+    def _watch_knobs(self) -> None:
+        from wattkeeper.live.session.knob_watch import KnobWatch
+        from wattkeeper.live.wire.client import RemoteCoordinator
+        from wattkeeper.live.wire.clock import run_clock
+
+        assert isinstance(self._coordinator, RemoteCoordinator)
+        self._knobs = KnobWatch(
+            self._coordinator, run_clock(), self._change_limit, self._heartbeat.stop
+        )
+        self._resources.callback(self._knobs.end)
+        self._knobs.begin()
 
     @property
     def batch_size(self) -> int:
@@ -375,6 +392,22 @@ class Session:
         except (TypeError, ValueError) as error:
             raise InputError(f"found the metric {metric!r}; must be a number") from error
 
+    def sleep_until(self, time_s: float) -> bool:
+        """Sleep until a time of the run (s), another power limit, or a stop, as rehearsals do.
+
+        Returns:
+            Whether the training continues, if the time has not come.
+        """
+        from wattkeeper.live.wire.clock import RemoteWallClock, run_clock
+
+        wall = run_clock()
+        if self._knobs is not None:
+            return self._knobs.sleep_until(time_s, self.power_limit_w)
+        if isinstance(wall, RemoteWallClock):
+            return wall.sleep_with_limit(time_s, None)[0]
+        wall.sleep_until(time_s)
+        return True
+
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -417,13 +450,17 @@ class Session:
         self._epochs += 1
         time_s, energy_j = self._spent()
         cost = self._cost(time_s, energy_j)
-        if not profiled:
+        if not (profiled or self._limit_changed):
             self._costs.append(cost - self._spent_before)
+        self._limit_changed = False
         self._spent_before = cost
+        cause = self._end_cause()
         continues = self._coordinator.report_epoch(
-            EpochReport(self._epochs, self._metric, time_s, energy_j)
+            EpochReport(self._epochs, self._metric, time_s, energy_j, cause is not None)
         )
-        return self._end_cause(), not continues or self._stop_requested()
+        if self._knobs is not None:
+            self._knobs.take_over_stated()
+        return cause, not continues or self._stop_requested()
 
     def _stop_requested(self) -> bool:
         return self._signals.requested or self._heartbeat.stop.is_set()
@@ -468,6 +505,12 @@ class Session:
             if point.power_limit_w == limit_w:
                 energy_j = point.average_power_w * point.time_per_epoch_s
                 self._epoch_cost = self._cost(point.time_per_epoch_s, energy_j)
+
+    def _change_limit(self, limit_w: float) -> None:
+        """Put another limit in force; what epochs cost from now on is not known yet."""
+        if limit_w != self.power_limit_w:
+            self._limit(limit_w)
+            self._costs, self._epoch_cost, self._limit_changed = [], None, True
 
     def _limit(self, limit_w: float) -> None:
         if self._limiter.allowed:

@@ -20,6 +20,9 @@ out, and all that it starts."""
 LEASE: Final = "WATTKEEPER_LEASE_S"
 """Environment variable: how long a session may be silent, and looks for its controller, s."""
 
+WAITING: Final = {"sleep", "knobs"}
+"""Requests whose reply comes when something happens."""
+
 FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 1.0
 
@@ -32,6 +35,10 @@ class RemoteCoordinator:
 
     It asks as the process `run`, of that rank in its training; only rank 0 reports. It retries for
     `lease_s`, s.
+
+    Attributes:
+        now_s: Time of the run at the last reply that states it, s.
+        power_limit_w: The limit that the controller last stated, W; None if it stated none.
     """
 
     def __init__(
@@ -42,16 +49,18 @@ class RemoteCoordinator:
         self._lease_s = self.patience_s = lease_s
         self._thread = local()
         self.now_s = 0.0
+        self.power_limit_w: float | None = None
 
     def begin(self) -> Assignment:
         """See `Coordinator`."""
         assignment = self._ask("begun")["assignment"]
         assignment["profile_w"] = tuple(assignment["profile_w"])
+        self.power_limit_w = assignment["power_limit_w"]
         return Assignment(**assignment)
 
     def report_profile(self, report: tuple[Measurement, ...]) -> float:
         """See `Coordinator`."""
-        return float(self._ask("profiled", measurements=report)["limit_w"])
+        return float(self._ask("profiled", measurements=report)["power_limit_w"])
 
     def report_epoch(self, report: EpochReport) -> bool:
         """See `Coordinator`."""
@@ -65,12 +74,24 @@ class RemoteCoordinator:
         """See `Coordinator`."""
         self._ask("ended", **outcome._asdict())
 
-    def sleep_until(self, time_s: float) -> None:
-        """Sleep until a time of the run, s, or until the training shall stop.
+    def await_knobs(self) -> bool:
+        """Wait until the power limit is another than `power_limit_w`, or the training shall stop.
+
+        Returns:
+            Whether the training continues.
+        """
+        return bool(self._ask("knobs", power_limit_w=self.power_limit_w)["goes_on"])
+
+    def sleep_until(self, time_s: float) -> bool:
+        """Sleep until a time of the run, s, another power limit, or until the training shall stop.
 
         Only where the controller keeps the time.
+
+        Returns:
+            Whether the training continues.
         """
-        self._ask("sleep", until_s=time_s)
+        reply = self._ask("sleep", until_s=time_s, power_limit_w=self.power_limit_w)
+        return bool(reply["goes_on"])
 
     def _ask(self, kind: str, **more: Any) -> dict[str, Any]:
         give_up_s = time.monotonic() + self.patience_s
@@ -96,6 +117,8 @@ class RemoteCoordinator:
             )
         if "now_s" in reply:
             self.now_s = float(reply["now_s"])
+        if reply.get("power_limit_w") is not None:
+            self.power_limit_w = float(reply["power_limit_w"])
         return reply
 
     def _exchange(self, kind: str, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,7 +128,7 @@ class RemoteCoordinator:
             thread.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             thread.replies = thread.connection.makefile("rb")
             thread.number = 0
-        thread.connection.settimeout(None if kind == "sleep" else self._lease_s)
+        thread.connection.settimeout(None if kind in WAITING else self._lease_s)
         thread.number += 1
         request = {**self._hello, **more, "kind": kind, "number": thread.number}
         thread.connection.sendall(json.dumps(request).encode() + b"\n")

@@ -57,6 +57,16 @@ class RemoteWallClock(WallClock):
         if time_s > self.now_s():
             self._coordinator.sleep_until(time_s)
 
+    def sleep_with_limit(self, time_s: float, limit_w: float | None) -> tuple[bool, float | None]:
+        """Sleep until a time of the run, s, or until another power limit than this one holds, W.
+
+        Returns:
+            Whether the training continues, and the power limit from now on.
+        """
+        self._coordinator.power_limit_w = limit_w
+        goes_on = self._coordinator.sleep_until(time_s)
+        return goes_on, self._coordinator.power_limit_w
+
 
 def run_clock() -> WallClock:
     """The clock of the run that started this process; the host's own if none did.

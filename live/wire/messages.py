@@ -16,10 +16,10 @@ none."""
 
 SessionCause = Literal["reached", "epochs", "bound", "stopped", "left", "failed"]
 """Why an attempt ended, as far as its session can report it."""
-Cause = Literal[SessionCause, "crashed", "hung", "silent"]
+Cause = Literal[SessionCause, "ended", "crashed", "hung", "silent"]
 """Why an attempt ended: it reached its target; did all its epochs; would have crossed its cost
-bound; was told to stop; its script left the loop on its own; its script failed; its process died;
-it stopped reporting; it never did. Without a target, who left is done."""
+bound; was told to stop; its script left the loop on its own; its script failed; `Tune` ended it;
+its process died; it stopped reporting; it never did. Without a target, who left is done."""
 
 
 class Assignment(NamedTuple):
@@ -47,6 +47,7 @@ class Assignment(NamedTuple):
         model: Name of the model that the job trains; None if the job names none.
         zoo: Folder of the zoo that the model starts from and enters; None: what the script says.
         parent: Name of the model in `zoo` that it starts from; None: it starts from scratch.
+        retunes: Whether its power limit may change while it trains.
     """
 
     job_id: str
@@ -70,6 +71,7 @@ class Assignment(NamedTuple):
     model: str | None = None
     zoo: str | None = None
     parent: str | None = None
+    retunes: bool = False
 
 
 class EpochReport(NamedTuple):
@@ -81,12 +83,14 @@ class EpochReport(NamedTuple):
         time_s: Seconds from the beginning of its first epoch to the end of this one, profiling
             included, those between a stop and going on left out.
         energy_j: Energy of that; None where nothing measures it.
+        is_last: Whether no other one follows, whatever the coordinator replies.
     """
 
     epoch: int
     metric: float | None
     time_s: float
     energy_j: float | None
+    is_last: bool = False
 
 
 class AttemptResult(NamedTuple):

@@ -64,6 +64,10 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= LONGEST_TEXT
 
 
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
 def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value <= LARGEST_COUNT
 
@@ -114,7 +118,7 @@ REQUESTS: Final[Mapping[str, Mapping[str, Check]]] = {
         "time_s": _is_amount,
         "energy_j": _is_number_or_none,
         "power_limit_w": _is_number_or_none,
-        "limit_set": lambda value: isinstance(value, bool),
+        "limit_set": _is_flag,
         "how": lambda how: how in get_args(EnergySource),
         "message": _is_text,
     },
@@ -123,8 +127,10 @@ REQUESTS: Final[Mapping[str, Mapping[str, Check]]] = {
         "metric": _is_metric,
         "time_s": _is_amount,
         "energy_j": _is_number_or_none,
+        "is_last": _is_flag,
     },
+    "knobs": {"power_limit_w": _is_number_or_none},
     "profiled": {"measurements": _are_measurements},
-    "sleep": {"until_s": _is_amount},
+    "sleep": {"until_s": _is_amount, "power_limit_w": _is_number_or_none},
 }
 """The fields of each kind of request beside those of its envelope, and what they may be."""

@@ -63,6 +63,8 @@ class _Lease:
         self.renewed = False
         self.stopped = False
         self.over = False
+        self.power_limit_w: float | None = None
+        self.waiting: tuple[ReplyTicket, float | None] | None = None
 
     def renew(self) -> None:
         self.renewed = True
@@ -78,8 +80,9 @@ class SessionServer:
     bounded.
 
     Args:
-        post: Called in its thread with all requests but heartbeats, which it answers itself, and
-            with `lost` and a cause once a run was silent for longer than its lease.
+        post: Called in its thread with all requests but heartbeats and those that wait for other
+            knobs, which it answers itself, and with `lost` and a cause once a run was silent for
+            longer than its lease.
         token: The secret of the sessions.
         port: Its port; 0: any.
         host: Its address.
@@ -136,8 +139,30 @@ class SessionServer:
             if lease is not None:
                 lease.renew()
                 lease.over, lease.stopped = lease.over or over, True
+                self._reply_knobs(lease)
 
         self.later(mark)
+
+    def limit(self, run: str, limit_w: float) -> None:
+        """State the power limit of a run, W, which it takes over if it waits for others."""
+
+        def mark() -> None:
+            lease = self._leases.get(run)
+            if lease is not None:
+                lease.power_limit_w = limit_w
+                self._reply_knobs(lease)
+
+        self.later(mark)
+
+    def _reply_knobs(self, lease: _Lease) -> None:
+        """Reply to a run that waits for other knobs, if there are any, or if it shall stop."""
+        if lease.waiting is None:
+            return
+        ticket, known_w = lease.waiting
+        stops, limit_w = lease.stopped or lease.over, lease.power_limit_w
+        if stops or (limit_w is not None and limit_w != known_w):
+            lease.waiting = None
+            self._send(ticket, {"goes_on": not stops, "power_limit_w": limit_w})
 
     def answer(self, ticket: Any, reply: Mapping[str, Any]) -> None:
         """Send a reply, if the connection is still there."""
@@ -271,6 +296,9 @@ class SessionServer:
             lease.renew()
         if request.kind == "alive":
             self._send(ticket, {"goes_on": not (lease.stopped or lease.over)})
+        elif request.kind == "knobs":
+            lease.waiting = ticket, request.payload["power_limit_w"]
+            self._reply_knobs(lease)
         else:
             self._post(peer.run, request.kind, request.payload, ticket)
         return True

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from wattkeeper.live.controller.launchers import ray as ray_runner
 from wattkeeper.live.controller.launchers.local import check_torch, check_torchrun, command_line
@@ -17,7 +17,7 @@ from wattkeeper.policies.errors import (
     PolicyError,
     ScenarioError,
 )
-from wattkeeper.policies.moments import FIRST
+from wattkeeper.policies.moments import FIRST, Moment
 from wattkeeper.policies.protocols import WHOLE, Options
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, RunInputs
@@ -27,6 +27,9 @@ from wattkeeper.scenarios.spec.sections.workload import ArchitectureSearch
 from wattkeeper.scenarios.spec.variants import DEFAULTS, occupancy_of, policy_of, zoo_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.replay.backend import options_of
+
+MOMENTS: Final[tuple[Moment, ...]] = (*FIRST, "epoch", "signal", "wake")
+"""The moments at which live runs ask `Tune`."""
 
 
 class HostDevices(NamedTuple):
@@ -88,6 +91,8 @@ def equip(
     for variant, inputs in runs.items():
         _check_workload(loaded, inputs, section)
         _check_variant(loaded, variant)
+        if section.workloads:
+            _check_forecasts(loaded, variant, inputs)
         if section.workloads and zoo_of(loaded.scenario, variant) is not None:
             _check_zoo(loaded, variant, inputs, section)
     if section.runner == "torchrun":
@@ -145,6 +150,9 @@ def _check_workload(loaded: LoadedScenario, inputs: RunInputs, section: LiveSect
         raise ScenarioError(
             f"no workload {unknown[0]!r} recurs; there is {', '.join(inputs.recurrences)}",
             document.where(("live", "workloads", unknown[0])))  # fmt: skip
+    if any(profile.pipeline is not None for profile in inputs.profiles.values()):
+        raise ScenarioError("kind: pipeline-parallel jobs do not train live yet: simulate them",
+                            here)  # fmt: skip
     if section.speed is not None and inputs.jobs is None and not inputs.profiles:
         raise ScenarioError("speed: nothing is rehearsed", document.where(("live",)))
     if inputs.jobs is not None and any(milli != WHOLE for milli in
@@ -171,11 +179,23 @@ def _check_variant(loaded: LoadedScenario, variant: str) -> None:
                 f"{point}: {config.kind} needs to know the future, which a live run does not: "
                 "choose another policy, or leave out the variant", point
             ))  # fmt: skip
-        if not set(config.moments) <= set(FIRST):
+        refused = [moment for moment in config.moments if moment not in MOMENTS]
+        if refused:
             raise locate_error(loaded, variant, PolicyError(
-                f"{point}: {config.kind} decides while jobs run ({', '.join(config.moments)}), "
-                "which live runs cannot carry out yet: choose another policy, or leave out the "
-                "variant", point
+                f"{point}: {config.kind} decides at {', '.join(refused)}, but live runs ask at "
+                f"{', '.join(MOMENTS)} alone: choose another policy, or leave out the variant",
+                point
+            ))  # fmt: skip
+
+
+def _check_forecasts(loaded: LoadedScenario, variant: str, inputs: RunInputs) -> None:
+    """Refuse forecasts that read the future where scripts train."""
+    for name, signal in inputs.signals.items():
+        forecast = signal.forecast
+        if forecast is not None and forecast.needs_foresight:
+            raise locate_error(loaded, variant, InputError(
+                f"signals: the forecast {forecast.kind} of {name} reads true values to come, which "
+                "no live run knows: choose another one, or rehearse it (leave out live.workloads)"
             ))  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from wattkeeper.traces.arrow import replace_column
 
 Endings = Sequence[AttemptEnding]
 
-COMPLETE: Final = {"reached", "epochs", "bound", "left"}
+COMPLETE: Final = {"reached", "epochs", "bound", "left", "ended"}
 """Causes of attempts that did not fail."""
 
 

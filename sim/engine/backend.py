@@ -130,6 +130,10 @@ class Listener(Driven):
         """Called when an attempt holds its GPUs without training from now on."""
 
     @abstractmethod
+    def trains(self, attempt: Attempt) -> None:
+        """Called when an attempt trains at the limit that was chosen, its power not known yet."""
+
+    @abstractmethod
     def draws(self, attempt: Attempt, power_w: float, since_s: float, settled: bool) -> None:
         """Called when an attempt trains at a power (W) since a time (s).
 

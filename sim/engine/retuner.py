@@ -118,6 +118,17 @@ class Retuner:
         if self._tunings.get(tuning.start.job.number) is tuning:
             self._carry_out(tuning, knobs)
 
+    def find(self, number: int) -> Tuning | None:
+        """The attempt of a job that is followed, by the job's number."""
+        return self._tunings.get(number)
+
+    def go_on_with(self, number: int, lost: Tuning) -> None:
+        """Let the attempt of a job go on with the knobs and times of one that was lost."""
+        tuning = self._tunings[number]
+        tuning.knobs = lost.knobs._replace(run="go")
+        tuning.measured, tuning.missed = lost.measured, lost.missed
+        self._wake_at(tuning, tuning.knobs.wake_s)
+
     def end(self, number: int) -> int:
         """Forget the attempt of a job, by its number; returns how often its knobs changed."""
         tuning = self._tunings.pop(number, None)
@@ -210,7 +221,7 @@ class Retuner:
         if tuning.wake is not None:
             tuning.wake.cancel()
             tuning.wake = None
-        if time_s != math.inf:
+        if self._loop.now_s < time_s < math.inf:  # it has passed if a lost attempt is repeated
             tuning.wake = Callback(self._woken, tuning)
             schedule_at(self._loop, time_s, tuning.wake)
 

@@ -584,6 +584,11 @@ class World(Listener):
         if attempt.power:
             self._set_power(attempt, 0, now_s)
 
+    def trains(self, attempt: Attempt) -> None:
+        """See `wattkeeper.sim.engine.backend.Listener`."""
+        if self._retuner is not None:
+            self._retuner.training(attempt)
+
     def draws(self, attempt: Attempt, power_w: float, since_s: float, settled: bool) -> None:
         """See `wattkeeper.sim.engine.backend.Listener`."""
         attempt.train(since_s)
@@ -661,12 +666,15 @@ class World(Listener):
         limit_w, profiled = math.nan, False
         if isinstance(decision, Tuned):
             limit_w, profiled = decision.power_limit_w, decision.profiled
+        tuning = None if self._retuner is None else self._retuner.find(attempt.job.number)
         self._record_training(attempt, decision, limit_w, totals, profiled * PROFILED)
         again = attempt.next_try(self._loop.now_s)
         inheritance = self._inheritances.repeat(attempt.job)
         repeated = self._decisions.repeat(decision)
         execution = self.backend.train(again, repeated, inheritance)
         self._follow_attempt(execution, repeated)
+        if tuning is not None and self._retuner is not None and isinstance(repeated, Tuned):
+            self._retuner.go_on_with(attempt.job.number, tuning)
         self._begin(execution, 0.0)
 
     def _retry(self, failed: Attempt) -> None:

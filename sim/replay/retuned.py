@@ -229,12 +229,7 @@ class RetunedTraining(Trained):
 
     def points(self) -> list[tuple[float, float, float]]:
         """See `wattkeeper.sim.attempts.attempt.Execution`."""
-        curve = self.curve
-        fastest_s = curve.epoch(curve.max_limit_w)[0]
-        return [
-            (limit_w, power_w, fastest_s / epoch_s) for limit_w, epoch_s, power_w in
-            zip(curve.limits_w, curve.time_per_epoch_s, curve.average_power_w, strict=True)
-        ]  # fmt: skip
+        return self.curve.points()
 
     def retune(self, knobs: Knobs) -> None:
         """See `wattkeeper.sim.attempts.attempt.Execution`."""

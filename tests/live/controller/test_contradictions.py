@@ -24,7 +24,8 @@ from tests.support.live_runs import (
 
 ENDED = {"kind": "ended", "cause": "reached", "epochs": 0, "time_s": 0, "energy_j": None,
          "power_limit_w": None, "limit_set": True, "how": "counter", "message": ""}  # fmt: skip
-EPOCH = {"kind": "epoch", "epoch": 0, "metric": None, "time_s": 0, "energy_j": None}
+EPOCH = {"kind": "epoch", "epoch": 0, "metric": None, "time_s": 0, "energy_j": None,
+         "is_last": False}  # fmt: skip
 CONTRADICTIONS: list[dict[str, Any]] = [
     ENDED,
     ENDED | {"epochs": 10**9, "time_s": 1},
@@ -34,7 +35,7 @@ CONTRADICTIONS: list[dict[str, Any]] = [
     {"kind": "profiled", "measurements": []},
     {"kind": "profiled", "measurements": [[0, 0, 0]]},
     {"kind": "profiled", "measurements": [[1e300, 1e300, 1e300]] * 9},
-    {"kind": "sleep", "until_s": "1e400"},
+    {"kind": "sleep", "until_s": "1e400", "power_limit_w": None},
     {"kind": "lost", "cause": "crashed", "code": 1},
     {"kind": "exited"},
     {"kind": "halt"},

@@ -39,7 +39,12 @@ class Controller:
         self.said.put((run, kind, dict(payload)))
         self.server.answer(
             ticket,
-            {"assignment": ASSIGNMENT._asdict(), "limit_w": 150.0, "goes_on": True, "now_s": NOW_S},
+            {
+                "assignment": ASSIGNMENT._asdict(),
+                "power_limit_w": 150.0,
+                "goes_on": True,
+                "now_s": NOW_S,
+            },
         )
 
     def coordinator(
@@ -64,7 +69,8 @@ def test_a_coordinator_asks_the_controller(controller: Controller) -> None:
     coordinator.end(AttemptResult("reached", 1, 2.0, None))
     kinds = [controller.said.get(timeout=9) for _ in range(4)]
     assert [kind for _, kind, _ in kinds] == ["begun", "profiled", "epoch", "ended"]
-    assert kinds[2][2] == {"rank": 0, "epoch": 1, "metric": 0.5, "time_s": 2.0, "energy_j": None}
+    epoch = {"epoch": 1, "metric": 0.5, "time_s": 2.0, "energy_j": None, "is_last": False}
+    assert kinds[2][2] == {"rank": 0, **epoch}
 
 
 def test_a_heartbeat_learns_of_a_stop(controller: Controller) -> None:
@@ -72,6 +78,24 @@ def test_a_heartbeat_learns_of_a_stop(controller: Controller) -> None:
     assert coordinator.renew_lease()
     controller.server.stop(RUN)
     assert not coordinator.renew_lease()
+
+
+def test_a_session_that_waits_for_other_knobs_gets_each_once(controller: Controller) -> None:
+    coordinator, server = controller.coordinator(), controller.server
+    server.limit(RUN, 120.0)
+    assert coordinator.await_knobs()
+    assert coordinator.power_limit_w == 120.0
+    server.limit(RUN, 120.0)  # the one that it knows
+    later = threading.Thread(target=coordinator.await_knobs)
+    later.start()
+    later.join(0.1)
+    assert later.is_alive()
+    server.limit(RUN, 90.0)
+    later.join(20)
+    assert coordinator.power_limit_w == 90.0
+    server.stop(RUN)
+    assert not coordinator.await_knobs()
+    assert controller.said.empty()
 
 
 def test_an_unexpected_run_is_told_to_give_up(controller: Controller) -> None:

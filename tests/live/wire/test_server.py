@@ -22,21 +22,36 @@ ENDED = {"kind": "ended", "cause": "reached", "epochs": 3, "time_s": 1.5, "energ
 VALID = [
     ENVELOPE | {"kind": "begun"},
     ENVELOPE | {"kind": "alive"},
-    ENVELOPE | {"kind": "sleep", "until_s": 0.0},
+    ENVELOPE | {"kind": "sleep", "until_s": 0.0, "power_limit_w": None},
+    ENVELOPE | {"kind": "knobs", "power_limit_w": 200.0},
     ENVELOPE | {"kind": "profiled", "measurements": [[200.0, 1.5, 180.0], [100, 2, 90]]},
-    ENVELOPE | {"kind": "epoch", "epoch": 1, "metric": 0.5, "time_s": 2.0, "energy_j": None},
+    ENVELOPE
+    | {
+        "kind": "epoch",
+        "epoch": 1,
+        "metric": 0.5,
+        "time_s": 2.0,
+        "energy_j": None,
+        "is_last": False,
+    },
     ENVELOPE | ENDED,
 ]
 INVALID = [
     '{"number": 1e400}', '{"number": NaN}', '{"number": -1}', '{"number": true}',
     '{"number": 1e3}', f'{{"number": 1{"0" * 4000}}}', '{"rank": 1e400}', '{"run": null}',
     '{"kind": "halt"}', '{"kind": "lost", "cause": "hung"}', '{"kind": []}', '{"kind": {}}',
-    '{"more": 0}', '{"kind": "sleep", "until_s": 1e400}', '{"kind": "sleep", "until_s": -1}',
-    f'{{"kind": "epoch", "epoch": 1{"0" * 400}, "metric": 1, "time_s": 1, "energy_j": null}}',
-    f'{{"kind": "epoch", "epoch": 1, "metric": 1{"0" * 400}, "time_s": 1, "energy_j": null}}',
-    '{"kind": "epoch", "epoch": 1, "metric": "1", "time_s": 1, "energy_j": null}',
-    '{"kind": "epoch", "epoch": 1, "metric": 1, "time_s": NaN, "energy_j": null}',
-    '{"kind": "epoch", "epoch": 1, "metric": 1, "time_s": 1, "energy_j": Infinity}',
+    '{"more": 0}', '{"kind": "sleep", "until_s": 1e400, "power_limit_w": null}',
+    '{"kind": "sleep", "until_s": -1, "power_limit_w": null}',
+    '{"kind": "knobs", "power_limit_w": ""}',
+    '{"kind": "epoch", "epoch": 1, "metric": 1, "time_s": 1, "energy_j": null, "is_last": 0}',
+    f'{{"kind": "epoch", "epoch": 1{"0" * 400}, "metric": 1, "time_s": 1, "energy_j": null'
+    f', "is_last": false}}',
+    f'{{"kind": "epoch", "epoch": 1, "metric": 1{"0" * 400}, "time_s": 1, "energy_j": null'
+    f', "is_last": false}}',
+    '{"kind": "epoch", "epoch": 1, "metric": "1", "time_s": 1, "energy_j": null, "is_last": false}',
+    '{"kind": "epoch", "epoch": 1, "metric": 1, "time_s": NaN, "energy_j": null, "is_last": false}',
+    '{"kind": "epoch", "epoch": 1, "metric": 1, "time_s": 1, "energy_j": Infinity'
+    ', "is_last": false}',
     '{"kind": "profiled", "measurements": [[1, 2]]}',
     '{"kind": "profiled", "measurements": {"0": [1, 2, 3]}}',
     json.dumps(ENDED | {"cause": "crashed"}), json.dumps(ENDED | {"cause": []}),
@@ -65,7 +80,7 @@ def test_all_requests_of_sessions_are_read() -> None:
     for request in VALID:
         assert parse_request(line(request)).payload.items() <= request.items()
     diverged = ENVELOPE | {"kind": "epoch", "epoch": 1, "metric": float("nan"), "time_s": 1,
-                           "energy_j": 1e-300}  # fmt: skip
+                           "energy_j": 1e-300, "is_last": True}  # fmt: skip
     assert parse_request(line(diverged)).kind == "epoch"
 
 

@@ -159,6 +159,12 @@ def test_refused_keys(inside: Command, more: str, facts: tuple[str, ...]) -> Non
     assert_states(done.stderr, "pipes.yaml", *facts)
 
 
+def test_pipelines_do_not_run_live(inside: Command) -> None:
+    Path("pipes.yaml").write_text(SCENARIO.format(profile=MADE_UP, more="", unit_s=0.005))
+    done = inside("run", "pipes.yaml", "--live", "--out", "out", code=2)
+    assert_states(done.stderr, "pipes.yaml:", "kind", "pipeline", "live")
+
+
 def test_clocks_need_a_pipeline(inside: Command) -> None:
     setting = "variants.default.policies.tune=perseus"
     done = inside("run", "quickstart", "--set", setting, "--out", "out", code=2)

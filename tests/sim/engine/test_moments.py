@@ -31,6 +31,8 @@ from tests.support.worlds import (
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.moments import FIRST, Moment
 from wattkeeper.policies.protocols import Context, Knobs, Running
+from wattkeeper.sim.attempts.attempt import AttemptTotals
+from wattkeeper.sim.engine.event_loop import Callback
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.signals import Signal, SignalSeries
 
@@ -373,3 +375,29 @@ class TestRefusals:
         policy = chosen(tune=stub("tune", tune=lambda *_: None))
         with pytest.raises(PolicyError, match="answers with knobs at the start"):
             run_world([job()], KNOWN, policy_set=policy)
+
+
+class TestLost:
+    def test_a_lost_attempt_goes_on_with_the_knobs_in_force(self) -> None:
+        seen: list[tuple[int, Moment, float | None]] = []
+
+        def tune(ctx: Context, running: Running) -> Knobs | None:
+            seen.append((running.start.attempt, running.moment, running.knobs.power_limit_w))
+            if running.moment == "start":
+                return Knobs(250.0, wake_s=1.0)
+            return Knobs(100.0, wake_s=5.0) if running.start.attempt == 1 else None
+
+        policy = chosen(tune=stub("tune", tune=tune, moments=(*FIRST, "wake")))
+        world = build_world([job()], KNOWN, policy_set=policy, max_attempts=2)
+
+        def lose(_: object) -> None:
+            (execution,) = world._running.values()
+            execution.pause()
+            decision = execution.decision  # type: ignore[attr-defined]
+            world.lost(execution.attempt, decision, AttemptTotals(1, 2.0, 200.0, False))
+
+        world.env.schedule_at(3.0, Callback(lose))
+        world.run()
+        assert seen == [(1, "start", None), (1, "wake", 250.0), (2, "wake", 100.0)]
+        assert [row.power_limit_w for row in attempts(world)] == [100.0, 100.0]
+        assert attempts(world)[1].time_s == pytest.approx(5 * CURVE.epoch(100.0)[0])
