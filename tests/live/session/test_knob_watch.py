@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -29,11 +30,15 @@ def watch(controller: Controller) -> tuple[KnobWatch, list[float], threading.Eve
     return made, limits, stop
 
 
+def is_last(limits: list[float], limit_w: float) -> bool:
+    return limits[-1:] == [limit_w]
+
+
 def test_a_limit_is_put_in_force_while_the_training_goes_on(controller: Controller) -> None:
     made, limits, stop = watch(controller)
     for limit_w in (120.0, 90.0):
         controller.server.limit(RUN, limit_w)
-        until(lambda limit_w=limit_w: limits[-1:] == [limit_w])
+        until(partial(is_last, limits, limit_w))
     clock = WallClock()
     assert made.sleep_until(clock.now_s() + 60, 90.0)  # the change ends the sleep
     assert not stop.is_set()
