@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
@@ -11,11 +12,16 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.scenarios.spec.case_names import base_of, name_as_written
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import Scenario
-from wattkeeper.scenarios.spec.sections.cluster import Facility, MixedCluster, UniformCluster
+from wattkeeper.scenarios.spec.sections.cluster import (
+    Facility,
+    FollowedCap,
+    MixedCluster,
+    UniformCluster,
+)
 from wattkeeper.scenarios.spec.variants import cluster_of, occupancy_of
 from wattkeeper.scenarios.spec.wording import plural
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
-from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
+from wattkeeper.sim.cluster.cluster_spec import CapSignal, ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.traces.library import store
 from wattkeeper.traces.library.folder import read
 from wattkeeper.traces.trace import Trace
@@ -137,14 +143,15 @@ def cluster_spec(
         absent = sorted({group.gpu_type for group in groups} - set(stated))
         if absent:
             raise InputError(f"power: no entry for {', '.join(absent)}")
-    sleep, preemption = cluster.sleep, cluster.preemption
+    sleep, preemption, cap = cluster.sleep, cluster.preemption, cluster.power_cap_w
     asleep_w = 0.0 if sleep is None else sleep.power_w
     return ClusterSpec(
         groups=tuple(groups),
         power={name: GpuPower(idle_w, busy_w, asleep_w) for name, (idle_w, busy_w) in
                stated.items()},
         pue=cluster.pue,
-        power_cap_w=cluster.power_cap_w,
+        power_cap_w=math.inf if isinstance(cap, FollowedCap) else cap,
+        cap=CapSignal(cap.signal, cap.obey, cap.share) if isinstance(cap, FollowedCap) else None,
         sleep_after_s=None if sleep is None else sleep.after_s,
         wake_s=0.0 if sleep is None else sleep.wake_s,
         checkpoint_s=preemption.checkpoint_s,

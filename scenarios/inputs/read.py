@@ -69,6 +69,12 @@ def _read_traces(loaded: LoadedScenario, *, live: bool) -> ScenarioInputs:
         return ScenarioInputs(dict.fromkeys(scenario.variants, search))
     for used in clusters:
         check_cap(used, document)
+        if live and used.spec.cap is not None:
+            raise InputError(
+                f"{used.label}power_cap_w: a cap that follows a signal is obeyed in simulated runs "
+                "only; give a number",
+                used.where(document, "power_cap_w"),
+            )
     if isinstance(workload, PipelineWorkload):
         if live:
             what = "workload.kind: a pipeline can be simulated, not run live; leave out --live"

@@ -24,6 +24,7 @@ from wattkeeper.scenarios.spec.sections.signals import (
 )
 from wattkeeper.scenarios.spec.variants import DEFAULTS, electricity_of, policy_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
+from wattkeeper.sim.cluster.cluster_spec import CapSignal, ClusterSpec
 from wattkeeper.sim.engine.signals import SignalSeries
 from wattkeeper.sim.results.accounting import Tariff
 from wattkeeper.traces.electricity.forms import Quantity, SeriesOptions
@@ -51,7 +52,8 @@ def read_signals(
     signals: dict[str, dict[str, SignalInput]] = {}
     for variant in scenario.variants:
         signals[variant] = {}
-        for name in _names_read(loaded, variant):
+        cap = inputs.runs[variant].cluster.cap
+        for name in _names_read(loaded, variant, cap):
             section = scenario.signals.get(name, SignalSection())
             with locate_errors(document, "signals", name):
                 stated = section.series
@@ -66,20 +68,35 @@ def read_signals(
                     series = _of_rate(loaded, variant, name, inputs.runs[variant].tariff)
                 if section.forecast is not None:
                     section.forecast.check(name, series.slot_s, series.before)
+            if cap is not None and cap.name == name:
+                _check_cap(loaded, inputs.runs[variant].cluster, series)
             signals[variant][name] = SignalInput(series, section.forecast)
     unread = set(scenario.signals).difference(*signals.values())
     if unread:
         name = min(unread)
         raise ScenarioError(
-            f"no policy reads the signal {name!r}", document.where(("signals", name))
+            f"no policy reads the signal {name!r}, and no power cap follows it",
+            document.where(("signals", name)),
         )
     return signals
 
 
-def _names_read(loaded: LoadedScenario, variant: str) -> dict[str, None]:
-    """The signals that policies of a variant read."""
+def _check_cap(loaded: LoadedScenario, cluster: ClusterSpec, series: SignalSeries) -> None:
+    """Refuse a power cap below which the GPUs cannot even idle."""
+    least_w, idle_w = float(series.value.min()), cluster.idle_power_w
+    if least_w < idle_w:
+        raise ScenarioError(
+            f"power_cap_w: the signal {series.name!r} falls to {least_w:g} W, and all GPUs draw "
+            f"{idle_w:g} W while they idle",
+            loaded.document.where(("signals", series.name)),
+        )
+
+
+def _names_read(loaded: LoadedScenario, variant: str, cap: CapSignal | None) -> dict[str, None]:
+    """The signals that policies of a variant read, or its power cap follows."""
     configs = (policy_of(loaded.scenario, variant, point) for point in DEFAULTS)
-    return dict.fromkeys(name for config in configs for name in config.signals)
+    names = dict.fromkeys(name for config in configs for name in config.signals)
+    return names if cap is None else names | {cap.name: None}
 
 
 def _of_rate(loaded: LoadedScenario, variant: str, name: str, tariff: Tariff) -> SignalSeries:
@@ -91,7 +108,12 @@ def _of_rate(loaded: LoadedScenario, variant: str, name: str, tariff: Tariff) ->
                 return _of_file(name, rate, tariff.origin_s)
             return _state(name, rate, UNITS[name])
     configs = (policy_of(loaded.scenario, variant, point) for point in DEFAULTS)
-    reader = next(config for config in configs if name in config.signals)
+    reader = next((config for config in configs if name in config.signals), None)
+    if reader is None:
+        raise ScenarioError(
+            f"power_cap_w follows the signal {name!r}: state it (signals.{name})",
+            loaded.document.where(("cluster", "power_cap_w")),
+        )
     what = f"{reader.point}: {reader.kind} reads the signal {name!r}: state it (signals.{name})"
     if name in RATES:
         what += f", or electricity.{name}"

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
 from wattkeeper.policies.arrays import Ints
+from wattkeeper.policies.planning.sharing import Sharing
 from wattkeeper.policies.protocols import Job
 
 
@@ -43,6 +45,21 @@ class GpuPower:
 
 
 @dataclass(frozen=True)
+class CapSignal:
+    """A power cap that follows a signal.
+
+    Attributes:
+        name: The signal, W.
+        obey: Whether jobs are preempted when it falls, or limited as far as that suffices.
+        share: How the cap is shared out among running jobs.
+    """
+
+    name: str
+    obey: Literal["preempt", "limits"] = "preempt"
+    share: Sharing = "marginal"
+
+
+@dataclass(frozen=True)
 class ClusterSpec:
     """The nodes of a cluster, their power, and overheads of preemption and sleep.
 
@@ -51,6 +68,8 @@ class ClusterSpec:
         power: By GPU type.
         pue: Power usage effectiveness: power of the whole facility over that of its GPUs.
         power_cap_w: Largest power of all GPUs; jobs above it do not start; None: no cap.
+            Infinite if it follows a signal.
+        cap: The signal that the cap follows; None: it does not change.
         sleep_after_s: Time after which a node whose GPUs are all free sleeps; None: never.
         wake_s: Time that a node takes to wake.
         checkpoint_s: Time that a node takes to save the state of a preempted job.
@@ -61,6 +80,7 @@ class ClusterSpec:
     power: Mapping[str, GpuPower]
     pue: float = 1.0
     power_cap_w: float | None = None
+    cap: CapSignal | None = None
     sleep_after_s: float | None = None
     wake_s: float = 0.0
     checkpoint_s: float = 0.0

@@ -112,6 +112,31 @@ class PowerBudget:
         more_w = self.most_w(job, gpu_type) - self._spec.idle_w(job, gpu_type)
         return more_w <= self._free_w + released_w + SLACK_W
 
+    def set_cap(self, cap_w: float) -> None:
+        """Keep below another cap, W, from now on; the power held may exceed it."""
+        assert self.cap_w is not None
+        self.cap_w = cap_w
+        self._free_w = cap_w - self._spec.idle_power_w
+        for more_w, _ in self._held_w.values():
+            self._free_w -= more_w
+
+    @property
+    def spare_w(self) -> float:
+        """What is left below the cap, W; below 0 if the power held exceeds it."""
+        return self._free_w
+
+    def counts(self, number: int) -> bool:
+        """Whether a job, by its number, is counted."""
+        return number in self._held_w
+
+    def more_w(self, number: int) -> float:
+        """What a job, by its number, holds beyond its idle GPUs, W."""
+        return self._held_w.get(number, (0.0, 0.0))[0]
+
+    def total_w(self, number: int) -> float:
+        """What a job, by its number, holds, its idle GPUs included, W."""
+        return sum(self._held_w.get(number, (0.0, 0.0)))
+
     def allows_change(self, job: Job, power_w: float) -> bool:
         """Whether a running job may draw so much from now on."""
         held = self._held_w.get(job.number)
@@ -143,7 +168,7 @@ class PowerBudget:
 
     def held_w(self, job: Job) -> float:
         """What a job holds of the budget, beyond its idle GPUs."""
-        return self._held_w.get(job.number, (0.0, 0.0))[0]
+        return self.more_w(job.number)
 
 
 def _nodes(placement: Placement) -> Iterable[int]:

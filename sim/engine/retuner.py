@@ -26,6 +26,7 @@ class Tuning:
         start: What `Tune` was shown at the start.
         configuration: The choice of `Configure`.
         knobs: What is in force.
+        chosen_w: The limit that `Tune` chose, which a power cap may lower, W.
         retunes: How often knobs changed after the start.
         measured: What was measured of power limits.
         wake: When `Tune` is asked again; None if it did not ask for that.
@@ -41,6 +42,7 @@ class Tuning:
         self.start = start
         self.configuration = configuration
         self.knobs = knobs
+        self.chosen_w = knobs.power_limit_w
         self.retunes = 0
         self.measured: tuple[Measurement, ...] = ()
         self.wake: Callback | None = None
@@ -108,6 +110,7 @@ class Retuner:
         tuning = self._tunings[number]
         tuning.measured = measured
         tuning.knobs = knobs._replace(run="go")
+        tuning.chosen_w = knobs.power_limit_w
         self._wake_at(tuning, knobs.wake_s)
         if knobs.run != "go":  # once it trains
             late = Callback(self._carry_out_late, (tuning, knobs))
@@ -137,6 +140,30 @@ class Retuner:
         if tuning.wake is not None:
             tuning.wake.cancel()
         return tuning.retunes
+
+    def chosen_w(self, number: int) -> float:
+        """The limit that `Tune` chose for a job, W; infinite if it chose none."""
+        tuning = self._tunings.get(number)
+        return math.inf if tuning is None or tuning.chosen_w is None else tuning.chosen_w
+
+    def limit_w(self, number: int) -> float:
+        """The limit of a job that is in force, W; NaN if it is not known."""
+        tuning = self._tunings.get(number)
+        limit_w = None if tuning is None else tuning.knobs.power_limit_w
+        return math.nan if limit_w is None else limit_w
+
+    def set_limit(self, number: int, limit_w: float) -> None:
+        """Note that a power cap set the limit of a job, W."""
+        tuning = self._tunings.get(number)
+        if tuning is not None:
+            tuning.knobs = tuning.knobs._replace(power_limit_w=limit_w)
+            tuning.retunes += 1
+
+    def set_share(self, number: int, share_w: float) -> None:
+        """Note a job's share of the power cap, W."""
+        tuning = self._tunings.get(number)
+        if tuning is not None:
+            tuning.share_w = share_w
 
     def is_paused(self, number: int) -> bool:
         """Whether `Tune` paused the attempt of a job."""
@@ -197,6 +224,8 @@ class Retuner:
             self._stop(execution)
             return
         self._wake_at(tuning, knobs.wake_s)
+        if knobs.power_limit_w is not None:
+            tuning.chosen_w = knobs.power_limit_w
         knobs = self._allowed(execution, knobs)
         keeps_clocks = knobs.clock_mhz is None and knobs.plan is None
         now = knobs._replace(

@@ -54,6 +54,7 @@ from wattkeeper.sim.engine.event_loop import (
 from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.inheritances import Inheritances
 from wattkeeper.sim.engine.node_states import NodeStates, PowerBudget
+from wattkeeper.sim.engine.power_cap import PowerCap, Retries
 from wattkeeper.sim.engine.recorder import (
     ABSENT,
     EARLY,
@@ -63,7 +64,6 @@ from wattkeeper.sim.engine.recorder import (
     Recorder,
     whole_units,
 )
-from wattkeeper.sim.engine.retries import Retries
 from wattkeeper.sim.engine.retuner import Retuner
 from wattkeeper.sim.engine.rng import RandomStreams
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
@@ -145,7 +145,9 @@ class World(Listener):
         self._suspended: dict[int, Paused] = {}
         self._retuner: Retuner | None = None
         moments = policies.tune.moments
-        if stragglers or set(moments) - set(FIRST):
+        cap = cluster.spec.cap
+        self._shares_cap = cap is not None and cap.obey == "limits"
+        if stragglers or self._shares_cap or set(moments) - set(FIRST):
             self._retuner = Retuner(
                 env, self._decisions, moments, self._pause, self._go_on, self._stop, self._allowed
             )
@@ -158,6 +160,15 @@ class World(Listener):
         self._nodes = NodeStates(cluster, self.recorder)
         self._budget = PowerBudget(cluster.spec, backend)
         self._capped = cluster.spec.power_cap_w is not None
+        self._cap: PowerCap | None = None
+        self._is_cap_unshared = False
+        self._idle_caps = 0
+        self._by_cap = -1
+        if cap is not None:
+            self._journal.add_maker("cap", cap.obey)
+            self._by_cap = self._journal.maker_of("cap")
+            self._cap = PowerCap(cap, self._budget, self._running, self._retuner, self._evict)
+            self._budget.set_cap(self._signals[cap.name].view(env).value)
         self._room = Feasibility(cluster, self._budget, place, self._running, self._paused)
         self._retries = Retries(self._budget, self._room, self._decide)
         self._arrivals = source.arrivals()
@@ -185,6 +196,8 @@ class World(Listener):
         if self._retuner is not None and self._retuner.wants("signal"):
             for name in self._followed:
                 self._follow(name)
+        if self.cluster.spec.cap is not None:
+            self._follow_cap(self.cluster.spec.cap.name)
         with _uncollected():
             self.env.run()
         if self._waiting or self._retries.stalled:
@@ -208,6 +221,25 @@ class World(Listener):
         assert retuner is not None
         retuner.ask_all("signal")
         self._follow(name)
+
+    def _follow_cap(self, name: str) -> None:
+        """Schedule the next power cap, while it may matter."""
+        is_idle = not self._running and self._loop.next_arrival_s == NEVER
+        self._idle_caps = self._idle_caps + 1 if is_idle else 0
+        is_over = is_idle and not (self._waiting or self._suspended)
+        if is_over or self._idle_caps > MOST_IDLE_WAKES:
+            return
+        change_s = self._signals[name].next_change_s(self._loop.now_s)
+        if change_s != NEVER:
+            schedule_at(self._loop, change_s, Callback(self._cap_changed, name), SIGNAL)
+
+    def _cap_changed(self, name: str) -> None:
+        assert self._cap is not None
+        self._cap.change(self._signals[name].view(self.env).value)
+        self._room.shrink()
+        self._room.grow()
+        self._ask_for_pass()
+        self._follow_cap(name)
 
     def _left_waiting(self, more: str = "") -> PolicyError:
         stalled = (attempt.job for attempt in self._retries.stalled.values())
@@ -252,6 +284,9 @@ class World(Listener):
     def schedule(self) -> None:
         """Preempt and start what `Select` chooses, until it chooses nothing."""
         select, ctx, room = self._select, self._select_ctx, self._room
+        if self._is_cap_unshared and self._cap is not None:
+            self._cap.share()
+            self._is_cap_unshared = False
         room.begin_pass()
         if self._retries.stalled:
             self._retries.go_on()
@@ -529,6 +564,29 @@ class World(Listener):
         self._paused[job.number] = Paused(execution, now_s)
         self._waiting[job.number] = job
 
+    def _evict(self, execution: Execution) -> None:
+        """Preempt an attempt for the power cap."""
+        attempt, now_s = execution.attempt, self._loop.now_s
+        number = attempt.job.number
+        waiting, free = len(self._waiting), self.cluster.free_gpus
+        self._journal.add(
+            now_s, self._by_cap, number, attempt.number, self._preempts, waiting, free
+        )
+        if self._retuner is not None and self._retuner.is_paused(number):
+            since_s = attempt.tune_paused_since_s
+            self._suspend(execution)
+            attempt.tune_paused_since_s = since_s
+            return
+        del self._running[number]
+        execution.pause()
+        self._vacate(attempt)
+        attempt.preemptions += 1
+        self._paused[number] = Paused(execution, now_s)
+        self._tell_select(self._select.on_pause, attempt.job)
+        self._waiting[number] = attempt.job
+        self._tell_select(self._select.on_resume, attempt.job)
+        self._loop.pass_is_due = True
+
     def _vacate(self, attempt: Attempt) -> None:
         """Take the GPUs from an attempt that was paused, whose nodes save its state."""
         now_s = self._loop.now_s
@@ -547,6 +605,13 @@ class World(Listener):
             self._nodes.vacate(attempt.placement, self._loop.now_s)
         self._budget.release(job)
         self._room.grow()
+        if self._shares_cap:
+            self._share_cap_again()
+
+    def _share_cap_again(self) -> None:
+        """Share the power cap out anew at the end of this time."""
+        self._is_cap_unshared = True
+        self._loop.pass_is_due = True
 
     def close_node(self, node: int) -> None:
         """Start no further job on a node; those on it continue. Its free GPUs draw idle power.
@@ -605,6 +670,8 @@ class World(Listener):
         if settled and self._capped:
             self._budget.settle(attempt.job, power_w)
             self._room.grow()
+            if self._shares_cap:
+                self._share_cap_again()
             self._ask_for_pass()
 
     def _set_power(self, attempt: Attempt, power: int, since_s: float) -> None:

@@ -93,6 +93,8 @@ class RetunedRun(RecordedRun):
     def points(self) -> list[tuple[float, float, float]]:
         """See `wattkeeper.sim.attempts.attempt.Execution`."""
         job, gpu_type = self.attempt.job, self.attempt.gpu_type
+        if not self.power.is_limited(gpu_type):
+            return []
         limits_w = self.power.options(job, gpu_type).limits_w[0]
         return [(limit_w, *self.power.under_limit(job, gpu_type, limit_w)) for limit_w in limits_w]
 

@@ -70,6 +70,10 @@ class UnprofiledPower:
             )
         return each_w * job.gpus_held
 
+    def is_limited(self, gpu_type: str) -> bool:
+        """Whether there is a model of power limits of a GPU type."""
+        return gpu_type in self._limits
+
     def options(self, job: Job, gpu_type: str) -> Options:
         """The power limits that may be chosen for a job.
 

@@ -1,10 +1,11 @@
 """The section of scenario files on the cluster."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, PositiveInt, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
+from wattkeeper.policies.planning.sharing import Sharing
 from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.scenarios.spec.sections.values import Seconds, Watts
 
@@ -71,14 +72,28 @@ class Preemption(Section):
     """Time for which it holds its GPUs idle before it goes on, s."""
 
 
+class FollowedCap(Section):
+    """A power cap that changes over time."""
+
+    signal: str
+    """Name of a signal (`signals`), W."""
+    obey: Literal["preempt", "limits"] = "preempt"
+    """What happens when it falls: `preempt` preempts jobs, last started first; `limits` lowers
+    power limits first, and raises them again when there is room."""
+    share: Sharing = "marginal"
+    """How `limits` shares the cap out: by the speed that a watt gives (`marginal`), the same
+    fraction of each job's highest power (`proportional`), or of its highest limit (`common`)."""
+
+
 class Facility(Section):
     """Keys of all clusters."""
 
     pue: Annotated[float, Field(ge=1, le=10)] = 1.0
     """Power usage effectiveness: power of the whole facility over that of its GPUs."""
-    power_cap_w: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    power_cap_w: Annotated[float, Field(gt=0, le=1e9)] | FollowedCap | None = None
     """Cap on the power of all GPUs together, before `pue`, W: a job waits if it could exceed the
-    cap. Free GPUs count as idle, asleep or not. No cap if absent."""
+    cap. A mapping names a signal that it follows. Free GPUs count as idle, asleep or not. No cap if
+    absent."""
     sleep: Sleep | None = None
     """Sleep of free nodes; they never sleep if absent."""
     preemption: Preemption = Preemption()

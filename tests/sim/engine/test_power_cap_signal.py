@@ -1,0 +1,192 @@
+"""A power cap that follows a signal is never exceeded, and work is conserved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.worlds import (
+    GPU,
+    LIMITS_W,
+    OTHER_GPU,
+    AttemptRow,
+    SquareRoot,
+    attempts,
+    build_world,
+    by_job,
+    chosen,
+    job,
+    run_world,
+    spec,
+    steady,
+    stub,
+    timeline_of,
+)
+from wattkeeper.policies.moments import FIRST
+from wattkeeper.policies.profile import Profile
+from wattkeeper.policies.protocols import Context, Knobs, Running
+from wattkeeper.sim.cluster.cluster_spec import CapSignal, ClusterSpec, GpuPower, NodeGroup
+from wattkeeper.sim.engine.rng import NamedStreams
+from wattkeeper.sim.engine.signals import Signal, SignalSeries
+from wattkeeper.sim.engine.world import World
+
+PROFILED = steady(5.0, 2.0)
+CURVE = PROFILED.curves[32]
+KNOWN = by_job(
+    PROFILED,
+    Profile("cnn", OTHER_GPU, 1, 0.9, PROFILED.max_epochs, 32, LIMITS_W[-1], {32: CURVE}),
+)
+
+
+def signal(name: str, length_s: float, values: list[float]) -> Signal:
+    starts = np.arange(len(values)) * np.float64(length_s)
+    return Signal(SignalSeries(name, starts, np.array(values, dtype=np.float64)), None,
+                  NamedStreams(1))  # fmt: skip
+
+
+def capped(cluster: ClusterSpec, **rules: Any) -> ClusterSpec:
+    return replace(cluster, power_cap_w=np.inf, cap=CapSignal("cap", **rules))
+
+
+def check_cap(world: World, length_s: float, caps: list[float]) -> None:
+    """The power of each span of the timeline is below the caps of all slots that it meets."""
+    line = timeline_of(world)
+    for begin_s, end_s, power_w in zip(line.time_s, [*line.time_s[1:], np.inf], line.power_w,
+                                       strict=True):  # fmt: skip
+        first = int(np.floor(begin_s / length_s + 1e-9))
+        last = int(np.ceil(min(end_s / length_s, 1e6) - 1e-9))
+        met = caps[first:last] or caps[-1:]
+        assert power_w <= min(met) + 1e-3, (begin_s, end_s)
+
+
+class TestPreempt:
+    def test_the_last_one_started_is_preempted_and_resumes(self) -> None:
+        world = run_world(
+            [job("a"), job("b", 1.0)], KNOWN, capped(spec(1, 2)),
+            signals={"cap": signal("cap", 4.0, [500, 300, 500])},
+        )  # fmt: skip
+        rows = {row.job_id: row for row in attempts(world)}
+        assert [rows[name].preemptions for name in "ab"] == [0, 1]
+        assert rows["a"].finish_time_s == pytest.approx(10.0)
+        assert rows["b"].finish_time_s == pytest.approx(15.0)
+        assert world.recorder.journal.makers[-1] == ("cap", "preempt")
+
+
+class TestLimits:
+    def test_limits_fall_and_rise_with_the_cap(self) -> None:
+        world = run_world(
+            [job("a"), job("b")], KNOWN, capped(spec(1, 2), obey="limits", share="common"),
+            signals={"cap": signal("cap", 4.0, [500, 2 * CURVE.average_power_w[0], 500])},
+        )  # fmt: skip
+        slow = CURVE.epoch(250.0)[0] / CURVE.epoch(100.0)[0]
+        for row in attempts(world):
+            assert row.preemptions == 0
+            assert row.power_limit_w == 250.0
+            assert row.finish_time_s == pytest.approx(10.0 + 4.0 * (1 - slow))
+
+    def test_jobs_are_preempted_where_the_lowest_limits_do_not_suffice(self) -> None:
+        world = run_world(
+            [job("a"), job("b")], KNOWN, capped(spec(1, 2), obey="limits"),
+            signals={"cap": signal("cap", 4.0, [500, CURVE.average_power_w[0] + 20, 500])},
+        )  # fmt: skip
+        assert [row.preemptions for row in attempts(world)] == [0, 1]
+
+    def test_the_power_of_a_job_that_ended_goes_to_the_others(self) -> None:
+        cap_w = 2 * CURVE.average_power_w[0]
+        world = run_world(
+            [job("a", scale=0.5), job("b")], KNOWN, capped(spec(1, 2), obey="limits"),
+            signals={"cap": signal("cap", 1.0, [500, cap_w])},
+        )  # fmt: skip
+        assert attempts(world)[1].power_limit_w not in (None, 100.0)
+
+
+class TestMoment:
+    @pytest.mark.parametrize("obey", ["preempt", "limits"])
+    def test_a_policy_is_told_its_share(self, obey: str) -> None:
+        shares = []
+
+        def tune(ctx: Context, running: Running) -> Knobs | None:
+            if running.moment == "cap":
+                shares.append(running.share_w)
+                return None
+            return Knobs(LIMITS_W[-1])
+
+        policy = chosen(tune=stub("tune", tune=tune, moments=(*FIRST, "cap"), signals=()))
+        run_world(
+            [job("a"), job("b")], KNOWN, capped(spec(1, 2), obey=obey), policy,
+            signals={"cap": signal("cap", 4.0, [500, 400])},
+        )  # fmt: skip
+        assert shares
+        assert sum(shares[:2]) <= 400
+
+
+def mixed() -> ClusterSpec:
+    groups = (NodeGroup(GPU, 2, 1), NodeGroup(OTHER_GPU, 1, 2))
+    return ClusterSpec(groups, {GPU: GpuPower(20.0, 250.0), OTHER_GPU: GpuPower(30.0, 250.0)})
+
+
+class TestNeverExceeded:
+    @settings(max_examples=200, deadline=None)
+    @given(
+        caps=st.lists(st.sampled_from([340.0, 420.0, 500.0, 640.0, 1000.0]), min_size=1,
+                      max_size=12),
+        length_s=st.floats(0.5, 6.0),
+        limits=st.lists(st.sampled_from(LIMITS_W), min_size=1, max_size=12),
+        workloads=st.lists(st.sampled_from(["cnn", None]), min_size=1, max_size=6),
+        obey=st.sampled_from(["preempt", "limits"]),
+        share=st.sampled_from(["marginal", "proportional", "common"]),
+        select=st.sampled_from(["fifo", "srtf", "las", "easy-backfill"]),
+        pauses=st.booleans(),
+        holds=st.booleans(),
+        costs=st.sampled_from([(0.0, 0.0), (0.5, 0.3)]),
+    )  # fmt: skip
+    def test_a_cap_that_steps_down_and_up_under_load(
+        self, caps: list[float], length_s: float, limits: list[float], workloads: list[str | None],
+        obey: str, share: str, select: str, pauses: bool, holds: bool, costs: tuple[float, float],
+    ) -> None:  # fmt: skip
+        def tune(ctx: Context, running: Running) -> Knobs:
+            value = ctx.signal("s").value
+            if running.moment == "start":
+                return Knobs(LIMITS_W[-1])
+            return Knobs(value, run="pause" if pauses and value == LIMITS_W[0] else "go")
+
+        config = stub(
+            "tune", tune=tune, moments=(*FIRST, "signal", "cap"), signals=("s",),
+            limits_unprofiled=True,
+        )  # fmt: skip
+        cluster = replace(mixed(), checkpoint_s=costs[0], restore_s=costs[1])
+        caps = [*caps, 1000.0]
+        jobs = [job(str(n), n * 0.7).replace(workload=name) for n, name in enumerate(workloads)]
+        world = build_world(
+            jobs, KNOWN, capped(cluster, obey=obey, share=share),
+            replace(chosen(select=select), tune=config), holds_pauses=holds,
+            signals={
+                "cap": signal("cap", length_s, caps),
+                "s": signal("s", length_s * 0.7, [*limits, LIMITS_W[-1]]),
+            },
+        )  # fmt: skip
+        world.run()
+        check_cap(world, length_s, caps)
+        rows = attempts(world)
+        assert sorted(row.job_id for row in rows) == sorted(each.job_id for each in jobs)
+        assert all(row.reached_target for row in rows)
+        work = [0.0] * len(rows)
+        for index, from_s, to_s, energy_j in zip(*world.recorder.draws(), strict=True):
+            work[index] += (to_s - from_s) * speed(rows[index], energy_j / (to_s - from_s))
+        assert work == pytest.approx([10.0] * len(rows), rel=1e-6)
+
+
+def speed(row: AttemptRow, power_w: float) -> float:
+    """The speed of a job that draws so much; 0 if it draws what its GPU draws idle."""
+    if power_w < 50:
+        return 0.0
+    if row.workload is None:
+        return SquareRoot().under_limit(power_w, 250.0)[1]
+    known = np.abs(np.array(CURVE.average_power_w) - power_w)
+    assert known.min() < 1e-3
+    return CURVE.epoch(250.0)[0] / CURVE.epoch(CURVE.limits_w[int(known.argmin())])[0]
