@@ -31,7 +31,7 @@ SECTIONS = {
     "Studies": ("report", "sweeps", "compare", "timeline", "results", "metrics", "bench",
                 "validation", "promises"),
     "Input": ("formats", "formats-clusters", "fetch", "generate", "clusters", "power-model",
-              "electricity", "signals", "forecasts", "chase", "perseus",
+              "electricity", "signals", "power-caps", "forecasts", "chase", "perseus",
               "record"),
     "Live": ("live", "session", "devices", "zoo"),
     "Extend": ("policy",),
