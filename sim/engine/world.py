@@ -513,10 +513,10 @@ class World(Listener):
 
     def _allowed(self, execution: Execution, knobs: Knobs) -> Knobs:
         """The knobs with the highest power limit up to theirs that the power cap allows."""
-        if not self._capped or knobs.power_limit_w is None:
-            return knobs
         attempt = execution.attempt
         job = attempt.job
+        if not self._budget.counts(job.number) or knobs.power_limit_w is None:
+            return knobs  # without GPUs: it counts with the most that it may draw when it has some
         allowed = [
             (limit_w, power_w) for limit_w, power_w, _ in execution.points()
             if limit_w <= knobs.power_limit_w and self._budget.allows_change(job, power_w)

@@ -202,6 +202,7 @@ def build_world(
     holds_pauses: bool = False,
     signals: Mapping[str, SignalSource] | None = None,
     stragglers: Mapping[str, Stragglers] | None = None,
+    measured_w: Sequence[float] = (),
 ) -> World:
     """A world that has not run yet."""
     env = SimulationEnvironment()
@@ -211,7 +212,7 @@ def build_world(
     known = by_job(profile()) if profiles is None else profiles
     hardware = Cluster(cluster or spec())
     limits = dict.fromkeys(hardware.spec.gpu_types, SquareRoot())
-    unprofiled = UnprofiledPower(hardware.spec.busy_w, limits)
+    unprofiled = UnprofiledPower(hardware.spec.busy_w, limits, measured_w)
     backend = Replay(env, known, draws, rules.objective, unprofiled, occupancy, profiling)
     world = World(
         env, hardware, source, backend, policy_set or chosen(), rules, draws, signals=signals,

@@ -125,6 +125,21 @@ class TestMoment:
         assert sum(shares[:2]) <= 400
 
 
+def test_a_job_without_gpus_gets_the_limit_with_which_it_goes_on() -> None:
+    def tune(ctx: Context, running: Running) -> Knobs:
+        value = ctx.signal("s").value
+        return Knobs(value or None, run="go" if value else "pause")
+
+    config = stub("tune", tune=tune, moments=(*FIRST, "signal"), signals=("s",))
+    world = run_world(
+        [job()], KNOWN, capped(spec(1, 1)), chosen(tune=config),
+        signals={"cap": signal("cap", 4.0, [500]), "s": signal("s", 3.0, [250, 0, 100])},
+    )  # fmt: skip
+    (row,) = attempts(world)
+    assert row.power_limit_w == 100.0
+    assert row.finish_time_s == pytest.approx(6.0 + 7.0 * 2.5**0.5)
+
+
 def mixed() -> ClusterSpec:
     groups = (NodeGroup(GPU, 2, 1), NodeGroup(OTHER_GPU, 1, 2))
     return ClusterSpec(groups, {GPU: GpuPower(20.0, 250.0), OTHER_GPU: GpuPower(30.0, 250.0)})
@@ -137,7 +152,7 @@ class TestNeverExceeded:
                       max_size=12),
         length_s=st.floats(0.5, 6.0),
         limits=st.lists(st.sampled_from(LIMITS_W), min_size=1, max_size=12),
-        workloads=st.lists(st.sampled_from(["cnn", None]), min_size=1, max_size=6),
+        workloads=st.lists(st.sampled_from(["cnn", None, 120.0, 230.0]), min_size=1, max_size=6),
         obey=st.sampled_from(["preempt", "limits"]),
         share=st.sampled_from(["marginal", "proportional", "common"]),
         select=st.sampled_from(["fifo", "srtf", "las", "easy-backfill"]),
@@ -146,9 +161,13 @@ class TestNeverExceeded:
         costs=st.sampled_from([(0.0, 0.0), (0.5, 0.3)]),
     )  # fmt: skip
     def test_a_cap_that_steps_down_and_up_under_load(
-        self, caps: list[float], length_s: float, limits: list[float], workloads: list[str | None],
-        obey: str, share: str, select: str, pauses: bool, holds: bool, costs: tuple[float, float],
+        self, caps: list[float], length_s: float, limits: list[float],
+        workloads: list[str | float | None],
+        obey: str, share: str, select: str, pauses: bool, holds: bool,
+        costs: tuple[float, float],
     ) -> None:  # fmt: skip
+        """A number among the workloads is the measured power (W) of a job without a workload."""
+
         def tune(ctx: Context, running: Running) -> Knobs:
             value = ctx.signal("s").value
             if running.moment == "start":
@@ -161,10 +180,15 @@ class TestNeverExceeded:
         )  # fmt: skip
         cluster = replace(mixed(), checkpoint_s=costs[0], restore_s=costs[1])
         caps = [*caps, 1000.0]
-        jobs = [job(str(n), n * 0.7).replace(workload=name) for n, name in enumerate(workloads)]
+        jobs = [
+            job(str(n), n * 0.7).replace(workload=name if name == "cnn" else None)
+            for n, name in enumerate(workloads)
+        ]
+        measured_w = [name if isinstance(name, float) else np.nan for name in workloads]
         world = build_world(
             jobs, KNOWN, capped(cluster, obey=obey, share=share),
             replace(chosen(select=select), tune=config), holds_pauses=holds,
+            measured_w=measured_w,
             signals={
                 "cap": signal("cap", length_s, caps),
                 "s": signal("s", length_s * 0.7, [*limits, LIMITS_W[-1]]),
@@ -177,16 +201,18 @@ class TestNeverExceeded:
         assert all(row.reached_target for row in rows)
         work = [0.0] * len(rows)
         for index, from_s, to_s, energy_j in zip(*world.recorder.draws(), strict=True):
-            work[index] += (to_s - from_s) * speed(rows[index], energy_j / (to_s - from_s))
+            busy_w = np.nan_to_num(measured_w[int(rows[index].job_id)], nan=250.0)
+            power_w = energy_j / (to_s - from_s)
+            work[index] += (to_s - from_s) * speed(rows[index], power_w, float(busy_w))
         assert work == pytest.approx([10.0] * len(rows), rel=1e-6)
 
 
-def speed(row: AttemptRow, power_w: float) -> float:
+def speed(row: AttemptRow, power_w: float, busy_w: float) -> float:
     """The speed of a job that draws so much; 0 if it draws what its GPU draws idle."""
     if power_w < 50:
         return 0.0
     if row.workload is None:
-        return SquareRoot().under_limit(power_w, 250.0)[1]
+        return SquareRoot().under_limit(power_w, busy_w)[1]
     known = np.abs(np.array(CURVE.average_power_w) - power_w)
     assert known.min() < 1e-3
     return CURVE.epoch(250.0)[0] / CURVE.epoch(CURVE.limits_w[int(known.argmin())])[0]
