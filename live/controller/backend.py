@@ -289,6 +289,8 @@ class LiveBackend(Backend):
             until_s, known_w = map(event.payload.__getitem__, ("until_s", "power_limit_w"))
             is_due = run and (run.paused or run.is_stopping or self._knows_other(run, known_w))
             self._virtual_time.sleep(event.run, self.env.now if is_due else until_s, event.ticket)
+        elif event.kind == "ended" and run is not None and run.stopped_run_id == event.run:
+            self._reply(event.ticket, {})  # another process goes on
         elif run is None or run.run_id != event.run or self._refuses(run, event):
             self._reply(event.ticket, {"gone": True})
         elif event.kind == "begun":

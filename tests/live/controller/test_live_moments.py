@@ -128,6 +128,7 @@ def test_a_live_run_decides_over_time_as_the_simulator_does(pauses: str, tmp_pat
                   "profile_w="):  # fmt: skip
         assert chose in text
     assert_same_jobs(rows(tmp_path / "live", "jobs"), rows(tmp_path / "sim", "jobs"))
+    assert not [file for file in tmp_path.glob("live.live/**/*.err") if file.stat().st_size]
     causes = manifest(tmp_path / "live")["live"]
     assert "ended" in causes["causes"]
     assert causes["attempts"] == []
@@ -151,6 +152,69 @@ def test_a_controller_that_is_killed_decides_on_as_if_it_was_not(tmp_path: Path)
     assert killed >= 4
     assert journal(tmp_path / "live") == journal(tmp_path / "sim")
     assert_same_jobs(rows(tmp_path / "live", "jobs"), rows(tmp_path / "sim", "jobs"))
+
+
+SCRIPT = """\
+import time
+
+from wattkeeper.live import Session
+
+
+class Counter:
+    steps = 0
+
+    def state_dict(self):
+        return {"steps": self.steps}
+
+    def load_state_dict(self, state):
+        self.steps = state["steps"]
+
+
+counter = Counter()
+with Session("counts", batch_sizes=(32,), default_batch_size=32, max_epochs=1) as session:
+    session.keep(counter=counter)
+    for epoch in session.epochs(range(4)):
+        for _ in epoch:
+            time.sleep(0.02)
+            counter.steps += 1
+            print(counter.steps, session.power_limit_w, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_script_trains_on_with_the_knobs_that_a_signal_sets(tmp_path: Path) -> None:
+    site = install(tmp_path)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    training = {"command": ["python", "train.py"], "batch_sizes": [32], "default_batch_size": 32,
+                "max_epochs": 100}  # fmt: skip
+    steps = [[0, 3], [4, 0], [6, -1], [8, 3]]
+    content = {
+        "name": "script",
+        "cluster": {"gpu": "SYN-250W", "gpus": 1, "gpus_per_node": 1, "idle_power_w": 40},
+        "workload": {"kind": "recurring", "recurrences": 1},
+        "signals": {"s": {"series": {"steps": steps}}},
+        "live": {"workloads": {"counts": training}},
+        "variants": {"follow": {"policies": {"tune": "follow-signal"}}},
+        "baseline": "follow",
+    }
+    path = scenario(tmp_path, content)
+    run(path, "--live", "--out", "live", cwd=tmp_path, PYTHONPATH=site,
+        WATTKEEPER_DEVICE="synthetic:SYN-250W")  # fmt: skip
+    (row,) = rows(tmp_path / "live", "jobs")
+    assert (row["epochs"], row["attempt"], row["reached_target"]) == (100, 1, True)
+    assert row["tune_paused_s"] == pytest.approx(2.0, abs=1.0)
+    chose = [row[4] for row in decisions(tmp_path / "live") if row[0] == "tune"]
+    assert "signal: run=pause" in chose
+    assert "signal: power_limit_w=100.0" in "\n".join(chose)
+    outputs = sorted(tmp_path.glob("live.live/**/*.out"), key=lambda file: file.stat().st_mtime)
+    lines = [line.split() for file in outputs for line in file.read_text().splitlines()]
+    assert len(outputs) == 2
+    assert [int(step) for step, _ in lines] == list(range(1, len(lines) + 1))
+    assert 400 <= len(lines) < 404  # the epoch of the pause is begun anew
+    limits_w = [float(limit_w) for _, limit_w in lines]
+    assert limits_w[0] == 250.0
+    assert 100.0 in limits_w
+    assert not [file for file in tmp_path.glob("live.live/**/*.err") if file.stat().st_size]
 
 
 def test_where_limits_stay_decisions_are_the_same(tmp_path: Path) -> None:
