@@ -11,6 +11,7 @@ from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.inputs.workloads.deadlines import longest_run_times, set_deadlines
 from wattkeeper.scenarios.inputs.zoo_models import zoo_spec
 from wattkeeper.scenarios.spec.variants import RunSpec
+from wattkeeper.sim.attempts.decisions import SignalSource
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
 from wattkeeper.sim.engine.environment import SimulationEnvironment
@@ -37,16 +38,21 @@ def build_world(
 ) -> World:
     """The world of one variant with one seed, ready to run."""
     cluster = Cluster(inputs.cluster)
-    signals = {
-        name: Signal(signal.series, signal.forecast, streams)
-        for name, signal in inputs.signals.items()
-    }
+    signals = open_signals(inputs, streams)
     world = World(
         env, cluster, source, backend, spec.policies, spec.rules, streams, zoo, signals,
         inputs.stragglers,
     )  # fmt: skip
     backend.listener = world
     return world
+
+
+def open_signals(inputs: RunInputs, streams: RandomStreams) -> dict[str, SignalSource]:
+    """The signals of a run, simulated or live, by name."""
+    return {
+        name: Signal(signal.series, signal.forecast, streams)
+        for name, signal in inputs.signals.items()
+    }
 
 
 def collect_results(
