@@ -129,7 +129,8 @@ class Retuner:
         """Let the attempt of a job go on with the knobs and times of one that was lost."""
         tuning = self._tunings[number]
         tuning.knobs = lost.knobs._replace(run="go")
-        tuning.measured, tuning.missed = lost.measured, lost.missed
+        tuning.chosen_w, tuning.measured = lost.chosen_w, lost.measured
+        tuning.missed, tuning.share_w = lost.missed, lost.share_w
         self._wake_at(tuning, tuning.knobs.wake_s)
 
     def end(self, number: int) -> int:
