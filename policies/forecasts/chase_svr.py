@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 from pydantic import Field
@@ -11,6 +11,9 @@ from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.forecasting import Forecast, ForecastConfig, KnownSignal
 from wattkeeper.policies.forecasts._svr import Regression, fit_regression
+
+DIGITS: Final = 6
+"""Decimals of forecasts, so that all machines have the same ones."""
 
 
 class ChaseSvr(Forecast):
@@ -30,7 +33,8 @@ class ChaseSvr(Forecast):
         predicted = np.empty(slots)
         before = known.values[first - 1]
         for ahead, (sine, cosine) in enumerate(_times(np.arange(first, first + slots), day)):
-            before = predicted[ahead] = regression.predict(np.array([sine, cosine, before]))
+            value = regression.predict(np.array([sine, cosine, before]))
+            before = predicted[ahead] = round(value, DIGITS)
         return predicted
 
     def _fit(self, known: KnownSignal, day: int) -> Regression:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -20,12 +21,21 @@ from wattkeeper.scenarios.spec.variants import DEFAULTS
 TYPES: dict[str, Callable[[Any], bool]] = {
     "object": lambda x: isinstance(x, dict),
     "array": lambda x: isinstance(x, list),
-    "string": lambda x: isinstance(x, str),
+    "string": lambda x: isinstance(x, str | datetime),  # YAML reads dates as such
     "boolean": lambda x: isinstance(x, bool),
     "null": lambda x: x is None,
     "integer": lambda x: isinstance(x, int) and not isinstance(x, bool),
     "number": lambda x: isinstance(x, int | float) and not isinstance(x, bool),
 }
+
+
+def is_date(x: Any) -> bool:
+    """Whether a value is no text, or a date with its time."""
+    try:
+        return not isinstance(x, str) or bool(datetime.fromisoformat(x))
+    except ValueError:
+        return False
+
 
 RULES: dict[str, Callable[[Any, Any], bool]] = {
     "type": lambda x, kind: TYPES[kind](x),
@@ -42,6 +52,7 @@ RULES: dict[str, Callable[[Any, Any], bool]] = {
     "minItems": lambda x, least: not isinstance(x, list) or len(x) >= least,
     "uniqueItems": lambda x, _: not isinstance(x, list) or len({str(i) for i in x}) == len(x),
     "minProperties": lambda x, least: not isinstance(x, dict) or len(x) >= least,
+    "format": lambda x, name: name == "date-time" and is_date(x),
     "required": lambda x, keys: not isinstance(x, dict) or set(keys) <= set(x),
 }
 
