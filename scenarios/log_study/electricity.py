@@ -13,6 +13,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.inputs.electricity import read_rate
 from wattkeeper.scenarios.log_study.nodes import StudyCluster
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection, RateFile
+from wattkeeper.scenarios.spec.sections.section import LARGEST
 from wattkeeper.traces.electricity.forms import Quantity
 
 RATES: Final[tuple[Quantity, ...]] = ("price", "carbon")
@@ -94,9 +95,16 @@ def read_electricity(options: RateOptions, cluster: StudyCluster, beside: Path) 
 def _parse_rate(text: str, option: str) -> float | dict[str, str]:
     """A number, or a file as in a scenario."""
     try:
-        return float(text)
+        rate = float(text)
     except ValueError:
         pass
+    else:
+        if not abs(rate) <= LARGEST or (option == "--carbon" and rate < 0):
+            least = "0" if option == "--carbon" else f"{-LARGEST:g}"
+            raise InputError(
+                f"{option}: found {text!r}; must be a file, or a number from {least} to {LARGEST:g}"
+            )
+        return rate
     if not Path(text).is_file():
         raise InputError(f"{option}: found {text!r}; must be a number or a file")
     return {"file": text}
@@ -107,4 +115,7 @@ def _explain(error: ValueError) -> str:
         return str(error)
     detail = error.errors()[0]
     keys = ".".join(str(step) for step in detail["loc"] if str(step) not in ("float", "RateFile"))
-    return f"{keys}: {detail['msg'].removeprefix('Value error, ')}".removeprefix(": ")
+    text = detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == "string_pattern_mismatch":
+        text = f"found {detail['input']!r}; must be up to 8 letters, as EUR, or one of €, $, £, ¥"
+    return f"{keys}: {text}".removeprefix(": ")

@@ -222,9 +222,10 @@ def _fields(
     form: JobsFormat, options: ImportOptions, name: str, result: FirstPass, kept: int
 ) -> dict[str, Any]:
     first = f"{result.first_s:.15g} s in the file"
-    if result.absolute and abs(result.first_s) < LAST_DATE_S:
+    clock = form.clock if result.absolute else form.seconds_clock
+    if clock is not None and abs(result.first_s) < LAST_DATE_S:
         moment = datetime.fromtimestamp(result.first_s, UTC).replace(tzinfo=None)
-        first = f"{moment.isoformat(' ')} ({form.clock})"
+        first = f"{moment.isoformat(' ')} ({clock})"
     quality = Quality(
         rows=result.rows,
         kept=kept,

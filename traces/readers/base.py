@@ -118,6 +118,8 @@ class JobsFormat(NamedTuple):
         nodes: From paths to a table `NODES`, or to None if they do not describe nodes.
         origin: Origin of the resulting trace.
         clock: Time zone of absolute times.
+        seconds_clock: Time zone of plain seconds, which count from 1970; None: their origin is not
+            known.
         headers: Whether files have a header line, which `ImportOptions.columns` can stand for.
         requeues: Whether rows of one id are tries of one job; otherwise ids are unique.
     """
@@ -135,6 +137,7 @@ class JobsFormat(NamedTuple):
     nodes: Callable[[Sequence[Path]], pa.Table | None] | None = None
     origin: Literal["recorded", "modelled", "synthetic"] = "recorded"
     clock: str = "UTC"
+    seconds_clock: str | None = None
     headers: bool = False
     requeues: bool = False
 

@@ -264,8 +264,10 @@ def test_wrong_nodes(inside: Command, folder: Path, nodes: str, facts: list[str]
     [
         (["--price", "0.2"], ["--price", "currency"]),
         (["--price", "absent.csv"], ["--price", "'absent.csv'", "a number or a file"]),
-        (["--carbon", "-1"], ["--carbon", "greater than or equal to 0"]),
-        (["--carbon", "nan"], ["--carbon", "finite"]),
+        (["--carbon", "-1"], ["--carbon", "'-1'", "from 0 to 1e+15"]),
+        (["--carbon", "nan"], ["--carbon", "'nan'", "from 0 to 1e+15"]),
+        (["--price", "nan", "--currency", "EUR"], ["--price", "'nan'", "from -1e+15 to 1e+15"]),
+        (["--price", "0.2", "--currency", "EUR cents"], ["currency", "'EUR cents'", "as EUR"]),
         (["--zone", "Mars"], ["--zone", "'Mars'"]),
     ],
 )

@@ -252,6 +252,15 @@ def test_a_window_of_submissions(put: Callable[..., Path]) -> None:
         assert_states(read_faults(path, **options), *facts)
 
 
+def test_seconds_of_slurm_count_from_1970(put: Callable[..., Path]) -> None:
+    begin = 1_709_287_200  # 2024-03-01 10:00:00 UTC
+    row = line("1", "10:00", "10:01", "11:01")
+    for after_s, time in ((0, "10:00"), (60, "10:01"), (3660, "11:01")):
+        row = row.replace(f"2024-03-01T{time}:00", str(begin + after_s))
+    trace = add(put(HEAD, row))
+    assert "2024-03-01 10:00:00 (UTC)" in trace.quality["time_origin"]
+
+
 def test_files_without_header(put: Callable[..., Path]) -> None:
     rows = [line("1", "10:00", "10:00", "11:00"), line("2", "10:00", "10:00", "11:00")]
     path = put(*rows, end="\r\n")

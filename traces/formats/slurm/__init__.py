@@ -284,6 +284,7 @@ FORMAT: Final = JobsFormat(
     batches=batches,
     convert=convert,
     clock="the cluster's clock, whose zone is not recorded",
+    seconds_clock="UTC",
     headers=True,
     requeues=True,
 )
