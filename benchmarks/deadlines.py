@@ -24,9 +24,9 @@ from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.forecasting import Forecast, ForecastConfig, KnownSignal
 from wattkeeper.policies.forecasts.history import HistoryConfig
 from wattkeeper.policies.forecasts.noisy import NoisyConfig
-from wattkeeper.policies.interpolation import interpolate_limits
 from wattkeeper.policies.planning.deadline import Menu, best_static
 from wattkeeper.policies.planning.hull import SpeedPoint, fastest, speed_points
+from wattkeeper.policies.planning.interpolation import interpolate_limits
 from wattkeeper.policies.planning.optimum import fill
 
 SLOT_S, DAY = 900.0, 96

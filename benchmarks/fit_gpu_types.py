@@ -400,6 +400,20 @@ def cross_validate(
     return pd.DataFrame(rows).T
 
 
+def by_limit(sweeps: Sequence[Sweep], base_w: Mapping[str, float], fitter: Fitter) -> pd.DataFrame:
+    """Share of the sweeps with power and speed in the stated range, by type left out and limit."""
+    held = hold_out(sweeps, base_w, fitter)
+    deviations = {name: each.deviations() for name, each in held.items()}
+    rows = []
+    for name, (tested, _) in held.items():
+        error = pool_error({other: deviations[other] for other in held if other != name})
+        for sweep, each in zip(tested, deviations[name], strict=True):
+            limits_w = sweep.limit_w[:-1].tolist()
+            rows += [(name, *row) for row in zip(limits_w, each.largest <= error, strict=True)]
+    table = pd.DataFrame(rows, columns=["type", "limit_w", "both_within"])
+    return table.pivot_table(index="type", columns="limit_w", values="both_within")
+
+
 def fit_types(sweeps: Sequence[Sweep], base_w: Mapping[str, float]) -> dict[str, Any]:
     """The contents of gpu_types.json: its facts, with new figures."""
     fitted = fit_family(BENT, base_w, sweeps)
@@ -477,6 +491,7 @@ def main(arguments: Sequence[str]) -> int:
         table = cross_validate(sweeps, base_w, fitter)
         table.loc["mean"] = table.mean()
         print(name, table.round(3).to_string(), sep="\n")
+    print(by_limit(sweeps, base_w, fitters["bent clock, phases"]).round(2).to_string())
     return 0
 
 

@@ -1,45 +1,32 @@
-"""CPU seconds of frontiers of pipeline-parallel jobs; `python benchmarks/pipelines.py PROFILE.csv`.
+"""CPU seconds of frontiers of pipeline-parallel jobs, and what their plans save beside stragglers.
+
+    python -m benchmarks.pipelines PROFILE.csv
 
 The file has the columns stage, instruction, frequency, time, energy. Longer pipelines repeat its
-stages.
+stages. What is saved is in per cent of an iteration at the highest clocks that waits as long.
 """
 
 from __future__ import annotations
 
-import csv
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from time import process_time
 
+from tests.support.pipelines import repeat_stages
 from wattkeeper.policies.pipeline import exact_walk
 from wattkeeper.policies.pipeline.exact import exact_frontier
 from wattkeeper.policies.pipeline.graph import schedule_graph
-from wattkeeper.policies.pipeline.profile import ClockPoint, PipelineProfile, StageClocks
+from wattkeeper.policies.pipeline.profile import PipelineProfile
 from wattkeeper.policies.pipeline.published import published_frontier
 from wattkeeper.policies.pipeline.schedules import PipelineSchedule
+from wattkeeper.policies.pipeline.task import PipelineTask
+from wattkeeper.traces.pipelines import read_pipeline
 
 BLOCKING_W = 75.5
 PLANS = 10
-
-
-def read_profile(path: Path, stages: int) -> PipelineProfile:
-    points: dict[tuple[int, str], list[ClockPoint]] = {}
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            point = ClockPoint(int(row["frequency"]), float(row["time"]), float(row["energy"]))
-            points.setdefault((int(row["stage"]), row["instruction"]), []).append(point)
-    recorded = len(points) // 2
-    return PipelineProfile(
-        tuple(
-            StageClocks(
-                tuple(points[stage % recorded, "forward"]),
-                tuple(points[stage % recorded, "backward"]),
-            )
-            for stage in range(stages)
-        ),
-        BLOCKING_W,
-    )
+FACTORS = (1.0, 1.05, 1.15, 1.3)
+UNIT_S = 5e-3
 
 
 def measure(name: str, work: Callable[[], int]) -> None:
@@ -70,15 +57,35 @@ def measure_published(profile: PipelineProfile, schedule: PipelineSchedule, unit
     )
 
 
+def print_savings(profile: PipelineProfile, microbatches: int) -> None:
+    """What the plans of `perseus` and of `pipeline-exact` save beside stragglers."""
+    schedule = PipelineSchedule("1f1b", len(profile.stages), microbatches)
+    task = PipelineTask(profile, schedule)
+    published = published_frontier(profile, task.graph, UNIT_S)
+    exact = exact_frontier(profile, task.graph)
+    for factor in FACTORS:
+        time_s = factor * task.fastest.time_s
+        # Without a straggler, nothing holds an iteration back.
+        plans = published.plan(published.step_for(time_s)), exact.plan(time_s)
+        spent = []
+        for iteration in (task.fastest, *map(task.execute, plans)):
+            waits = factor > 1 and iteration.time_s < time_s
+            spent.append(iteration.held(time_s, task.waiting_w) if waits else iteration.energy_j)
+        saved = (f"{100 * (1 - energy_j / spent[0]):5.1f} %" for energy_j in spent[1:])
+        print(f"{microbatches} microbatches, straggler {factor:4}: {' / '.join(saved)}")
+
+
 def main() -> None:
-    path = Path(sys.argv[1])
+    profile = PipelineProfile(read_pipeline(Path(sys.argv[1])).stages, BLOCKING_W)
     print("plain Python" if exact_walk.__file__.endswith(".py") else "compiled")
     for stages, microbatches in ((4, 8), (8, 64), (16, 128)):
         schedule = PipelineSchedule("1f1b", stages, microbatches)
-        measure_exact(read_profile(path, stages), schedule)
+        measure_exact(repeat_stages(profile, stages), schedule)
     for stages, microbatches, unit_s in ((4, 8, 1e-3), (8, 64, 5e-3)):
         schedule = PipelineSchedule("1f1b", stages, microbatches)
-        measure_published(read_profile(path, stages), schedule, unit_s)
+        measure_published(repeat_stages(profile, stages), schedule, unit_s)
+    for microbatches in (4, 8):
+        print_savings(profile, microbatches)
 
 
 if __name__ == "__main__":

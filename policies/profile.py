@@ -52,14 +52,6 @@ class Curve(NamedTuple):
         time_s = self.time_per_epoch_s[index]
         return time_s, time_s * self.average_power_w[index]
 
-    def points(self) -> list[tuple[float, float, float]]:
-        """Power limits (W), ascending, with power of all GPUs (W) and relative speed."""
-        fastest_s = self.time_per_epoch_s[-1]
-        return [
-            (limit_w, power_w, fastest_s / epoch_s) for limit_w, epoch_s, power_w in
-            zip(self.limits_w, self.time_per_epoch_s, self.average_power_w, strict=True)
-        ]  # fmt: skip
-
     def expected_epochs(self, max_epochs: float) -> float:
         """Expected number of epochs until the target, failed runs and their retries included.
 

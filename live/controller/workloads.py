@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
 from wattkeeper.policies.moments import Progress
+from wattkeeper.policies.planning.hull import SpeedPoint, relative_points
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import Knobs, Measurement, Options
 from wattkeeper.sim.attempts.attempt import AttemptTotals, Execution, Tuned, Untuned
@@ -158,13 +159,14 @@ class LiveAttempt(Execution):
         work_s = last.time_s if math.isnan(epoch_s) else last.epoch * epoch_s
         return Progress(float(last.epoch), work_s, last.time_s, last.energy_j or 0.0)
 
-    def points(self) -> list[tuple[float, float, float]]:
-        """Power limits with power and speed: of its profile, else the most that they allow."""
+    def points(self) -> Sequence[SpeedPoint]:
+        """What it does by limit: of its profile, else the most power and speed that they allow."""
         options, profile = self.training.options, self.training.profile
         if profile is not None:
-            return profile.curves[self.decision.batch_size].points()
+            return relative_points(profile.curves[self.decision.batch_size])
         limits_w = options.limits(self.decision.batch_size)
-        return [(limit_w, limit_w * options.gpus, limit_w / limits_w[-1]) for limit_w in limits_w]
+        return [SpeedPoint(limit_w / limits_w[-1], limit_w * options.gpus, limit_w)
+                for limit_w in limits_w]  # fmt: skip
 
     @property
     def power_limit_w(self) -> float | None:

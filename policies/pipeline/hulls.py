@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
+from wattkeeper.policies.convex import lower_chain
 from wattkeeper.policies.pipeline.exact_walk import TimeCosts
 from wattkeeper.policies.pipeline.profile import PipelineProfile
 
@@ -33,12 +34,9 @@ def useful_points(profile: PipelineProfile, operation: int) -> list[TimedPoint]:
 
 def lower_hull_of(points: list[TimedPoint]) -> list[TimedPoint]:
     """The vertices of the lower convex hull of useful points."""
-    hull: list[TimedPoint] = []
-    for point in points:
-        while len(hull) > 1 and _saving(hull[-2], hull[-1]) <= _saving(hull[-1], point):
-            hull.pop()
-        hull.append(point)
-    return hull
+    return lower_chain(
+        points, lambda left, middle, right: _saving(left, middle) <= _saving(middle, right)
+    )
 
 
 def time_costs(hull: list[TimedPoint]) -> TimeCosts:

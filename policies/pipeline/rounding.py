@@ -41,20 +41,6 @@ class ClockRounding:
             self.choices[index] = max(place, 0)
         self._find_times()
 
-    def cost_j(self) -> float:
-        """What all instructions cost beyond waiting, J."""
-        total = 0.0
-        for index in range(len(self.choices)):
-            total += self.costs_j[index][self.choices[index]]
-        return total
-
-    def end_ns(self) -> i64:
-        """Time of the iteration."""
-        end: i64 = 0
-        for index in range(len(self.choices)):
-            end = max(end, self.start[index] + self.times_ns[index][self.choices[index]])
-        return end
-
     def spend_slack(self, end_ns: i64) -> None:
         """Slow instructions down within a time of the iteration, best saving per second first."""
         while True:

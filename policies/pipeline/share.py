@@ -8,10 +8,11 @@ The pieces of all jobs, taken in the order of weight gained per watt, are the op
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise, takewhile
 from math import inf
 from typing import NamedTuple
 
+from wattkeeper.policies.convex import lower_chain
 from wattkeeper.policies.pipeline.exact import ExactFrontier
 from wattkeeper.policies.pipeline.execution import execute_points
 from wattkeeper.policies.pipeline.graph import PipelineGraph
@@ -49,17 +50,12 @@ class DrawCurve(NamedTuple):
 
 def convex_draw(points: Sequence[DrawPoint]) -> tuple[DrawPoint, ...]:
     """The vertices of the lower convex hull, from the one of least power to the fastest one."""
-    hull: list[DrawPoint] = []
-    for point in sorted(points):
-        if hull and point.speed == hull[-1].speed:
-            continue
-        while hull and (
-            hull[-1].power_w >= point.power_w
-            or (len(hull) > 1 and _price(hull[-2], hull[-1]) >= _price(hull[-1], point))
-        ):
-            hull.pop()
-        hull.append(point)
-    return tuple(hull)
+    frugal = [next(equal) for _, equal in groupby(sorted(points), lambda point: point.speed)]
+    hull = lower_chain(
+        frugal, lambda left, middle, right: _price(left, middle) >= _price(middle, right)
+    )
+    falling = takewhile(lambda pair: pair[0].power_w >= pair[1].power_w, pairwise(hull))
+    return tuple(hull[len(list(falling)) :])
 
 
 def pipeline_draw(frontier: ExactFrontier) -> tuple[DrawPoint, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats
@@ -13,6 +15,7 @@ ENERGY_DEGREE = 3
 """Of the polynomial of energy in the clock."""
 
 
+@lru_cache(maxsize=64)
 def smooth_profile(profile: PipelineProfile) -> PipelineProfile:
     """The profile with times and energies from least squares over each operation's clocks.
 

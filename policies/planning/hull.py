@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
+from wattkeeper.policies.convex import lower_chain
 from wattkeeper.policies.profile import Curve
 
 
@@ -14,7 +15,7 @@ class SpeedPoint(NamedTuple):
     """What a job does at a power limit.
 
     Attributes:
-        speed: Work per second, in epochs.
+        speed: Work per second; in a unit that all points of the job share.
         power_w: Mean power of all its GPUs together, W.
         power_limit_w: The limit of each GPU, W; 0 while it pauses.
     """
@@ -28,10 +29,15 @@ Share = tuple[SpeedPoint, float]
 """A point, and the share of the time that is spent there."""
 
 
-def speed_points(curve: Curve) -> tuple[SpeedPoint, ...]:
-    """The points of a curve, by limit."""
+def speed_points(curve: Curve, unit_s: float = 1.0) -> tuple[SpeedPoint, ...]:
+    """The points of a curve, by ascending limit; speeds are epochs per `unit_s` s."""
     rows = zip(curve.limits_w, curve.time_per_epoch_s, curve.average_power_w, strict=True)
-    return tuple(SpeedPoint(1 / time_s, power_w, limit_w) for limit_w, time_s, power_w in rows)
+    return tuple(SpeedPoint(unit_s / time_s, power_w, limit_w) for limit_w, time_s, power_w in rows)
+
+
+def relative_points(curve: Curve) -> tuple[SpeedPoint, ...]:
+    """The points of a curve, by ascending limit; speeds are relative to the highest limit."""
+    return speed_points(curve, curve.time_per_epoch_s[-1])
 
 
 def paused(idle_w: float) -> SpeedPoint:
@@ -55,14 +61,8 @@ def lower_hull(points: Iterable[SpeedPoint]) -> tuple[SpeedPoint, ...]:
 
 @lru_cache(maxsize=256)
 def _lower_hull(points: tuple[SpeedPoint, ...]) -> tuple[SpeedPoint, ...]:
-    hull: list[SpeedPoint] = []
-    for point in sorted(points):
-        if hull and point.speed == hull[-1].speed:
-            continue
-        while len(hull) > 1 and _is_above(hull[-2], hull[-1], point):
-            hull.pop()
-        hull.append(point)
-    return tuple(hull)
+    frugal = [next(equal) for _, equal in groupby(sorted(points), lambda point: point.speed)]
+    return tuple(lower_chain(frugal, _is_above))
 
 
 def upper_hull(points: Iterable[SpeedPoint]) -> tuple[SpeedPoint, ...]:
@@ -94,14 +94,3 @@ def mix(hull: Sequence[SpeedPoint], speed: float) -> tuple[Share, ...]:
             share = (speed - slow.speed) / (fast.speed - slow.speed)
             return ((fast, share), (slow, 1 - share)) if share > 0 else ((slow, 1.0),)
     return ((hull[-1], 1.0),)
-
-
-def blind_mix(points: Iterable[SpeedPoint], work: float, time_s: float) -> tuple[Share, ...]:
-    """The mix of limits that does some work within a time with the least energy.
-
-    It knows no rates. Where less haste than the time allows saves nothing, the work ends before.
-    """
-    running = lower_hull(points)
-    hull = lower_hull((*running, paused(0.0)))
-    required = max(work / time_s, hull[1].speed) if time_s > 0 else hull[-1].speed
-    return mix(hull[1:], required)

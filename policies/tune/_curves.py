@@ -6,9 +6,28 @@ import math
 from typing import Any, Literal
 
 from wattkeeper.policies.profile import Curve
-from wattkeeper.policies.protocols import Context, Knobs, Measurement, Running
+from wattkeeper.policies.protocols import Context, Knobs, Measurement, Running, Tune
 
 ProfileSource = Literal["known", "measured"]
+
+
+class CurveTune(Tune):
+    """A policy that chooses along curves of power and speed.
+
+    Args:
+        source: `known`: those that attempts are replayed from. `measured`: what was measured.
+    """
+
+    def __init__(self, source: ProfileSource) -> None:
+        self.curves = Curves(source)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was measured."""
+        return self.curves.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the state that `state_dict` returned."""
+        self.curves.load_state_dict(state)
 
 
 class Curves:

@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from wattkeeper.policies.moments import Moment
 from wattkeeper.policies.planning.limits import PUBLISHED_ETA, PUBLISHED_RATE, cheapest_limit
-from wattkeeper.policies.protocols import Context, Knobs, Running, Tune
+from wattkeeper.policies.protocols import Context, Knobs, Running
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.tune._curves import Curves, ProfileSource
+from wattkeeper.policies.tune._curves import CurveTune, ProfileSource
 
 
-class Chase(Tune):
+class Chase(CurveTune):
     """See `ChaseConfig`."""
 
     def __init__(self, config: ChaseConfig) -> None:
+        super().__init__(config.profile)
         self.config = config
-        self._curves = Curves(config.profile)
 
     def tune(self, ctx: Context, running: Running) -> Knobs | None:
         """The limit of the least weighted cost under the forecast of the present slot."""
         config, options = self.config, running.start.options
-        curve = self._curves.find(ctx, running)
+        curve = self.curves.find(ctx, running)
         if curve is None:
-            return self._curves.measure(running)
+            return self.curves.measure(running)
         forecast = float(ctx.signal(config.signal).forecast(1)[0])
         limit_w = cheapest_limit(
             curve, config.eta, options.max_power_w * options.gpus, forecast, config.time_rate
         )
         return None if limit_w == running.knobs.power_limit_w else Knobs(limit_w)
-
-    def state_dict(self) -> dict[str, Any]:
-        """What was measured."""
-        return self._curves.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the state that `state_dict` returned."""
-        self._curves.load_state_dict(state)
 
 
 class ChaseConfig(PolicyConfig):

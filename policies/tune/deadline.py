@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -19,26 +19,26 @@ from wattkeeper.policies.planning.deadline import (
 )
 from wattkeeper.policies.planning.hull import SpeedPoint, fastest, speed_points
 from wattkeeper.policies.profile import Curve
-from wattkeeper.policies.protocols import Context, Knobs, Running, Tune
+from wattkeeper.policies.protocols import Context, Knobs, Running
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.tune._curves import Curves, ProfileSource
+from wattkeeper.policies.tune._curves import CurveTune, ProfileSource
 
 DONE = 1e-9
 """Less work than this share of all is none, by rounding."""
 
 
-class Deadline(Tune):
+class Deadline(CurveTune):
     """See `DeadlineConfig`."""
 
     def __init__(self, config: DeadlineConfig) -> None:
+        super().__init__(config.profile)
         self.config = config
-        self._curves = Curves(config.profile)
 
     def tune(self, ctx: Context, running: Running) -> Knobs | None:
         """The first step of the best plan."""
-        curve = self._curves.find(ctx, running)
+        curve = self.curves.find(ctx, running)
         if curve is None:
-            return self._curves.measure(running)
+            return self.curves.measure(running)
         step = self._step(ctx, running, curve)
         is_pause = step.point.speed == 0
         limit_w = running.knobs.power_limit_w if is_pause else step.point.power_limit_w
@@ -68,14 +68,6 @@ class Deadline(Tune):
         if len(lengths_s) == 1:
             return np.array([signal.value]), lengths_s
         return add_surcharge(signal.forecast(len(lengths_s)), self.config.surcharge), lengths_s
-
-    def state_dict(self) -> dict[str, Any]:
-        """What was measured."""
-        return self._curves.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the state that `state_dict` returned."""
-        self._curves.load_state_dict(state)
 
 
 class DeadlineConfig(PolicyConfig):

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from wattkeeper.policies.moments import FIRST, Moment
 from wattkeeper.policies.pipeline.exact import exact_frontier
+from wattkeeper.policies.pipeline.smoothing import smooth_profile
 from wattkeeper.policies.protocols import Context, Knobs, Running, Tune
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.tune._pipelines import choose_plan, highest_limit
@@ -19,13 +20,15 @@ class PipelineExact(Tune):
     def __init__(self, config: PipelineExactConfig) -> None:
         self._extra_time = config.extra_time
         self._margin = config.margin
+        self._smooths = config.smooth
 
     def tune(self, ctx: Context, running: Running) -> Knobs | None:
         """The plan near the frontier at the time that an iteration may take."""
         task = running.start.options.pipeline
         if task is None:
             return highest_limit(running)
-        frontier = exact_frontier(task.profile, task.graph)
+        profile = smooth_profile(task.profile) if self._smooths else task.profile
+        frontier = exact_frontier(profile, task.graph)
         fastest_s = task.fastest.time_s
         # A longer iteration than the cheapest one needs more energy, unless it must be longer.
         time_s = min((1 + self._extra_time) * fastest_s, max(fastest_s, frontier.cheapest.time_s))
@@ -53,3 +56,6 @@ class PipelineExactConfig(PolicyConfig):
     than saves energy."""
     margin: float = Field(default=0.0, ge=0, le=1)
     """Share of the time that plans keep free, for measurements that deviate."""
+    smooth: bool = False
+    """Whether plans trust polynomials through the measured points of each instruction, instead of
+    the points: for measurements with noise."""

@@ -20,7 +20,7 @@ from wattkeeper.scenarios.spec.sections.pipeline import PipelineWorkload
 from wattkeeper.scenarios.spec.sections.workload import (
     ArchitectureSearch,
     ProfileSource,
-    RecurringWorkload,
+    ReplayedWorkload,
     SyntheticSource,
     TraceWorkload,
 )
@@ -56,7 +56,7 @@ def _read_traces(loaded: LoadedScenario, *, live: bool) -> ScenarioInputs:
     scenario, document = loaded
     workload = scenario.workload
     profiles = None
-    if isinstance(workload, RecurringWorkload | TraceWorkload) and workload.profiles is not None:
+    if isinstance(workload, ReplayedWorkload) and workload.profiles is not None:
         with locate_errors(document, "workload", "profiles"):
             beside = document.folder_of(("workload", "profiles"))
             profiles = _profile_trace(workload.profiles, beside)

@@ -126,16 +126,14 @@ def _state(name: str, stated: float | StepSeries | WaveSeries, unit: str) -> Sig
         times, values = (
             np.array(column, dtype=np.float64) for column in zip(*stated.steps, strict=True)
         )
-        return SignalSeries(name, times, values, unit=unit, source="stated in the scenario")
+        return SignalSeries(name, times, values, unit=unit)
     if isinstance(stated, WaveSeries):
         part = np.arange(stated.slots, dtype=np.float64) / stated.slots
         first_s = stated.peak_s % stated.period_s - stated.period_s
         starts, end_s = first_s + part * stated.period_s, first_s + stated.period_s
         values = stated.mean + stated.amplitude * np.cos(2 * math.pi * part)
-        return SignalSeries(name, starts, values, end_s, unit, stated.period_s, "a sine, made up")
-    constant = np.array([stated])
-    return SignalSeries(name, np.array([-math.inf]), constant, unit=unit,
-                        source="stated in the scenario")  # fmt: skip
+        return SignalSeries(name, starts, values, end_s, unit, stated.period_s, is_made_up=True)
+    return SignalSeries(name, np.array([-math.inf]), np.array([stated]), unit=unit)
 
 
 def _read_file(stated: SignalFile, name: str, beside: Path) -> Series:
@@ -147,9 +145,13 @@ def _of_file(name: str, series: Series, origin_s: float) -> SignalSeries:
     """A series over the dates of a calendar, in the time of a run."""
     period_s = PERIODS_S[series.repeat] if series.repeat else None
     return SignalSeries(
-        name, series.start_s - origin_s, series.value, series.end_s - origin_s, series.unit,
-        period_s, series.source,
-    )  # fmt: skip
+        name,
+        series.start_s - origin_s,
+        series.value,
+        series.end_s - origin_s,
+        series.unit,
+        period_s,
+    )
 
 
 def _origin_s(

@@ -150,9 +150,6 @@ def _check_workload(loaded: LoadedScenario, inputs: RunInputs, section: LiveSect
         raise ScenarioError(
             f"no workload {unknown[0]!r} recurs; there is {', '.join(inputs.recurrences)}",
             document.where(("live", "workloads", unknown[0])))  # fmt: skip
-    if any(profile.pipeline is not None for profile in inputs.profiles.values()):
-        raise ScenarioError("kind: pipeline-parallel jobs do not train live yet: simulate them",
-                            here)  # fmt: skip
     if section.speed is not None and inputs.jobs is None and not inputs.profiles:
         raise ScenarioError("speed: nothing is rehearsed", document.where(("live",)))
     if inputs.jobs is not None and any(milli != WHOLE for milli in

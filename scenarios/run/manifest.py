@@ -222,6 +222,16 @@ def _list_adjusted(inputs: ScenarioInputs) -> Iterator[str]:
         yield f"number of epochs, {max(filter(None, stated))} (workload.epochs)"
 
 
+def _list_assumed(inputs: ScenarioInputs) -> Iterator[str]:
+    """What is assumed of signals: values that are made up, and forecasts that read true values."""
+    signals = {name: signal for run in inputs.runs.values() for name, signal in run.signals.items()}
+    for name, (series, forecast) in signals.items():
+        if series.is_made_up:
+            yield f"values of the signal {name} (made up: a sine)"
+        if forecast is not None and forecast.assumption:
+            yield f"forecasts of the signal {name} ({forecast.kind}: {forecast.assumption})"
+
+
 def _list_modelled(
     inputs: ScenarioInputs, results: Sequence[RunResult], measured: int
 ) -> list[str]:
@@ -243,7 +253,7 @@ def _list_modelled(
         modelled.append("power and waking of sleeping nodes")
     if any(cluster.pue != 1 for cluster in clusters):
         modelled.append("power usage effectiveness")
-    modelled += _list_adjusted(inputs)
+    modelled += [*_list_adjusted(inputs), *_list_assumed(inputs)]
     if inputs.mapping:
         modelled.append("workloads of the jobs")
     if inputs.timed:

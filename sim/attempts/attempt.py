@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
@@ -22,6 +23,9 @@ from wattkeeper.policies.protocols import (
     Placement,
     Start,
 )
+
+if TYPE_CHECKING:
+    from wattkeeper.policies.planning.hull import SpeedPoint
 
 
 class AttemptTotals(NamedTuple):
@@ -292,12 +296,12 @@ class Execution:
         """
         raise NotImplementedError
 
-    def points(self) -> list[tuple[float, float, float]]:
-        """Its power limits (W), ascending, with power of all its GPUs (W) and relative speed.
+    def points(self) -> Sequence[SpeedPoint]:
+        """What it does at each power limit, ascending; speeds are relative to the highest one.
 
-        Empty if they are not known.
+        Empty if that is not known.
         """
-        return []
+        return ()
 
     def stop(self) -> None:
         """End now, without having reached the target.

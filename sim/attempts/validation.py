@@ -9,7 +9,6 @@ from typing import Any, cast
 
 from wattkeeper.policies.errors import PolicyError, cut_message
 from wattkeeper.policies.protocols import (
-    NO_KNOBS,
     Configuration,
     Job,
     Knobs,
@@ -71,7 +70,7 @@ def check_knobs(start: Start, batch_size: int, knobs: Knobs, final: bool, now_s:
         _check_limit(start.options, batch_size, cast("float", limit_w), "tune")
     _check_clocks(start, knobs)
     _check_run(start, knobs, now_s)
-    if knobs.run == "stop" or (knobs.profile_w and knobs[2:] != NO_KNOBS[2:]):
+    if knobs.run == "stop" or (knobs.profile_w and knobs != Knobs(profile_w=knobs.profile_w)):
         raise PolicyError(
             f"{start.job.job_id}: at the start, Tune can neither stop an attempt nor give other "
             f"knobs with a profile; found {knobs}",

@@ -164,7 +164,7 @@ class Feasibility(CapacityView):
 
     def _where_without(self, job: Job, without: Collection[Job]) -> Placement:
         holders = [self._running[other.number].attempt for other in without]
-        released_w = sum(self._budget.held_w(other) for other in without)
+        released_w = sum(self._budget.more_w(other.number) for other in without)
         view = ClusterWithout(self._cluster, [(holder.job, holder.placement) for holder in holders])
         return self._place_within_cap(job, view, released_w)
 

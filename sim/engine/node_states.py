@@ -166,10 +166,6 @@ class PowerBudget:
         if self.cap_w is not None:
             self._free_w += self._held_w.pop(job.number, (0.0, 0.0))[0]
 
-    def held_w(self, job: Job) -> float:
-        """What a job holds of the budget, beyond its idle GPUs."""
-        return self.more_w(job.number)
-
 
 def _nodes(placement: Placement) -> Iterable[int]:
     return dict.fromkeys(slot[0] for slot in placement)

@@ -41,7 +41,6 @@ class PowerCap:
         self._running = running
         self._retuner = retuner
         self._preempt = preempt
-        self._set_w: dict[int, float] = {}
 
     def change(self, cap_w: float) -> None:
         """Obey another cap, W, from now on."""
@@ -66,18 +65,19 @@ class PowerCap:
         menus = {number: menu for number, menu in menus.items() if number in self._running}
         points = self._points(menus)
         for number in sorted(points, key=lambda n: points[n].power_w - self._budget.total_w(n)):
-            self._set(number, points[number], menus[number])
+            self._set(number, points[number].power_limit_w)
 
     def _preempt_above(self, spare_w: float, menus: Mapping[int, list[SpeedPoint]]) -> None:
         """Preempt jobs, last started first, until at least 0 W are spare."""
         for number, execution in reversed(list(self._running.items())):
             if spare_w >= -SLACK_W:
                 return
-            held_w = self._budget.more_w(number)
-            if number in menus:
-                held_w -= self._budget.total_w(number) - cheapest(menus[number]).power_w
-            if self._budget.more_w(number) > 0:
-                spare_w += held_w
+            more_w = self._budget.more_w(number)
+            if more_w > 0:
+                spare_w += more_w
+                if number in menus:  # a part of it counts as spare already
+                    least_w = cheapest(menus[number]).power_w
+                    spare_w -= self._budget.total_w(number) - least_w
                 self._preempt(execution)
 
     def _menus(self, limited: bool) -> dict[int, list[SpeedPoint]]:
@@ -85,14 +85,11 @@ class PowerCap:
         menus = {}
         for number, execution in self._running.items():
             if execution.is_training and self._budget.counts(number):
-                points = [
-                    SpeedPoint(speed, power_w, limit_w)
-                    for limit_w, power_w, speed in execution.points()
-                ]
+                points = execution.points()
                 most_w = self._chosen_w(number) if limited else math.inf
                 allowed = [point for point in points if point.power_limit_w <= most_w]
-                if allowed or points:
-                    menus[number] = allowed or points[:1]
+                if points:
+                    menus[number] = allowed or [points[0]]
         return menus
 
     def _points(self, menus: Mapping[int, list[SpeedPoint]]) -> dict[int, SpeedPoint]:
@@ -104,17 +101,10 @@ class PowerCap:
         """The limit that `Tune` chose, W; infinite if it chose none."""
         return math.inf if self._retuner is None else self._retuner.chosen_w(number)
 
-    def _set(self, number: int, point: SpeedPoint, menu: list[SpeedPoint]) -> None:
-        limit_w = point.power_limit_w
+    def _set(self, number: int, limit_w: float) -> None:
         assert self._retuner is not None
-        now_w = self._retuner.limit_w(number)
-        if math.isnan(now_w):
-            now_w = self._set_w.get(number, menu[-1].power_limit_w)
-        if limit_w == now_w:
-            return
-        self._set_w[number] = limit_w
-        self._running[number].retune(Knobs(limit_w))
-        self._retuner.set_limit(number, limit_w)
+        if self._retuner.set_limit(number, limit_w):
+            self._running[number].retune(Knobs(limit_w))
 
 
 class Retries:

@@ -18,6 +18,11 @@ SHORTEST_WAKE_S: Final = 1e-3
 """The least time from wake to wake, s, as the mean of so many wakes."""
 
 
+def pace_of(knobs: Knobs) -> tuple[object, ...]:
+    """What of knobs sets the pace of an attempt."""
+    return knobs.power_limit_w, knobs.clock_mhz, knobs.plan
+
+
 class Tuning:
     """An attempt between its start and its end.
 
@@ -147,24 +152,18 @@ class Retuner:
         tuning = self._tunings.get(number)
         return math.inf if tuning is None or tuning.chosen_w is None else tuning.chosen_w
 
-    def limit_w(self, number: int) -> float:
-        """The limit of a job that is in force, W; NaN if it is not known."""
-        tuning = self._tunings.get(number)
-        limit_w = None if tuning is None else tuning.knobs.power_limit_w
-        return math.nan if limit_w is None else limit_w
-
-    def set_limit(self, number: int, limit_w: float) -> None:
-        """Note that a power cap set the limit of a job, W."""
-        tuning = self._tunings.get(number)
-        if tuning is not None:
-            tuning.knobs = tuning.knobs._replace(power_limit_w=limit_w)
-            tuning.retunes += 1
+    def set_limit(self, number: int, limit_w: float) -> bool:
+        """Note that a power cap sets the limit of a job, W; whether another one is in force."""
+        tuning = self._tunings[number]
+        if tuning.knobs.power_limit_w == limit_w:
+            return False
+        tuning.knobs = tuning.knobs._replace(power_limit_w=limit_w)
+        tuning.retunes += 1
+        return True
 
     def set_share(self, number: int, share_w: float) -> None:
         """Note a job's share of the power cap, W."""
-        tuning = self._tunings.get(number)
-        if tuning is not None:
-            tuning.share_w = share_w
+        self._tunings[number].share_w = share_w
 
     def is_paused(self, number: int) -> bool:
         """Whether `Tune` paused the attempt of a job."""
@@ -237,12 +236,13 @@ class Retuner:
             plan=before.plan if keeps_clocks else knobs.plan,
         )  # fmt: skip
         tuning.knobs = now
-        if now[:5] == before[:5]:
+        is_paced_anew = pace_of(now) != pace_of(before)
+        if not is_paced_anew and now.run == before.run:
             return
         tuning.retunes += 1
         if now.run == "pause" and before.run == "go":
             self._pause(execution)
-        if now[:4] != before[:4]:
+        if is_paced_anew:
             execution.retune(now)
         if now.run == "go" and before.run == "pause":
             self._go_on(execution)

@@ -18,7 +18,7 @@ class RandomStreams(Protocol):
     """The random streams of a run."""
 
     def policy(self, point: str, name: str) -> np.random.Generator:
-        """A new generator for the policy of a decision point, by name."""
+        """A new generator by name, for policies of a decision point, or for what else draws."""
 
     def pick(self, job: Job, attempt: int, choices: int) -> int:
         """Index (0 to `choices` - 1) of the recorded run that an attempt replays."""

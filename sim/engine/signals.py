@@ -33,7 +33,7 @@ class SignalSeries:
         end_s: End of the last slot; infinite if its value holds for ever.
         unit: Unit of the values.
         period_s: Period after which the series repeats in both directions; None if it does not.
-        source: Where it comes from, in words.
+        is_made_up: Whether the values come from a formula.
     """
 
     name: str
@@ -42,7 +42,7 @@ class SignalSeries:
     end_s: float = math.inf
     unit: str = ""
     period_s: float | None = None
-    source: str = ""
+    is_made_up: bool = False
 
     def slot(self, time_s: float) -> int:
         """The number of the slot of a time.
@@ -139,6 +139,8 @@ class Signal:
         self._forecast: Forecast | None = None if forecast is None else forecast.build()
         self._streams = streams
         self._origin = series.slot(0.0)
+        self._predicted_in = self._origin
+        self._predicted: dict[int, Floats] = {}
 
     def next_change_s(self, after_s: float) -> float:
         """See `wattkeeper.sim.attempts.decisions.SignalSource`."""
@@ -154,7 +156,18 @@ class Signal:
         return self.series.values(first, slot + 1)
 
     def predict(self, slot: int, slots: int) -> Floats:
-        """The forecast of a slot and those after it, made in that slot."""
+        """The forecast of a slot and those after it, made in that slot.
+
+        Policies ask about one running job after the other: equal forecasts are made once.
+        """
+        if slot != self._predicted_in:
+            self._predicted_in = slot
+            self._predicted.clear()
+        if slots not in self._predicted:
+            self._predicted[slots] = self._predict(slot, slots)
+        return self._predicted[slots].copy()
+
+    def _predict(self, slot: int, slots: int) -> Floats:
         series, config = self.series, self._config
         if config is None or self._forecast is None:
             raise PolicyError(f"the signal {series.name!r} has no forecast: state one (`forecast`)")
@@ -163,7 +176,7 @@ class Signal:
             truth = series.values(slot, slot + slots)
 
             def rng() -> np.random.Generator:
-                return self._streams.policy("tune", f"forecast/{series.name}/{slot}")
+                return self._streams.policy("signal", f"{series.name}/{slot}")
 
         values = self.known(slot, slot - self._origin + series.before + 1)
         known = KnownSignal(values, series.slot_s, slot - self._origin, truth, rng)

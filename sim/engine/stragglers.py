@@ -38,7 +38,7 @@ class DrawnStragglers(NamedTuple):
 
     def draw(self, streams: RandomStreams, job_id: str) -> Iterator[Slowdown]:
         """Yield the changes of a job without an end; each job has a stream of its own."""
-        rng = streams.policy("tune", f"stragglers/{job_id}")
+        rng = streams.policy("straggler", job_id)
         time_s = 0.0
         while True:
             time_s += float(rng.exponential(self.mean_gap_s))

@@ -210,11 +210,14 @@ class World(Listener):
     def _follow(self, name: str) -> None:
         """Schedule the next value of a signal, while anything can happen that it matters to."""
         is_over = not (self._running or self._waiting or self._suspended)
-        if is_over and self._loop.next_arrival_s == NEVER:
-            return
+        if not (is_over and self._loop.next_arrival_s == NEVER):
+            self._schedule_change(name, self._signal_changed)
+
+    def _schedule_change(self, name: str, changed: Callable[[str], None]) -> None:
+        """Call a method with the name of a signal when that has its next value."""
         change_s = self._signals[name].next_change_s(self._loop.now_s)
         if change_s != NEVER:
-            schedule_at(self._loop, change_s, Callback(self._signal_changed, name), SIGNAL)
+            schedule_at(self._loop, change_s, Callback(changed, name), SIGNAL)
 
     def _signal_changed(self, name: str) -> None:
         retuner = self._retuner
@@ -227,11 +230,8 @@ class World(Listener):
         is_idle = not self._running and self._loop.next_arrival_s == NEVER
         self._idle_caps = self._idle_caps + 1 if is_idle else 0
         is_over = is_idle and not (self._waiting or self._suspended)
-        if is_over or self._idle_caps > MOST_IDLE_WAKES:
-            return
-        change_s = self._signals[name].next_change_s(self._loop.now_s)
-        if change_s != NEVER:
-            schedule_at(self._loop, change_s, Callback(self._cap_changed, name), SIGNAL)
+        if not is_over and self._idle_caps <= MOST_IDLE_WAKES:
+            self._schedule_change(name, self._cap_changed)
 
     def _cap_changed(self, name: str) -> None:
         assert self._cap is not None
@@ -518,13 +518,14 @@ class World(Listener):
         if not self._budget.counts(job.number) or knobs.power_limit_w is None:
             return knobs  # without GPUs: it counts with the most that it may draw when it has some
         allowed = [
-            (limit_w, power_w) for limit_w, power_w, _ in execution.points()
-            if limit_w <= knobs.power_limit_w and self._budget.allows_change(job, power_w)
+            point for point in execution.points()
+            if point.power_limit_w <= knobs.power_limit_w
+            and self._budget.allows_change(job, point.power_w)
         ]  # fmt: skip
         if not allowed:
             return knobs._replace(power_limit_w=None)
-        limit_w, power_w = allowed[-1]
-        if power_w - attempt.idle_w > self._budget.held_w(job):
+        _, power_w, limit_w = allowed[-1]
+        if power_w - attempt.idle_w > self._budget.more_w(job.number):
             self._budget.settle(job, power_w)  # a paused attempt draws it later
             self._room.shrink()
         return knobs._replace(power_limit_w=limit_w)
@@ -553,39 +554,40 @@ class World(Listener):
         execution = self._running.pop(job.number, None)
         if execution is None or execution.attempt.job is not job:
             raise PolicyError(f"job {job.job_id} was preempted, but does not run", "select")
-        attempt, now_s = execution.attempt, self._loop.now_s
-        waiting, free = len(self._waiting), self.cluster.free_gpus
-        self._journal.add(
-            now_s, self._by_select, job.number, attempt.number, self._preempts, waiting, free
-        )
-        execution.pause()
-        self._vacate(attempt)
-        attempt.preemptions += 1
-        self._paused[job.number] = Paused(execution, now_s)
+        self._note_preemption(execution.attempt, self._by_select)
+        self._put_back(execution)
         self._waiting[job.number] = job
 
     def _evict(self, execution: Execution) -> None:
         """Preempt an attempt for the power cap."""
-        attempt, now_s = execution.attempt, self._loop.now_s
+        attempt = execution.attempt
         number = attempt.job.number
-        waiting, free = len(self._waiting), self.cluster.free_gpus
-        self._journal.add(
-            now_s, self._by_cap, number, attempt.number, self._preempts, waiting, free
-        )
+        self._note_preemption(attempt, self._by_cap)
         if self._retuner is not None and self._retuner.is_paused(number):
             since_s = attempt.tune_paused_since_s
             self._suspend(execution)
             attempt.tune_paused_since_s = since_s
             return
         del self._running[number]
-        execution.pause()
-        self._vacate(attempt)
-        attempt.preemptions += 1
-        self._paused[number] = Paused(execution, now_s)
+        self._put_back(execution)
         self._tell_select(self._select.on_pause, attempt.job)
         self._waiting[number] = attempt.job
         self._tell_select(self._select.on_resume, attempt.job)
         self._loop.pass_is_due = True
+
+    def _note_preemption(self, attempt: Attempt, maker: int) -> None:
+        """Note who preempts an attempt in the journal."""
+        now_s, number = self._loop.now_s, attempt.job.number
+        waiting, free = len(self._waiting), self.cluster.free_gpus
+        self._journal.add(now_s, maker, number, attempt.number, self._preempts, waiting, free)
+
+    def _put_back(self, execution: Execution) -> None:
+        """Take the GPUs from an attempt that is preempted, and runs no more."""
+        attempt = execution.attempt
+        execution.pause()
+        self._vacate(attempt)
+        attempt.preemptions += 1
+        self._paused[attempt.job.number] = Paused(execution, self._loop.now_s)
 
     def _vacate(self, attempt: Attempt) -> None:
         """Take the GPUs from an attempt that was paused, whose nodes save its state."""

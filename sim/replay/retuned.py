@@ -6,8 +6,10 @@ They end as those of `wattkeeper.sim.replay.replayed` if nothing changes, but fo
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from wattkeeper.policies.moments import Progress
+from wattkeeper.policies.planning.hull import SpeedPoint, relative_points
 from wattkeeper.policies.protocols import Knobs
 from wattkeeper.sim.attempts.attempt import Attempt, AttemptTotals, Decision, Inheritance, Tuned
 from wattkeeper.sim.engine.backend import Backend
@@ -90,13 +92,12 @@ class RetunedRun(RecordedRun):
         if self.trains:
             self.work()
 
-    def points(self) -> list[tuple[float, float, float]]:
+    def points(self) -> Sequence[SpeedPoint]:
         """See `wattkeeper.sim.attempts.attempt.Execution`."""
         job, gpu_type = self.attempt.job, self.attempt.gpu_type
         if not self.power.is_limited(gpu_type):
-            return []
-        limits_w = self.power.options(job, gpu_type).limits_w[0]
-        return [(limit_w, *self.power.under_limit(job, gpu_type, limit_w)) for limit_w in limits_w]
+            return ()
+        return relative_points(self.power.curve(job, gpu_type))
 
     def end_work(self) -> None:
         """End the attempt."""
@@ -229,9 +230,9 @@ class RetunedTraining(Trained):
         work_s = self.epochs * self.curve.epoch(self.curve.max_limit_w)[0] * scale
         return Progress(self.epochs, work_s, self.time_s * scale, self.energy_j * scale)
 
-    def points(self) -> list[tuple[float, float, float]]:
+    def points(self) -> Sequence[SpeedPoint]:
         """See `wattkeeper.sim.attempts.attempt.Execution`."""
-        return self.curve.points()
+        return relative_points(self.curve)
 
     def retune(self, knobs: Knobs) -> None:
         """See `wattkeeper.sim.attempts.attempt.Execution`."""

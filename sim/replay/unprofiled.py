@@ -103,15 +103,22 @@ class UnprofiledPower:
             InputError: If there is no model of the GPU type.
         """
         options = self.options(job, gpu_type)
-        limits_w = options.limits_w[0]
+        return Profile(
+            options.key, gpu_type, job.gpus, math.nan, options.max_epochs, UNKNOWN_BATCH,
+            options.max_power_w, {UNKNOWN_BATCH: self.curve(job, gpu_type)},
+        )  # fmt: skip
+
+    def curve(self, job: Job, gpu_type: str) -> Curve:
+        """Power and time of a job by limit; an epoch is a second without a limit.
+
+        Raises:
+            InputError: If there is no model of the GPU type.
+        """
+        limits_w = self.options(job, gpu_type).limits_w[0]
         points = [self.under_limit(job, gpu_type, limit_w) for limit_w in limits_w]
         power_w = tuple([power_w for power_w, _ in points])
         time_s = tuple([1 / speed for _, speed in points])
-        curve = Curve(UNKNOWN_BATCH, limits_w, time_s, power_w, (math.inf,))
-        return Profile(
-            options.key, gpu_type, job.gpus, math.nan, options.max_epochs, UNKNOWN_BATCH,
-            options.max_power_w, {UNKNOWN_BATCH: curve},
-        )  # fmt: skip
+        return Curve(UNKNOWN_BATCH, limits_w, time_s, power_w, (math.inf,))
 
 
 UNKNOWN_BATCH = 1

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import numpy as np
 
 from wattkeeper.policies.pipeline.profile import ClockPoint, PipelineProfile, StageClocks
+from wattkeeper.traces.pipelines import read_pipeline
 
 
 def recorded_profile(shared: Path, blocking_w: float = 75.5) -> PipelineProfile:
     """BERT on four A40 (Perseus, SOSP '24)."""
     path = shared / "data/perseus/bert_a40_pp4_inst_profile.csv"
-    points: dict[tuple[int, str], list[ClockPoint]] = {}
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            point = ClockPoint(int(row["frequency"]), float(row["time"]), float(row["energy"]))
-            points.setdefault((int(row["stage"]), row["instruction"]), []).append(point)
-    stages = tuple(
-        StageClocks(tuple(points[stage, "forward"]), tuple(points[stage, "backward"]))
-        for stage in range(1 + max(stage for stage, _ in points))
-    )
-    return PipelineProfile(stages, blocking_w)
+    return PipelineProfile(read_pipeline(path).stages, blocking_w)
 
 
 def repeat_stages(profile: PipelineProfile, stages: int) -> PipelineProfile:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from wattkeeper.policies.interpolation import interpolate_limits
+from wattkeeper.policies.planning.interpolation import interpolate_limits
 from wattkeeper.policies.profile import UNLIMITED_W, Profile
-from wattkeeper.scenarios.spec.sections.workload import RecurringWorkload, TraceWorkload
+from wattkeeper.scenarios.spec.sections.workload import ReplayedWorkload
 
 
-def adjust_profile(profile: Profile, workload: RecurringWorkload | TraceWorkload) -> Profile:
+def adjust_profile(profile: Profile, workload: ReplayedWorkload) -> Profile:
     """The profile with the epochs and the power limits that a workload states."""
     curves = dict(profile.curves)
     if workload.interpolate_w is not None:

@@ -32,7 +32,22 @@ Recurrences = Annotated[int, Field(gt=0, le=MAX_RECURRENCES)] | PerConfiguration
 Load = Annotated[float, Field(gt=0, le=MAX_LOAD)]
 
 
-class RecurringWorkload(Section):
+class ReplayedWorkload(Section):
+    """Keys of workloads that are replayed from profiles."""
+
+    epochs: Annotated[int, Field(gt=0, le=1_000_000)] | None = None
+    """Number of epochs of each training with a profile, instead of training to a target; whether it
+    is reached as recorded does not count then."""
+    interpolate_w: Annotated[float, Field(ge=0.1, le=1000)] | None = None
+    """Adds power limits to the recorded ones, in steps of so many watts: power and speed are
+    interpolated by monotone cubics, and results say so. None are added if absent."""
+    slack: Annotated[float, Field(ge=0, le=1000)] | None = None
+    """Gives jobs without a deadline one: their submission plus (1 + slack) times their run time at
+    the highest power limit: the recorded one, or the expected one of their profile at its default
+    batch size, on the slowest of its GPU types."""
+
+
+class RecurringWorkload(ReplayedWorkload):
     """Jobs that recur; a recurrence is submitted when the one before it finishes."""
 
     kind: Literal["recurring"]
@@ -47,16 +62,6 @@ class RecurringWorkload(Section):
     """Number of recurrences of each workload."""
     gpus: PositiveInt = 1
     """GPUs that each job holds; the profiles must have been recorded on as many."""
-    epochs: Annotated[int, Field(gt=0, le=1_000_000)] | None = None
-    """Number of epochs of each training with a profile, instead of training to a target; whether it
-    is reached as recorded does not count then."""
-    interpolate_w: Annotated[float, Field(ge=0.1, le=1000)] | None = None
-    """Adds power limits to the recorded ones, in steps of so many watts: power and speed are
-    interpolated by monotone cubics, and results say so. None are added if absent."""
-    slack: Annotated[float, Field(ge=0, le=1000)] | None = None
-    """Gives jobs without a deadline one: their submission plus (1 + slack) times their run time at
-    the highest power limit: the recorded one, or the expected one of their profile at its default
-    batch size, on the slowest of its GPU types."""
 
 
 MappedDuration = Literal["keep", "workload"]
@@ -82,7 +87,7 @@ class Durations(Section):
     """Additional time per million parameters, s."""
 
 
-class TraceWorkload(Section):
+class TraceWorkload(ReplayedWorkload):
     """The jobs of a trace, each at its recorded time."""
 
     kind: Literal["trace"]
@@ -103,16 +108,6 @@ class TraceWorkload(Section):
     duration."""
     load: Load = 1.0
     """Submission times are divided by it: with 2, the same jobs arrive twice as fast."""
-    epochs: Annotated[int, Field(gt=0, le=1_000_000)] | None = None
-    """Number of epochs of each training with a profile, instead of training to a target; whether it
-    is reached as recorded does not count then."""
-    interpolate_w: Annotated[float, Field(ge=0.1, le=1000)] | None = None
-    """Adds power limits to the recorded ones, in steps of so many watts: power and speed are
-    interpolated by monotone cubics, and results say so. None are added if absent."""
-    slack: Annotated[float, Field(ge=0, le=1000)] | None = None
-    """Gives jobs without a deadline one: their submission plus (1 + slack) times their run time at
-    the highest power limit: the recorded one, or the expected one of their profile at its default
-    batch size, on the slowest of its GPU types."""
 
 
 class SearchTraining(Section):

@@ -17,7 +17,6 @@ from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.forecasting import ForecastConfig, KnownSignal
 from wattkeeper.policies.forecasts.history import HistoryConfig
 from wattkeeper.policies.forecasts.noisy import NoisyConfig
-from wattkeeper.policies.interpolation import interpolate_limits
 from wattkeeper.policies.planning.deadline import (
     SHORTEST_S,
     Menu,
@@ -28,6 +27,7 @@ from wattkeeper.policies.planning.deadline import (
     split_time,
 )
 from wattkeeper.policies.planning.hull import SpeedPoint, fastest, paused, speed_points
+from wattkeeper.policies.planning.interpolation import interpolate_limits
 from wattkeeper.policies.planning.optimum import fill
 
 SLOT_S = 900.0

@@ -9,11 +9,9 @@ from hypothesis import given
 from tests.policies.planning.test_optimum import POINTS, points, share
 from wattkeeper.policies.planning.hull import (
     SpeedPoint,
-    blind_mix,
     fastest,
     lower_hull,
     mix,
-    paused,
     speed_points,
     upper_hull,
 )
@@ -57,14 +55,3 @@ def test_the_fastest_point_draws_least_of_equals() -> None:
     equal = SpeedPoint(2.9, 230.0, 275.0)
     assert fastest((*POINTS, equal)) == equal
     assert lower_hull((*POINTS, equal))[-1] == equal
-
-
-def test_a_blind_mix_ends_where_haste_is_not_needed() -> None:
-    slow, fast = POINTS[2], POINTS[3]
-    assert blind_mix(POINTS, 100.0, 1000.0) == ((slow, 1.0),), "the least energy per unit of work"
-    (first, share), (second, rest) = blind_mix(POINTS, 265.0, 100.0)
-    assert (first, second) == (fast, slow)
-    assert (share, rest) == pytest.approx((0.5, 0.5))
-    assert blind_mix(POINTS, 290.0, 100.0) == ((fast, 1.0),)
-    assert blind_mix(POINTS, 290.0, 0.0) == ((fast, 1.0),), "what cannot be done in time"
-    assert paused(30.0) not in dict(blind_mix(POINTS, 1.0, 1e6))

@@ -12,7 +12,7 @@ from tests.support.carbon import read_curve, read_hist, read_rows
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.forecasting import KnownSignal
 from wattkeeper.policies.forecasts.chase_svr import ChaseSvrConfig
-from wattkeeper.policies.interpolation import interpolate_limits
+from wattkeeper.policies.planning.interpolation import interpolate_limits
 from wattkeeper.policies.planning.limits import PUBLISHED_ETA, PUBLISHED_RATE, cheapest_limit
 from wattkeeper.policies.profile import Curve
 

@@ -20,6 +20,10 @@ point = st.builds(
     st.integers(1, 40).map(float), st.integers(50, 400).map(float), st.integers(100, 300).map(float)
 )  # fmt: skip
 points = st.lists(point, min_size=1, max_size=6).map(tuple)
+menus = st.builds(
+    lambda running, idle_w: running if idle_w is None else (*running, paused(idle_w)),
+    points, st.sampled_from([None, 0.0, 30.0]),
+)  # fmt: skip
 slot = st.tuples(st.floats(-50, 700).map(lambda rate: round(rate, 1)), st.sampled_from([3.0, 9.0]))
 slots = st.lists(slot, min_size=1, max_size=7)
 share = st.floats(0, 1).map(lambda value: round(value, 3))
@@ -48,13 +52,10 @@ def solve(
 
 
 @settings(max_examples=150, deadline=None)
-@given(points=points, slots=slots, share=share, idle_w=st.sampled_from([None, 0.0, 30.0]))
+@given(points=menus, slots=slots, share=share)
 def test_fill_equals_highs(
-    points: tuple[SpeedPoint, ...], slots: list[tuple[float, float]], share: float,
-    idle_w: float | None,
-) -> None:  # fmt: skip
-    if idle_w is not None:
-        points += (paused(idle_w),)
+    points: tuple[SpeedPoint, ...], slots: list[tuple[float, float]], share: float
+) -> None:
     rates, lengths = (np.array(column) for column in zip(*slots, strict=True))
     slowest, fastest = (pick(point.speed for point in points) for pick in (min, max))
     work = float(lengths.sum()) * (slowest + share * (fastest - slowest))
@@ -69,13 +70,10 @@ def test_fill_equals_highs(
 
 
 @settings(max_examples=80, deadline=None)
-@given(points=points, slots=slots, share=share, idle_w=st.sampled_from([None, 0.0, 30.0]))
+@given(points=menus, slots=slots, share=share)
 def test_fill_until_done_equals_the_best_end_of_highs(
-    points: tuple[SpeedPoint, ...], slots: list[tuple[float, float]], share: float,
-    idle_w: float | None,
-) -> None:  # fmt: skip
-    if idle_w is not None:
-        points += (paused(idle_w),)
+    points: tuple[SpeedPoint, ...], slots: list[tuple[float, float]], share: float
+) -> None:
     rates, lengths = (np.array(column) for column in zip(*slots, strict=True))
     work = float(lengths.sum()) * share * max(point.speed for point in points)
     plan = fill_until_done(points, rates, lengths, work)

@@ -109,7 +109,7 @@ def test_a_series_is_read_beside_its_scenario(inside: Command, tmp_path: Path) -
     stated = f"{{file: day.csv, kind: average, repeat: day, {origin}}}"
     forecast = "carbon: {forecast: chase-svr}"
     assert forecast in text
-    mine = text.replace("{file: carbon-day.csv, kind: average, repeat: day}", "400")
+    mine = text.replace("{file: made-up-carbon-day.csv, kind: average, repeat: day}", "400")
     mine = mine.replace(f"\n  {origin}", "")
     mine = mine.replace(forecast, f"carbon: {{series: {stated}, forecast: chase-svr}}")
     assert stated in mine
@@ -120,3 +120,16 @@ def test_a_series_is_read_beside_its_scenario(inside: Command, tmp_path: Path) -
     rows = "".join(f"2024-01-01T{hour:02}:00Z,{300 + hour}\n" for hour in range(24))
     (tmp_path / "site/day.csv").write_text(f"time,carbon (g/kWh)\n{rows}", encoding="utf-8")
     inside("validate", "site/mine.yaml")
+
+
+def test_what_is_assumed_of_signals_is_told(inside: Command, tmp_path: Path) -> None:
+    wave = "signals={carbon: {series: {mean: 400, amplitude: 100}, unit: g/kWh, forecast: noisy}}"
+    inside("run", "carbon-limits", "--out", "out", "--set", wave)
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text(encoding="utf-8"))
+    assert_states("; ".join(manifest["modelled"]), "signal carbon (made up: a sine)",
+                  "signal carbon (noisy: assumed errors)")  # fmt: skip
+    page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    assert_states(page, "(noisy: assumed errors)")
+    inside("run", "carbon-limits", "--out", "recorded")
+    manifest = json.loads((tmp_path / "recorded/manifest.json").read_text(encoding="utf-8"))
+    assert "signal" not in "; ".join(manifest["modelled"])

@@ -34,9 +34,9 @@ from wattkeeper.policies.forecasts.day_before import DayBeforeConfig
 from wattkeeper.policies.forecasts.history import HistoryConfig
 from wattkeeper.policies.forecasts.perfect import PerfectConfig
 from wattkeeper.policies.forecasts.persistence import PersistenceConfig
-from wattkeeper.policies.interpolation import interpolate_limits
 from wattkeeper.policies.planning.deadline import Menu, best_static
 from wattkeeper.policies.planning.hull import fastest, speed_points
+from wattkeeper.policies.planning.interpolation import interpolate_limits
 from wattkeeper.policies.planning.optimum import fill, fill_until_done
 from wattkeeper.policies.profile import Curve, Profile
 from wattkeeper.policies.protocols import Job

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.interpolate import PchipInterpolator
 
 from tests.support.carbon import read_curve
-from wattkeeper.policies.interpolation import interpolate_limits, monotone_cubic
+from wattkeeper.policies.planning.interpolation import interpolate_limits, monotone_cubic
 from wattkeeper.policies.profile import Curve
 
 CURVE = Curve(8, (100.0, 125.0, 160.0), (10.0, 6.0, 5.0), (90.0, 110.0, 150.0), (4.0, math.inf))
