@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
@@ -576,6 +577,7 @@ def policy_sets(draw: st.DrawFn, *, over_time: bool = True) -> PolicySet:
     return PolicySet(**drawn)
 
 
+@cache
 def example(config: type[PolicyConfig]) -> PolicyConfig:
     """A config in which every required field takes its first example."""
     schema = config.model_json_schema()
