@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
+from wattkeeper.policies.planning.hull import SpeedPoint, speed_points
 from wattkeeper.policies.profile import Curve
 from wattkeeper.policies.protocols import Context, Knobs, Measurement, Running, Tune
 
 ProfileSource = Literal["known", "measured"]
+
+DONE = 1e-9
+"""Less work than this share of all is none, by rounding."""
 
 
 class CurveTune(Tune):
@@ -74,3 +78,21 @@ class Curves:
         self._measured = {
             key: tuple(Measurement(*row) for row in rows) for key, rows in state["measured"].items()
         }
+
+
+def speed_and_work(running: Running, curve: Curve) -> tuple[tuple[SpeedPoint, ...], float]:
+    """Operating points of an attempt, and its work left in their unit.
+
+    The unit is an epoch; for jobs without a workload, a second at the highest limit.
+    """
+    start, progress = running.start, running.progress
+    job, options = start.job, start.options
+    points = speed_points(curve)
+    if job.workload is None:
+        total, done = job.duration_s, progress.work_s
+    else:
+        points = tuple(point._replace(speed=point.speed / job.time_scale) for point in points)
+        recorded = [epochs for epochs in curve.epochs if epochs <= options.max_epochs]
+        longest = max(recorded) if len(recorded) == len(curve.epochs) else options.max_epochs
+        total, done = float(options.fixed_epochs or longest), progress.epochs
+    return points, total - done if total - done > DONE * total else 0.0

@@ -17,14 +17,11 @@ from wattkeeper.policies.planning.deadline import (
     plan_step,
     split_time,
 )
-from wattkeeper.policies.planning.hull import SpeedPoint, fastest, speed_points
+from wattkeeper.policies.planning.hull import fastest
 from wattkeeper.policies.profile import Curve
 from wattkeeper.policies.protocols import Context, Knobs, Running
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.tune._curves import CurveTune, ProfileSource
-
-DONE = 1e-9
-"""Less work than this share of all is none, by rounding."""
+from wattkeeper.policies.tune._curves import CurveTune, ProfileSource, speed_and_work
 
 
 class Deadline(CurveTune):
@@ -49,7 +46,7 @@ class Deadline(CurveTune):
 
     def _step(self, ctx: Context, running: Running, curve: Curve) -> Step:
         config, start = self.config, running.start
-        points, work = _speed_and_work(running, curve)
+        points, work = speed_and_work(running, curve)
         deadline_s = start.job.deadline_s
         top = fastest(points)
         if math.isnan(deadline_s) or deadline_s <= ctx.now_s or not work > 0:
@@ -110,21 +107,3 @@ class DeadlineConfig(PolicyConfig):
     def signals(self) -> tuple[str, ...]:
         """The one signal, if any."""
         return () if self.signal is None else (self.signal,)
-
-
-def _speed_and_work(running: Running, curve: Curve) -> tuple[tuple[SpeedPoint, ...], float]:
-    """Operating points of an attempt, and its work left in their unit.
-
-    The unit is an epoch; for jobs without a workload, a second at the highest limit.
-    """
-    start, progress = running.start, running.progress
-    job, options = start.job, start.options
-    points = speed_points(curve)
-    if job.workload is None:
-        total, done = job.duration_s, progress.work_s
-    else:
-        points = tuple(point._replace(speed=point.speed / job.time_scale) for point in points)
-        recorded = [epochs for epochs in curve.epochs if epochs <= options.max_epochs]
-        longest = max(recorded) if len(recorded) == len(curve.epochs) else options.max_epochs
-        total, done = float(options.fixed_epochs or longest), progress.epochs
-    return points, total - done if total - done > DONE * total else 0.0

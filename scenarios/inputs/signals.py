@@ -101,12 +101,9 @@ def _names_read(loaded: LoadedScenario, variant: str, cap: CapSignal | None) -> 
 
 def _of_rate(loaded: LoadedScenario, variant: str, name: str, tariff: Tariff) -> SignalSeries:
     """The price or carbon intensity of `electricity` as a signal."""
-    for metric, key in KEYS.items():
-        if key == name and metric in tariff.rates:
-            rate = tariff.rates[metric]
-            if isinstance(rate, Series):
-                return _of_file(name, rate, tariff.origin_s)
-            return _state(name, rate, UNITS[name])
+    series = read_tariff(name, tariff)
+    if series is not None:
+        return series
     configs = (policy_of(loaded.scenario, variant, point) for point in DEFAULTS)
     reader = next((config for config in configs if name in config.signals), None)
     if reader is None:
@@ -118,6 +115,17 @@ def _of_rate(loaded: LoadedScenario, variant: str, name: str, tariff: Tariff) ->
     if name in RATES:
         what += f", or electricity.{name}"
     raise locate_error(loaded, variant, PolicyError(what, reader.point))
+
+
+def read_tariff(name: str, tariff: Tariff) -> SignalSeries | None:
+    """The `price` or `carbon` of a tariff as a signal; None if it has none."""
+    for metric, key in KEYS.items():
+        if key == name and metric in tariff.rates:
+            rate = tariff.rates[metric]
+            if isinstance(rate, Series):
+                return _of_file(name, rate, tariff.origin_s)
+            return _state(name, rate, UNITS[name])
+    return None
 
 
 def _state(name: str, stated: float | StepSeries | WaveSeries, unit: str) -> SignalSeries:

@@ -1,7 +1,7 @@
 """HTML as a tree, so that no text of a scenario can become markup."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from xml.etree.ElementTree import Element, tostring
 
 from wattkeeper.policies.printable import printable
@@ -51,3 +51,13 @@ def to_script_json(content: Mapping[str, object]) -> str:
     """JSON that is safe inside a script element."""
     text = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def build_labelled_table(heads: Sequence[str], texts: Iterable[Sequence[str]]) -> Element:
+    """A table of texts whose first column names the row; cells know the title of their column."""
+    rows = []
+    for label, *values in texts:
+        cells = zip(heads[1:], values, strict=True)
+        rows.append(tag("tr", tag("th", label, scope="row"),
+                        *(tag("td", value, data_label=head) for head, value in cells)))  # fmt: skip
+    return build_table(heads, rows, class_="cards")

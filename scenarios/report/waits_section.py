@@ -1,6 +1,5 @@
 """Section of a page on recorded and simulated waits of jobs."""
 
-from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
@@ -15,7 +14,7 @@ from wattkeeper.scenarios.analysis.waits_text import (
     rows_by_scheduler,
 )
 from wattkeeper.scenarios.report import markup
-from wattkeeper.scenarios.report.markup import build_table, tag
+from wattkeeper.scenarios.report.markup import build_labelled_table, tag
 from wattkeeper.scenarios.report.phrases import variant_label
 
 FIRST = 2
@@ -42,18 +41,9 @@ def waits_section(manifest: Manifest, summary: Json) -> Element | None:
     return tag(
         "section",
         tag("h2", "Waits of each scheduler, and the record"),
-        _build_table(CLOSENESS_HEADS, rows_by_scheduler(parts, scenario)),
+        build_labelled_table(CLOSENESS_HEADS, rows_by_scheduler(parts, scenario)),
         *markup.notes([WAITS_NOTE, *list(describe_record(parts, baseline, scenario))[FIRST:]]),
         tag("h2", "Recorded waits, and simulated ones of ", variant_label(baseline, summary)),
-        _build_table(HEADS, rows_by_part(parts, baseline)),
+        build_labelled_table(HEADS, rows_by_part(parts, baseline)),
         id="waits",
     )
-
-
-def _build_table(heads: Sequence[str], texts: Iterable[Sequence[str]]) -> Element:
-    rows = []
-    for label, *values in texts:
-        cells = zip(heads[1:], values, strict=True)
-        rows.append(tag("tr", tag("th", label, scope="row"),
-                        *(tag("td", value, data_label=head) for head, value in cells)))  # fmt: skip
-    return build_table(heads, rows, class_="cards")

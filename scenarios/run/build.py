@@ -91,7 +91,7 @@ def source_of(inputs: RunInputs) -> Source:
     if inputs.slack is not None:
         longest_s = longest_run_times(inputs.profiles)
         allowed_s = {name: (1 + inputs.slack) * run_s for name, run_s in longest_s.items()}
-    return RecurringSource(inputs.recurrences, inputs.gpus, allowed_s)
+    return RecurringSource(inputs.recurrences, inputs.gpus, allowed_s, inputs.every_s)
 
 
 def build_zoo(spec: RunSpec, inputs: RunInputs, streams: RandomStreams) -> SimulatedZoo | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -13,16 +13,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest, TraceProvenance
 from wattkeeper.scenarios.analysis.savings import savings
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.analysis.times.deadlines import (
+    WEIGHTS,
+    DeadlineSavings,
+    compare_deadlines,
+)
 from wattkeeper.scenarios.inputs.policy_checks import check_policies, locate_error
 from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, ScenarioInputs
 from wattkeeper.scenarios.run import search_run
+from wattkeeper.scenarios.run.bound import bound_jobs, check_bound
 from wattkeeper.scenarios.run.manifest import list_sources, make_manifest
 from wattkeeper.scenarios.run.process_pool import run_tasks
 from wattkeeper.scenarios.run.unit import UnitResult, run_unit
@@ -112,6 +119,7 @@ def run(
     scenario = loaded.scenario
     inputs = read_inputs(loaded, live=live is not None).update_runs(trainings=trainings)
     check_policies(loaded, inputs)
+    check_bound(loaded, inputs.any_run)
     specs = run_specs(scenario)
     if inputs.any_run.search is not None:
         if ray is not None:
@@ -168,8 +176,37 @@ def conclude(
     summary = summarise(results, baselines, etas)
     if inputs.any_run.search is not None:
         summary["saved"] = savings(results, scenario.baseline)
+    compared = _compare_deadlines(scenario, inputs, results, baselines)
+    if compared is not None:
+        summary["deadlines"] = compared
     manifest = make_manifest(scenario, inputs, sources, results, summary, live)
     return ScenarioResult(results, summary, manifest)
+
+
+def _compare_deadlines(
+    scenario: Scenario,
+    inputs: ScenarioInputs,
+    results: Sequence[RunResult],
+    baselines: Mapping[str, str],
+) -> DeadlineSavings | None:
+    """What jobs with deadlines save: of the bound's weight, else of the first rate stated."""
+    weight, least = scenario.bound, None
+    if weight is not None:
+        own, case = inputs.runs[scenario.baseline], scenario.variants[scenario.baseline].boundness
+        holds = scenario.pauses == "hold"
+        tables = [result.tables["jobs"]["batch_size"] for result in results]
+        sizes = set(pc.unique(pa.chunked_array(chain(*(t.chunks for t in tables)))).to_pylist())
+        least = {
+            (result.seed, job): amount
+            for result in results
+            if result.variant == scenario.baseline
+            for job, amount in bound_jobs(
+                result.tables["jobs"], sizes, own, weight, holds, case or "middle"
+            ).items()
+        }
+    rates = inputs.any_run.tariff.rates
+    stated = next((name for name, column in WEIGHTS.items() if column in rates), "energy")
+    return compare_deadlines(results, baselines, scenario.baseline, weight or stated, least)
 
 
 def _check_window(results: Sequence[RunResult]) -> None:

@@ -51,6 +51,10 @@ def _stated_rates(section: ElectricitySection | None) -> set[str]:
     return {key for key in rates if section is not None and getattr(section, key) is not None}
 
 
+def _elsewhere(what: str, *place: str) -> PydanticCustomError:
+    return PydanticCustomError("elsewhere", what, {"at": place})
+
+
 class Scenario(Section):
     """A question, the jobs and the cluster that it is about, and the variants to compare."""
 
@@ -84,6 +88,9 @@ class Scenario(Section):
     pauses: PauseMode = "free"
     """Whether a job that `tune` pauses gives its GPUs up, as one that is preempted, or holds them
     at idle power. Either way it is restored when it goes on (`cluster.preemption`)."""
+    bound: Literal["carbon", "price", "energy"] | None = None
+    """Computes the least emissions, cost or energy at which each job could have met its deadline,
+    with the future known: a bound for all variants."""
     zoo: ZooSection | None = None
     """A store of trained models; none if absent. A trace must name the models that jobs train."""
     max_attempts: PositiveInt = 20
@@ -175,6 +182,16 @@ class Scenario(Section):
                     {"at": ("variants", name, "electricity"),
                      "stated": " and ".join(sorted(stated)) or "none"},
                 )  # fmt: skip
+        return self
+
+    @model_validator(mode="after")
+    def _bound_is_possible(self) -> Self:
+        if self.bound is None:
+            return self
+        if not isinstance(self.workload, RecurringWorkload | TraceWorkload):
+            raise _elsewhere("bound: it needs a workload of kind recurring or trace", "bound")
+        if self.bound != "energy" and self.bound not in _stated_rates(self.electricity):
+            raise _elsewhere(f"bound: {self.bound} needs electricity.{self.bound}", "bound")
         return self
 
     @model_validator(mode="after")

@@ -151,12 +151,14 @@ def _recurrences(groups: pa.ChunkedArray, order: Ints) -> Ints:
 
 
 class RecurringSource(Source):
-    """Recurring jobs: each recurrence is submitted when the one before it finishes.
+    """Recurring jobs: each recurrence is submitted when the one before it finishes, or on time.
 
     Args:
         recurrences: How often each workload recurs; each is a group of its own.
         gpus: GPUs of each job.
         allowed_s: Time from submission to deadline, by workload; others have no deadline.
+        every_s: Time from one submission of a workload to the next, s; infinite: the next follows
+            when the one before finishes.
     """
 
     def __init__(
@@ -164,19 +166,29 @@ class RecurringSource(Source):
         recurrences: Mapping[str, int],
         gpus: int = 1,
         allowed_s: Mapping[str, float] = MappingProxyType({}),
+        every_s: float = math.inf,
     ) -> None:
         self._recurrences = recurrences
         self._gpus = gpus
         self._allowed_s = allowed_s
+        self._every_s = every_s
         self._jobs: list[Job] = []
 
     def arrivals(self) -> Iterator[list[Job]]:
-        """The first recurrence of each workload, at time 0."""
+        """The first recurrence of each workload at time 0, and all that have a fixed time."""
         yield [self._job(workload, 1, 0.0) for workload in self._recurrences]
+        if self._every_s == math.inf:
+            return
+        for number in range(2, max(self._recurrences.values()) + 1):
+            yield [
+                self._job(workload, number, (number - 1) * self._every_s)
+                for workload, count in self._recurrences.items()
+                if count >= number
+            ]
 
     def follow_up(self, job: Job, now_s: float) -> Job | None:
-        """The next recurrence."""
-        if job.recurrence == self._recurrences[job.group_id]:
+        """The next recurrence; None where it has a fixed time."""
+        if self._every_s != math.inf or job.recurrence == self._recurrences[job.group_id]:
             return None
         return self._job(job.group_id, job.recurrence + 1, now_s)
 

@@ -11,6 +11,12 @@ from rich.text import Text
 from wattkeeper.policies.printable import printable
 from wattkeeper.scenarios.analysis.learning_window import read_learning_window
 from wattkeeper.scenarios.analysis.savings import is_noise, savings_labels, savings_note
+from wattkeeper.scenarios.analysis.times.deadlines import (
+    HEADS,
+    deadline_notes,
+    deadline_rows,
+    deadline_title,
+)
 from wattkeeper.scenarios.analysis.vocabulary import (
     SHARES,
     cautions,
@@ -24,6 +30,7 @@ from wattkeeper.scenarios.cli.tables.electricity import print_electricity
 from wattkeeper.scenarios.run.run import ScenarioResult
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.wording import percent
+from wattkeeper.traces.describe.text import print_table
 
 NOISE = "~"
 
@@ -51,6 +58,10 @@ def print_results(console: Console, scenario: Scenario, done: ScenarioResult) ->
     if "noise" in verdicts:
         console.print(NOISE_NOTE, style="dim")
     print_electricity(console, done.manifest, done.summary)
+    if "deadlines" in done.summary:
+        print_table(console, deadline_title(done.summary), HEADS, deadline_rows(done.summary))
+        for note in deadline_notes(done.summary):
+            console.print(note, style="dim")
     for note in notes(done.manifest, done.summary):
         console.print(note, style="dim")
     workloads = done.summary["by"]["workload"]

@@ -1,5 +1,6 @@
 """Inputs of workloads that recur: in the simulator, and live."""
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 
@@ -68,7 +69,7 @@ def read_recurring(
             }
             runs[variant] = RunInputs(
                 used.spec, profiles, recurrences=recurrences, gpus=workload.gpus,
-                slack=workload.slack,
+                every_s=_interval_s(workload), slack=workload.slack,
             )  # fmt: skip
     return ScenarioInputs(runs, (trace,))
 
@@ -127,9 +128,14 @@ def read_live(
                 replayed[variant].profiles if variant in replayed else {},
                 recurrences=dict.fromkeys(names, often),
                 gpus=workload.gpus,
+                every_s=_interval_s(workload),
                 trained=frozenset(trained),
             )
     return ScenarioInputs(runs, () if trace is None else (trace,))
+
+
+def _interval_s(workload: RecurringWorkload) -> float:
+    return math.inf if workload.every_s is None else workload.every_s
 
 
 def _check_room(workload: RecurringWorkload, document: YamlDocument, used: UsedCluster) -> None:

@@ -48,7 +48,7 @@ class ReplayedWorkload(Section):
 
 
 class RecurringWorkload(ReplayedWorkload):
-    """Jobs that recur; a recurrence is submitted when the one before it finishes."""
+    """Jobs that recur; a recurrence is submitted when the one before it finishes, or on time."""
 
     kind: Literal["recurring"]
     profiles: ProfileSource | None = None
@@ -60,6 +60,9 @@ class RecurringWorkload(ReplayedWorkload):
     """The workloads that recur; all that the GPU type has profiles of if absent."""
     recurrences: Recurrences
     """Number of recurrences of each workload."""
+    every_s: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """Submits the recurrences of each workload at fixed times, so many seconds apart, whether the
+    one before has finished or not; when it finishes, if absent."""
     gpus: PositiveInt = 1
     """GPUs that each job holds; the profiles must have been recorded on as many."""
 

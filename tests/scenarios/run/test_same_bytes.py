@@ -19,7 +19,8 @@ from wattkeeper.scenarios.spec.sections.workload import SyntheticSource
 
 GOLDEN = {
     "versions": {"python": "3.11.7", "numpy": "2.4.6", "pyarrow": "26.0.1", "simpy": "4.1.2"},
-    "carbon-limits": "9dc4773d495af44c8f4c5d7ad11f767796444b6c8a1d4b08edb1c87b9426b026",
+    "carbon-deadlines": "d00785ec1bb843feb4db3596350ebbd942258e087685c4e3e7b3d7f0eb80df22",
+    "carbon-limits": "8c1d63d9afb02ad5b7a4e5a3c5ff3042e04d1200ad098c422a1be200e96884d6",
     "quickstart": "04d1c96742b73b7842923fec009a3ae6123486eaf5ff019377a7ed700b3ac767",
 }
 """Digests of results by scenario, and what they were made with. A change of them is a change of
@@ -30,9 +31,11 @@ def test_golden_digests(quick: Ran, inside: Command, tmp_path: Path) -> None:
     profiles = {n: getattr(load(n).scenario.workload, "profiles", None) for n in shipped()}
     synthetic = [name for name, found in profiles.items() if isinstance(found, SyntheticSource)]
     assert synthetic == [name for name in GOLDEN if name != "versions"]
-    inside("run", "carbon-limits", "--out", "carbon")
-    text = (tmp_path / "carbon/manifest.json").read_text(encoding="utf-8")
-    manifests = {"quickstart": quick.json("manifest"), "carbon-limits": json.loads(text)}
+    manifests = {"quickstart": quick.json("manifest")}
+    for name in ("carbon-deadlines", "carbon-limits"):
+        inside("run", name, "--out", name)
+        text = (tmp_path / name / "manifest.json").read_text(encoding="utf-8")
+        manifests[name] = json.loads(text)
     for name, manifest in manifests.items():
         versions = {key: manifest["versions"][key] for key in GOLDEN["versions"]}
         assert manifest["results_digest"] == GOLDEN[name], f"{name} was made with {versions}"

@@ -1,0 +1,176 @@
+"""What jobs with deadlines save, job by job, and how much they could save at most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NotRequired, TypedDict
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wattkeeper.policies.json_types import Json
+from wattkeeper.sim.results.accounting import CARBON, COST
+from wattkeeper.sim.results.metrics import ROUNDING
+from wattkeeper.sim.results.tables import RunResult
+
+WEIGHTS: Final = {"carbon": CARBON, "price": COST, "energy": "energy_j"}
+"""The column of jobs by what is compared."""
+
+WORDS: Final = {"carbon": "emissions", "price": "cost of electricity", "energy": "energy"}
+
+SAME: Final = 1e-9
+"""Share of the baseline's amount up to which a job neither saves nor loses."""
+
+Amounts = dict[tuple[int, str], float]
+"""An amount by seed and job."""
+
+
+class VariantSavings(TypedDict):
+    """What the jobs of a variant save; shares of what the same jobs use under the baseline.
+
+    Attributes:
+        late: Number of jobs that ended after their deadline.
+        saved: Mean share saved against the scenario's baseline.
+        than: The variant's own baseline; absent where it is the variant itself.
+        more: Mean difference of the shares saved by the variant and its own baseline.
+        losing: Share of jobs that save less than under the variant's own baseline.
+        worst: The largest of these differences, 0 if no job loses.
+    """
+
+    late: int
+    saved: float
+    than: NotRequired[str]
+    more: NotRequired[float]
+    losing: NotRequired[float]
+    worst: NotRequired[float]
+
+
+class DeadlineSavings(TypedDict):
+    """Jobs with deadlines, compared one by one over all seeds.
+
+    Attributes:
+        of: What is compared: `carbon`, `price` or `energy`.
+        baseline: The scenario's baseline.
+        jobs: Number of compared jobs.
+        variants: By variant.
+        bound: Mean share that the least possible saves, and of how many jobs it is known.
+    """
+
+    of: str
+    baseline: str
+    jobs: int
+    variants: dict[str, VariantSavings]
+    bound: NotRequired[dict[str, float]]
+
+
+def compare_deadlines(
+    results: Sequence[RunResult],
+    baselines: Mapping[str, str],
+    baseline: str,
+    weight: str,
+    least: Amounts | None = None,
+) -> DeadlineSavings | None:
+    """Compare jobs with deadlines one by one; None if there are none, or their use is unknown.
+
+    Args:
+        results: All runs.
+        baselines: The baseline of each variant.
+        baseline: That of the scenario.
+        weight: What is compared: a key of `WEIGHTS`.
+        least: The least possible amounts, if they were computed.
+    """
+    variants = list(dict.fromkeys(result.variant for result in results))
+    amounts: dict[str, Amounts] = {name: {} for name in variants}
+    late = dict.fromkeys(variants, 0)
+    for result in results:
+        for seed_and_job, amount, is_late in _amounts(result, WEIGHTS[weight]):
+            amounts[result.variant][seed_and_job] = amount
+            late[result.variant] += is_late
+    used = amounts[baseline]
+    compared = [job for job, amount in used.items()
+                if amount > 0 and all(job in own for own in amounts.values())]  # fmt: skip
+    if not compared or not np.isfinite([used[job] for job in compared]).all():
+        return None
+    saved = {name: np.array([1 - own[job] / used[job] for job in compared])
+             for name, own in amounts.items()}  # fmt: skip
+    table: dict[str, VariantSavings] = {}
+    for name in variants:
+        table[name] = {"late": late[name], "saved": float(saved[name].mean())}
+        if baselines[name] != name:
+            more = saved[name] - saved[baselines[name]]
+            table[name] |= {
+                "than": baselines[name],
+                "more": float(more.mean()),
+                "losing": float(np.mean(more < -SAME)),
+                "worst": max(0.0, -float(more.min())),
+            }
+    compared_all: DeadlineSavings = {
+        "of": weight, "baseline": baseline, "jobs": len(compared), "variants": table
+    }  # fmt: skip
+    if least is not None:
+        shares = [1 - least[job] / used[job] for job in compared if job in least]
+        if shares:
+            compared_all["bound"] = {"saved": float(np.mean(shares)), "jobs": len(shares)}
+    return compared_all
+
+
+def _amounts(result: RunResult, column: str) -> Iterator[tuple[tuple[int, str], float, bool]]:
+    """The amount of each job with a deadline over all its attempts, and whether it was late."""
+    jobs = result.tables["jobs"]
+    if not {"deadline_s", column} <= set(jobs.column_names):
+        return
+    jobs = jobs.select(["job_id", "deadline_s", "finish_time_s", column])
+    jobs = jobs.filter(pc.is_valid(jobs["deadline_s"]))
+    sums = [(column, "sum", pc.ScalarAggregateOptions(skip_nulls=False)),
+            ("finish_time_s", "max"), ("deadline_s", "max")]  # fmt: skip
+    grouped: pa.Table = jobs.group_by("job_id", use_threads=False).aggregate(sums)
+    names = ("job_id", f"{column}_sum", "finish_time_s_max", "deadline_s_max")
+    for job, amount, end_s, due_s in zip(*(grouped[n].to_pylist() for n in names), strict=True):
+        known = np.nan if amount is None else amount
+        yield (result.seed, job), known, end_s > due_s + ROUNDING * abs(due_s)
+
+
+HEADS: Final = ("variant", "late", "saved", "against", "more", "jobs that lose", "worst")
+"""Titles of the columns of `deadline_rows`."""
+
+
+def deadline_title(summary: Json) -> str:
+    """The title of the table, with what it compares."""
+    compared: DeadlineSavings = summary["deadlines"]
+    return (f"Jobs with deadlines: {WORDS[compared['of']]} of each job, "
+            f"against {compared['baseline']}")  # fmt: skip
+
+
+def deadline_rows(summary: Json) -> Iterator[tuple[str, ...]]:
+    """The cells of each variant, and of the bound."""
+    compared: DeadlineSavings = summary["deadlines"]
+    for name, own in compared["variants"].items():
+        cells = (name, f"{own['late']}", f"{100 * own['saved']:.1f} %")
+        if "than" in own:
+            worst = f"{-100 * own['worst']:.1f}" if own["losing"] else "-"
+            yield (*cells, own["than"], f"{100 * own['more']:+.2f}",
+                   f"{100 * own['losing']:.0f} %", worst)  # fmt: skip
+        else:
+            yield (*cells, "-", "-", "-", "-")
+    if "bound" in compared:
+        yield ("the least possible", "-", f"{100 * compared['bound']['saved']:.1f} %",
+               "-", "-", "-", "-")  # fmt: skip
+
+
+def deadline_notes(summary: Json) -> Iterator[str]:
+    """The meaning of the columns."""
+    compared: DeadlineSavings = summary["deadlines"]
+    yield (
+        f"saved: share of what each of the {compared['jobs']} jobs uses under "
+        f"{compared['baseline']}, mean over jobs and seeds. more, worst: difference of that share "
+        "to the variant beside it, in points of percent; worst: of the job that loses most."
+    )
+    if "bound" in compared:
+        known = int(compared["bound"]["jobs"])
+        about = "" if known == compared["jobs"] else f" It is known of {known} of these jobs."
+        yield (
+            "the least possible: each job alone between its submission and its deadline, with the "
+            "future known, at any power limit and the batch sizes of these runs, with pauses; a "
+            f"job that is late may use less.{about}"
+        )

@@ -1,0 +1,165 @@
+"""Jobs with deadlines through the command: what they save, and the least possible."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import linprog
+
+from tests.conftest import Command
+from tests.support.messages import assert_states
+from wattkeeper.traces.generate.synthetic import SyntheticProfiles, generate
+from wattkeeper.traces.profiles import load_profiles
+
+Summary = dict[str, Any]
+Points = list[tuple[float, float]]
+
+
+def _run(command: Command, *sets: str) -> Summary:
+    command("run", "carbon-deadlines", "--out", "out", *(x for s in sets for x in ("--set", s)))
+    summary: Summary = json.loads(Path("out/summary.json").read_text(encoding="utf-8"))
+    return summary
+
+
+def _compare_year(
+    inside: Command, traces: Path, shared: Path, country: str, days: int, slack: float
+) -> Summary:
+    """The shipped scenario on a recorded year: ResNet-50 on an A40, 23 epochs a day."""
+    file = f"file: {shared}/data/carbon/{country}_2022.parquet, column: carbon_intensity"
+    series = f"{{{file}, unit: g/kWh, zone: UTC"
+    summary = _run(
+        inside,
+        "cluster.gpu=A40",
+        f"workload.profiles={traces}/zeus-nsdi23",
+        "workload.workloads=[imagenet]",
+        f"workload.epochs={23 * days}",
+        f"workload.slack={slack}",
+        "policies.configure={kind: fixed, batch_size: 128}",
+        f"electricity.carbon={series}, kind: average}}",
+        f"signals.day-ahead.series={series}}}",
+        "electricity.origin=2022-01-08T00:00:00+00:00",
+    )
+    compared: Summary = summary["deadlines"]
+    return compared
+
+
+@pytest.mark.parametrize(
+    ("country", "days", "slack", "least"),
+    [
+        ("de", 1, 0.25, (0.007, 0.015)),
+        ("nl", 1, 1, (0.04, 0.06)),
+        pytest.param("nl", 1, 0.25, (0.007, 0.015), marks=pytest.mark.slow),
+        pytest.param("de", 1, 1, (0.04, 0.06), marks=pytest.mark.slow),
+        pytest.param("de", 3, 0.25, (0.007, 0.015), marks=pytest.mark.slow),
+        pytest.param("nl", 3, 0.25, (0.007, 0.015), marks=pytest.mark.slow),
+        pytest.param("de", 3, 1, (0.04, 0.06), marks=pytest.mark.slow),
+        pytest.param("nl", 3, 1, (0.04, 0.06), marks=pytest.mark.slow),
+    ],
+)
+def test_plans_on_forecasts_save_more_than_the_best_static_limit(
+    inside: Command,
+    zeus_traces: Path,
+    shared: Path,
+    country: str,
+    days: int,
+    slack: float,
+    least: tuple[float, float],
+) -> None:
+    compared = _compare_year(inside, zeus_traces, shared, country, days, slack)
+    variants = compared["variants"]
+    assert compared["jobs"] == compared["bound"]["jobs"] == 40
+    assert [variants[name]["than"] for name in ("history", "day-ahead")] == ["static"] * 2
+    assert variants["history"]["more"] >= least[0]
+    assert variants["day-ahead"]["more"] >= least[1]
+    assert {own["late"] for own in variants.values()} == {0}
+    assert max(own["saved"] for own in variants.values()) <= compared["bound"]["saved"]
+
+
+def test_foresight_reaches_the_least_possible(inside: Command) -> None:
+    compared = _run(
+        inside,
+        "signals.carbon.forecast=perfect",
+        "variants.history.policies.tune={kind: deadline, surcharge: 0}",
+        "workload.recurrences=8",
+    )["deadlines"]
+    reached, bound = compared["variants"]["history"]["saved"], compared["bound"]["saved"]
+    assert bound - 5e-4 <= reached <= bound + 1e-9
+    assert compared["variants"]["day-ahead"]["saved"] < reached
+
+
+def _solve(points: Points, slots: pd.DataFrame, work: float) -> float:
+    """HiGHS's least emissions (g) of some work, in slots with an intensity and a length."""
+    menu = [*((1 / time_s, power_w) for time_s, power_w in points), (0.0, 0.0)]
+    speed, power = np.array(menu).T
+    cost = np.multiply.outer(slots.rate.to_numpy(), power).ravel() / 3.6e6
+    shares = np.kron(np.eye(len(slots)), np.ones(len(menu)))
+    matrix = np.vstack([shares, np.tile(speed, len(slots))])
+    solved = linprog(cost, A_eq=matrix, b_eq=[*slots.length, work], method="highs")
+    return float(solved.fun)
+
+
+def test_the_least_possible_equals_a_linear_program(inside: Command) -> None:
+    epochs, every_s, slack = 2000, 774_900, 0.5
+    compared = _run(
+        inside,
+        "workload.recurrences=3",
+        f"workload.epochs={epochs}",
+        f"workload.slack={slack}",
+        "workload.interpolate_w=null",
+    )["deadlines"]
+    profile = load_profiles(generate(SyntheticProfiles(), "synthetic"), "SYN-250W", 1).get("image")
+    curve = profile.curves[profile.default_batch_size]
+    points = list(zip(curve.time_per_epoch_s, curve.average_power_w, strict=True))
+    week = pd.read_csv(str(files("wattkeeper.scenarios") / "made-up-carbon-week.csv"))[
+        "carbon (g/kWh)"
+    ]
+    run_s, power_w = epochs * curve.time_per_epoch_s[-1], curve.average_power_w[-1]
+    saved = []
+    for begin_s in (0.0, 1.0 * every_s, 2.0 * every_s):
+        due_s, end_s = begin_s + (1 + slack) * run_s, begin_s + run_s
+        least = _solve(points, _cut(week, begin_s, due_s), epochs)
+        full = _cut(week, begin_s, end_s)
+        used = power_w / 3.6e6 * float(np.dot(full.rate, full.length))
+        saved.append(1 - least / used)
+    assert compared["bound"]["saved"] == pytest.approx(np.mean(saved), rel=1e-6)
+
+
+def _cut(week: pd.Series[int], begin_s: float, end_s: float) -> pd.DataFrame:
+    """Intensity and length (s) of the hours of a window; the week repeats."""
+    edges = [begin_s, *np.arange(3600 * (begin_s // 3600 + 1), end_s, 3600), end_s]
+    hours = (np.array(edges[:-1]) // 3600).astype(int) % 168
+    return pd.DataFrame({"rate": week.to_numpy()[hours].astype(float), "length": np.diff(edges)})
+
+
+def test_recurrences_are_submitted_on_time(inside: Command) -> None:
+    _run(inside, "workload.recurrences=3", "workload.every_s=1000")
+    jobs = pd.read_parquet("out/jobs.parquet")
+    for _, own in jobs.groupby("variant"):
+        assert sorted(own.submit_time_s) == [0, 1000, 2000]
+        assert own.finish_time_s.min() > 2000  # they overlap
+
+
+@pytest.mark.parametrize(
+    ("sets", "facts"),
+    [
+        (
+            ("workload.slack=null", "signals={}", "variants={full: {}}"),
+            ("bound", "deadline", "workload.slack"),
+        ),
+        (("workload.epochs=null",), ("bound", "'image'", "workload.epochs")),
+        (("electricity=null", "signals={}", "variants={full: {}}"), ("bound: carbon",)),
+        (("bound=speed",), ("bound", "carbon", "price", "energy", "'speed'")),
+    ],
+)
+def test_a_bound_that_cannot_be_computed_is_refused(
+    inside: Command, sets: tuple[str, ...], facts: tuple[str, ...]
+) -> None:
+    arguments = (x for s in sets for x in ("--set", s))
+    shown = inside("run", "carbon-deadlines", *arguments, code=2)
+    assert_states(shown.stderr, *facts)
