@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from wattkeeper.live.pipeline.session import PipelineSession
     from wattkeeper.live.session.session import Session
     from wattkeeper.live.weight_transfer.model_graph import graph_of
     from wattkeeper.live.weight_transfer.report import TransferReport
     from wattkeeper.live.weight_transfer.transfer import transfer
     from wattkeeper.live.zoo.zoo import Zoo
 
-__all__ = ["Session", "TransferReport", "Zoo", "graph_of", "transfer"]
+__all__ = ["PipelineSession", "Session", "TransferReport", "Zoo", "graph_of", "transfer"]
 
 _HOMES = {
+    "PipelineSession": "pipeline.session",
     "Session": "session.session",
     "TransferReport": "weight_transfer.report",
     "Zoo": "zoo.zoo",

@@ -60,7 +60,7 @@ class Ranks:
         """
         if not is_distributed():
             return call()
-        store = _store()
+        store = connected_store()
         self._calls += 1
         key = self._key(self._calls)
         if not is_leader():
@@ -84,8 +84,8 @@ class Ranks:
         if not (is_distributed() and is_leader()):
             return
         with suppress(InputError, RuntimeError):  # no process is connected, or none is left
-            store = _store()
-            store.set(self._key("left"), _describe_exit(error))
+            store = connected_store()
+            store.set(self._key("left"), describe_exit(error))
             began_s = time.monotonic()
             while error is None and self._calls and time.monotonic() - began_s < LAST_CALL_S:
                 if store.add(self._key(f"{self._calls} read"), 0) >= world_size() - 1:
@@ -121,8 +121,12 @@ def _pause(began_s: float) -> None:
     time.sleep(min(max(waited_s / PAUSES, FIRST_PAUSE_S), LONGEST_PAUSE_S))
 
 
-def _store() -> Any:
-    """The store by which torch connected the processes of this training."""
+def connected_store() -> Any:
+    """The store by which torch connected the processes of this training.
+
+    Raises:
+        InputError: If torch has not connected them.
+    """
     torch = sys.modules.get("torch")
     if torch is None or not torch.distributed.is_initialized():
         raise InputError(
@@ -132,7 +136,15 @@ def _store() -> Any:
     return torch.distributed.distributed_c10d._get_default_store()
 
 
-def _describe_exit(error: BaseException | None) -> str:
+def rank_and_size() -> tuple[int, int]:
+    """Number of this process among those that torch connected, and how many there are."""
+    from torch import distributed
+
+    return distributed.get_rank(), distributed.get_world_size()
+
+
+def describe_exit(error: BaseException | None) -> str:
+    """How a process left a session, as a part of a sentence."""
     if error is None:
         return "left the session"
     if isinstance(error, Stopped | KeyboardInterrupt):

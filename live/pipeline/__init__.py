@@ -1,0 +1,1 @@
+"""Live pipeline-parallel training: clocks by instruction, profiles, stragglers."""

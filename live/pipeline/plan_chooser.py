@@ -1,0 +1,186 @@
+"""Asks the `Tune` policy of a pipeline-parallel training for plans of clocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.moments import FIRST, Progress
+from wattkeeper.policies.pipeline.execution import fastest_points, plan_of_points
+from wattkeeper.policies.pipeline.profile import ClockPlan
+from wattkeeper.policies.pipeline.task import PipelineTask
+from wattkeeper.policies.profile import Objective
+from wattkeeper.policies.protocols import EmptyZoo, Job, Knobs, Running, Start
+from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
+from wattkeeper.sim.attempts.attempt import Tuned
+from wattkeeper.sim.attempts.decisions import (
+    DecisionJournal,
+    DecisionMaker,
+    Engaged,
+    PolicyContext,
+)
+from wattkeeper.sim.engine.rng import NamedStreams
+from wattkeeper.sim.replay.backend import options_of
+from wattkeeper.traces.pipelines import replayed_profile
+
+
+class PlanDecision(NamedTuple):
+    """A decision as the journal has it (`decisions.parquet` of simulated runs).
+
+    Attributes:
+        time_s: When, s since the start of the training.
+        point: `configure` or `tune`.
+        policy: The policy's kind.
+        saw: What it was shown.
+        chose: What it answered.
+    """
+
+    time_s: float
+    point: Point
+    policy: str
+    saw: str
+    chose: str
+
+
+class TrainingClock(NamedTuple):
+    """Time of a training as policies see it: that of a clock since the training's start, s."""
+
+    now_s: Callable[[], float]
+    begun_s: float
+
+    @property
+    def now(self) -> float:
+        """Time since its start, s."""
+        return self.now_s() - self.begun_s
+
+
+class PlanChooser(DecisionJournal):
+    """The policies of one training, asked as in a simulation.
+
+    An epoch is an iteration, and the batch size its number of microbatches.
+
+    Args:
+        job: Name of the training.
+        gpu_type: Type of its GPUs.
+        iterations: Its length.
+        tune: Config of the policy.
+        now_s: A clock, s; the training starts now.
+
+    Attributes:
+        decisions: All that was decided so far.
+        knobs: What is in force.
+
+    Raises:
+        PolicyError: If a training on real devices cannot carry out the policy's decisions.
+    """
+
+    def __init__(
+        self,
+        job: str,
+        gpu_type: str,
+        iterations: int,
+        tune: PolicyConfig,
+        now_s: Callable[[], float],
+    ) -> None:
+        unmet = sorted(set(tune.moments) - {*FIRST, "straggler"})
+        if unmet or tune.signals or tune.needs_foresight:
+            why = f"the moments {', '.join(unmet)}" if unmet else "signals or foresight"
+            raise PolicyError(
+                f"the tune policy {tune.kind!r} needs {why}, which a pipeline's session does not "
+                "have: choose another one", "tune")  # fmt: skip
+        self.decisions: list[PlanDecision] = []
+        self.knobs = Knobs()
+        self._job, self._gpu_type, self._iterations = job, gpu_type, iterations
+        self._tune, self._configure = tune, find_config("configure", "fixed")
+        clock, streams = TrainingClock(now_s, now_s()), NamedStreams(0)
+        configure, engaged = (
+            Engaged(
+                build_policy(config),
+                PolicyContext(
+                    config.point, config, clock, Objective(1.0), EmptyZoo(), streams.policy
+                ),
+            )
+            for config in (self._configure, tune)
+        )
+        self._maker = DecisionMaker(configure, engaged, self)
+
+    def note(
+        self,
+        now_s: float,
+        point: Point,
+        job: Job,
+        attempt: int,
+        saw: tuple[object, ...],
+        chose: str,
+    ) -> None:
+        """See `wattkeeper.sim.attempts.decisions.DecisionJournal`."""
+        policy = (self._configure if point == "configure" else self._tune).kind
+        self.decisions.append(PlanDecision(now_s, point, policy, repr(saw), chose))
+
+    def start(self, task: PipelineTask) -> ClockPlan:
+        """Ask for the first plan.
+
+        Raises:
+            PolicyError: If the policy chose what is not allowed, or asks to profile power limits.
+        """
+        self._start, self._task = self._make_start(task), task
+        decision = self._maker.decide(self._start)
+        if not isinstance(decision, Tuned):
+            raise PolicyError(
+                f"the tune policy {self._tune.kind!r} profiles power limits, which a pipeline's "
+                "session does not: choose one that plans clocks", "tune")  # fmt: skip
+        _check_run(decision.knobs)
+        self.knobs, self._configuration = decision.knobs, decision.configuration
+        return self.plan()
+
+    def change_pace(self, task: PipelineTask, slowdown: float, progress: Progress) -> ClockPlan:
+        """Ask, if it wants to be asked, what changes with stages or replicas that became slower.
+
+        Args:
+            task: The instructions with the times that were measured last.
+            slowdown: Least time of an iteration over that at the highest clocks.
+            progress: What the training has done so far.
+
+        Raises:
+            PolicyError: If the policy chose what is not allowed.
+        """
+        self._start, self._task = self._make_start(task), task
+        if "straggler" in self._tune.moments:
+            running = Running(
+                self._start, self._configuration, (), "straggler", progress, self.knobs, slowdown
+            )
+            knobs = self._maker.retune(running)
+            if knobs is not None:
+                _check_run(knobs)
+                if knobs.plan is not None or knobs.clock_mhz is not None:
+                    self.knobs = self.knobs._replace(plan=knobs.plan, clock_mhz=knobs.clock_mhz)
+        return self.plan()
+
+    def plan(self) -> ClockPlan:
+        """The plan in force; without one, the highest clock of each instruction."""
+        plan, clock_mhz = self.knobs.plan, self.knobs.clock_mhz
+        if plan is not None:
+            return plan
+        task = self._task
+        if clock_mhz is not None:
+            return task.plan_at(clock_mhz)
+        return plan_of_points(task.profile, task.graph, fastest_points(task.profile, task.graph))
+
+    def _make_start(self, task: PipelineTask) -> Start:
+        gpus = sum(
+            task.profile.stages[task.graph.operations[positions[0]] // 2].gpus
+            for positions in task.graph.positions
+        )
+        profile = replayed_profile(self._job, self._gpu_type, gpus, task, self._iterations)
+        job = Job(self._job, self._job, 1, self._job, gpus, 0.0)
+        return Start(job, 1, options_of(profile), 0)
+
+
+def _check_run(knobs: Knobs) -> None:
+    """Refuse what a pipeline's session cannot carry out."""
+    if knobs.run != "go" or knobs.wake_s != math.inf:
+        raise PolicyError(
+            "a pipeline's session can neither pause, stop nor wake up for a policy; found "
+            f"{knobs}", "tune")  # fmt: skip

@@ -1,0 +1,230 @@
+"""The session of a pipeline-parallel training: clocks by instruction, as a policy plans them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Literal, Self
+
+from wattkeeper.live.devices import find_devices
+from wattkeeper.live.pipeline.arguments import PipelineArguments, RankFacts
+from wattkeeper.live.pipeline.clock_setter import ClockSetter
+from wattkeeper.live.pipeline.exchange import StageExchange
+from wattkeeper.live.pipeline.leader import PipelineLeader
+from wattkeeper.live.pipeline.meters import make_meter
+from wattkeeper.live.pipeline.reports import (
+    OperationTotals,
+    Order,
+    RankReport,
+    RankTotals,
+    ReplicaPace,
+)
+from wattkeeper.live.session.distributed import connected_store, describe_exit, rank_and_size
+from wattkeeper.live.session.termination import Stopped, Terminations
+from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.pipeline.graph import schedule_graph
+from wattkeeper.policies.pipeline.schedules import Instruction, program_of
+
+if TYPE_CHECKING:
+    from wattkeeper.live.pipeline.emulation import EmulatedPipeline
+    from wattkeeper.policies.registry import PolicyConfig
+
+PATIENCE_S: Final = 1800.0
+"""How long a rank waits for another one that seems to run, s: as torch does for gloo. Some policies
+take minutes to plan."""
+
+
+class PipelineSession:
+    """One rank of a pipeline-parallel training; a context manager.
+
+    Its first iterations measure time and energy of each instruction at each clock; then a policy
+    plans clocks by instruction, which the session sets. A stage that becomes slower, or a replica
+    that does, is a straggler: the policy is asked again. On leaving, also after an error, the
+    clocks are released.
+
+    The ranks are processes that torch.distributed connects. With several replicas of the pipeline,
+    ranks are numbered replica by replica.
+
+    Args:
+        job: Name of the training in results.
+        microbatches: Of an iteration.
+        iterations: Length of the training; iterations that measure count.
+        tune: The policy that plans clocks, by name or as its config.
+        schedule: `1f1b`, `gpipe`, or `interleaved` with several `chunks` of the model on each rank.
+        replicas: Number of equal pipelines.
+        clocks_mhz: The clocks to measure, MHz; None: some of those that the devices support.
+        profile: CSV file with points that were measured before; None: they are measured.
+        profile_iterations: Measured iterations at each clock.
+        blocking_power_w: Power of a GPU that waits for another rank, W; None: as measured.
+        output: Folder for `profile.csv` and `pipeline.json`; None: nothing is written.
+        emulate: What instructions take on synthetic devices, which compute nothing.
+
+    Attributes:
+        replica: Number of its pipeline, from 0.
+        rank: Number of this rank in it, from 0.
+        program: Its instructions in an iteration, in order.
+        order: What the present iteration is done by.
+        leader: The decisions and records; only on rank 0 of a pipeline.
+
+    Raises:
+        InputError: If an argument is wrong, or torch.distributed is not initialised.
+        EnvironmentLacks: If the devices measure no energy.
+    """
+
+    order: Order
+
+    def __init__(
+        self,
+        job: str,
+        *,
+        microbatches: int,
+        iterations: int,
+        tune: str | PolicyConfig = "pipeline-exact",
+        schedule: Literal["1f1b", "gpipe", "interleaved"] = "1f1b",
+        chunks: int = 1,
+        replicas: int = 1,
+        clocks_mhz: Sequence[int] | None = None,
+        profile: str | Path | None = None,
+        profile_iterations: int = 3,
+        blocking_power_w: float | None = None,
+        output: str | Path | None = None,
+        emulate: EmulatedPipeline | None = None,
+    ) -> None:
+        self._store = connected_store()
+        world_rank, world = rank_and_size()
+        self._arguments = arguments = PipelineArguments(
+            job, microbatches, iterations, tune, schedule, chunks, replicas, clocks_mhz, profile,
+            profile_iterations, blocking_power_w, output, world,
+        )  # fmt: skip
+        arguments.check()
+        self.replica, self.rank = divmod(world_rank, world // replicas)
+        self._schedule = arguments.make_schedule()
+        self._graph = schedule_graph(self._schedule)
+        self._numbers = self._graph.positions[self.rank]
+        self.program: tuple[Instruction, ...] = program_of(self._schedule)[self.rank]
+        self._emulated = emulate
+        self.leader: PipelineLeader | None = None
+        self._stack = ExitStack()
+        self._done = len(self.program)
+
+    def __enter__(self) -> Self:
+        terminations = self._terminations = Terminations()
+        try:
+            self._join()
+            terminations.begin()
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    def _join(self) -> None:
+        arguments, ranks = self._arguments, self._schedule.ranks
+        name, replicas = f"pipeline/{arguments.job}", arguments.replicas
+        exchange = self._exchange = StageExchange(
+            self._store, f"{name}/{self.replica}", self.rank, ranks, PATIENCE_S
+        )
+        if exchange.is_leader:
+            self._leaders = StageExchange(self._store, name, self.replica, replicas, PATIENCE_S)
+        devices = find_devices()
+        self._meter = make_meter(devices, self._emulated, exchange, self._graph)
+        self._stack.callback(self._meter.close)
+        self._clocks = ClockSetter(self._meter)
+        own = RankFacts(len(devices), devices[0].gpu_type, self._clocks.clocks_mhz)
+        facts = exchange.gather(own)
+        if exchange.is_leader:
+            self.leader = arguments.make_leader(
+                facts, self._meter.now_s, self.replica, self._emulated
+            )
+        self.order = exchange.share(self.leader and self.leader.order)
+
+    def iterations(self) -> Iterator[int]:
+        """Yield the numbers of the iterations, from 1; the body does the whole program.
+
+        Raises:
+            InputError: If the body left instructions out.
+            EnvironmentLacks: If another rank failed or ended.
+        """
+        measured = 0
+        for number in range(1, self._arguments.iterations + 1):
+            measured += self.order.measures
+            self._begun_s, self._begun_j = self._meter.now_s(), self._meter.energy_j()
+            self._meter.begin_iteration(0 if self.order.measures else number - measured)
+            self._done, self._operations = 0, dict[int, OperationTotals]()
+            yield number
+            if self._done < len(self.program):
+                raise InputError(
+                    f"iteration {number} ended after {self._done} of {len(self.program)} "
+                    f"instructions; next was {self.program[self._done]}"
+                )
+            self._finish()
+        self._exchange.gather("done")
+        if self._exchange.is_leader:
+            self._leaders.gather("done")
+
+    @contextmanager
+    def instruction(self, instruction: Instruction) -> Iterator[None]:
+        """Compute the next instruction of the program, at its clock.
+
+        Inputs from other ranks are received before, and outputs sent after it: waiting is not part
+        of an instruction.
+
+        Raises:
+            InputError: If it is not the next one.
+        """
+        if self._done == len(self.program) or instruction != self.program[self._done]:
+            expected = self.program[self._done] if self._done < len(self.program) else "no further"
+            raise InputError(f"found {instruction}; the program of rank {self.rank} has {expected}")
+        number = self._numbers[self._done]
+        self._clocks.set_mhz(self.order.plan[self.rank][self._done])
+        self._meter.begin(number)
+        begun_s, begun_j = self._meter.now_s(), self._meter.energy_j()
+        yield
+        self._meter.end(number)
+        time_s, energy_j = self._meter.now_s() - begun_s, self._meter.energy_j() - begun_j
+        operation = instruction.operation
+        totals = self._operations.get(operation, OperationTotals())
+        self._operations[operation] = totals.plus(OperationTotals(1, time_s, energy_j))
+        self._done += 1
+        if self._done == len(self.program):
+            self._ended = self._meter.now_s(), self._meter.energy_j()
+
+    def _finish(self) -> None:
+        """End an iteration together with all ranks, and learn what the next one is done by."""
+        exchange, leader = self._exchange, self.leader
+        ended_s, ended_j = self._ended
+        report = RankReport(
+            ended_s, ended_s - self._begun_s, ended_j - self._begun_j, self._operations
+        )
+        reports = exchange.gather(report)
+        others: list[ReplicaPace] = []
+        last_s = 0.0
+        if leader is not None:
+            last_s = max(each.ended_s for each in reports)
+            others = self._leaders.gather_others(ReplicaPace(last_s, leader.fastest_s()))
+            last_s = max(last_s, *(pace.ended_s for pace in others), 0.0)
+        self._meter.meet(exchange.share(last_s))
+        totals = exchange.gather(
+            RankTotals(self._meter.now_s() - self._begun_s, self._meter.energy_j() - self._begun_j)
+        )
+        if leader is not None:
+            leader.finish(reports, totals, others)
+        self.order = exchange.share(leader and leader.order)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._terminations.restore()
+        if error is not None and hasattr(self, "_exchange"):
+            self._exchange.leave(describe_exit(error))
+        try:
+            if self.leader is not None:
+                self.leader.write(error)
+        finally:
+            self._stack.close()
+        if isinstance(error, Stopped):
+            self._terminations.resend()
