@@ -49,7 +49,7 @@ def train(options: argparse.Namespace, emulated: EmulatedPipeline) -> None:
         output=options.output,
         emulate=emulated,
     ) as pipeline:
-        ranks = distributed.get_world_size() // options.replicas
+        ranks = options.ranks
         stage = PipelineStage(pipeline.rank, ranks, pipeline.replica * ranks)
         replicas = [[rank + ranks * r for r in range(options.replicas)] for rank in range(ranks)]
         stage.connect(replicas)
@@ -142,7 +142,12 @@ def main() -> int:
             parse_slow(text, options.ranks)
         with tempfile.TemporaryDirectory() as folder:
             run = partial(run_rank, options=options, devices=options.devices or Path(folder))
-            return int(not run_ranks(run, options.ranks * options.replicas))
+            if "RANK" not in os.environ:
+                return int(not run_ranks(run, options.ranks * options.replicas))
+            distributed.init_process_group("gloo")  # torchrun started this process as one of all
+            run(distributed.get_rank())
+            distributed.destroy_process_group()
+            return 0
     except WattkeeperError as error:
         raise SystemExit(str(error)) from None
 

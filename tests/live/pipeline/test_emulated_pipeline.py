@@ -159,6 +159,16 @@ def test_the_command_of_the_page(tmp_path: Path) -> None:
     assert len(plans_of(load_results(tmp_path / "results/pipeline"))) == 3
 
 
+def test_torchrun_starts_the_ranks(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    example = ["-m", "wattkeeper.live.examples.pipeline", "--ranks=2", "--iterations=24"]
+    subprocess.run([*run, *example, "--output=results"], cwd=tmp_path, check=True)
+    ran = load_results(tmp_path / "results")
+    assert ran["ended"] == "done"
+    assert [record["plan"] for record in ran["iterations"]] == [0] * PROFILING + [1] * 2
+
+
 @pytest.mark.parametrize(("microbatches", "iterations"), [(4, 3), (8, 3)])
 def test_the_published_plan_saves_as_much_in_processes(
     microbatches: int, iterations: int, shared: Path, tmp_path: Path
