@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
 from wattkeeper.policies.moments import Progress
-from wattkeeper.policies.planning.hull import SpeedPoint, relative_points
+from wattkeeper.policies.planning.hull import SpeedPoint, relative_points, up_to_limit
 from wattkeeper.policies.profile import Profile
-from wattkeeper.policies.protocols import Knobs, Measurement, Options
+from wattkeeper.policies.protocols import NO_KNOBS, Knobs, Measurement, Options
 from wattkeeper.sim.attempts.attempt import AttemptTotals, Execution, Tuned, Untuned
 
 if TYPE_CHECKING:
@@ -159,14 +159,16 @@ class LiveAttempt(Execution):
         work_s = last.time_s if math.isnan(epoch_s) else last.epoch * epoch_s
         return Progress(float(last.epoch), work_s, last.time_s, last.energy_j or 0.0)
 
-    def points(self) -> Sequence[SpeedPoint]:
+    def points(self, chosen: Knobs = NO_KNOBS) -> Sequence[SpeedPoint]:
         """What it does by limit: of its profile, else the most power and speed that they allow."""
         options, profile = self.training.options, self.training.profile
         if profile is not None:
-            return relative_points(profile.curves[self.decision.batch_size])
-        limits_w = options.limits(self.decision.batch_size)
-        return [SpeedPoint(limit_w / limits_w[-1], limit_w * options.gpus, limit_w)
-                for limit_w in limits_w]  # fmt: skip
+            points = relative_points(profile.curves[self.decision.batch_size])
+        else:
+            limits_w = options.limits(self.decision.batch_size)
+            points = tuple(SpeedPoint(limit_w / limits_w[-1], limit_w * options.gpus, limit_w)
+                           for limit_w in limits_w)  # fmt: skip
+        return up_to_limit(points, chosen.power_limit_w)
 
     @property
     def power_limit_w(self) -> float | None:

@@ -11,6 +11,7 @@ from wattkeeper.policies.pipeline.execution import (
     execute_plan,
     execute_points,
     fastest_points,
+    plan_of_points,
     waiting_power_w,
 )
 from wattkeeper.policies.pipeline.graph import PipelineGraph, schedule_graph
@@ -43,6 +44,27 @@ class PipelineTask(NamedTuple):
     def fastest(self) -> PipelineIteration:
         """The iteration at the highest clock of each instruction."""
         return _execute_fastest(self)
+
+    @property
+    def fastest_plan(self) -> ClockPlan:
+        """The highest clock of each instruction."""
+        return plan_of_points(self.profile, self.graph, fastest_points(self.profile, self.graph))
+
+    @property
+    def most_power_w(self) -> float:
+        """What no iteration exceeds in the mean, W: each rank computes what draws most."""
+        profile, graph = self.profile, self.graph
+        total_w = 0.0
+        for positions in graph.positions:
+            operations = {graph.operations[index] for index in positions}
+            busy_w = max(
+                point.energy_j / point.time_s
+                for operation in operations
+                for point in profile.points(operation)
+            )
+            waiting_w = profile.blocking_power_w(graph.operations[positions[0]])
+            total_w += max(busy_w, waiting_w)
+        return total_w
 
     @property
     def lowest_plan(self) -> ClockPlan:

@@ -12,17 +12,21 @@ from wattkeeper.policies.profile import Curve
 
 
 class SpeedPoint(NamedTuple):
-    """What a job does at a power limit.
+    """What a job does at a power limit, or at clocks.
 
     Attributes:
         speed: Work per second; in a unit that all points of the job share.
         power_w: Mean power of all its GPUs together, W.
         power_limit_w: The limit of each GPU, W; 0 while it pauses.
+        clock_mhz: One clock for all instructions of a pipeline-parallel job, MHz; 0: none.
+        plan: A plan of clocks for them; empty: none.
     """
 
     speed: float
     power_w: float
     power_limit_w: float
+    clock_mhz: int = 0
+    plan: tuple[tuple[int, ...], ...] = ()
 
 
 Share = tuple[SpeedPoint, float]
@@ -38,6 +42,11 @@ def speed_points(curve: Curve, unit_s: float = 1.0) -> tuple[SpeedPoint, ...]:
 def relative_points(curve: Curve) -> tuple[SpeedPoint, ...]:
     """The points of a curve, by ascending limit; speeds are relative to the highest limit."""
     return speed_points(curve, curve.time_per_epoch_s[-1])
+
+
+def up_to_limit(points: Iterable[SpeedPoint], limit_w: float | None) -> list[SpeedPoint]:
+    """The points up to a power limit of each GPU, W; all without one."""
+    return [point for point in points if limit_w is None or point.power_limit_w <= limit_w]
 
 
 def paused(idle_w: float) -> SpeedPoint:

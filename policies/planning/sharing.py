@@ -15,19 +15,25 @@ ROUNDING_W: Final = 1e-9
 
 
 def share_out(
-    menus: Sequence[Sequence[SpeedPoint]], room_w: float, sharing: Sharing
+    menus: Sequence[Sequence[SpeedPoint]],
+    weights: Sequence[float],
+    room_w: float,
+    sharing: Sharing,
 ) -> list[SpeedPoint]:
     """A point of each job's menu, so that all together draw up to `room_w` W.
 
     `marginal` goes along the lower convex hulls of the jobs, always by the piece that gives most
-    speed for a watt, and spends what is left where it still buys a faster point: but for that rest,
-    the sum of speeds is the highest there is. `proportional` grants each job the same fraction of
-    its highest power, `common` the same fraction of its highest limit.
+    weighted speed for a watt, and spends what is left where it still buys a faster point: but for
+    that rest, the weighted sum of speeds is the highest there is. `proportional` grants each job
+    the same fraction of its highest power, `common` the same fraction of its highest limit, or of
+    its highest clock, one for all instructions.
 
     Where `room_w` does not suffice for the points of least power, these are returned.
     """
     if sharing == "marginal":
-        return _share_by_gain(menus, room_w)
+        return _share_by_gain(menus, weights, room_w)
+    if sharing == "common":
+        menus = [[point for point in menu if not point.plan] or menu for menu in menus]
     return _share_by_fraction(menus, room_w, sharing == "common")
 
 
@@ -36,14 +42,16 @@ def cheapest(menu: Sequence[SpeedPoint]) -> SpeedPoint:
     return min(menu, key=lambda point: (point.power_w, -point.speed))
 
 
-def _share_by_gain(menus: Sequence[Sequence[SpeedPoint]], room_w: float) -> list[SpeedPoint]:
+def _share_by_gain(
+    menus: Sequence[Sequence[SpeedPoint]], weights: Sequence[float], room_w: float
+) -> list[SpeedPoint]:
     chosen = [cheapest(menu) for menu in menus]
     left_w = room_w - sum(point.power_w for point in chosen)
     pieces = []
     for number, (menu, least) in enumerate(zip(menus, chosen, strict=True)):
         hull = lower_hull(point for point in menu if point.speed >= least.speed)
         for rank, (slow, fast) in enumerate(pairwise(hull)):
-            gain = (fast.speed - slow.speed) / (fast.power_w - slow.power_w)
+            gain = weights[number] * (fast.speed - slow.speed) / (fast.power_w - slow.power_w)
             pieces.append((-gain, number, rank, fast))
     full = set()
     for _, number, _, point in sorted(pieces):
@@ -67,7 +75,7 @@ def _share_by_fraction(
     menus: Sequence[Sequence[SpeedPoint]], room_w: float, of_limit: bool
 ) -> list[SpeedPoint]:
     def size(point: SpeedPoint) -> float:
-        return point.power_limit_w if of_limit else point.power_w
+        return (point.clock_mhz or point.power_limit_w) if of_limit else point.power_w
 
     rated = []
     for menu in menus:

@@ -1,6 +1,7 @@
 """Checks of power before a run: power that is not stated, and jobs that a cap never lets start."""
 
 from collections import Counter
+from collections.abc import Iterable
 from itertools import repeat
 from typing import NamedTuple
 
@@ -137,6 +138,28 @@ class PowerCapCheck:
             f"{count(held, 'GPU')} at up to {most_w:g} W + the others idle at {others_w:g} W = "
             f"{least_w:g} W"
         )
+
+
+def check_starts(
+    workloads: Iterable[tuple[str, int]],
+    profiles: Profiles,
+    used: UsedCluster,
+    document: YamlDocument,
+) -> None:
+    """Refuse workloads, each on a number of GPUs, that can never start below the power cap.
+
+    Raises:
+        InputError: It shows the sum.
+    """
+    cap = PowerCapCheck(used, profiles)
+    for name, gpus in workloads:
+        excess = cap.explain_excess(Kind(name, gpus))
+        if excess:
+            what = (
+                f"{used.label}power_cap_w: workload {name!r} can never start below "
+                f"{used.spec.power_cap_w:g} W: {excess}"
+            )
+            raise InputError(what, used.where(document, "power_cap_w"))
 
 
 def eligible_types(job: Job, cluster: ClusterSpec) -> list[str]:

@@ -178,6 +178,8 @@ class Attempt:
         tune_paused_s: Time for which `Tune` paused it, s.
         tune_paused_since_s: Since when it does; NaN if it does not.
         draws: Time (s) and power (W) of each change of its power, where knobs may change.
+        reserved_w: What it counts with under a power cap at least, W: a straggler lowers its power
+            for a while only.
     """
 
     has_trained = False
@@ -193,6 +195,7 @@ class Attempt:
     tune_paused_s = 0.0
     tune_paused_since_s = math.nan
     draws: list[tuple[float, float]] | None = None
+    reserved_w = 0.0
 
     def __init__(
         self,
@@ -296,10 +299,10 @@ class Execution:
         """
         raise NotImplementedError
 
-    def points(self) -> Sequence[SpeedPoint]:
-        """What it does at each power limit, ascending; speeds are relative to the highest one.
+    def points(self, chosen: Knobs = NO_KNOBS) -> Sequence[SpeedPoint]:
+        """What it does at each power limit, or at clocks, up to those that were chosen; ascending.
 
-        Empty if that is not known.
+        Speeds are relative to the highest limit or clocks. Empty if that is not known.
         """
         return ()
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 
 from wattkeeper.policies.planning.hull import SpeedPoint
 from wattkeeper.policies.planning.sharing import cheapest, share_out
-from wattkeeper.policies.protocols import Knobs
+from wattkeeper.policies.protocols import NO_KNOBS, Knobs
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.cluster.cluster_spec import CapSignal
 from wattkeeper.sim.engine.feasibility import Feasibility
@@ -65,7 +64,7 @@ class PowerCap:
         menus = {number: menu for number, menu in menus.items() if number in self._running}
         points = self._points(menus)
         for number in sorted(points, key=lambda n: points[n].power_w - self._budget.total_w(n)):
-            self._set(number, points[number].power_limit_w)
+            self._set(number, points[number])
 
     def _preempt_above(self, spare_w: float, menus: Mapping[int, list[SpeedPoint]]) -> None:
         """Preempt jobs, last started first, until at least 0 W are spare."""
@@ -85,26 +84,38 @@ class PowerCap:
         menus = {}
         for number, execution in self._running.items():
             if execution.is_training and self._budget.counts(number):
-                points = execution.points()
-                most_w = self._chosen_w(number) if limited else math.inf
-                allowed = [point for point in points if point.power_limit_w <= most_w]
+                chosen = self._chosen(number) if limited else NO_KNOBS
+                points = execution.points(chosen) or execution.points()[:1]
                 if points:
-                    menus[number] = allowed or [points[0]]
+                    menus[number] = list(points)
         return menus
 
     def _points(self, menus: Mapping[int, list[SpeedPoint]]) -> dict[int, SpeedPoint]:
         room_w = self._budget.spare_w + sum(map(self._budget.total_w, menus))
-        points = share_out(list(menus.values()), room_w, self._rules.share)
+        if sum(menu[-1].power_w for menu in menus.values()) <= room_w:
+            return {number: menu[-1] for number, menu in menus.items()}
+        weights = [self._running[number].attempt.job.gpus_held for number in menus]
+        points = share_out(list(menus.values()), weights, room_w, self._rules.share)
         return dict(zip(menus, points, strict=True))
 
-    def _chosen_w(self, number: int) -> float:
-        """The limit that `Tune` chose, W; infinite if it chose none."""
-        return math.inf if self._retuner is None else self._retuner.chosen_w(number)
+    def _chosen(self, number: int) -> Knobs:
+        """The pace that `Tune` chose."""
+        return NO_KNOBS if self._retuner is None else self._retuner.chosen(number)
 
-    def _set(self, number: int, limit_w: float) -> None:
+    def _set(self, number: int, point: SpeedPoint) -> None:
+        """Set the pace of a job, unless it is in force."""
         assert self._retuner is not None
-        if self._retuner.set_limit(number, limit_w):
-            self._running[number].retune(Knobs(limit_w))
+        execution = self._running[number]
+        if execution.points(self._retuner.in_force(number))[-1] != point:
+            self._retuner.set_pace(number, pace_at(point))
+            execution.retune(pace_at(point))
+
+
+def pace_at(point: SpeedPoint) -> Knobs:
+    """The knobs of a point."""
+    if point.plan or point.clock_mhz:
+        return Knobs(clock_mhz=point.clock_mhz or None, plan=point.plan or None)
+    return Knobs(point.power_limit_w)
 
 
 class Retries:

@@ -8,7 +8,14 @@ from typing import Final
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.moments import Moment
-from wattkeeper.policies.protocols import Configuration, Knobs, Measurement, Running, Start
+from wattkeeper.policies.protocols import (
+    NO_KNOBS,
+    Configuration,
+    Knobs,
+    Measurement,
+    Running,
+    Start,
+)
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.engine.event_loop import Callback, EventLoop, schedule_at
@@ -23,6 +30,18 @@ def pace_of(knobs: Knobs) -> tuple[object, ...]:
     return knobs.power_limit_w, knobs.clock_mhz, knobs.plan
 
 
+NO_PACE: Final = pace_of(NO_KNOBS)
+
+
+def change_pace(before: Knobs, knobs: Knobs) -> Knobs:
+    """Knobs with the pace of others, as far as these state one."""
+    if knobs.power_limit_w is not None:
+        before = before._replace(power_limit_w=knobs.power_limit_w)
+    if knobs.clock_mhz is not None or knobs.plan is not None:
+        before = before._replace(clock_mhz=knobs.clock_mhz, plan=knobs.plan)
+    return before
+
+
 class Tuning:
     """An attempt between its start and its end.
 
@@ -31,7 +50,7 @@ class Tuning:
         start: What `Tune` was shown at the start.
         configuration: The choice of `Configure`.
         knobs: What is in force.
-        chosen_w: The limit that `Tune` chose, which a power cap may lower, W.
+        chosen: The pace that `Tune` chose, which a power cap may lower.
         retunes: How often knobs changed after the start.
         measured: What was measured of power limits.
         wake: When `Tune` is asked again; None if it did not ask for that.
@@ -47,7 +66,7 @@ class Tuning:
         self.start = start
         self.configuration = configuration
         self.knobs = knobs
-        self.chosen_w = knobs.power_limit_w
+        self.chosen = knobs
         self.retunes = 0
         self.measured: tuple[Measurement, ...] = ()
         self.wake: Callback | None = None
@@ -74,7 +93,7 @@ class Retuner:
         pause: Pauses an attempt.
         go_on: Lets a paused attempt go on.
         stop: Ends an attempt.
-        allowed: The knobs nearest to those chosen that the power cap allows.
+        allowed: The pace nearest to the chosen one that the power cap allows; none: no change.
     """
 
     def __init__(
@@ -115,7 +134,7 @@ class Retuner:
         tuning = self._tunings[number]
         tuning.measured = measured
         tuning.knobs = knobs._replace(run="go")
-        tuning.chosen_w = knobs.power_limit_w
+        tuning.chosen = knobs
         self._wake_at(tuning, knobs.wake_s)
         if knobs.run != "go":  # once it trains
             late = Callback(self._carry_out_late, (tuning, knobs))
@@ -134,7 +153,7 @@ class Retuner:
         """Let the attempt of a job go on with the knobs and times of one that was lost."""
         tuning = self._tunings[number]
         tuning.knobs = lost.knobs._replace(run="go")
-        tuning.chosen_w, tuning.measured = lost.chosen_w, lost.measured
+        tuning.chosen, tuning.measured = lost.chosen, lost.measured
         tuning.missed, tuning.share_w = lost.missed, lost.share_w
         self._wake_at(tuning, tuning.knobs.wake_s)
 
@@ -147,19 +166,20 @@ class Retuner:
             tuning.wake.cancel()
         return tuning.retunes
 
-    def chosen_w(self, number: int) -> float:
-        """The limit that `Tune` chose for a job, W; infinite if it chose none."""
+    def chosen(self, number: int) -> Knobs:
+        """The pace that `Tune` chose for a job."""
         tuning = self._tunings.get(number)
-        return math.inf if tuning is None or tuning.chosen_w is None else tuning.chosen_w
+        return NO_KNOBS if tuning is None else tuning.chosen
 
-    def set_limit(self, number: int, limit_w: float) -> bool:
-        """Note that a power cap sets the limit of a job, W; whether another one is in force."""
+    def in_force(self, number: int) -> Knobs:
+        """The knobs of a job that are in force."""
+        return self._tunings[number].knobs
+
+    def set_pace(self, number: int, pace: Knobs) -> None:
+        """Note that a power cap sets another pace of a job."""
         tuning = self._tunings[number]
-        if tuning.knobs.power_limit_w == limit_w:
-            return False
-        tuning.knobs = tuning.knobs._replace(power_limit_w=limit_w)
+        tuning.knobs = change_pace(tuning.knobs, pace)
         tuning.retunes += 1
-        return True
 
     def set_share(self, number: int, share_w: float) -> None:
         """Note a job's share of the power cap, W."""
@@ -224,17 +244,10 @@ class Retuner:
             self._stop(execution)
             return
         self._wake_at(tuning, knobs.wake_s)
-        if knobs.power_limit_w is not None:
-            tuning.chosen_w = knobs.power_limit_w
-        knobs = self._allowed(execution, knobs)
-        keeps_clocks = knobs.clock_mhz is None and knobs.plan is None
-        now = knobs._replace(
-            power_limit_w=before.power_limit_w if knobs.power_limit_w is None
-            else knobs.power_limit_w,
-            profile_w=(),
-            clock_mhz=before.clock_mhz if keeps_clocks else knobs.clock_mhz,
-            plan=before.plan if keeps_clocks else knobs.plan,
-        )  # fmt: skip
+        now = before._replace(run=knobs.run, wake_s=knobs.wake_s)
+        if pace_of(knobs) != NO_PACE:
+            tuning.chosen = change_pace(tuning.chosen, knobs)
+            now = change_pace(now, self._allowed(execution, tuning.chosen))
         tuning.knobs = now
         is_paced_anew = pace_of(now) != pace_of(before)
         if not is_paced_anew and now.run == before.run:

@@ -54,7 +54,7 @@ from wattkeeper.sim.engine.event_loop import (
 from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.inheritances import Inheritances
 from wattkeeper.sim.engine.node_states import NodeStates, PowerBudget
-from wattkeeper.sim.engine.power_cap import PowerCap, Retries
+from wattkeeper.sim.engine.power_cap import PowerCap, Retries, pace_at
 from wattkeeper.sim.engine.recorder import (
     ABSENT,
     EARLY,
@@ -511,24 +511,23 @@ class World(Listener):
             self._paused.pop(number, None)
         execution.stop()
 
-    def _allowed(self, execution: Execution, knobs: Knobs) -> Knobs:
-        """The knobs with the highest power limit up to theirs that the power cap allows."""
+    def _allowed(self, execution: Execution, chosen: Knobs) -> Knobs:
+        """The fastest pace up to the chosen one that the power cap allows; no knobs if none is."""
         attempt = execution.attempt
         job = attempt.job
-        if not self._budget.counts(job.number) or knobs.power_limit_w is None:
-            return knobs  # without GPUs: it counts with the most that it may draw when it has some
+        if not self._budget.counts(job.number):
+            return chosen  # without GPUs: it counts with the most that it may draw when it has some
         allowed = [
-            point for point in execution.points()
-            if point.power_limit_w <= knobs.power_limit_w
-            and self._budget.allows_change(job, point.power_w)
+            point for point in execution.points(chosen)
+            if self._budget.allows_change(job, point.power_w)
         ]  # fmt: skip
         if not allowed:
-            return knobs._replace(power_limit_w=None)
-        _, power_w, limit_w = allowed[-1]
+            return NO_KNOBS
+        power_w = allowed[-1].power_w
         if power_w - attempt.idle_w > self._budget.more_w(job.number):
             self._budget.settle(job, power_w)  # a paused attempt draws it later
             self._room.shrink()
-        return knobs._replace(power_limit_w=limit_w)
+        return pace_at(allowed[-1])
 
     def _tell_select(self, method: Callable[[Context, Job], None], job: Job) -> None:
         try:
@@ -670,7 +669,7 @@ class World(Listener):
             if settled:
                 self._retuner.training(attempt)
         if settled and self._capped:
-            self._budget.settle(attempt.job, power_w)
+            self._budget.settle(attempt.job, max(power_w, attempt.reserved_w))
             self._room.grow()
             if self._shares_cap:
                 self._share_cap_again()

@@ -82,7 +82,9 @@ class Replay(Backend):
         """The largest mean power of the profile, or the modelled one."""
         if job.workload is None:
             return self._unprofiled.power_w(job, gpu_type)
-        return self._known[job.workload, job.gpus, gpu_type].profile.most_power_w
+        profile = self._known[job.workload, job.gpus, gpu_type].profile
+        task = profile.pipeline
+        return profile.most_power_w if task is None else task.most_power_w
 
     def foresight(self, start: Start) -> Profile:
         """The workload's profile; without one, what the model of the GPU type says."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from wattkeeper.policies.pipeline.menu import cap_menu, plan_point
 from wattkeeper.policies.pipeline.task import PipelineTask
+from wattkeeper.policies.planning.hull import SpeedPoint
 from wattkeeper.policies.protocols import NO_KNOBS, Knobs
 from wattkeeper.sim.attempts.attempt import Attempt, Decision, Inheritance, Tuned, Untuned
 from wattkeeper.sim.engine.backend import Backend
@@ -67,11 +71,29 @@ class PipelineTraining(RetunedTraining):
             self.clocks = knobs
             self._change_pace()
 
+    def points(self, chosen: Knobs = NO_KNOBS) -> Sequence[SpeedPoint]:
+        """See `wattkeeper.sim.attempts.attempt.Execution`."""
+        task, plan, clock_mhz = self.task, chosen.plan, chosen.clock_mhz
+        if plan is None and clock_mhz is None:
+            plan = task.fastest_plan
+        most = plan_point(task, task.execute(plan, clock_mhz), clock_mhz or 0, plan or ())
+        slower = [
+            point for point in cap_menu(task)
+            if point.speed < most.speed and point.power_w < most.power_w
+        ]  # fmt: skip
+        return [*slower, most]
+
     def slow_down(self, factor: float) -> None:
         """See `wattkeeper.sim.attempts.attempt.Execution`."""
         if factor != self.slowdown:
             self.slowdown = factor
             self._change_pace()
+
+    def _train_on(self) -> None:
+        """Train on; under a power cap it counts as without a straggler, which may end."""
+        iteration = self.task.execute(self.clocks.plan, self.clocks.clock_mhz)
+        self.attempt.reserved_w = plan_point(self.task, iteration).power_w
+        super()._train_on()
 
     def _change_pace(self) -> None:
         """Count what is done at the old pace, and go on at the new one."""

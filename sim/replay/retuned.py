@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 
 from wattkeeper.policies.moments import Progress
-from wattkeeper.policies.planning.hull import SpeedPoint, relative_points
-from wattkeeper.policies.protocols import Knobs
+from wattkeeper.policies.planning.hull import SpeedPoint, relative_points, up_to_limit
+from wattkeeper.policies.protocols import NO_KNOBS, Knobs
 from wattkeeper.sim.attempts.attempt import Attempt, AttemptTotals, Decision, Inheritance, Tuned
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.event_loop import EventLoop
@@ -92,12 +92,12 @@ class RetunedRun(RecordedRun):
         if self.trains:
             self.work()
 
-    def points(self) -> Sequence[SpeedPoint]:
+    def points(self, chosen: Knobs = NO_KNOBS) -> Sequence[SpeedPoint]:
         """See `wattkeeper.sim.attempts.attempt.Execution`."""
         job, gpu_type = self.attempt.job, self.attempt.gpu_type
         if not self.power.is_limited(gpu_type):
             return ()
-        return relative_points(self.power.curve(job, gpu_type))
+        return up_to_limit(relative_points(self.power.curve(job, gpu_type)), chosen.power_limit_w)
 
     def end_work(self) -> None:
         """End the attempt."""
@@ -230,9 +230,9 @@ class RetunedTraining(Trained):
         work_s = self.epochs * self.curve.epoch(self.curve.max_limit_w)[0] * scale
         return Progress(self.epochs, work_s, self.time_s * scale, self.energy_j * scale)
 
-    def points(self) -> Sequence[SpeedPoint]:
+    def points(self, chosen: Knobs = NO_KNOBS) -> Sequence[SpeedPoint]:
         """See `wattkeeper.sim.attempts.attempt.Execution`."""
-        return relative_points(self.curve)
+        return up_to_limit(relative_points(self.curve), chosen.power_limit_w)
 
     def retune(self, knobs: Knobs) -> None:
         """See `wattkeeper.sim.attempts.attempt.Execution`."""

@@ -14,6 +14,7 @@ from wattkeeper.policies.pipeline.schedules import PipelineSchedule
 from wattkeeper.policies.pipeline.task import PipelineTask
 from wattkeeper.policies.profile import Profile
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
+from wattkeeper.scenarios.inputs.power_checks import check_starts
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.pipeline import (
@@ -69,6 +70,7 @@ def read_pipelines(
     for used in clusters:
         _check_cluster(used, max(gpus for _, gpus in tasks), document)
         profiles = _profiles(workload, tasks, used.spec.gpu_types[0])
+        check_starts([(name, gpus) for name, gpus, _ in profiles], profiles, used, document)
         run = RunInputs(used.spec, profiles, jobs, stragglers=stragglers)
         runs |= dict.fromkeys(used.variants, run)
     return ScenarioInputs(
@@ -130,18 +132,13 @@ def _stragglers(workload: PipelineWorkload) -> Mapping[str, Stragglers]:
 
 
 def _check_cluster(used: UsedCluster, gpus: int, document: YamlDocument) -> None:
-    """Refuse clusters on which jobs cannot run, or whose cap a plan of clocks could exceed."""
+    """Refuse clusters on which jobs cannot run."""
     cluster = used.spec
     if len(cluster.gpu_types) > 1:
         raise InputError(
             f"{used.label}the points of a pipeline are those of one GPU type; the cluster has "
             f"{', '.join(cluster.gpu_types)}",
             used.where(document),
-        )
-    if cluster.power_cap_w is not None:
-        raise InputError(
-            f"{used.label}power_cap_w: pipeline-parallel jobs cannot run under a cap yet",
-            used.where(document, "power_cap_w"),
         )
     if gpus > cluster.most_gpus(None):
         raise InputError(

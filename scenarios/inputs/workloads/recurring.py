@@ -6,7 +6,7 @@ from functools import cache, partial
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
-from wattkeeper.scenarios.inputs.power_checks import Kind, PowerCapCheck
+from wattkeeper.scenarios.inputs.power_checks import check_starts
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.inputs.workloads.adjusted_profiles import adjust_profile
 from wattkeeper.scenarios.spec.loading import LoadedScenario
@@ -14,7 +14,6 @@ from wattkeeper.scenarios.spec.sections.workload import RecurringWorkload
 from wattkeeper.scenarios.spec.variants import recurrences_of
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
-from wattkeeper.sim.replay.backend import Profiles
 from wattkeeper.traces.profiles import load_profiles
 from wattkeeper.traces.trace import Trace
 
@@ -60,7 +59,7 @@ def read_recurring(
                 for name in names
                 for gpu_type in used.spec.gpu_types
             }
-        _check_starts(names, profiles, workload.gpus, used, document)
+        check_starts([(name, workload.gpus) for name in names], profiles, used, document)
         for variant in used.variants:
             often = recurrences_of(scenario, variant)
             recurrences = {
@@ -72,21 +71,6 @@ def read_recurring(
                 every_s=_interval_s(workload), slack=workload.slack,
             )  # fmt: skip
     return ScenarioInputs(runs, (trace,))
-
-
-def _check_starts(
-    names: Sequence[str], profiles: Profiles, gpus: int, used: UsedCluster, document: YamlDocument
-) -> None:
-    """Refuse workloads that can never start below the power cap."""
-    cap = PowerCapCheck(used, profiles)
-    for name in names:
-        excess = cap.explain_excess(Kind(name, gpus))
-        if excess:
-            what = (
-                f"{used.label}power_cap_w: workload {name!r} can never start below "
-                f"{used.spec.power_cap_w:g} W: {excess}"
-            )
-            raise InputError(what, used.where(document, "power_cap_w"))
 
 
 def read_live(

@@ -6,6 +6,8 @@ from csv import DictReader
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
@@ -183,3 +185,68 @@ def test_it_is_not_run_live(inside: Command) -> None:
     assert load("pipes.yaml").scenario.workload.kind == "pipeline"
     done = inside("run", "pipes.yaml", "--live", "--out", "out", code=2)
     assert_states(done.stderr, "pipes.yaml:4:", "pipeline", "--live")
+
+
+CAPPED = """\
+name: capped
+cluster:
+  gpu: A40
+  gpus: 28
+  gpus_per_node: 4
+  idle_power_w: 20
+  power_cap_w: {{signal: cap, obey: limits}}
+workload:
+  kind: pipeline
+  profile: {profile}
+  blocking_power_w: 75.5
+  microbatches: 8
+  iterations: 100
+  jobs:
+    - {{name: a, microbatches: 2, iterations: 1600}}
+    - {{name: b, iterations: 700}}
+    - {{name: c, microbatches: 32, iterations: 200}}
+    - {{name: d, profile: {longer}, iterations: 550}}
+    - {{name: e, profile: {longer}, microbatches: 32, iterations: 200}}
+signals:
+  cap: {{series: {{steps: [[0, 9000], [60, {cap_w}]]}}, unit: W}}
+objective: {{eta: 1}}
+variants:
+  free: {{cluster: {{power_cap_w: null}}}}
+  marginal: {{}}
+  proportional: {{cluster: {{power_cap_w: {{signal: cap, obey: limits, share: proportional}}}}}}
+  common: {{cluster: {{power_cap_w: {{signal: cap, obey: limits, share: common}}}}}}
+baseline: free
+"""
+
+
+def test_pipelines_share_a_cap_by_marginal_gain(inside: Command, shared: Path) -> None:
+    """Five recorded jobs at 80 % of what they draw; weighted by GPUs, speeds fall least."""
+    profile = shared / "data/perseus/bert_a40_pp4_inst_profile.csv"
+    head, *rows = profile.read_text(encoding="utf-8").splitlines()
+    repeated = [f"{int(stage) + 4},{rest}" for stage, _, rest in (r.partition(",") for r in rows)]
+    Path("longer.csv").write_text("\n".join([head, *rows, *repeated]) + "\n", encoding="utf-8")
+    text = CAPPED.format(profile=profile, longer="longer.csv", cap_w=2870)
+    Path("capped.yaml").write_text(text, encoding="utf-8")
+    inside("run", "capped.yaml", "--out", "out")
+    jobs = pd.read_parquet("out/jobs.parquet")
+    assert jobs.reached_target.all()
+    line = pd.read_parquet("out/timeline.parquet")
+    most_w = {name: own[own.time_s >= 60].power_w.max() for name, own in line.groupby("variant")}
+    assert most_w["free"] > 2870 >= max(most_w[name] for name in SHARES)
+    free_s = jobs[jobs.variant == "free"].set_index("job_id").time_s
+    speeds = {}
+    for name in SHARES:
+        own = jobs[jobs.variant == name].set_index("job_id")
+        speeds[name] = float(np.average(free_s[own.index] / own.time_s, weights=own.gpus))
+    assert speeds["marginal"] > speeds["proportional"] > speeds["common"]
+    assert (jobs.groupby("variant").retunes.sum()[list(SHARES)] > 0).all()
+
+
+SHARES = ("marginal", "proportional", "common")
+
+
+def test_a_cap_that_no_pipeline_can_keep_is_refused(inside: Command) -> None:
+    text = SCENARIO.format(profile=MADE_UP, more="", unit_s=0.1)
+    Path("pipes.yaml").write_text(text, encoding="utf-8")
+    shown = inside("run", "pipes.yaml", "--set", "cluster.power_cap_w=700", code=2).stderr
+    assert_states(shown, "power_cap_w", "'pipeline'", "700 W", "4 GPUs")

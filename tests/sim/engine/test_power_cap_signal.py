@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.pipelines import made_up_profile
 from tests.support.worlds import (
     GPU,
     LIMITS_W,
@@ -28,18 +29,25 @@ from tests.support.worlds import (
     timeline_of,
 )
 from wattkeeper.policies.moments import FIRST
-from wattkeeper.policies.profile import Profile
+from wattkeeper.policies.pipeline.schedules import PipelineSchedule
+from wattkeeper.policies.pipeline.task import PipelineTask
+from wattkeeper.policies.profile import UNLIMITED_W, Profile
 from wattkeeper.policies.protocols import Context, Knobs, Running
 from wattkeeper.sim.cluster.cluster_spec import CapSignal, ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.signals import Signal, SignalSeries
+from wattkeeper.sim.engine.stragglers import Slowdown
 from wattkeeper.sim.engine.world import World
+from wattkeeper.traces.pipelines import replayed_profile
 
 PROFILED = steady(5.0, 2.0)
 CURVE = PROFILED.curves[32]
+TASK = PipelineTask(made_up_profile(2, seed=3, clocks=5), PipelineSchedule("1f1b", 2, 2))
+ITERATIONS = 6
 KNOWN = by_job(
     PROFILED,
     Profile("cnn", OTHER_GPU, 1, 0.9, PROFILED.max_epochs, 32, LIMITS_W[-1], {32: CURVE}),
+    *(replayed_profile("pipe", name, 2, TASK, ITERATIONS) for name in (GPU, OTHER_GPU)),
 )
 
 
@@ -75,6 +83,18 @@ class TestPreempt:
         assert rows["a"].finish_time_s == pytest.approx(10.0)
         assert rows["b"].finish_time_s == pytest.approx(15.0)
         assert world.recorder.journal.makers[-1] == ("cap", "preempt")
+
+    def test_what_a_straggler_leaves_is_not_lent_to_others(self) -> None:
+        pipe = job("pipe").replace(workload="pipe", gpus=2)
+        cap_w = TASK.fastest.energy_j / TASK.fastest.time_s + CURVE.average_power_w[-1] - 5
+        changes = (Slowdown(2.0, 3.0), Slowdown(5.0, 1.0))
+        world = run_world(
+            [pipe, job("cnn", 0.1)], KNOWN, capped(spec(1, 3)),
+            signals={"cap": signal("cap", 1.0, [cap_w])}, stragglers={"pipe": changes},
+        )  # fmt: skip
+        check_cap(world, 1.0, [cap_w])
+        rows = {row.job_id: row for row in attempts(world)}
+        assert rows["cnn"].start_time_s == rows["pipe"].finish_time_s
 
 
 class TestLimits:
@@ -152,7 +172,9 @@ class TestNeverExceeded:
                       max_size=12),
         length_s=st.floats(0.5, 6.0),
         limits=st.lists(st.sampled_from(LIMITS_W), min_size=1, max_size=12),
-        workloads=st.lists(st.sampled_from(["cnn", None, 120.0, 230.0]), min_size=1, max_size=6),
+        workloads=st.lists(st.sampled_from(["cnn", "pipe", None, 120.0, 230.0]), min_size=1,
+                           max_size=6),
+        factors=st.lists(st.sampled_from([1.0, 1.2, 2.0]), max_size=4),
         obey=st.sampled_from(["preempt", "limits"]),
         share=st.sampled_from(["marginal", "proportional", "common"]),
         select=st.sampled_from(["fifo", "srtf", "las", "easy-backfill"]),
@@ -162,7 +184,7 @@ class TestNeverExceeded:
     )  # fmt: skip
     def test_a_cap_that_steps_down_and_up_under_load(
         self, caps: list[float], length_s: float, limits: list[float],
-        workloads: list[str | float | None],
+        workloads: list[str | float | None], factors: list[float],
         obey: str, share: str, select: str, pauses: bool, holds: bool,
         costs: tuple[float, float],
     ) -> None:  # fmt: skip
@@ -170,9 +192,14 @@ class TestNeverExceeded:
 
         def tune(ctx: Context, running: Running) -> Knobs:
             value = ctx.signal("s").value
+            run: Literal["go", "pause"] = "pause" if pauses and value == LIMITS_W[0] else "go"
+            pipeline = running.start.options.pipeline
             if running.moment == "start":
-                return Knobs(LIMITS_W[-1])
-            return Knobs(value, run="pause" if pauses and value == LIMITS_W[0] else "go")
+                return Knobs(LIMITS_W[-1] if pipeline is None else UNLIMITED_W)
+            if pipeline is not None:
+                clocks = pipeline.clocks_mhz
+                return Knobs(clock_mhz=clocks[LIMITS_W.index(value) % len(clocks)], run=run)
+            return Knobs(value, run=run)
 
         config = stub(
             "tune", tune=tune, moments=(*FIRST, "signal", "cap"), signals=("s",),
@@ -181,14 +208,18 @@ class TestNeverExceeded:
         cluster = replace(mixed(), checkpoint_s=costs[0], restore_s=costs[1])
         caps = [*caps, 1000.0]
         jobs = [
-            job(str(n), n * 0.7).replace(workload=name if name == "cnn" else None)
+            job(str(n), n * 0.7).replace(
+                workload=name if isinstance(name, str) else None, gpus=1 + (name == "pipe")
+            )
             for n, name in enumerate(workloads)
         ]
+        changes = tuple(Slowdown(2.5 * n, factor) for n, factor in enumerate(factors, 1))
+        slowdowns = {str(n): changes for n, name in enumerate(workloads) if name == "pipe"}
         measured_w = [name if isinstance(name, float) else np.nan for name in workloads]
         world = build_world(
             jobs, KNOWN, capped(cluster, obey=obey, share=share),
             replace(chosen(select=select), tune=config), holds_pauses=holds,
-            measured_w=measured_w,
+            measured_w=measured_w, stragglers=slowdowns,
             signals={
                 "cap": signal("cap", length_s, caps),
                 "s": signal("s", length_s * 0.7, [*limits, LIMITS_W[-1]]),
@@ -199,8 +230,11 @@ class TestNeverExceeded:
         rows = attempts(world)
         assert sorted(row.job_id for row in rows) == sorted(each.job_id for each in jobs)
         assert all(row.reached_target for row in rows)
-        work = [0.0] * len(rows)
+        assert {row.epochs for row in rows if row.workload == "pipe"} <= {ITERATIONS}
+        work = [10.0 if row.workload == "pipe" else 0.0 for row in rows]
         for index, from_s, to_s, energy_j in zip(*world.recorder.draws(), strict=True):
+            if rows[index].workload == "pipe":
+                continue
             busy_w = np.nan_to_num(measured_w[int(rows[index].job_id)], nan=250.0)
             power_w = energy_j / (to_s - from_s)
             work[index] += (to_s - from_s) * speed(rows[index], power_w, float(busy_w))
